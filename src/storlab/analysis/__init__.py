@@ -1,0 +1,1 @@
+"""Statistics: pure functions over data frames. Nothing here runs, reads or writes anything."""

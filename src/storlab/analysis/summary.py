@@ -1,0 +1,90 @@
+"""The result of the analysis, as data: what ``summary.json`` holds and every report renders.
+
+All numbers are in base units. ``low`` and ``high`` are the ends of an interval at the stated confidence; they are
+null where the data allow none. ``warnings`` are whole sentences, which travel with the number they qualify.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Verdict = Literal["better", "worse", "equivalent", "undecided"]
+"""Of level ``a`` against level ``b``. ``better`` respects the metric's direction."""
+
+CellStatus = Literal["measured", "partly failed", "failed", "unsupported", "not run"]
+
+
+@dataclass(frozen=True)
+class CellState:
+    """What became of one cell: one combination of levels."""
+
+    cell: int
+    levels: dict[str, str]
+    status: CellStatus
+    rounds: int  # trials done
+    failed: int = 0
+    reasons: tuple[str, ...] = ()  # why unsupported or failed, each reason once
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One metric of one cell over its rounds (all nodes and jobs together)."""
+
+    cell: int
+    levels: dict[str, str]
+    source: str  # workload or probe
+    metric: str
+    unit: str
+    better: str
+    rounds: int
+    median: float
+    mean: float
+    sd: float | None  # sample standard deviation (n − 1) over rounds; null for one round
+    cv: float | None  # sd ÷ mean
+    low: float | None  # interval of the mean
+    high: float | None
+    confidence: float
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Level ``a`` against level ``b`` of one factor, paired by round."""
+
+    factor: str
+    a: str
+    b: str
+    within: dict[str, str]  # levels of the other factors; empty where pooled
+    pooled: bool  # over all combinations of the other factors
+    source: str
+    metric: str
+    unit: str
+    better: str
+    rounds: int  # pairs
+    ratio: float | None  # a ÷ b: exp of the mean log ratio
+    low: float | None
+    high: float | None
+    confidence: float  # of this interval, after correction for the number of comparisons
+    margin: float  # equivalent: the whole interval lies within 1/(1+margin) … 1+margin
+    verdict: Verdict
+    reason: str  # one sentence: why this verdict, or why none
+    rounds_to_decide: int | None = None  # how many more are expected to be needed; null: unknown or none
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Everything that a report says about numbers."""
+
+    title: str
+    primary: str
+    confidence: float  # family-wise, over all comparisons
+    rounds_done: int
+    stopped: str  # one sentence: why the run ended when it did
+    cells: tuple[CellState, ...] = ()
+    estimates: tuple[Estimate, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    warnings: tuple[str, ...] = ()
+    method: str = ""  # how intervals and verdicts were made, one paragraph for the reader
+    facts: dict[str, object] = field(default_factory=dict)

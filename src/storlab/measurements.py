@@ -1,0 +1,95 @@
+"""What a workload or a probe measured: three small frames with fixed columns, in base units.
+
+Workloads and probes turn raw output into ``Measurements`` by pure functions. ``records`` adds the columns that
+say where it was measured (trial, node, workload) and stacks the frames into the run's tables.
+
+All values are in base units: seconds, bytes, operations, ratios. ``better`` is the direction of a metric,
+``across`` says how its values on several jobs or nodes combine into one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import polars as pl
+
+Better = Literal["higher", "lower", "neither"]
+"""``neither``: a fact or a count without a preferred direction; it can be compared, but never wins."""
+
+Across = Literal["sum", "max", "min", "mean", "merge", "none"]
+"""How a metric combines over jobs and nodes. ``merge``: derived anew from merged histograms. ``none``: never."""
+
+METRIC_COLUMNS: dict[str, pl.DataType] = {
+    "job": pl.String(),  # name of the job within the workload; null: all jobs together
+    "metric": pl.String(),  # "write.bandwidth"
+    "value": pl.Float64(),
+    "unit": pl.String(),  # "B/s", "1/s", "s", "B", "1" (a count or a ratio)
+    "better": pl.String(),  # Better
+    "across": pl.String(),  # Across
+}
+
+SERIES_COLUMNS: dict[str, pl.DataType] = {
+    "job": pl.String(),
+    "metric": pl.String(),
+    "t": pl.Float64(),  # s since the workload's start
+    "value": pl.Float64(),
+    "unit": pl.String(),
+}
+
+HISTOGRAM_COLUMNS: dict[str, pl.DataType] = {
+    "job": pl.String(),
+    "metric": pl.String(),  # "write.latency"
+    "lower": pl.Float64(),  # s, inclusive
+    "upper": pl.Float64(),  # s, exclusive
+    "count": pl.Int64(),
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """One measured number. ``job`` is null for all jobs of the workload together."""
+
+    metric: str
+    value: float
+    unit: str
+    better: Better = "neither"
+    across: Across = "sum"
+    job: str | None = None
+
+
+def metric_frame(values: Iterable[Value]) -> pl.DataFrame:
+    """``values`` as a frame of ``METRIC_COLUMNS``."""
+    rows = [(v.job, v.metric, float(v.value), v.unit, v.better, v.across) for v in values]
+    return pl.DataFrame(rows, schema=METRIC_COLUMNS, orient="row")
+
+
+def empty(columns: dict[str, pl.DataType]) -> pl.DataFrame:
+    """A frame of these columns and no row."""
+    return pl.DataFrame(schema=columns)
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """All that one workload (or probe) measured on one node in one trial.
+
+    ``warnings`` are sentences for the reader; they travel with every result derived from these numbers.
+    ``facts`` are what the tool says of itself (version, engine, options really used).
+    """
+
+    metrics: pl.DataFrame = field(default_factory=lambda: empty(METRIC_COLUMNS))
+    series: pl.DataFrame = field(default_factory=lambda: empty(SERIES_COLUMNS))
+    histograms: pl.DataFrame = field(default_factory=lambda: empty(HISTOGRAM_COLUMNS))
+    warnings: tuple[str, ...] = ()
+    facts: dict[str, object] = field(default_factory=dict)
+
+
+def merge_histograms(histograms: pl.DataFrame, by: Sequence[str] = ("metric",)) -> pl.DataFrame:
+    """Add up the counts of equal bins. Exact: every input uses the same bin edges for the same metric.
+
+    ``histograms`` has at least ``by`` and ``lower``, ``upper``, ``count``; the result has just these columns,
+    ordered by ``by`` and ``lower``.
+    """
+    keys = [*by, "lower", "upper"]
+    return histograms.group_by(keys).agg(pl.col("count").sum()).sort([*by, "lower"])
