@@ -1,0 +1,138 @@
+"""One stream to one agent: requests out, events in, matched by ``id``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from storlab import __version__
+from storlab.errors import NodeLost, ProtocolError
+from storlab.nodes.protocol import PREFACE, VERSION, Decoder, Frame, encode
+
+_FINAL = {"hello", "refused", "clock", "facts", "exit", "done", "error"}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A byte stream in both directions, as a launcher opened it."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class Connection:
+    """Multiplexes requests over one stream. Every request's events come out of its own queue, in order.
+
+    When the stream closes, or brings what is no frame, every open request gets ``NodeLost``.
+    """
+
+    def __init__(self, node: str, stream: Stream) -> None:
+        self._node = node
+        self._stream = stream
+        self._ids = itertools.count(1)
+        self._open: dict[int, asyncio.Queue[Frame | None]] = {}
+        self._lost: str | None = None
+        self._greeting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._reading = asyncio.create_task(self._read(), name=f"agent stream of {node}")
+
+    @property
+    def lost(self) -> str | None:
+        """Why the stream is gone, or ``None`` while it stands."""
+        return self._lost
+
+    async def greet(self, timeout: float) -> dict[str, Any]:
+        """Exchange ``hello``; returns the agent's. ``NodeLost`` on silence, ``ProtocolError`` on another version."""
+        self._stream.writer.write(PREFACE)
+        try:
+            async with asyncio.timeout(timeout):
+                theirs = await asyncio.shield(self._greeting)
+        except TimeoutError:
+            raise NodeLost(f"node {self._node}: its agent did not say hello within {timeout:g} s") from None
+        if theirs.get("protocol") != VERSION:
+            raise ProtocolError(
+                f"node {self._node}: its agent speaks protocol {theirs.get('protocol')} and Storlab {VERSION}; "
+                "rebuild the agent with `make agent`"
+            )
+        async for frame in self.request("hello", protocol=VERSION, version=__version__):
+            if frame.header.get("event") == "refused":
+                raise ProtocolError(f"node {self._node}: the agent refused: {frame.header.get('message')}")
+        return theirs
+
+    def next_id(self) -> int:
+        """A fresh request id, for those who must know it before the request goes out."""
+        return next(self._ids)
+
+    async def request(
+        self, op: str, payload: bytes = b"", request_id: int | None = None, **fields: Any
+    ) -> AsyncIterator[Frame]:
+        """Send a request and yield its events up to and with its final one. ``NodeLost`` where the stream ends."""
+        identity = self.next_id() if request_id is None else request_id
+        queue: asyncio.Queue[Frame | None] = asyncio.Queue()
+        if self._lost is not None:
+            raise NodeLost(self._lost)
+        self._open[identity] = queue
+        try:
+            self._stream.writer.write(encode(Frame({"id": identity, "op": op, **fields}, payload)))
+            with contextlib.suppress(ConnectionError):  # the reader notices, and names the reason
+                await self._stream.writer.drain()
+            while True:
+                frame = await queue.get()
+                if frame is None:
+                    raise NodeLost(self._lost or f"node {self._node}: the stream to its agent closed")
+                yield frame
+                if frame.header.get("event") in _FINAL:
+                    return
+        finally:
+            self._open.pop(identity, None)
+
+    async def ask(self, op: str, payload: bytes = b"", **fields: Any) -> Frame:
+        """Send a request that has one event, its final one, and return it."""
+        last: Frame | None = None
+        async for frame in self.request(op, payload, **fields):
+            last = frame
+        assert last is not None, "request() yields at least the final event"
+        return last
+
+    async def close(self) -> None:
+        """Close the stream: the agent then kills all that it started. Idempotent."""
+        self._stream.writer.close()
+        with contextlib.suppress(ConnectionError, BrokenPipeError):
+            await self._stream.writer.wait_closed()
+        self._reading.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._reading
+        self._fail(f"node {self._node}: its agent was closed")
+
+    async def _read(self) -> None:
+        decoder = Decoder()
+        reason = f"node {self._node}: the stream to its agent closed"
+        try:
+            while chunk := await self._stream.reader.read(256 * 1024):
+                for frame in decoder.feed(chunk):
+                    self._deliver(frame)
+        except (ProtocolError, ConnectionError) as error:
+            reason = f"node {self._node}: {error}"
+        finally:
+            self._fail(reason)
+
+    def _deliver(self, frame: Frame) -> None:
+        if frame.header.get("id") == 0 and frame.header.get("event") == "hello":
+            if not self._greeting.done():
+                self._greeting.set_result(frame.header)
+            return
+        queue = self._open.get(frame.header.get("id", -1))
+        if queue is not None:  # else: the one who asked has gone, cancelled
+            queue.put_nowait(frame)
+
+    def _fail(self, reason: str) -> None:
+        if self._lost is None:
+            self._lost = reason
+        if not self._greeting.done():
+            self._greeting.set_exception(NodeLost(reason))
+            self._greeting.exception()  # marked as seen: nobody may be waiting for it
+        for queue in self._open.values():
+            queue.put_nowait(None)

@@ -1,0 +1,49 @@
+"""Nodes of kind ``local``: an agent on this machine, as a subprocess over its standard streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+
+from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.connection import Connection, Stream
+from storlab.nodes.node import Node
+
+HELLO_TIMEOUT = 10.0  # s; a loaded machine needs far less
+_EXIT_TIMEOUT = 10.0
+
+
+@contextlib.asynccontextmanager
+async def local_node(
+    name: str, *, cgroup: str | None = None, environment: Mapping[str, str | None] | None = None
+) -> AsyncIterator[Node]:
+    """An agent on this machine for as long as the context lasts; leaving it ends all that the agent started.
+
+    ``cgroup`` names the agent's cgroup, so that what an agent killed from outside leaves can be found.
+    """
+    argv = [str(agent_path()), "serve", *(["--cgroup", cgroup] if cgroup else [])]
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        # Ctrl-C in the terminal is for the controller alone: it decides what is stopped, and in which order.
+        start_new_session=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    connection = Connection(name, Stream(process.stdout, process.stdin))
+    try:
+        greeting = await connection.greet(HELLO_TIMEOUT)
+        yield Node(name, connection, "local", greeting["pid"], environment or {})
+    finally:
+        await asyncio.shield(_end(connection, process))
+
+
+async def _end(connection: Connection, process: asyncio.subprocess.Process) -> None:
+    await connection.close()
+    try:
+        async with asyncio.timeout(_EXIT_TIMEOUT):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
