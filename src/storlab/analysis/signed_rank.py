@@ -1,0 +1,95 @@
+"""Evidence from signs and ranks over rounds: valid for any noise, as long as the order within rounds is random.
+
+If two levels do not differ, then swapping their trials within a round changes nothing: each log ratio is as likely
+``+x`` as ``−x``, whatever happened in the rounds before. That holds for heavy tails, drift, bursts and unequal rounds
+alike, because Storlab draws the order within every round. So the sign of each log ratio is a fair coin, and no bet on
+fair coins wins much: with bets that use only what is known before the sign, the capital
+
+    M = Π (1 + tanh(λ · sign_i · rank_i / i))
+
+is a martingale, and the chance that it ever reaches 1/α is at most α (Ville's inequality). ``rank_i`` is the rank of
+|log ratio_i| among the first i rounds (ties share theirs). M is averaged over bets of both directions and three
+strengths λ, so that weak steady effects and strong ones are both found.
+
+A round at most doubles M, however far out it is. That also bounds what any such test can do: m comparisons at level
+α need about log2(2m/α) rounds.
+
+Sources: Reynolds 1975, "A sequential signed-rank test for symmetry" (sequential ranks). Vovk and Wang 2024,
+"Nonparametric e-tests of symmetry". Ramdas, Ruf, Larsson and Koolen 2020, "Admissible anytime-valid sequential
+inference must rely on nonnegative martingales", section on symmetric distributions.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from storlab.analysis.anytime import ROUNDING, Floats
+
+STRENGTHS = np.array([0.5, 1.5, 6.0])
+"""λ: tuned to effects of about a quarter, one and several standard deviations."""
+WEIGHTS = np.array([0.25, 0.25, 0.5])
+"""Half on the strong bet, which decides large effects in few rounds; a quarter costs the others two rounds at most."""
+
+_BETS = np.concatenate([STRENGTHS, -STRENGTHS])
+_LOG_WEIGHTS = np.log(np.concatenate([WEIGHTS, WEIGHTS]) / 2)
+
+
+def sequential_signed_ranks(values: Floats) -> Floats:
+    """``sign_i · rank_i / i`` (shape ``(n,)``): ranks of |value| among the values so far, ties averaged; 0 stays 0."""
+    size = np.abs(values)
+    n = len(size)
+    before = np.tril(np.ones((n, n), dtype=np.bool_))
+    below = ((size[None, :] < size[:, None]) & before).sum(axis=1)
+    equal = ((size[None, :] == size[:, None]) & before).sum(axis=1)
+    ranks = below + (equal + 1) / 2
+    return np.asarray(np.sign(values) * ranks / np.arange(1, n + 1), dtype=np.float64)
+
+
+def log_growth(values: Floats, centre: float = 0.0) -> Floats:
+    """Log factor of each bet in each round (shape ``(bets, n)``) against symmetry about ``centre``.
+
+    ``values`` in the order of the rounds.
+    """
+    off = values - centre
+    off = np.where(np.abs(off) <= ROUNDING, 0.0, np.round(off, 12))  # equal but for rounding is a tie
+    return np.log1p(np.tanh(_BETS[:, None] * sequential_signed_ranks(off)))
+
+
+def log_evidence(values: Floats, centre: float = 0.0) -> float:
+    """log M after all rounds, against symmetry of ``values`` (log ratios, shape ``(n,)``) about ``centre``."""
+    if len(values) == 0:
+        return 0.0
+    return _mix(log_growth(values, centre).sum(axis=1))
+
+
+def _mix(log_capital: Floats) -> float:
+    weighted = log_capital + _LOG_WEIGHTS
+    top = float(weighted.max())
+    return top + math.log(float(np.exp(weighted - top).sum()))
+
+
+def rounds_for_evidence(values: Floats, alpha: float, centre: float = 0.0) -> float:
+    """The total number of rounds after which M is expected to reach 1/``alpha``; infinite where it doesn't grow.
+
+    A forecast: the best bet so far goes on to win as it did.
+    """
+    if len(values) == 0:
+        return math.inf
+    growth = log_growth(values, centre)
+    rate = float(growth.mean(axis=1).max())
+    missing = -math.log(alpha) - _mix(growth.sum(axis=1))
+    if missing <= 0:
+        return len(values)
+    return len(values) + math.ceil(missing / rate) if rate > 0 else math.inf
+
+
+@lru_cache(maxsize=64)
+def fewest_rounds(alpha: float) -> int:
+    """The least number of rounds in which equal log ratios in every round reach 1/``alpha``."""
+    n = 1
+    while log_evidence(np.ones(n)) < -math.log(alpha):
+        n += 1
+    return n

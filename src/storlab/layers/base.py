@@ -1,0 +1,98 @@
+"""The layer protocol: what a new layer must say of itself, and what it gets to work with."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from storlab.layers.resources import Resource
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+
+Undo = Callable[[Node, Mapping[str, Any]], Awaitable[str | None]]
+"""Takes down one thing that was put up; returns what it did, or ``None`` where nothing stood any more."""
+
+WillUndo = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+
+UNDO: dict[str, Undo] = {}
+"""Every way of taking something down, by the name that journals use."""
+
+
+def undo(name: str) -> Callable[[Undo], Undo]:
+    """Register a function as the way to take ``name`` down.
+
+    It must be idempotent, and must touch nothing but what its arguments name: it may run long after, by
+    ``storlab clean``, when somebody else has taken what was ours.
+    """
+
+    def register(function: Undo) -> Undo:
+        assert name not in UNDO, f"two ways to undo {name}"
+        UNDO[name] = function
+        return function
+
+    return register
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a layer works: a node, and a scratch folder there that is Storlab's own and exists."""
+
+    node: Node
+    scratch: str
+    position: int  # of the layer in its stack, from 0: for names that differ
+    run: str  # the run's id, part of every name that others could see
+    will_undo: WillUndo
+
+    async def will(self, undo_name: str, **arguments: Any) -> None:
+        """Journal, durably, how to take down what is put up next. Call it *before* putting it up."""
+        assert undo_name in UNDO, f"no way to undo {undo_name}"
+        await self.will_undo(undo_name, arguments)
+
+    def path(self, name: str) -> str:
+        """A path of this layer's own in the scratch folder."""
+        return f"{self.scratch}/{self.position}-{name}"
+
+
+class Layer(BaseModel):
+    """One piece of a stack. The fields of a subclass are its keys in the study file.
+
+    ``takes`` lists what may lie beneath (``None``: it can be the lowest), ``gives`` what comes out.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    takes: ClassVar[tuple[type[Resource] | None, ...]]
+    gives: ClassVar[type[Resource]]
+
+    def needs(self) -> Needs:
+        """What the node must have."""
+        return Needs()
+
+    def space(self) -> int:
+        """Bytes that this layer may take up on the file system that the scratch folder lies on."""
+        return 0
+
+    def check_above(self, below: Layer | None) -> str | None:
+        """What is wrong with this layer above that one, beyond its type; ``None`` where nothing is."""
+        return None
+
+    async def check_node(self, node: Node) -> None:
+        """Look, without changing anything, whether this can go ahead on the node, before anything runs.
+
+        Raises ``SafetyError`` or another ``UserError``.
+        """
+
+    @abstractmethod
+    async def put_up(self, below: Resource | None, site: Site) -> Resource:
+        """Make the resource. Everything that outlives the call is announced with ``site.will`` first.
+
+        Raises ``Unsupported`` where this machine can't provide it, ``TrialError`` where it failed.
+        """
+
+    async def facts(self, resource: Resource, site: Site) -> dict[str, Any]:
+        """What was really got: read back from the system, not repeated from the study."""
+        return {}

@@ -1,0 +1,70 @@
+"""Layer ``directory``: a directory that exists already. Needs no privileges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from storlab.errors import StorlabError, UserError
+from storlab.layers.base import Layer, Site, undo
+from storlab.layers.mountinfo import parse_mountinfo
+from storlab.layers.resources import Dir, Resource
+from storlab.nodes.node import Node
+
+OWN_PREFIX = ".storlab-"
+"""How every subfolder begins that Storlab makes in somebody else's directory."""
+
+
+@undo("directory.remove")
+async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    path = arguments["path"]
+    if not path.rpartition("/")[2].startswith(OWN_PREFIX):
+        raise StorlabError(f"{path} is not a folder of Storlab's: left alone")
+    if not (await node.run(["test", "-d", path], check=False)).ok:
+        return None
+    # One file system only: should something be mounted in there, its contents are not ours.
+    await node.run(["rm", "--recursive", "--force", "--one-file-system", "--", path])
+    return f"removed {path}"
+
+
+class DirectoryLayer(Layer):
+    """An existing directory; Storlab works in a subfolder of its own and removes that again."""
+
+    layer: Literal["directory"] = "directory"
+    path: str | None = Field(None, description="The directory, on the node. Without it: the study's scratch folder.")
+
+    takes: ClassVar = (None,)
+    gives: ClassVar = Dir
+
+    async def check_node(self, node: Node) -> None:
+        if self.path is None:
+            return
+        if not self.path.startswith("/"):
+            raise UserError(f"directory {self.path}: write an absolute path, beginning with /")
+        if not (await node.run(["test", "-d", self.path], check=False)).ok:
+            raise UserError(f"node {node.name}: there is no directory {self.path}; make it first, or name another")
+        if not (await node.run(["test", "-w", self.path], check=False)).ok:
+            raise UserError(f"node {node.name}: the directory {self.path} can't be written to")
+
+    async def put_up(self, below: Resource | None, site: Site) -> Dir:
+        parent = (self.path or site.scratch).rstrip("/")
+        path = f"{parent}/{OWN_PREFIX}{site.run}-{site.node.name}-{site.position}"
+        await site.will("directory.remove", path=path)
+        await site.node.run(["mkdir", "--", path])
+        return Dir(site.node.name, path, disk=await _disk_of(site.node, path))
+
+    async def facts(self, resource: Resource, site: Site) -> dict[str, Any]:
+        assert isinstance(resource, Dir)
+        mounts = parse_mountinfo(await site.node.read_text("/proc/self/mountinfo"))
+        inside = [m for m in mounts if resource.path.startswith(m.path.rstrip("/") + "/")]
+        mount = max(inside, key=lambda m: len(m.path))  # "/" is always among them
+        return {"filesystem": mount.filesystem, "source": mount.source, "mounted_on": mount.path, "options": mount.options}
+
+
+async def _disk_of(node: Node, path: str) -> str | None:
+    """The kernel's name of the disk beneath a path; ``None`` where there is none (tmpfs, NFS) or it is not known."""
+    device = (await node.output("stat", "--format=%Hd:%Ld", path)).strip()
+    link = await node.run(["readlink", f"/sys/dev/block/{device}"], check=False)
+    return link.stdout.decode().strip().rpartition("/")[2] or None

@@ -1,0 +1,81 @@
+"""Layer ``loop``: a file as a block device, see losetup(8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from storlab.errors import CommandFailed, Unsupported
+from storlab.layers.base import Layer, Site, undo
+from storlab.layers.block import queue_facts
+from storlab.layers.resources import Disk, File, Resource
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.units import Size
+
+
+@undo("loop.detach")
+async def _detach(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    devices = await _devices_of(node, arguments["file"])
+    for device in devices:
+        await node.run(["losetup", "--detach", device])
+    return f"detached {', '.join(devices)} from {arguments['file']}" if devices else None
+
+
+async def _devices_of(node: Node, file: str) -> list[str]:
+    # A file that is gone is still listed under its old name, with "(deleted)" after it.
+    listing = await node.run(["losetup", "--list", "--noheadings", "--raw", "--output", "NAME,BACK-FILE"], check=False)
+    rows = (line.split(" ", 1) for line in listing.stdout.decode(errors="replace").splitlines())
+    names = {file, f"{file} (deleted)", f"{file}\\x20(deleted)"}
+    return [row[0] for row in rows if len(row) == 2 and row[1] in names]
+
+
+class LoopLayer(Layer):
+    """A loop device over the file beneath."""
+
+    layer: Literal["loop"] = "loop"
+    sector_size: Size = Field(512, description="Logical sector size: a power of two from 512 to 64k.")
+    direct_io: bool = Field(
+        True, description="Bypass the page cache of the file system beneath, so that data are not cached twice."
+    )
+
+    takes: ClassVar = (File,)
+    gives: ClassVar = Disk
+
+    @field_validator("sector_size")
+    @classmethod
+    def _power_of_two(cls, size: int) -> int:
+        if not 512 <= size <= 65536 or size & (size - 1):
+            raise ValueError(f"{size} is no sector size: a power of two from 512 to 64k")
+        return size
+
+    def needs(self) -> Needs:
+        return Needs(programs=("losetup", "blockdev"), paths=("/dev/loop-control",), root="loop devices")
+
+    async def put_up(self, below: Resource | None, site: Site) -> Disk:
+        assert isinstance(below, File)
+        await site.will("loop.detach", file=below.path)
+        try:
+            device = await site.node.output(
+                "losetup",
+                "--find",
+                "--show",
+                "--nooverlap",
+                f"--sector-size={self.sector_size}",
+                f"--direct-io={'on' if self.direct_io else 'off'}",
+                below.path,
+            )
+        except CommandFailed as error:
+            if "sector" in str(error) or "direct" in str(error):
+                raise Unsupported(f"this kernel refuses such a loop device: {error}") from None
+            raise
+        device = device.strip()
+        size = int(await site.node.output("blockdev", "--getsize64", device))
+        return Disk(site.node.name, device, size, ours=True)
+
+    async def facts(self, resource: Resource, site: Site) -> dict[str, Any]:
+        assert isinstance(resource, Disk)
+        direct = (await site.node.read_text(f"/sys/block/{resource.name}/loop/dio")).strip()
+        return {"device": resource.path, "direct_io": direct == "1", **await queue_facts(site.node, resource.name)}

@@ -1,0 +1,28 @@
+"""All layers by the name that studies use. A new one is a module and a line here.
+
+A package of somebody else's adds layers without a line here, through the entry-point group ``storlab.layers``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+
+from storlab.layers.base import Layer
+from storlab.layers.device import DeviceLayer
+from storlab.layers.directory import DirectoryLayer
+from storlab.layers.file import FileLayer
+from storlab.layers.loop import LoopLayer
+from storlab.layers.mkfs import MkfsLayer
+from storlab.layers.mount import MountLayer
+
+_BUILT_IN: tuple[type[Layer], ...] = (DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, MkfsLayer, MountLayer)
+
+
+@cache
+def layer_types() -> dict[str, type[Layer]]:
+    """Name in study files → class."""
+    found = {str(cls.model_fields["layer"].default): cls for cls in _BUILT_IN}
+    for entry in entry_points(group="storlab.layers"):
+        found[entry.name] = entry.load()
+    return found

@@ -1,0 +1,69 @@
+"""Stacks: layers in order, checked for type before anything runs, put up from the lowest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from storlab.layers.base import Layer, Site
+from storlab.layers.resources import Resource
+from storlab.nodes.needs import Needs, together
+
+
+def type_errors(layers: Sequence[Layer], wanted: Sequence[type[Resource]]) -> list[tuple[int, str]]:
+    """Where a stack can't be: the position of the layer at fault, and the two types that don't meet.
+
+    ``wanted`` are the resources that the workloads above can use.
+    """
+    problems: list[tuple[int, str]] = []
+    below: Layer | None = None
+    for position, layer in enumerate(layers):
+        given = below.gives if below is not None else None
+        if not any(given is taken or (given and taken and issubclass(given, taken)) for taken in layer.takes):
+            problems.append((position, _mismatch(layer, below)))
+        elif (reason := layer.check_above(below)) is not None:
+            problems.append((position, f"layer {layer.layer}: {reason}"))  # type: ignore[attr-defined]
+        below = layer
+    if below is not None and not problems and not issubclass(below.gives, tuple(wanted)):
+        kinds = " or ".join(kind.kind for kind in wanted)
+        problems.append(
+            (len(layers) - 1, f"the stack ends as a {below.gives.kind}, but its workload needs a {kinds}")
+        )
+    return problems
+
+
+def _mismatch(layer: Layer, below: Layer | None) -> str:
+    name: str = layer.layer  # type: ignore[attr-defined]
+    needed = [taken.kind for taken in layer.takes if taken is not None]
+    if below is None:
+        return f"layer {name} takes a {' or '.join(needed)} and can't be the lowest of a stack"
+    given = f"layer {below.layer} gives a {below.gives.kind}"  # type: ignore[attr-defined]
+    if not needed:
+        return f"layer {name} takes nothing, so it must be the lowest of its stack, but {given}"
+    return f"layer {name} takes a {' or '.join(needed)}, but {given}"
+
+
+def stack_needs(layers: Sequence[Layer]) -> Needs:
+    """What the whole stack needs of its node."""
+    return together(layer.needs() for layer in layers)
+
+
+@dataclass
+class StandingStack:
+    """A stack that is up: what its top gives, and what each layer really got."""
+
+    resource: Resource
+    facts: list[dict[str, Any]] = field(default_factory=list)
+
+
+async def put_up(layers: Sequence[Layer], site_of: Callable[[int], Site]) -> StandingStack:
+    """Put the layers up, lowest first. On failure, what is up stays up: the journal knows it, the caller undoes it."""
+    resource: Resource | None = None
+    facts = []
+    for position, layer in enumerate(layers):
+        site = site_of(position)
+        resource = await layer.put_up(resource, site)
+        facts.append({"layer": layer.layer, **await layer.facts(resource, site)})  # type: ignore[attr-defined]
+    assert resource is not None, "a stack has at least one layer"
+    return StandingStack(resource, facts)

@@ -1,0 +1,76 @@
+"""What something needs of the machine that it runs on, and whether a machine has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from storlab.nodes.node import Node
+from storlab.nodes.programs import remedy, version_commands
+
+
+@dataclass(frozen=True)
+class Needs:
+    """``programs`` by name, kernel ``filesystems`` by name, kernel ``modules``, and whether root is needed."""
+
+    programs: tuple[str, ...] = ()
+    filesystems: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()  # device nodes and sysfs files that must exist
+    root: str = ""  # what root is needed for; empty: not needed
+
+    def __or__(self, other: Needs) -> Needs:
+        return Needs(
+            tuple(dict.fromkeys(self.programs + other.programs)),
+            tuple(dict.fromkeys(self.filesystems + other.filesystems)),
+            tuple(dict.fromkeys(self.modules + other.modules)),
+            tuple(dict.fromkeys(self.paths + other.paths)),
+            self.root or other.root,
+        )
+
+
+def together(needs: Iterable[Needs]) -> Needs:
+    """All needs as one."""
+    total = Needs()
+    for each in needs:
+        total |= each
+    return total
+
+
+@dataclass(frozen=True)
+class Lack:
+    """One thing that a machine lacks, and the command or step that would mend it."""
+
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.remedy})" if self.remedy else self.what
+
+
+async def lacks(node: Node, needs: Needs) -> list[Lack]:
+    """What ``node`` lacks of ``needs``; empty where it has everything."""
+    facts = await node.facts(version_commands(needs.programs))
+    found: list[Lack] = []
+    if needs.root and facts["uid"] != 0:
+        found.append(Lack(f"no root privileges, needed for {needs.root}", "run it as root, or with sudo"))
+    for program in needs.programs:
+        if facts["tools"].get(program) is None:
+            found.append(Lack(f"{program} is not installed", remedy(program)))
+    for filesystem in needs.filesystems:
+        if filesystem not in facts["filesystems"] and not await _loadable(node, filesystem):
+            found.append(Lack(f"this kernel ({facts['kernel']['release']}) has no {filesystem}", "another kernel"))
+    for module in needs.modules:
+        if module not in facts["modules"] and not await _loadable(node, module):
+            found.append(Lack(f"this kernel ({facts['kernel']['release']}) has no module {module}", "another kernel"))
+    for path in needs.paths:
+        if not (await node.run(["test", "-e", path], check=False)).ok:
+            found.append(Lack(f"{path} does not exist", ""))
+    return found
+
+
+async def _loadable(node: Node, module: str) -> bool:
+    facts = await node.facts(version_commands(["modprobe"]))
+    if facts["tools"].get("modprobe") is None:
+        return False
+    return (await node.run(["modprobe", "--dry-run", "--quiet", module], check=False)).ok

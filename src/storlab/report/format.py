@@ -1,0 +1,207 @@
+"""Numbers for people: base units in, text out. The only place where Storlab rounds.
+
+A number is rounded to what its interval supports: the place of the half-width's first digit, or its second where
+the first is 1 or 2 (the Particle Data Group's rule, Review of Particle Physics, section 5.3, simplified).
+Without an interval it gets three significant digits, and never loses digits before the point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+MINUS = "−"
+UNKNOWN = "n/a"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A display unit: how many base units one of it is, and its sign."""
+
+    factor: float
+    symbol: str
+
+    def attach(self, number: str) -> str:
+        """``number`` with this unit. ``/s`` joins without a space: "85/s", but "13.4 k/s"."""
+        if not self.symbol:
+            return number
+        return f"{number}{self.symbol}" if self.symbol.startswith("/") else f"{number} {self.symbol}"
+
+
+def _prefixed(symbols: Sequence[str], step: float, suffix: str, first: float = 1.0) -> tuple[Scale, ...]:
+    return tuple(Scale(first * step**power, symbol + suffix) for power, symbol in enumerate(symbols))
+
+
+_SCALES: dict[str, tuple[Scale, ...]] = {
+    "B/s": _prefixed(("", "Ki", "Mi", "Gi", "Ti"), 1024, "B/s"),
+    "B": _prefixed(("", "Ki", "Mi", "Gi", "Ti", "Pi"), 1024, "B"),
+    "1/s": _prefixed(("", "k", "M", "G"), 1000, "/s"),
+    "s": _prefixed(("n", "µ", "m", ""), 1000, "s", first=1e-9),
+    "1": _prefixed(("", "k", "M", "G"), 1000, ""),
+}
+# As fio prints: "4891 KiB/s", and MiB/s only from ten of them on.
+_SMALLEST: dict[str, float] = {"B/s": 10.0}
+
+
+def _significant(value: float, digits: int) -> float:
+    return float(f"{value:.{digits - 1}e}")
+
+
+def scale(value: float, unit: str) -> Scale:
+    """The display unit in which ``value`` (in base ``unit``) is best read."""
+    scales = _SCALES.get(unit)
+    if scales is None:
+        return Scale(1.0, unit)
+    if not math.isfinite(value) or value == 0:
+        return next(s for s in scales if s.factor == 1.0)
+    size = abs(_significant(value, 3))  # 999.9 µs reads "1.00 ms", not "1000 µs"
+    least = _SMALLEST.get(unit, 1.0)
+    # The tolerance is for 1e-9 × 1000³, which falls short of 1 by a rounding error.
+    fitting = [s for s in scales if size >= s.factor * least * (1 - 1e-12)]
+    return fitting[-1] if fitting else scales[0]
+
+
+def common_scale(values: Iterable[float], unit: str) -> Scale | None:
+    """One display unit for a whole column; ``None`` where the values lie too far apart for one."""
+    sizes = [abs(value) for value in values if math.isfinite(value) and value != 0]
+    if not sizes:
+        return scale(0.0, unit)
+    shared = scale(max(sizes), unit)
+    return shared if min(sizes) / shared.factor >= 0.1 else None
+
+
+def decimals(value: float, half_width: float | None = None) -> int:
+    """Digits after the point; negative where even tens or hundreds aren't supported."""
+    if not math.isfinite(value):
+        return 0
+    own = _place(value)
+    if half_width is None or not math.isfinite(half_width) or half_width <= 0:
+        return max(0, 2 - own)
+    place = _place(half_width)
+    if _significant(half_width, 2) / 10.0**place < 3:
+        place -= 1
+    # Two digits at least, or the number says nothing; six at most, whatever the interval claims.
+    return min(max(-place, 1 - own), 5 - own)
+
+
+def _place(value: float) -> int:
+    """The power of ten of the first digit, after rounding to three digits; 0 for 0."""
+    return 0 if value == 0 else math.floor(math.log10(abs(_significant(value, 3))) + 1e-12)
+
+
+def number(value: float, digits: int = 0) -> str:
+    """``value`` with ``digits`` after the point (or rounded to tens, where negative) and a true minus sign."""
+    if not math.isfinite(value):
+        return UNKNOWN if math.isnan(value) else ("∞" if value > 0 else f"{MINUS}∞")
+    text = f"{round(value, digits):.{max(digits, 0)}f}"
+    if text.startswith("-"):
+        text = MINUS + text[1:] if text.strip("-0.") else text[1:]
+    return text
+
+
+def _half_width(low: float | None, high: float | None) -> float | None:
+    return None if low is None or high is None else abs(high - low) / 2
+
+
+def quantity(
+    value: float | None,
+    unit: str,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    within: Scale | None = None,
+) -> str:
+    """``value`` with its unit, rounded to what the interval ``low`` … ``high`` supports: "24.7 MiB/s"."""
+    if value is None:
+        return UNKNOWN
+    chosen = within or scale(value, unit)
+    half = _half_width(low, high)
+    digits = decimals(value / chosen.factor, None if half is None else half / chosen.factor)
+    return chosen.attach(number(value / chosen.factor, digits))
+
+
+def interval(
+    low: float | None, high: float | None, unit: str, value: float | None = None, *, within: Scale | None = None
+) -> str:
+    """"23.9 to 25.4 MiB/s", in the display unit and to the digits of ``value``; empty where there is none."""
+    if low is None or high is None:
+        return ""
+    centre = (low + high) / 2 if value is None else value
+    chosen = within or scale(centre, unit)
+    half = abs(high - low) / 2 / chosen.factor
+    digits = decimals(centre / chosen.factor, half)
+    ends = (number(end / chosen.factor, digits) for end in (low, high))
+    return chosen.attach(" to ".join(ends))
+
+
+def ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    """"1.42×"."""
+    if value is None:
+        return UNKNOWN
+    return f"{number(value, _ratio_digits(value, low, high))}×"
+
+
+def ratio_interval(low: float | None, high: float | None, value: float | None = None) -> str:
+    """"1.31× to 1.54×"; empty where there is none."""
+    if low is None or high is None:
+        return ""
+    digits = _ratio_digits((low + high) / 2 if value is None else value, low, high)
+    return f"{number(low, digits)}× to {number(high, digits)}×"
+
+
+def _ratio_digits(value: float, low: float | None, high: float | None) -> int:
+    # A ratio's neutral value is 1, so hundredths are the least that tells 0.97 from 1.03.
+    digits = decimals(value, _half_width(low, high))
+    return max(digits, 2 if abs(value) < 10 else 0) if digits >= 0 else 0
+
+
+def percent(change: float, low: float | None = None, high: float | None = None) -> str:
+    """A relative change, 0.42 → "+42 %"."""
+    half = _half_width(low, high)
+    digits = max(0, decimals(change * 100, None if half is None else half * 100)) if half else 0
+    if half is None and 0 < abs(change) < 0.1:
+        digits = 1
+    text = number(change * 100, digits)
+    signed = text if text.startswith(MINUS) or not text.strip("0.") or not math.isfinite(change) else f"+{text}"
+    return f"{signed} %"
+
+
+def share(part: float | None) -> str:
+    """A part of a whole, or a coefficient of variation: 0.031 → "3.1 %"."""
+    if part is None:
+        return ""
+    return f"{number(part * 100, 0 if abs(part) >= 0.0995 else 1)} %"
+
+
+def margin(value: float) -> str:
+    """A margin of equivalence: 0.05 → "±5 %"."""
+    text = number(value * 100, 2)
+    return f"±{text.rstrip('0').rstrip('.') if '.' in text else text} %"
+
+
+def confidence(value: float) -> str:
+    """0.95 → "95 %", 0.9917 → "99.17 %": what is claimed is never rounded up."""
+    text = f"{math.floor(value * 10000 + 1e-6) / 100:.2f}"
+    return f"{text.rstrip('0').rstrip('.')} %"
+
+
+def duration(seconds: float | None) -> str:
+    """"2 min 14 s", "1 h 3 min", "0.4 s": the two largest units that are not 0."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    if seconds < 0:
+        return MINUS + duration(-seconds)
+    if seconds < 9.95:
+        return quantity(seconds, "s") if seconds < 0.1 else f"{number(seconds, 1)} s"
+    left, parts = round(seconds), []
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        count, left = divmod(left, size)
+        parts.append((count, name))
+    first = next((i for i, (count, _) in enumerate(parts) if count), len(parts) - 1)
+    return " ".join(f"{count} {name}" for count, name in parts[first : first + 2] if count)
+
+
+def plural(count: int, singular: str, several: str | None = None) -> str:
+    """"1 round", "8 rounds"."""
+    return f"{count} {singular if count == 1 else several or singular + 's'}"
