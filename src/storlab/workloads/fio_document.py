@@ -1,8 +1,8 @@
 """fio's JSON document, found in and freed from what surrounds it, and read with its shape checked.
 
 fio writes notes and errors to standard output before its document, sometimes after, and to standard
-error. With ``--status-interval`` there are several documents, the last of them complete. fio prints documents with
-their outer braces alone at the start of a line (``json.c``).
+error. With ``--status-interval`` there are several documents, the last of them complete. fio prints
+documents with their outer braces alone at the start of a line (``json.c``).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Node:
         return self.value
 
     def number(self) -> float:
-        """A number; a value that fio could not compute (``nan``) is 0, as where there was nothing to measure."""
+        """A number; what fio could not compute (``nan``) is 0, as where there was nothing to measure."""
         if self.value is None:
             return 0.0
         if isinstance(self.value, bool) or not isinstance(self.value, int | float) or abs(self.value) > 1e300:

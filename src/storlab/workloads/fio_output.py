@@ -1,8 +1,8 @@
 """fio's JSON output (``--output-format=json+``) as measurements.
 
-Source: fio 3.33, ``stat.c`` (``show_thread_status_json``, ``sum_thread_stats``) and ``HOWTO.rst``; fio 3 of any
-version has these fields. For every job, and for all together (``job`` null), in each direction ``d`` that had
-any I/O (``read``, ``write``, ``trim``; ``mixed`` under ``unified_rw_reporting=1``):
+Source: fio 3.33, ``stat.c`` (``show_thread_status_json``, ``sum_thread_stats``) and ``HOWTO.rst``. For every
+job, and for all together (``job`` null), in each direction ``d`` that had any I/O (``read``, ``write``,
+``trim``; ``mixed`` under ``unified_rw_reporting=1``):
 
 | metric | unit | better | across | |
 | --- | --- | --- | --- | --- |
@@ -21,9 +21,10 @@ any I/O (``read``, ``write``, ``trim``; ``mixed`` under ``unified_rw_reporting=1
 Latency is completion latency (``clat``: submission to completion), or total latency where fio was told
 ``lat_percentiles=1`` without ``clat_percentiles=1``; the fact ``latency`` says which.
 
-Rates of all jobs together are fio's ``group_reporting``: bytes and operations of all jobs over the longest run time
-among them, so they don't depend on whether fio or Storlab merged the jobs. Jobs that ran one after another
-(``stonewall``) have their run times added. Totals over directions are sums of the directions' rates.
+Rates of all jobs together are those of fio's ``group_reporting``: bytes and operations of all jobs over the
+longest run time among them; so they don't depend on whether fio or Storlab merged the jobs. Jobs that ran
+one after another (``stonewall``) have their run times added. Totals over directions are sums of the
+directions' rates.
 """
 
 from __future__ import annotations
@@ -31,23 +32,15 @@ from __future__ import annotations
 import errno
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import polars as pl
-
 from storlab.errors import CommandFailed, DiskFull, ParseError
-from storlab.measurements import (
-    HISTOGRAM_COLUMNS,
-    SERIES_COLUMNS,
-    Measurements,
-    Value,
-    empty,
-    metric_frame,
-)
-from storlab.workloads import fio_steady, histogram
+from storlab.measurements import Measurements, metric_frame
+from storlab.workloads import fio_metrics, fio_steady, histogram
 from storlab.workloads.fio_document import Document, Node, read_document
-from storlab.workloads.fio_latency import Latency, merge, read_latency
+from storlab.workloads.fio_latency import Latency, read_latency
+from storlab.workloads.fio_metrics import Direction, Job
 
 DIRECTIONS = ("read", "write", "trim", "mixed")
 _FULL = re.compile(r"error on file (?P<path>.+?): No space left on device")
@@ -63,41 +56,12 @@ class JobError:
     messages: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Direction:
-    """What one job (or all) did in one direction; ``runtime`` in s."""
-
-    bytes: int
-    ios: int
-    runtime: float
-    latency: Latency
-
-
-@dataclass(frozen=True)
-class Job:
-    """One job of the document. ``phase`` counts the stonewalls before it; CPU times are in s."""
-
-    name: str
-    phase: int
-    directions: dict[str, Direction]
-    sync: Latency
-    cpu_user: float
-    cpu_system: float
-    cpu_runtime: float
-    errors: int
-    error: int
-
-    @property
-    def runtime(self) -> float:
-        return max((direction.runtime for direction in self.directions.values()), default=self.cpu_runtime)
-
-
 def parse_fio(output: bytes, source: str, messages: bytes = b"") -> Measurements:
     """All that fio measured, from its standard output (or ``--output`` file) and, if apart, standard error.
 
-    Raises ``DiskFull`` where a job met a full file system, ``CommandFailed`` where fio ended a job or itself with another
-    error, both with fio's own message; ``ParseError`` where this is not fio 3's JSON, with ``source`` and, where
-    known, the line.
+    Raises ``DiskFull`` where a job met a full file system, ``CommandFailed`` where fio ended a job or itself
+    with another error, both with fio's own message; ``ParseError`` where this is not fio 3's JSON, with
+    ``source`` and, where known, the line.
     """
     document = _document(output, source, messages)
     jobs = _jobs(document)
@@ -105,11 +69,10 @@ def parse_fio(output: bytes, source: str, messages: bytes = b"") -> Measurements
     if errors:
         raise _failure(errors, source, document.messages)
     steady = fio_steady.steady_states(list(_job_nodes(document)), [job.name for job in jobs])
-    values, histograms = _measure(jobs)
     return Measurements(
-        metrics=metric_frame([*values, *steady.values]),
-        series=steady.series if steady.series.height else empty(SERIES_COLUMNS),
-        histograms=histograms,
+        metrics=metric_frame([*fio_metrics.values(jobs), *steady.values]),
+        series=steady.series,
+        histograms=fio_metrics.histograms(jobs),
         warnings=(*_warnings(document, jobs), *steady.warnings),
         facts=_facts(document, jobs) | steady.facts,
     )
@@ -142,12 +105,14 @@ def _failure(errors: Sequence[JobError], source: str, messages: Sequence[str]) -
     for error in errors:
         if error.errno == errno.ENOSPC:
             full = next((found for line in error.messages if (found := _FULL.search(line))), None)
-            where = f"writing {full['path']}" if full else f"laying out the files of job {error.job}"
-            return DiskFull(f"fio: no space left on device, {where}: give it a larger one, or a smaller size", detail)
+            laid_out = any("laying out" in line for line in error.messages)
+            where = full["path"] if full else f"laying out a file of {error.job}" if laid_out else error.job
+            return DiskFull(f"fio: no space left on device: {where}", detail)
     first = errors[0]
     # The line that names the file, if there is one, before the line that names a line of fio's source.
     said = min(first.messages, key=lambda line: "io_u error on file" not in line, default="")
-    said = said.removeprefix("fio:").strip() or f"error {first.errno} ({errno.errorcode.get(first.errno, 'unknown')})"
+    name = errno.errorcode.get(first.errno, "unknown")
+    said = said.removeprefix("fio:").strip() or f"error {first.errno} ({name})"
     return CommandFailed(f"{source}: fio: job {first.job}: {said}", detail)
 
 
@@ -162,13 +127,14 @@ def _jobs(document: Document) -> list[Job]:
     nodes = list(_job_nodes(document))
     if not nodes:
         raise ParseError("fio reported no job", document.root.source)
-    phases = _phases(nodes)
+    root = document.root
+    phases = _phases(nodes, root["global options"].members() if "global options" in root else {})
     names = unique_names([node["jobname"].text() for node in nodes])
     return [_job(node, name, phase) for node, name, phase in zip(nodes, names, phases, strict=True)]
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
-    """Names of which each stands for one job: those that occur repeatedly are numbered, ``rand.1``, ``rand.2`` …"""
+    """Names of which each stands for one job: repeated ones are numbered, ``rand.1``, ``rand.2`` …"""
     repeated = {name for name, times in Counter(names).items() if times > 1}
     taken = set(names) - repeated
     numbers: Counter[str] = Counter()
@@ -183,16 +149,17 @@ def unique_names(names: Sequence[str]) -> list[str]:
     return unique
 
 
-def _phases(nodes: Sequence[Node]) -> list[int]:
+def _phases(nodes: Sequence[Node], global_options: Mapping[str, object]) -> list[int]:
     """For each job the number of phases before its own. All jobs of a ``numjobs`` carry the same options."""
-    phases, phase, previous = [], 0, None
+    phases: list[int] = []
+    previous: int | None = None
     for node in nodes:
         options = node["job options"].members() if "job options" in node else {}
         group = node["groupid"].count()
-        if group != previous and previous is not None and "stonewall" in options:
-            phase += 1
+        walled = "stonewall" in options or "stonewall" in global_options
+        phase = phases[-1] if phases else 0
+        phases.append(phase + 1 if walled and previous not in (None, group) else phase)
         previous = group
-        phases.append(phase)
     return phases
 
 
@@ -215,8 +182,7 @@ def _job(node: Node, name: str, phase: int) -> Job:
         cpu_system=node["sys_cpu"].number() / 100 * run,
         cpu_runtime=run,
         errors=node["total_err"].count() if "total_err" in node else int(error != 0),
-        # With continue_on_error fio sets the error of what it passed over; that is counted, and no failure.
-        error=0 if "total_err" in node else error,
+        error=error,
     )
 
 
@@ -225,6 +191,50 @@ def _direction(node: Node) -> Direction:
         raise ParseError(f"{node.path}.clat: this is fio 2's output, in µs; use fio 3", node.source)
     latency = read_latency(node["clat_ns"])
     if not latency.has_bins and "lat_ns" in node:
+        # lat_percentiles=1 moves bins and percentiles from one to the other.
         total = read_latency(node["lat_ns"])
         latency = total if total.has_bins or (total.percentiles and not latency.percentiles) else latency
-    return Direction(node["io_bytes"].count(), node["total_ios"].count(), node["runtime"].count() / 1000, latency)
+    return Direction(
+        node["io_bytes"].count(), node["total_ios"].count(), node["runtime"].count() / 1000, latency
+    )
+
+
+def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
+    if document.dropped:
+        yield f"fio wrote {document.dropped + 1} reports; only the last was read"
+    for line in document.messages:
+        yield line if line.startswith("fio") else f"fio: {line}"
+    latencies = [direction.latency for job in jobs for direction in job.directions.values()]
+    if any(latency.n and not latency.has_bins for latency in latencies):
+        yield "fio gave no latency bins (without --output-format=json+): its percentiles can't be merged"
+    if any(latency.total for latency in latencies):
+        yield "latencies are total latencies (lat), not completion latencies (clat): lat_percentiles=1"
+    beyond = sum(int(latency.counts[latency.bins == histogram.BINS - 1].sum()) for latency in latencies)
+    if beyond:
+        yield (
+            f"{beyond} operations took {histogram.LAST_LOWER:.1f} s or longer, where fio's bins end: "
+            "a percentile there is a lower bound; the maximum is exact"
+        )
+    if jobs[-1].phase:
+        yield "jobs ran one after another (stonewall): rates of all together are over their added run times"
+    if passed_over := sum(job.errors for job in jobs):
+        yield f"fio passed over {passed_over} failed operations (continue_on_error)"
+    for job in jobs:
+        if not job.directions:
+            yield f"job {job.name} did no I/O"
+        elif not job.runtime:
+            yield f"job {job.name} ran for less than a millisecond: no rates"
+
+
+def _facts(document: Document, jobs: Sequence[Job]) -> dict[str, object]:
+    options: dict[str, dict[str, object]] = {}
+    if "global options" in document.root:
+        options["global"] = dict(document.root["global options"].members())
+    for node, job in zip(_job_nodes(document), jobs, strict=True):
+        if "job options" in node:
+            options[job.name] = dict(node["job options"].members())
+    total = any(direction.latency.total for job in jobs for direction in job.directions.values())
+    facts: dict[str, object] = {"latency": "total" if total else "completion", "options": options}
+    if "fio version" in document.root:
+        facts["version"] = document.root["fio version"].text().removeprefix("fio-")
+    return facts

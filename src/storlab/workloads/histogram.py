@@ -69,7 +69,7 @@ def bin_index(latency_ns: npt.ArrayLike) -> Ints:
 
 def fio_percentiles(counts: Ints, percentiles: Sequence[float] = PERCENTILES) -> Ints:
     """Percentiles in ns from counts of all ``BINS`` bins; equal to what fio prints from the same counts."""
-    return VALUE_NS[_ranked(counts, percentiles)]
+    return VALUE_NS[ranked(counts, percentiles)]
 
 
 def percentiles(histogram: pl.DataFrame, wanted: Sequence[float] = PERCENTILES) -> dict[float, float]:
@@ -82,14 +82,17 @@ def percentiles(histogram: pl.DataFrame, wanted: Sequence[float] = PERCENTILES) 
     """
     ordered = histogram.select("lower", "upper", "count").sort("lower")
     lower, upper = ordered["lower"].to_numpy(), ordered["upper"].to_numpy()
-    at = _ranked(ordered["count"].to_numpy(), wanted)
+    at = ranked(ordered["count"].to_numpy(), wanted)
     width = upper[at] - lower[at]
     value = np.where(width < 1.5e-9, lower[at], lower[at] + width / 2)
     return dict(zip(wanted, value.tolist(), strict=True))
 
 
-def _ranked(counts: npt.NDArray[np.integer], wanted: Sequence[float]) -> npt.NDArray[np.intp]:
-    """For each percentile the position of the first count at which the running sum reaches its share."""
+def ranked(counts: npt.NDArray[np.integer], wanted: Sequence[float]) -> npt.NDArray[np.intp]:
+    """For each percentile the position of the first count at which the running sum reaches its share.
+
+    ``counts`` are of ascending bins. Raises ``ValueError`` where all are 0, or for a p outside 0 < p ≤ 100.
+    """
     if not all(0 < p <= 100 for p in wanted):
         raise ValueError(f"percentiles are greater than 0 and at most 100, not {list(wanted)}")
     running = np.cumsum(counts, dtype=np.int64)
@@ -97,7 +100,8 @@ def _ranked(counts: npt.NDArray[np.integer], wanted: Sequence[float]) -> npt.NDA
         raise ValueError("a histogram without any operation has no percentiles")
     # long double, and divided first, as in fio: otherwise p99.9 of 1000 operations may be another rank.
     share = np.asarray(wanted, dtype=np.longdouble) / 100 * running[-1]
-    return np.minimum(np.searchsorted(running.astype(np.longdouble), share), running.size - 1)
+    at: npt.NDArray[np.intp] = np.searchsorted(running.astype(np.longdouble), share)
+    return np.minimum(at, running.size - 1)
 
 
 def frame(counts: Ints) -> pl.DataFrame:
