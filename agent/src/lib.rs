@@ -1,0 +1,34 @@
+//! The Storlab agent: it runs on a node and obeys a controller over one stream of bytes.
+//!
+//! The contract with the controller is `docs/reference/agent-protocol.md`. How the parts go together:
+//!
+//! | module | is |
+//! | --- | --- |
+//! | [`protocol`] | frames, requests, events: bytes in, values out, no I/O |
+//! | [`stream`], [`outbox`], [`poller`] | the byte stream, what waits to go out on it, what the loop waits for |
+//! | [`session`] | the event loop: one controller, one thread |
+//! | [`launch`] | how a program is started: in its own process group and cgroup, at an agreed instant |
+//! | [`processes`] | which processes belong to a run, and how all of them are killed |
+//! | [`run`], [`sample`], [`files`], [`facts`] | one module a kind of request |
+//! | [`sys`] | the few system calls that need `unsafe` |
+//!
+//! Observers that attach eBPF programs will be one more kind of request beside [`sample`]: a module `observe`
+//! that is polled through [`poller`] and writes to [`outbox`], and nothing else changes.
+
+#![deny(unsafe_code)] // `sys` is the one exception
+#![warn(missing_docs)]
+
+pub mod cli;
+pub mod clock;
+pub mod facts;
+pub mod files;
+pub mod launch;
+pub mod outbox;
+pub mod poller;
+pub mod processes;
+pub mod protocol;
+pub mod run;
+pub mod sample;
+pub mod session;
+pub mod stream;
+pub mod sys;

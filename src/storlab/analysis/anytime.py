@@ -1,8 +1,9 @@
 """Intervals for a mean that stay valid though one looks after every round and stops when one likes.
 
-The Gaussian-mixture t e-process. For ``n`` rounds with mean ``m`` and standard deviation ``s`` (n − 1), against the
-hypothesis that the mean is ``mu``, let t = √n·(m − mu)/s, ν = n − 1, a = 1 + n·g. With an effect size
-(mean ÷ standard deviation) drawn from N(0, g) and the right Haar measure on the standard deviation, the Bayes factor
+The Gaussian-mixture t e-process. For ``n`` rounds with mean ``m`` and standard deviation ``s`` (n − 1),
+against the hypothesis that the mean is ``mu``, let t = √n·(m − mu)/s, ν = n − 1, a = 1 + n·g. With an effect
+size (mean ÷ standard deviation) drawn from N(0, g) and the right Haar measure on the standard deviation, the
+Bayes factor
 
     B = a^(−1/2) · [(1 + t²/ν) / (1 + t²/(ν·a))]^(n/2)
 
@@ -10,14 +11,15 @@ is an e-process: if the mean is ``mu``, the probability that B ever reaches 1/α
 most α (Ville's inequality). The means with B < 1/α are a confidence sequence, in closed form: with
 k = (√a/α)^(2/n) and u = (k − 1)/(1 − k/a), it is m ± s/√n · √(ν·u) where k < a, and the whole line elsewhere.
 
-Assumed: rounds are independent and their noise is roughly normal. ``signed_rank`` needs no shape of noise; a verdict
-needs both. No running intersection is taken: the interval is that of the rounds at hand, so it depends on the data
-and not on when someone looked.
+Assumed: rounds are independent and their noise is roughly normal. ``signed_rank`` needs no shape of noise; a
+verdict needs both. No running intersection is taken: the interval is that of the rounds at hand, so it
+depends on the data and not on when someone looked.
 
-Sources: Gönen, Johnson, Lu and Westfall 2005, "The Bayesian two-sample t test", for B. Hendriksen, de Heide and
-Grünwald 2021, "Optional stopping with Bayes factors", for its validity under stopping. Wang and Ramdas 2024,
-"Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance". Lindon, Ham, Tingley and
-Bojinov 2022, "Anytime-valid linear models and regression adjusted causal inference in randomized experiments".
+Sources: Gönen, Johnson, Lu and Westfall 2005, "The Bayesian two-sample t test", for B. Hendriksen, de Heide
+and Grünwald 2021, "Optional stopping with Bayes factors", for its validity under stopping. Wang and Ramdas
+2024, "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance". Lindon, Ham,
+Tingley and Bojinov 2022, "Anytime-valid linear models and regression adjusted causal inference in randomized
+experiments".
 """
 
 from __future__ import annotations
@@ -40,8 +42,9 @@ Half-width in standard deviations, α = 0.05 (a t interval of a fixed number of 
     g = 1      3.78   1.22   0.61
     g = 10     2.42   1.32   0.68
 
-Rounds are dear and storage effects are often larger than their noise, so few rounds matter most: g = 10 costs an
-eighth of width at 30 rounds and saves a third at 5. At α = 0.005, g = 1 has no interval at all at 5 and 6 rounds.
+Rounds are dear and storage effects are often larger than their noise, so few rounds matter most: g = 10 costs
+an eighth of width at 30 rounds and saves a third at 5. At α = 0.005, g = 1 has no interval at all at 5 and 6
+rounds.
 """
 
 ROUNDING = 1e-12
@@ -132,7 +135,8 @@ def mean_interval(values: Floats, alpha: float) -> Interval:
 def leave_one_out_hull(values: Floats, alpha: float) -> tuple[float, float]:
     """The smallest interval that holds the intervals of all rounds, and of all rounds but any one.
 
-    What this excludes is excluded without any single round, however far out. Infinite where n − 1 allow no interval.
+    What this excludes is excluded without any single round, however far out. Infinite where n − 1 allow no
+    interval.
     """
     n = len(values)
     whole = mean_interval(values, alpha)
@@ -167,9 +171,11 @@ def log_e_value(values: Floats, mu: float = 0.0, g: float = EFFECT_VARIANCE) -> 
 
 
 def rounds_for_half_width(target: float, sd: float, alpha: float) -> int | None:
-    """The least number of rounds whose half-width is at most ``target``, if the standard deviation stays ``sd``.
+    """The least number of rounds whose half-width is at most ``target``, if the standard deviation stays
+    ``sd``.
 
-    A forecast (``sd`` is plugged in as if it were known), for time estimates only. ``None`` beyond ``FORESEEABLE``.
+    A forecast (``sd`` is plugged in as if it were known), for time estimates only. ``None`` beyond
+    ``FORESEEABLE``.
     """
     if not target > 0 or not sd >= 0:
         return None

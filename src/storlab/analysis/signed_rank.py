@@ -1,22 +1,24 @@
-"""Evidence from signs and ranks over rounds: valid for any noise, as long as the order within rounds is random.
+"""Evidence from signs and ranks over rounds: valid for any noise, as long as the order within rounds is
+random.
 
-If two levels do not differ, then swapping their trials within a round changes nothing: each log ratio is as likely
-``+x`` as ``−x``, whatever happened in the rounds before. That holds for heavy tails, drift, bursts and unequal rounds
-alike, because Storlab draws the order within every round. So the sign of each log ratio is a fair coin, and no bet on
-fair coins wins much: with bets that use only what is known before the sign, the capital
+If two levels do not differ, then swapping their trials within a round changes nothing: each log ratio is as
+likely ``+x`` as ``−x``, whatever happened in the rounds before. That holds for heavy tails, drift, bursts and
+unequal rounds alike, because Storlab draws the order within every round. So the sign of each log ratio is a
+fair coin, and no bet on fair coins wins much: with bets that use only what is known before the sign, the
+capital
 
     M = Π (1 + tanh(λ · sign_i · rank_i / i))
 
-is a martingale, and the chance that it ever reaches 1/α is at most α (Ville's inequality). ``rank_i`` is the rank of
-|log ratio_i| among the first i rounds (ties share theirs). M is averaged over bets of both directions and three
-strengths λ, so that weak steady effects and strong ones are both found.
+is a martingale, and the chance that it ever reaches 1/α is at most α (Ville's inequality). ``rank_i`` is the
+rank of |log ratio_i| among the first i rounds (ties share theirs). M is averaged over bets of both directions
+and three strengths λ, so that weak steady effects and strong ones are both found.
 
-A round at most doubles M, however far out it is. That also bounds what any such test can do: m comparisons at level
-α need about log2(2m/α) rounds.
+A round at most doubles M, however far out it is. That also bounds what any such test can do: m comparisons at
+level α need about log2(2m/α) rounds.
 
 Sources: Reynolds 1975, "A sequential signed-rank test for symmetry" (sequential ranks). Vovk and Wang 2024,
-"Nonparametric e-tests of symmetry". Ramdas, Ruf, Larsson and Koolen 2020, "Admissible anytime-valid sequential
-inference must rely on nonnegative martingales", section on symmetric distributions.
+"Nonparametric e-tests of symmetry". Ramdas, Ruf, Larsson and Koolen 2020, "Admissible anytime-valid
+sequential inference must rely on nonnegative martingales", section on symmetric distributions.
 """
 
 from __future__ import annotations
@@ -72,7 +74,8 @@ def _mix(log_capital: Floats) -> float:
 
 
 def rounds_for_evidence(values: Floats, alpha: float, centre: float = 0.0) -> float:
-    """The total number of rounds after which M is expected to reach 1/``alpha``; infinite where it doesn't grow.
+    """The total number of rounds after which M is expected to reach 1/``alpha``; infinite where it doesn't
+    grow.
 
     A forecast: the best bet so far goes on to win as it did.
     """

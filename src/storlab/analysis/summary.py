@@ -1,13 +1,19 @@
 """The result of the analysis, as data: what ``summary.json`` holds and every report renders.
 
-All numbers are in base units. ``low`` and ``high`` are the ends of an interval at the stated confidence; they are
-null where the data allow none. ``warnings`` are whole sentences, which travel with the number they qualify.
+All numbers are in base units. ``low`` and ``high`` are the ends of an interval at the stated confidence; they
+are null where the data allow none. ``warnings`` are whole sentences, which travel with the number they
+qualify.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar
+
+import orjson
+
+from storlab.errors import ParseError
 
 Verdict = Literal["better", "worse", "equivalent", "undecided"]
 """Of level ``a`` against level ``b``. ``better`` respects the metric's direction."""
@@ -71,6 +77,7 @@ class Comparison:
     reason: str  # one sentence: why this verdict, or why none
     rounds_to_decide: int | None = None  # how many more are expected to be needed; null: unknown or none
     warnings: tuple[str, ...] = ()
+    settled: bool = False  # no more rounds are needed: decided, or there can be no verdict
 
 
 @dataclass(frozen=True)
@@ -87,4 +94,4 @@ class Summary:
     comparisons: tuple[Comparison, ...] = ()
     warnings: tuple[str, ...] = ()
     method: str = ""  # how intervals and verdicts were made, one paragraph for the reader
-    facts: dict[str, object] = field(default_factory=dict)
+    facts: dict[str, object] = field(default_factory=dict)  # of JSON's types only

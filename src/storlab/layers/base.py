@@ -68,6 +68,8 @@ class Layer(BaseModel):
     takes: ClassVar[tuple[type[Resource] | None, ...]]
     gives: ClassVar[type[Resource]]
 
+    layer: str  # the layer's name in study files; a subclass narrows it to a literal with that default
+
     def needs(self) -> Needs:
         """What the node must have."""
         return Needs()

@@ -23,7 +23,7 @@ def type_errors(layers: Sequence[Layer], wanted: Sequence[type[Resource]]) -> li
         if not any(given is taken or (given and taken and issubclass(given, taken)) for taken in layer.takes):
             problems.append((position, _mismatch(layer, below)))
         elif (reason := layer.check_above(below)) is not None:
-            problems.append((position, f"layer {layer.layer}: {reason}"))  # type: ignore[attr-defined]
+            problems.append((position, f"layer {layer.layer}: {reason}"))
         below = layer
     if below is not None and not problems and not issubclass(below.gives, tuple(wanted)):
         kinds = " or ".join(kind.kind for kind in wanted)
@@ -34,11 +34,11 @@ def type_errors(layers: Sequence[Layer], wanted: Sequence[type[Resource]]) -> li
 
 
 def _mismatch(layer: Layer, below: Layer | None) -> str:
-    name: str = layer.layer  # type: ignore[attr-defined]
+    name = layer.layer
     needed = [taken.kind for taken in layer.takes if taken is not None]
     if below is None:
         return f"layer {name} takes a {' or '.join(needed)} and can't be the lowest of a stack"
-    given = f"layer {below.layer} gives a {below.gives.kind}"  # type: ignore[attr-defined]
+    given = f"layer {below.layer} gives a {below.gives.kind}"
     if not needed:
         return f"layer {name} takes nothing, so it must be the lowest of its stack, but {given}"
     return f"layer {name} takes a {' or '.join(needed)}, but {given}"
@@ -64,6 +64,6 @@ async def put_up(layers: Sequence[Layer], site_of: Callable[[int], Site]) -> Sta
     for position, layer in enumerate(layers):
         site = site_of(position)
         resource = await layer.put_up(resource, site)
-        facts.append({"layer": layer.layer, **await layer.facts(resource, site)})  # type: ignore[attr-defined]
+        facts.append({"layer": layer.layer, **await layer.facts(resource, site)})
     assert resource is not None, "a stack has at least one layer"
     return StandingStack(resource, facts)

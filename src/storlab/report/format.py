@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 MINUS = "−"
 UNKNOWN = "n/a"
@@ -200,6 +201,17 @@ def duration(seconds: float | None) -> str:
         parts.append((count, name))
     first = next((i for i, (count, _) in enumerate(parts) if count), len(parts) - 1)
     return " ".join(f"{count} {name}" for count, name in parts[first : first + 2] if count)
+
+
+def instant(text: str) -> str:
+    """A moment in ISO 8601 as people read it, in its own zone: "2026-03-14 09:26:53 UTC"; else as it stands."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    zone = moment.utcoffset()
+    name = "" if zone is None else " UTC" if not zone else moment.strftime(" %z")
+    return f"{moment:%Y-%m-%d %H:%M:%S}{name}"
 
 
 def plural(count: int, singular: str, several: str | None = None) -> str:

@@ -1,0 +1,138 @@
+//! The command line: `serve`, `--version`, and the hidden `launch`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use crate::protocol::PROTOCOL;
+
+/// What a wrong command line is answered with.
+pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent --version";
+
+/// What the program was asked to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Obey a controller.
+    Serve(ServeOptions),
+    /// Prepare, wait and become a program: what the agent re-executes itself for (see [`crate::launch`]).
+    Launch {
+        /// A `LaunchSpec` as JSON.
+        spec: String,
+        /// The program and its arguments.
+        argv: Vec<OsString>,
+    },
+    /// Print the version.
+    Version,
+}
+
+/// Options of `serve`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ServeOptions {
+    /// Name of the cgroup under which each run gets its own.
+    pub cgroup: Option<String>,
+    /// Character device or socket to use in place of the standard streams.
+    pub port: Option<PathBuf>,
+}
+
+/// A command line that can't be obeyed.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum UsageError {
+    /// No subcommand, or one that doesn't exist.
+    #[error("a command is needed")]
+    NoCommand,
+    /// An argument that the command doesn't know.
+    #[error("unknown argument {0:?}")]
+    Unknown(OsString),
+    /// An option without its value.
+    #[error("{0} needs a value")]
+    NoValue(&'static str),
+    /// A cgroup's name becomes one directory, whose name must not lead elsewhere.
+    #[error("{0:?} can't name a cgroup: letters, digits, '.', '_' and '-' only, and no leading '.'")]
+    CgroupName(OsString),
+    /// `launch` without its arguments.
+    #[error("launch is for the agent itself")]
+    Launch,
+}
+
+/// The line that `--version` prints.
+pub fn version() -> String {
+    format!("storlab-agent {} (protocol {PROTOCOL})", env!("CARGO_PKG_VERSION"))
+}
+
+/// Understands the arguments that follow the program's name.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
+    let mut arguments = arguments.into_iter();
+    let command = arguments.next().ok_or(UsageError::NoCommand)?;
+    match command.to_str() {
+        Some("serve") => parse_serve(arguments).map(Command::Serve),
+        Some("launch") => parse_launch(arguments),
+        Some("--version" | "-V") => Ok(Command::Version),
+        _ => Err(UsageError::Unknown(command)),
+    }
+}
+
+fn parse_serve(mut arguments: impl Iterator<Item = OsString>) -> Result<ServeOptions, UsageError> {
+    let mut options = ServeOptions::default();
+    while let Some(argument) = arguments.next() {
+        match argument.to_str() {
+            Some("--cgroup") => {
+                let name = arguments.next().ok_or(UsageError::NoValue("--cgroup"))?;
+                options.cgroup = Some(cgroup_name(name)?);
+            }
+            Some("--port") => {
+                let path = arguments.next().ok_or(UsageError::NoValue("--port"))?;
+                options.port = Some(path.into());
+            }
+            _ => return Err(UsageError::Unknown(argument)),
+        }
+    }
+    Ok(options)
+}
+
+fn parse_launch(mut arguments: impl Iterator<Item = OsString>) -> Result<Command, UsageError> {
+    let spec = arguments.next().and_then(|spec| spec.into_string().ok()).ok_or(UsageError::Launch)?;
+    let argv: Vec<_> = arguments.collect();
+    if argv.is_empty() { Err(UsageError::Launch) } else { Ok(Command::Launch { spec, argv }) }
+}
+
+fn cgroup_name(name: OsString) -> Result<String, UsageError> {
+    let good = |name: &str| {
+        !name.is_empty()
+            && !name.starts_with('.')
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    };
+    match name.into_string() {
+        Ok(name) if good(&name) => Ok(name),
+        Ok(name) => Err(UsageError::CgroupName(name.into())),
+        Err(name) => Err(UsageError::CgroupName(name)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_words(line: &str) -> Result<Command, UsageError> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn serve_takes_a_cgroup_and_a_port() {
+        let options = ServeOptions { cgroup: Some("lab-1".into()), port: Some("/dev/vport0p1".into()) };
+        assert_eq!(parse_words("serve --cgroup lab-1 --port /dev/vport0p1"), Ok(Command::Serve(options)));
+    }
+
+    #[test]
+    fn a_cgroups_name_can_not_lead_to_another_directory() {
+        for name in ["../x", "a/b", ".", "..", "a b"] {
+            let arguments = ["serve", "--cgroup", name].map(OsString::from);
+            assert_eq!(parse(arguments), Err(UsageError::CgroupName(name.into())));
+        }
+    }
+
+    #[test]
+    fn an_option_without_its_value_is_named() {
+        assert_eq!(parse_words("serve --port"), Err(UsageError::NoValue("--port")));
+        assert_eq!(parse_words("serve --verbose"), Err(UsageError::Unknown("--verbose".into())));
+        assert_eq!(parse_words(""), Err(UsageError::NoCommand));
+    }
+}

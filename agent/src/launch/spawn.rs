@@ -1,0 +1,124 @@
+//! The agent's side of a launch.
+
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::unistd::Pid;
+
+use super::LaunchSpec;
+use crate::processes::{Family, MARKER, RunCgroup};
+use crate::protocol::{Failure, Output, Run, StdinKind};
+use crate::stream::set_nonblocking;
+
+/// A process that is on its way to become the program. All pipes are non-blocking on this side.
+#[derive(Debug)]
+pub struct Launched {
+    /// It and all that will descend from it.
+    pub family: Family,
+    /// Where its reports come from.
+    pub report: PipeReader,
+    /// Its standard input, where that is a stream.
+    pub stdin: Option<PipeWriter>,
+    /// Its standard output, where that is a stream.
+    pub stdout: Option<PipeReader>,
+    /// Its standard error, where that is a stream.
+    pub stderr: Option<PipeReader>,
+}
+
+/// Starts the shim. Must be called from the main thread, whose death is the parent's death for the shim.
+pub fn launch(run: &Run, serial: u64, cgroup: Option<RunCgroup>) -> Result<Launched, Failure> {
+    check(run)?;
+    let result = spawn(run, serial, cgroup.as_ref().and_then(|cgroup| cgroup.path().to_str()));
+    match result {
+        Ok(mut launched) => {
+            launched.family = Family::new(launched.family.leader(), serial, cgroup);
+            Ok(launched)
+        }
+        Err(error) => {
+            if let Some(cgroup) = cgroup {
+                cgroup.remove();
+            }
+            Err(Failure::io(format!("can't start a process for {:?}", run.argv[0]), &error))
+        }
+    }
+}
+
+/// Refuses what the system could not represent.
+fn check(run: &Run) -> Result<(), Failure> {
+    if run.argv.is_empty() {
+        return Err(Failure::errno("argv is empty", Errno::EINVAL));
+    }
+    for (name, value) in &run.env {
+        if name.is_empty() || name.contains('=') {
+            return Err(Failure::errno(format!("{name:?} can't name a variable"), Errno::EINVAL));
+        }
+        if value.as_ref().is_some_and(|value| value.contains('\0')) {
+            return Err(Failure::errno(format!("the variable {name:?} contains a NUL"), Errno::EINVAL));
+        }
+    }
+    let file = |output: &Output| if let Output::File(path) = output { Some(path.clone()) } else { None };
+    let paths = [run.cwd.clone(), file(&run.stdout), file(&run.stderr)];
+    let mut strings = run.argv.iter().chain(run.env.keys()).chain(paths.iter().flatten());
+    match strings.find(|string| string.contains('\0')) {
+        Some(string) => Err(Failure::errno(format!("{string:?} contains a NUL"), Errno::EINVAL)),
+        None => Ok(()),
+    }
+}
+
+fn spawn(run: &Run, serial: u64, cgroup: Option<&str>) -> io::Result<Launched> {
+    let (report, report_end) = io::pipe()?;
+    set_nonblocking(&report)?;
+    let (stdin, stdin_end) = match run.stdin {
+        StdinKind::None => (None, Stdio::null()),
+        StdinKind::Stream => {
+            let (reader, writer) = io::pipe()?;
+            set_nonblocking(&writer)?;
+            (Some(writer), Stdio::from(reader))
+        }
+    };
+    let (stdout, stdout_end, stdout_file) = output(&run.stdout)?;
+    let (stderr, stderr_end, stderr_file) = output(&run.stderr)?;
+    let spec = LaunchSpec {
+        report_fd: report_end.as_raw_fd(),
+        agent: std::process::id() as i32,
+        cgroup: cgroup.map(Into::into),
+        cwd: run.cwd.clone(),
+        stdout_file,
+        stderr_file,
+        start_at_ns: run.start_at_ns,
+    };
+
+    // The file itself, even if it has been replaced or deleted since.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("storlab-agent").arg("launch").arg(serde_json::to_string(&spec)?).args(&run.argv);
+    for (name, value) in &run.env {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.env(MARKER, Family::marker(serial));
+    command.stdin(stdin_end).stdout(stdout_end).stderr(stderr_end).process_group(0);
+    // No other thread of the agent starts processes, so none can inherit it by accident.
+    fcntl(&report_end, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    // Dropping a Child neither kills nor reaps it; the session does both.
+    let child = command.spawn()?;
+    let family = Family::new(Pid::from_raw(child.id() as i32), serial, None);
+    Ok(Launched { family, report, stdin, stdout, stderr })
+}
+
+fn output(output: &Output) -> io::Result<(Option<PipeReader>, Stdio, Option<String>)> {
+    Ok(match output {
+        Output::Stream => {
+            let (reader, writer) = io::pipe()?;
+            set_nonblocking(&reader)?;
+            (Some(reader), Stdio::from(writer), None)
+        }
+        Output::Discard => (None, Stdio::null(), None),
+        Output::File(path) => (None, Stdio::null(), Some(path.clone())),
+    })
+}

@@ -1,0 +1,63 @@
+//! What the agent tells the shim, and what the shim tells the agent.
+
+use serde::{Deserialize, Serialize};
+
+/// What the shim has to do, given to it as JSON on its command line.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LaunchSpec {
+    /// The pipe for [`Report`]s.
+    pub report_fd: i32,
+    /// The agent's number: a shim whose parent is another has lost its agent.
+    pub agent: i32,
+    /// Directory of the cgroup to join.
+    pub cgroup: Option<String>,
+    /// Working directory.
+    pub cwd: Option<String>,
+    /// File for the standard output.
+    pub stdout_file: Option<String>,
+    /// File for the standard error.
+    pub stderr_file: Option<String>,
+    /// When to become the program, on `CLOCK_MONOTONIC`.
+    pub start_at_ns: Option<i64>,
+}
+
+/// What the shim tells, one JSON object a line. The end of the pipe after `Executing` means that the program runs.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Report {
+    /// All is prepared.
+    Ready {
+        /// It could join the cgroup.
+        in_cgroup: bool,
+    },
+    /// The very next thing is exec.
+    Executing {
+        /// Now, on `CLOCK_MONOTONIC`.
+        start_ns: u64,
+        /// How long after the agreed instant.
+        late_ns: Option<u64>,
+        /// What the shim itself has used in user mode, which isn't the program's.
+        user_ns: u64,
+        /// What the shim itself has used in the kernel.
+        system_ns: u64,
+    },
+    /// It can't be done.
+    Failed {
+        /// What can't.
+        step: Step,
+        /// Why, as a number.
+        errno: i32,
+    },
+}
+
+/// What a launch consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Opening the file for the standard output.
+    Stdout,
+    /// Opening the file for the standard error.
+    Stderr,
+    /// Changing the working directory.
+    Directory,
+    /// Finding and executing the program.
+    Execute,
+}

@@ -1,0 +1,9 @@
+//! Which processes belong to a run, and how all of them are killed.
+
+mod cgroup;
+mod family;
+mod table;
+
+pub use cgroup::{AgentCgroup, RunCgroup, locate};
+pub use family::{Family, MARKER};
+pub use table::{Process, descendants, kill_descendants, parse_stat, snapshot};

@@ -1,0 +1,116 @@
+//! The table of processes, from `/proc`. Source: `proc_pid_stat(5)`.
+
+use std::fs;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+
+/// One process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// Its parent's number.
+    pub parent: i32,
+    /// Its process group.
+    pub group: i32,
+    /// Dead, and waiting to be reaped.
+    pub zombie: bool,
+}
+
+/// Understands a `/proc/<pid>/stat`. The name in it may hold anything, even `) R 1 1`, so it is cut off at the
+/// last parenthesis.
+pub fn parse_stat(stat: &str) -> Option<Process> {
+    let (head, tail) = stat.rsplit_once(')')?;
+    let pid = head.split_once(" (")?.0.parse().ok()?;
+    let mut fields = tail.split_ascii_whitespace();
+    let zombie = matches!(fields.next()?, "Z" | "X");
+    let parent = fields.next()?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    Some(Process { pid, parent, group, zombie })
+}
+
+/// All processes that can be seen now.
+pub fn snapshot() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        // The name of a program needn't be UTF-8.
+        .filter_map(|pid| fs::read(format!("/proc/{pid}/stat")).ok())
+        .filter_map(|stat| parse_stat(&String::from_utf8_lossy(&stat)))
+        .collect()
+}
+
+/// Those that descend from `ancestor`, however far, without itself.
+pub fn descendants(table: &[Process], ancestor: i32) -> Vec<Process> {
+    let mut found: Vec<Process> = table.iter().filter(|process| process.parent == ancestor).copied().collect();
+    let mut next = 0;
+    while next < found.len() {
+        let parent = found[next].pid;
+        found.extend(table.iter().filter(|process| process.parent == parent && parent != ancestor));
+        next += 1;
+    }
+    found
+}
+
+/// Kills and reaps all that descend from this process, again and again until none is left: what escaped from its
+/// run's group and cgroup has been given to the agent, the child subreaper. Gives up on those that the kernel
+/// doesn't let die within five seconds.
+pub fn kill_descendants() {
+    let this = std::process::id() as i32;
+    for _ in 0..500 {
+        while let Ok(status) = waitid(Id::All, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG) {
+            if status == WaitStatus::StillAlive {
+                break;
+            }
+        }
+        let left = descendants(&snapshot(), this);
+        if left.is_empty() {
+            return;
+        }
+        for process in left {
+            // It may have died meanwhile.
+            let _ = kill(Pid::from_raw(process.pid), Signal::SIGKILL);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: i32, parent: i32) -> Process {
+        Process { pid, parent, group: pid, zombie: false }
+    }
+
+    #[test]
+    fn a_programs_name_can_not_forge_its_parent() {
+        let stat = "42 (evil) R 1 1 (x) S 7 40 40 0 -1 4194560";
+        assert_eq!(parse_stat(stat), Some(Process { pid: 42, parent: 7, group: 40, zombie: false }));
+    }
+
+    #[test]
+    fn a_stat_that_is_cut_short_is_no_process() {
+        for stat in ["", "42", "42 (sh", "42 (sh)", "42 (sh) S", "42 (sh) S 7", "x (sh) S 7 7"] {
+            assert_eq!(parse_stat(stat), None, "{stat:?}");
+        }
+    }
+
+    #[test]
+    fn descendants_are_found_through_all_generations() {
+        let table = [process(30, 20), process(20, 10), process(10, 1), process(11, 1), process(31, 20)];
+        let mut found: Vec<i32> = descendants(&table, 10).iter().map(|process| process.pid).collect();
+        found.sort_unstable();
+        assert_eq!(found, [20, 30, 31]);
+    }
+
+    #[test]
+    fn this_process_is_in_the_table() {
+        let this = std::process::id() as i32;
+        assert!(snapshot().iter().any(|process| process.pid == this));
+    }
+}

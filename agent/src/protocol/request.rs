@@ -1,0 +1,247 @@
+//! Requests: what the controller asks for.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::{Failure, Frame};
+
+/// One request, parsed.
+#[derive(Debug, PartialEq)]
+pub struct Request {
+    /// The controller's number for it, positive.
+    pub id: u64,
+    /// What is asked for.
+    pub operation: Operation,
+}
+
+/// What is asked for.
+#[derive(Debug, PartialEq)]
+#[allow(missing_docs, reason = "named after the protocol's operations")]
+pub enum Operation {
+    Hello { protocol: u64 },
+    Clock,
+    Facts { tools: BTreeMap<String, Vec<String>> },
+    Run(Box<Run>),
+    Stdin(Stdin),
+    Stop(Stop),
+    Read(Read),
+    Write(Write),
+    Sample(Sample),
+    Shutdown,
+}
+
+/// A header that is no request to serve.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// Nobody can be answered: the session ends.
+    #[error("a frame that is no request: {0}")]
+    Fatal(String),
+    /// The request is answered with an `error`.
+    #[error("request {id}: {}", failure.message)]
+    Refused {
+        /// The request's number.
+        id: u64,
+        /// What it is answered with.
+        failure: Failure,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Empty {}
+
+#[derive(Deserialize)]
+struct Hello {
+    protocol: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FactsWanted {
+    #[serde(default)]
+    tools: BTreeMap<String, Vec<String>>,
+}
+
+/// `run`: start a program.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+    /// Added to the agent's environment; `None` removes a variable.
+    #[serde(default)]
+    pub env: BTreeMap<String, Option<String>>,
+    /// Working directory; the agent's where it is `None`.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// Where the standard input comes from.
+    #[serde(default)]
+    pub stdin: StdinKind,
+    /// Where the standard output goes.
+    #[serde(default)]
+    pub stdout: Output,
+    /// Where the standard error goes.
+    #[serde(default)]
+    pub stderr: Output,
+    /// How long it may take from its start.
+    #[serde(default)]
+    pub timeout_ns: Option<u64>,
+    /// From TERM to KILL.
+    #[serde(default = "default_grace")]
+    pub grace_ns: u64,
+    /// When to execute, on `CLOCK_MONOTONIC`.
+    #[serde(default)]
+    pub start_at_ns: Option<i64>,
+}
+
+/// A program's standard input.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StdinKind {
+    /// `/dev/null`.
+    #[default]
+    None,
+    /// What `stdin` requests bring.
+    Stream,
+}
+
+/// Where a program's output goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Output {
+    /// To the controller.
+    #[default]
+    Stream,
+    /// Nowhere.
+    Discard,
+    /// Into a file on the node.
+    File(String),
+}
+
+/// `stdin`: bytes for a run's standard input.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stdin {
+    /// The run's request.
+    pub run: u64,
+    /// Nothing follows.
+    #[serde(default)]
+    pub eof: bool,
+    /// The payload.
+    #[serde(skip)]
+    pub data: Vec<u8>,
+}
+
+/// `stop`: end a run or a sample.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// The request to end.
+    pub run: u64,
+    /// From TERM to KILL.
+    #[serde(default = "default_grace")]
+    pub grace_ns: u64,
+}
+
+/// `read`: a file's content.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Read {
+    /// The file.
+    pub path: String,
+    /// Where to begin.
+    #[serde(default)]
+    pub offset: u64,
+    /// How much, to the end where it is `None`.
+    #[serde(default)]
+    pub limit: Option<u64>,
+}
+
+/// `write`: put the payload into a file.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Write {
+    /// The file; created where there is none.
+    pub path: String,
+    /// Where to begin.
+    #[serde(default)]
+    pub offset: u64,
+    /// Drop what the file held.
+    #[serde(default)]
+    pub truncate: bool,
+    /// Permissions of a file that is created.
+    #[serde(default = "default_mode")]
+    pub mode: u32,
+    /// Flush to the device before answering.
+    #[serde(default)]
+    pub sync: bool,
+    /// The payload.
+    #[serde(skip)]
+    pub data: Vec<u8>,
+}
+
+/// `sample`: read files again and again.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sample {
+    /// The files.
+    pub paths: Vec<String>,
+    /// From tick to tick.
+    pub interval_ns: u64,
+    /// How many samples; until stopped where it is `None`.
+    #[serde(default)]
+    pub count: Option<u64>,
+}
+
+fn default_grace() -> u64 {
+    2 * crate::clock::SECOND
+}
+
+fn default_mode() -> u32 {
+    0o644
+}
+
+/// Understands one frame.
+pub fn parse(frame: &Frame<'_>) -> Result<Request, RequestError> {
+    let mut header: Map<String, Value> =
+        serde_json::from_slice(frame.header).map_err(|error| RequestError::Fatal(error.to_string()))?;
+    let id = match header.remove("id").as_ref().map(Value::as_u64) {
+        Some(Some(id)) if id > 0 => id,
+        Some(_) => return Err(RequestError::Fatal("its id is no positive integer".into())),
+        None => return Err(RequestError::Fatal("it has no id".into())),
+    };
+    let operation = match header.remove("op") {
+        Some(Value::String(op)) => parse_operation(&op, header, frame.payload),
+        _ => Err(Failure::new("a request needs an op")),
+    };
+    match operation {
+        Ok(operation) => Ok(Request { id, operation }),
+        Err(failure) => Err(RequestError::Refused { id, failure }),
+    }
+}
+
+fn parse_operation(op: &str, header: Map<String, Value>, payload: &[u8]) -> Result<Operation, Failure> {
+    if !payload.is_empty() && !matches!(op, "stdin" | "write") {
+        return Err(Failure::new(format!("{op} takes no payload")));
+    }
+    Ok(match op {
+        "hello" => Operation::Hello { protocol: fields::<Hello>(op, header)?.protocol },
+        "clock" => fields::<Empty>(op, header).map(|_| Operation::Clock)?,
+        "facts" => Operation::Facts { tools: fields::<FactsWanted>(op, header)?.tools },
+        "run" => Operation::Run(Box::new(fields(op, header)?)),
+        "stdin" => Operation::Stdin(Stdin { data: payload.to_vec(), ..fields(op, header)? }),
+        "stop" => Operation::Stop(fields(op, header)?),
+        "read" => Operation::Read(fields(op, header)?),
+        "write" => Operation::Write(Write { data: payload.to_vec(), ..fields(op, header)? }),
+        "sample" => Operation::Sample(fields(op, header)?),
+        "shutdown" => fields::<Empty>(op, header).map(|_| Operation::Shutdown)?,
+        _ => return Err(Failure::new(format!("unknown op {op:?}"))),
+    })
+}
+
+fn fields<T: DeserializeOwned>(op: &str, header: Map<String, Value>) -> Result<T, Failure> {
+    serde_json::from_value(Value::Object(header)).map_err(|error| Failure::new(format!("{op}: {error}")))
+}

@@ -1,0 +1,87 @@
+//! A program's standard output or error, on its way to the controller.
+
+use std::io::{self, PipeReader, Read};
+use std::os::fd::AsFd;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{Owner, Run, Stage};
+use crate::outbox::Outbox;
+use crate::poller::{Part, Poller, Token};
+use crate::protocol::Event;
+
+/// What a pipe holds unless it was told otherwise: `pipe(7)`.
+const CHUNK: usize = 65_536;
+/// How much of a tool's output is kept to find its version in.
+const CAPTURE: usize = 4096;
+
+/// The reading end of a program's standard output or error.
+#[derive(Debug)]
+pub struct OutputPipe {
+    pipe: Option<PipeReader>,
+}
+
+impl OutputPipe {
+    /// `None` goes elsewhere.
+    pub fn new(pipe: Option<PipeReader>, token: Token, poller: &Poller) -> Self {
+        // One that can't be watched (no memory) is closed, so the program gets to know it.
+        Self { pipe: pipe.filter(|pipe| poller.watch_bulk(pipe, token).is_ok()) }
+    }
+
+    /// Nothing more comes.
+    pub fn is_closed(&self) -> bool {
+        self.pipe.is_none()
+    }
+
+    /// What there is, a chunk at most; `None` where there is nothing now.
+    fn read<'a>(&mut self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+        loop {
+            match self.pipe.as_mut()?.read(buffer) {
+                Ok(count) if count > 0 => return Some(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                _ => self.pipe = None,
+            }
+        }
+    }
+
+    /// Closes it where it is empty, though a process that isn't ours may hold its other end.
+    fn close_if_empty(&mut self) {
+        let Some(pipe) = &self.pipe else { return };
+        let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+        let holds_data = poll(&mut fds, PollTimeout::ZERO).is_ok()
+            && fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN));
+        if !holds_data {
+            self.pipe = None;
+        }
+    }
+}
+
+impl Run {
+    /// One of its pipes has something to read.
+    pub fn on_output(&mut self, part: Part, outbox: &mut Outbox) {
+        let mut buffer = [0; CHUNK];
+        let index = usize::from(part == Part::Stderr);
+        if let Some(bytes) = self.outputs[index].read(&mut buffer) {
+            match &self.owner {
+                Owner::Request(id) => {
+                    outbox.push(*id, if index == 0 { &Event::Stdout } else { &Event::Stderr }, bytes);
+                }
+                Owner::Tool { .. } => {
+                    let kept = &mut self.captured[index];
+                    let room = CAPTURE.saturating_sub(kept.len()).min(bytes.len());
+                    kept.extend_from_slice(&bytes[..room]);
+                }
+            }
+        }
+        if self.stage == Stage::Draining {
+            self.outputs[index].close_if_empty();
+        }
+    }
+
+    /// All its processes are dead: only what is in the pipes is still to come.
+    pub(super) fn drain(&mut self) {
+        self.stage = Stage::Draining;
+        self.outputs.iter_mut().for_each(OutputPipe::close_if_empty);
+    }
+}

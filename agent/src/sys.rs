@@ -1,0 +1,71 @@
+//! System calls for which no safe wrapper exists. All `unsafe` of the agent is here.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::unistd::Pid;
+
+use crate::clock::SECOND;
+
+/// What a process and the children that it waited for have used.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Usage {
+    /// Time in user mode.
+    pub user_ns: u64,
+    /// Time in the kernel.
+    pub system_ns: u64,
+    /// Greatest resident memory.
+    pub max_rss_bytes: u64,
+}
+
+/// Reaps one dead child and tells what it used: `wait4(2)`, which neither `std` nor `nix` wraps. `None` where
+/// it isn't dead or is no child.
+pub fn reap(pid: Pid) -> Option<(ExitStatus, Usage)> {
+    let mut status = 0;
+    // SAFETY: an all-zero rusage is a valid value of that plain C struct.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both pointers are valid for the call, and the kernel keeps neither.
+    let reaped = unsafe { libc::wait4(pid.as_raw(), &raw mut status, libc::WNOHANG, &raw mut usage) };
+    (reaped > 0).then(|| {
+        let usage = Usage {
+            user_ns: nanoseconds(usage.ru_utime),
+            system_ns: nanoseconds(usage.ru_stime),
+            max_rss_bytes: u64::try_from(usage.ru_maxrss).unwrap_or_default() * 1024,
+        };
+        (ExitStatus::from_raw(status), usage)
+    })
+}
+
+fn nanoseconds(time: libc::timeval) -> u64 {
+    u64::try_from(time.tv_sec).unwrap_or_default() * SECOND + u64::try_from(time.tv_usec).unwrap_or_default() * 1000
+}
+
+/// Takes over a file descriptor that this process inherited under a number it was told, and keeps it from being
+/// inherited further.
+pub fn adopt_inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    if fd <= libc::STDERR_FILENO {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: borrowed for one fcntl, which reports EBADF where the number is not open.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    fcntl(borrowed, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+    // SAFETY: it is open, as the call above has shown, and whoever started this process left it to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Gives every signal its default action. A program inherits through exec what its parent ignored: SIGPIPE of the
+/// agent, SIGHUP of a `nohup`.
+pub fn reset_signal_actions() {
+    // SAFETY: an all-zero sigaction is SIG_DFL with an empty mask and no flags.
+    let default: libc::sigaction = unsafe { std::mem::zeroed() };
+    for signal in 1..=libc::SIGRTMAX() {
+        // SAFETY: `default` is valid for the call, and installs no handler. KILL, STOP and the two signals that
+        // the C library keeps for itself are refused, which is right.
+        unsafe { libc::sigaction(signal, &raw const default, std::ptr::null_mut()) };
+    }
+}

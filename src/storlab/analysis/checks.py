@@ -1,0 +1,85 @@
+"""Checks of a sequence of rounds, each a warning: outliers and drift. They describe; no verdict depends on
+them.
+
+Outliers: the modified z-score 0.6745·|x − median|/MAD above 3.5 (Iglewicz and Hoaglin 1993, "How to detect
+and handle outliers", section 3.3); where more than half of the values are equal, so that the MAD is 0, the
+mean absolute deviation takes its place with 0.7979. Drift: Spearman's rank correlation with the order of the
+rounds, significant at 1 % (normal approximation: ρ·√(n − 1) beyond 2.576). Interleaving keeps drift out of
+comparisons, but it widens their intervals, and it says that the rounds are not repeats of one and the same
+thing. A series that drifts need not have any outlier, so both are checked.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from storlab.analysis.anytime import ROUNDING, Floats
+from storlab.analysis.wording import listed
+
+OUTLIER_Z = 3.5
+MAD_TO_SD = 0.6745  # MAD of a normal distribution ÷ its standard deviation
+MEAN_DEVIATION_TO_SD = 0.7979  # √(2/π): mean absolute deviation of a normal distribution ÷ its sd
+OUTLIERS_FROM = 5  # rounds; of fewer, a median says nothing of what is usual
+
+DRIFT_Z = 2.576  # 1 %, two-sided
+DRIFT_FROM = 8  # rounds; below, no order is beyond ``DRIFT_Z`` (ρ can't exceed 1)
+
+
+def modified_z(values: Floats) -> Floats:
+    """Modified z-scores of ``values`` (shape ``(n,)``); all 0 where nothing varies."""
+    off = values - np.median(values)
+    size = np.abs(off)
+    floor = ROUNDING * max(float(np.abs(values).max()), ROUNDING)
+    mad = float(np.median(size))
+    if mad > floor:
+        return np.asarray(MAD_TO_SD * off / mad)
+    mean_deviation = float(size.mean())
+    if mean_deviation > floor:
+        return np.asarray(MEAN_DEVIATION_TO_SD * off / mean_deviation)
+    return np.zeros(len(values))
+
+
+def average_ranks(values: Floats) -> Floats:
+    """Ranks from 1, ties averaged (shape ``(n,)``)."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2)[inverse], dtype=np.float64)
+
+
+def drift_z(values: Floats) -> float:
+    """Spearman's ρ of ``values`` with their order, × √(n − 1); 0 where nothing varies."""
+    n = len(values)
+    if n < 3:
+        return 0.0
+    ranks = average_ranks(values) - (n + 1) / 2
+    order = np.arange(n) - (n - 1) / 2
+    scale = float(np.sqrt((ranks @ ranks) * (order @ order)))
+    return float(ranks @ order) / scale * float(np.sqrt(n - 1)) if scale > 0 else 0.0
+
+
+def outlier_warning(rounds: list[int]) -> str:
+    """The sentence about outliers in ``rounds``."""
+    be = "is an outlier" if len(rounds) == 1 else "are outliers"
+    return f"{listed(rounds).capitalize()} {be} (modified z-score above {OUTLIER_Z})."
+
+
+def drift_warning(rising: bool, what: str) -> str:
+    """The sentence about drift of ``what``."""
+    return (
+        f"{what} {'rises' if rising else 'falls'} over the rounds: they are not repeats of one steady state."
+    )
+
+
+def warn(values: Floats, rounds: NDArray[np.int64], what: str) -> list[str]:
+    """Warnings about ``values`` (shape ``(n,)``), measured in ``rounds``, in their order."""
+    found: list[str] = []
+    if len(values) >= OUTLIERS_FROM:
+        out = np.abs(modified_z(values)) > OUTLIER_Z
+        if out.any():
+            found.append(outlier_warning([int(number) for number in rounds[out]]))
+    if len(values) >= DRIFT_FROM:
+        z = drift_z(values)
+        if abs(z) > DRIFT_Z:
+            found.append(drift_warning(z > 0, what))
+    return found

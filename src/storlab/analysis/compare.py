@@ -1,0 +1,97 @@
+"""Two levels of one factor, compared over rounds: a ratio, an interval, a verdict and its reason.
+
+The rules are in ``verdict``, the pairing in ``pairing``, the numbers in ``anytime`` and ``signed_rank``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from storlab.analysis.anytime import check_alpha
+from storlab.analysis.checks import warn
+from storlab.analysis.design import DEFAULT_MARGIN, MIN_ROUNDS
+from storlab.analysis.pairing import Pairs, Side, pair, pool, side
+from storlab.analysis.summary import Comparison
+from storlab.analysis.verdict import Rules, judge, safe_exp
+
+__all__ = ["Pairs", "Question", "Side", "compare", "pair", "pool", "side", "unanswerable"]
+
+
+@dataclass(frozen=True)
+class Question:
+    """One comparison that a study asks for. ``within`` holds the levels of the other factors, unless pooled."""
+
+    factor: str
+    a: str
+    b: str
+    within: dict[str, str]
+    pooled: bool
+    source: str
+    metric: str
+    unit: str
+    better: str
+    margin: float = DEFAULT_MARGIN
+
+
+def compare(question: Question, pairs: Pairs, alpha: float, min_rounds: int = MIN_ROUNDS) -> Comparison:
+    """The answer to ``question`` from ``pairs``, at a confidence of 1 − ``alpha`` for this comparison.
+
+    ``alpha`` is the study's, divided by the number of its comparisons. Raises ``ValueError`` unless 0 < alpha
+    < 1.
+    """
+    check_alpha(alpha)
+    if pairs.problem:
+        return unanswerable(question, pairs.problem, alpha, rounds=len(pairs.rounds), warnings=pairs.warnings)
+    n = len(pairs.log_ratios)
+    if n == 0:
+        reason = f"No round was done for both {question.a} and {question.b}."
+        return unanswerable(question, reason, alpha, warnings=pairs.warnings, settled=False)
+    rules = Rules(alpha, question.margin, question.better, min_rounds)
+    found = judge(pairs.log_ratios, question.a, question.b, rules)
+    low, high = found.interval.low, found.interval.high
+    warnings = [*pairs.warnings]
+    if n < min_rounds:
+        warnings.append(f"Only {n} of at least {min_rounds} rounds.")
+    if n > 1 and found.interval.sd == 0:
+        warnings.append(
+            "The ratio is the same in every round: the interval is a point, right for counts only."
+        )
+    warnings += warn(pairs.log_ratios, pairs.rounds, "The ratio")
+    return Comparison(
+        **vars(question),
+        rounds=n,
+        ratio=safe_exp(found.interval.mean),
+        low=safe_exp(low) if math.isfinite(low) else None,
+        high=safe_exp(high) if math.isfinite(high) else None,
+        confidence=1 - alpha,
+        verdict=found.verdict,
+        reason=found.reason,
+        rounds_to_decide=found.rounds_to_decide,
+        warnings=tuple(warnings),
+        settled=found.settled,
+    )
+
+
+def unanswerable(
+    question: Question,
+    reason: str,
+    alpha: float,
+    *,
+    rounds: int = 0,
+    warnings: tuple[str, ...] = (),
+    settled: bool = True,
+) -> Comparison:
+    """A comparison without a ratio. ``settled``: more rounds can't change that."""
+    return Comparison(
+        **vars(question),
+        rounds=rounds,
+        ratio=None,
+        low=None,
+        high=None,
+        confidence=1 - alpha,
+        verdict="undecided",
+        reason=reason,
+        warnings=warnings,
+        settled=settled,
+    )

@@ -1,0 +1,98 @@
+"""What the analysis must know of a study: factors, cells and the comparisons that were planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+Levels = dict[str, str]
+"""Level of each factor."""
+
+DEFAULT_MARGIN = 0.05
+"""Differences within 5 % rarely decide between two storage set-ups, and this noise rarely shows them."""
+
+MIN_ROUNDS = 5
+"""Verdicts of fewer rounds would rest on the assumed shape of the noise alone."""
+
+
+@dataclass(frozen=True)
+class CompareSpec:
+    """One planned family of comparisons: levels of ``factor``, pair by pair.
+
+    ``pairs`` is ``None`` for all pairs, in the order of the levels; a pair reads "a against b".
+    ``within``: in each combination of the other factors' levels. ``pooled``: over all of them together.
+    ``metrics`` is ``None`` for the study's primary metric; names as in ``Design.primary``.
+    ``margin``: equivalent when the whole interval lies within 1/(1+margin) … 1+margin; 0 for never.
+    """
+
+    factor: str
+    pairs: tuple[tuple[str, str], ...] | None = None
+    within: bool = True
+    pooled: bool = True
+    metrics: tuple[str, ...] | None = None
+    margin: float = DEFAULT_MARGIN
+
+
+@dataclass(frozen=True)
+class Design:
+    """A study, as far as statistics are concerned. Raises ``ValueError`` where its parts do not fit together.
+
+    ``primary`` and other metric names are ``bandwidth`` (a metric of that name, else every metric that ends
+    in ``.bandwidth``), ``write.bandwidth`` (just that), or ``SOURCE:write.bandwidth`` (of one workload or
+    probe). ``factors``: name → levels, in the order of the study. ``cells``: number and levels of each cell.
+    ``comparisons``: empty for the default, all pairs of the first factor's levels within each combination of
+    the others, and pooled. ``min_rounds``: no verdict of fewer rounds.
+    """
+
+    title: str
+    primary: str
+    factors: Mapping[str, tuple[str, ...]]
+    cells: tuple[tuple[int, Levels], ...]
+    comparisons: tuple[CompareSpec, ...] = ()
+    confidence: float = 0.95
+    min_rounds: int = MIN_ROUNDS
+    stopped: str = ""
+    warnings: tuple[str, ...] = ()
+    facts: dict[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.confidence < 1:
+            raise ValueError(f"confidence is {self.confidence}; it must lie between 0.5 and 1")
+        if self.min_rounds < 2:
+            raise ValueError(f"min_rounds is {self.min_rounds}; one round has no spread, so 2 is the least")
+        for cell, levels in self.cells:
+            self._check_cell(cell, levels)
+        for spec in self.comparisons:
+            self._check_spec(spec)
+
+    def planned(self) -> tuple[CompareSpec, ...]:
+        """The comparisons of the study, or the default ones."""
+        if self.comparisons or not self.factors:
+            return self.comparisons
+        return (CompareSpec(next(iter(self.factors))),)
+
+    def pairs(self, spec: CompareSpec) -> Sequence[tuple[str, str]]:
+        """The pairs (a, b) of levels that ``spec`` asks for."""
+        return spec.pairs if spec.pairs is not None else tuple(combinations(self.factors[spec.factor], 2))
+
+    def _check_cell(self, cell: int, levels: Levels) -> None:
+        if set(levels) != set(self.factors):
+            raise ValueError(
+                f"cell {cell} has levels of {sorted(levels)}, the study of {sorted(self.factors)}"
+            )
+        for factor, level in levels.items():
+            if level not in self.factors[factor]:
+                raise ValueError(f"cell {cell}: factor {factor!r} has no level {level!r}")
+
+    def _check_spec(self, spec: CompareSpec) -> None:
+        if spec.factor not in self.factors:
+            raise ValueError(f"can't compare levels of {spec.factor!r}: the study has no such factor")
+        if not spec.margin >= 0:
+            raise ValueError(f"margin is {spec.margin}; it must be 0 or more, such as 0.05")
+        for pair in spec.pairs or ():
+            if pair[0] == pair[1]:
+                raise ValueError(f"can't compare level {pair[0]!r} of {spec.factor!r} with itself")
+            for level in pair:
+                if level not in self.factors[spec.factor]:
+                    raise ValueError(f"can't compare {level!r}: factor {spec.factor!r} has no such level")

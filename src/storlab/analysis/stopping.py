@@ -1,0 +1,128 @@
+"""Whether a run has measured enough, and how much is still to do, in words for its user.
+
+The intervals are anytime-valid, so asking after every round costs no correctness.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from storlab.analysis.anytime import rounds_for_half_width, width_factor
+from storlab.analysis.summary import Comparison, Summary
+from storlab.analysis.wording import percent, plural
+
+Until = Literal["precision", "decided", "rounds"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When to stop: after ``min_rounds``, as soon as ``until`` holds, and after ``max_rounds`` in any case.
+
+    ``precision``: every comparison's interval is within ± ``precision`` (0.05 for ±5 %) of its ratio, as
+    √(high ÷ low) − 1. ``decided``: every comparison has its verdict. ``rounds``: ``max_rounds``, no sooner.
+    Comparisons that can't have an answer don't keep a run going. Raises ``ValueError`` for rules that can't
+    be.
+    """
+
+    until: Until
+    min_rounds: int = 5
+    max_rounds: int = 30
+    precision: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_rounds <= self.max_rounds:
+            raise ValueError(f"min_rounds is {self.min_rounds}, max_rounds {self.max_rounds}; 1 ≤ min ≤ max")
+        if not 0 < self.precision < math.inf:
+            raise ValueError(f"precision is {self.precision}; it must be above 0, such as 0.05")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Enough was measured; ``reason`` is one sentence."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Continue:
+    """More rounds are needed; ``remaining`` is how many are expected, ``None`` where that can't be told."""
+
+    reason: str
+    remaining: int | None
+
+
+def decide(summary: Summary, rule: Rule) -> Stop | Continue:
+    """Whether to stop after the rounds of ``summary``."""
+    done, left = summary.rounds_done, rule.max_rounds - summary.rounds_done
+    if rule.until == "rounds":
+        if left <= 0:
+            return Stop(f"All {plural(rule.max_rounds, 'planned round')} are done.")
+        return Continue(f"{done} of {plural(rule.max_rounds, 'planned round')} done.", left)
+    if done < rule.min_rounds:
+        reason = f"{done} of at least {plural(rule.min_rounds, 'round')} done."
+        return Continue(reason, _expected(summary.comparisons, rule, at_least=rule.min_rounds - done))
+    answerable = [c for c in summary.comparisons if not (c.settled and c.ratio is None)]
+    if not answerable:
+        return Stop(f"Stopped after {plural(done, 'round')}: there is nothing to compare.")
+    open_ones = [c for c in answerable if not _satisfied(c, rule)]
+    if not open_ones:
+        return Stop(f"Stopped after {plural(done, 'round')}: {_goal(rule, len(answerable))}.")
+    missing = f"{len(open_ones)} of {plural(len(answerable), 'comparison')} {_lack(rule, len(open_ones))}"
+    if left <= 0:
+        return Stop(f"Stopped after {plural(done, 'round')}, the most that the study allows: {missing}.")
+    return Continue(f"After {plural(done, 'round')}: {missing}.", _expected(open_ones, rule, at_least=1))
+
+
+def precision_of(comparison: Comparison) -> float | None:
+    """Half-width of the interval as a share of the ratio: √(high ÷ low) − 1; ``None`` without an interval."""
+    if comparison.low is None or comparison.high is None or comparison.low <= 0:
+        return None
+    return math.sqrt(comparison.high / comparison.low) - 1
+
+
+def _satisfied(comparison: Comparison, rule: Rule) -> bool:
+    if rule.until == "decided":
+        return comparison.settled
+    reached = precision_of(comparison)
+    return reached is not None and reached <= rule.precision
+
+
+def _goal(rule: Rule, count: int) -> str:
+    if rule.until == "decided":
+        return f"{plural(count, 'comparison')} decided"
+    return f"{plural(count, 'comparison')} known to ±{percent(rule.precision)} or better"
+
+
+def _lack(rule: Rule, count: int) -> str:
+    verb = "is" if count == 1 else "are"
+    if rule.until == "decided":
+        return f"{verb} undecided"
+    return f"{verb} not yet known to ±{percent(rule.precision)}"
+
+
+def _expected(comparisons: Iterable[Comparison], rule: Rule, at_least: int) -> int | None:
+    """Rounds that the slowest of ``comparisons`` is expected to need; ``None`` if any can't be told."""
+    most = at_least
+    for comparison in comparisons:
+        if _satisfied(comparison, rule) or (comparison.settled and comparison.ratio is None):
+            continue
+        needed = (
+            comparison.rounds_to_decide if rule.until == "decided" else _rounds_to_precision(comparison, rule)
+        )
+        if needed is None:
+            return None
+        most = max(most, needed)
+    return most
+
+
+def _rounds_to_precision(comparison: Comparison, rule: Rule) -> int | None:
+    """More rounds until the interval is narrow enough, if the spread stays what the interval shows it to be."""
+    if comparison.low is None or comparison.high is None or comparison.low <= 0:
+        return None
+    alpha = 1 - comparison.confidence
+    sd = math.log(comparison.high / comparison.low) / 2 / width_factor(comparison.rounds, alpha)
+    total = rounds_for_half_width(math.log1p(rule.precision), sd, alpha)
+    return None if total is None else max(1, total - comparison.rounds)

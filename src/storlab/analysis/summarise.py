@@ -1,0 +1,174 @@
+"""From a run's tables to its summary: states of cells, estimates, comparisons with verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from storlab.analysis.compare import compare, unanswerable
+from storlab.analysis.design import Design
+from storlab.analysis.estimates import estimates
+from storlab.analysis.pairing import Pairs, Side, pair, pool
+from storlab.analysis.questions import Catalogue, Key, Planned, Trait, plan
+from storlab.analysis.summary import CellState, CellStatus, Comparison, Summary
+from storlab.analysis.wording import percent, plural
+
+METHOD = (
+    "Levels are compared by round: the logarithm of the ratio of two trials of the same round, so that drift
+    of the " "machine cancels. The interval of the mean log ratio is an anytime-valid t interval (Gaussian
+    mixture, effect " "variance 10): it holds though one looks after every round. A verdict also needs that
+    the interval would say the " "same without any single round, and signed-rank evidence that holds for noise
+    of any shape, as the order within " "rounds is random. {corrected} No verdict is given before {min_rounds}
+    rounds. " "Samples within a trial are not repeats and never count as such."
+)
+
+
+def summarise(trials: pl.DataFrame, metrics: pl.DataFrame, design: Design) -> Summary:
+    """The summary of a run. ``trials`` and ``metrics`` as in ``docs/reference/records.md``.
+
+    Of ``metrics`` only the rows of all nodes and jobs together (``node`` and ``job`` null) of trials that are
+    done count. Where a cell has several done trials in one round, the last one counts.
+    """
+    trials = trials.select("trial", "round", "cell", "status", "reason")
+    states = cell_states(trials, design)
+    done = trials.filter(pl.col("status") == "done").sort("trial").unique(["cell", "round"], keep="last")
+    rows = _relevant(metrics, done, design)
+    unsupported = {s.cell: " ".join(s.reasons) for s in states if s.status == "unsupported"}
+    planned = plan(design, Catalogue(_metrics_by_cell(rows, done), unsupported))
+    family = max(1, sum(item.counted for item in planned))
+    alpha = (1 - design.confidence) / family
+    sides = _sides(rows, done, planned)
+    return Summary(
+        title=design.title,
+        primary=design.primary,
+        confidence=design.confidence,
+        rounds_done=rounds_done(trials, states),
+        stopped=design.stopped,
+        cells=states,
+        estimates=estimates(rows, dict(design.cells), design.confidence, design.min_rounds),
+        comparisons=tuple(_answer(item, sides, alpha, design.min_rounds) for item in planned),
+        warnings=design.warnings,
+        method=_method(design, family, alpha),
+        facts=dict(design.facts),
+        family=family,
+    )
+
+
+def cell_states(trials: pl.DataFrame, design: Design) -> tuple[CellState, ...]:
+    """What became of each cell, in the order of the design. ``trials``: ``cell``, ``status``, ``reason``."""
+    counts = {
+        row["cell"]: row
+        for row in trials.group_by("cell")
+        .agg(
+            *(
+                (pl.col("status") == status).sum().alias(status)
+                for status in ("done", "failed", "unsupported")
+            ),
+            reasons=pl.col("reason").drop_nulls().unique(maintain_order=True),
+        )
+        .iter_rows(named=True)
+    }
+    none = {"done": 0, "failed": 0, "unsupported": 0, "reasons": []}
+    states = []
+    for cell, levels in design.cells:
+        row = counts.get(cell, none)
+        status = _status(row["done"], row["failed"], row["unsupported"])
+        reasons = tuple(row["reasons"])
+        states.append(CellState(cell, dict(levels), status, row["done"], row["failed"], reasons))
+    return tuple(states)
+
+
+def _status(done: int, failed: int, unsupported: int) -> CellStatus:
+    if done:
+        return "partly failed" if failed else "measured"
+    if failed:
+        return "failed"
+    return "unsupported" if unsupported else "not run"
+
+
+def rounds_done(trials: pl.DataFrame, states: tuple[CellState, ...]) -> int:
+    """Rounds in which every cell that this machine supports has a trial that ended, done or failed."""
+    supported = [state.cell for state in states if state.status != "unsupported"]
+    ended = trials.filter(pl.col("status").is_in(["done", "failed"]), pl.col("cell").is_in(supported))
+    cells = ended.group_by("round").agg(pl.col("cell").n_unique())["cell"]
+    return int((cells == len(supported)).sum())
+
+
+def _relevant(metrics: pl.DataFrame, done: pl.DataFrame, design: Design) -> pl.DataFrame:
+    """Rows of all nodes and jobs together, of trials that are done and of cells that the design has."""
+    cells = [cell for cell, _ in design.cells]
+    return metrics.filter(
+        pl.col("node").is_null(), pl.col("job").is_null(), pl.col("cell").is_in(cells)
+    ).join(done.select("trial"), on="trial", how="semi")
+
+
+def _metrics_by_cell(rows: pl.DataFrame, done: pl.DataFrame) -> dict[int, dict[Key, Trait]]:
+    found: dict[int, dict[Key, Trait]] = {cell: {} for cell in done["cell"].unique().to_list()}
+    first = rows.unique(["cell", "source", "metric"], keep="first", maintain_order=True)
+    for cell, source, metric, unit, better in first.select(
+        "cell", "source", "metric", "unit", "better"
+    ).iter_rows():
+        found[cell][source, metric] = Trait(unit, better)
+    return found
+
+
+def _sides(
+    rows: pl.DataFrame, done: pl.DataFrame, planned: list[Planned]
+) -> Mapping[tuple[int, Key], tuple[np.ndarray, np.ndarray]]:
+    """Rounds and values of every cell, source and metric that a comparison needs; NaN in done rounds without it."""
+    wanted = pl.DataFrame(
+        {
+            (cell, item.question.source, item.question.metric)
+            for item in planned
+            for both in item.cells
+            for cell in both
+        },
+        schema={"cell": pl.Int64, "source": pl.String, "metric": pl.String},
+        orient="row",
+    )
+    full = (
+        wanted.join(done.select("cell", "round"), on="cell")
+        .join(
+            rows.select("cell", "round", "source", "metric", "value"),
+            on=["cell", "round", "source", "metric"],
+            how="left",
+        )
+        .sort("round")
+        .with_columns(pl.col("value").fill_null(float("nan")))
+        .group_by("cell", "source", "metric")
+        .agg("round", "value")
+    )
+    return {
+        (cell, (source, metric)): (np.array(rounds, dtype=np.int64), np.array(values, dtype=np.float64))
+        for cell, source, metric, rounds, values in full.iter_rows()
+    }
+
+
+def _answer(
+    item: Planned,
+    sides: Mapping[tuple[int, Key], tuple[np.ndarray, np.ndarray]],
+    alpha: float,
+    min_rounds: int,
+) -> Comparison:
+    question = item.question
+    if item.problem:
+        return unanswerable(question, item.problem, alpha, warnings=item.warnings)
+    key = (question.source, question.metric)
+
+    def one(name: str, cell: int) -> Side:
+        found = sides.get((cell, key))
+        return Side(name) if found is None else Side(name, *found)
+
+    parts = [pair(one(question.a, a), one(question.b, b)) for a, b in item.cells]
+    pairs = pool(parts) if question.pooled else parts[0]
+    warned = Pairs(pairs.rounds, pairs.log_ratios, pairs.problem, (*item.warnings, *pairs.warnings))
+    return compare(question, warned, alpha, min_rounds)
+
+
+def _method(design: Design, family: int, alpha: float) -> str:
+    corrected = f"The confidence of {percent(design.confidence)} holds for the whole study"
+    if family > 1:
+        corrected += f": each of its {plural(family, 'comparison')} is held to {percent(1 - alpha)}"
+    return METHOD.format(corrected=corrected + ".", min_rounds=design.min_rounds)

@@ -1,0 +1,1 @@
+"""What is observed while the load runs."""

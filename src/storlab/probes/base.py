@@ -1,0 +1,59 @@
+"""The probe protocol: what a new probe must say of itself, and what it gets to work with."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from storlab.measurements import Measurements
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+
+Where = Literal["machines", "nodes"]
+"""``machines``: once on each machine, the host among them. ``nodes``: on each node, with its own storage."""
+
+
+@dataclass(frozen=True)
+class Post:
+    """Where a probe watches in one trial. ``raw`` is a folder of the run's records, the probe's own.
+
+    ``disk`` is the kernel's name of the disk beneath what is measured; ``None`` where there is none.
+    """
+
+    node: Node
+    raw: Path
+    disk: str | None
+
+
+@dataclass(frozen=True)
+class Window:
+    """The measured phase on one node: seconds on its monotonic clock."""
+
+    start: float
+    end: float
+
+
+class Probe(BaseModel):
+    """One kind of observation. The fields of a subclass are its keys in the study file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: ClassVar[str]
+    where: ClassVar[Where] = "nodes"
+
+    def needs(self) -> Needs:
+        """What the node must have."""
+        return Needs()
+
+    @abstractmethod
+    def watch(self, post: Post) -> AbstractAsyncContextManager[None]:
+        """Observe for as long as the context lasts, and write what is seen into ``post.raw``."""
+
+    @abstractmethod
+    def parse(self, raw: Path, window: Window, disk: str | None) -> Measurements:
+        """What was seen within the window; a pure function of the raw files. Raises ``ParseError``."""

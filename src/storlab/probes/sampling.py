@@ -1,0 +1,94 @@
+"""Sampling files of ``/proc`` and ``/sys``: the agent reads them, raw contents are kept, parsing comes later.
+
+``samples.jsonl``: a line with the paths, then a line for each sample.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import orjson
+
+from storlab.errors import NodeError, ParseError
+from storlab.nodes.node import Node, Sample
+
+NAME = "samples.jsonl"
+_END_TIMEOUT = 5.0  # s
+
+
+@contextlib.asynccontextmanager
+async def sampling(node: Node, paths: Sequence[str], interval: float, raw: Path) -> AsyncIterator[None]:
+    """Sample for as long as the context lasts; one sample is taken at its start and one right before its end."""
+    first = asyncio.Event()
+    raw.mkdir(parents=True, exist_ok=True)
+    with (raw / NAME).open("wb") as file:
+        file.write(orjson.dumps({"paths": list(paths), "interval": interval}) + b"\n")
+        task = asyncio.create_task(_record(node, paths, interval, file, first))
+        await asyncio.wait([task, asyncio.create_task(first.wait())], return_when=asyncio.FIRST_COMPLETED)
+        try:
+            yield
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, NodeError):
+                await task
+            with contextlib.suppress(NodeError, TimeoutError):
+                async with asyncio.timeout(_END_TIMEOUT):
+                    await _last(node, paths, file)
+
+
+async def _record(
+    node: Node, paths: Sequence[str], interval: float, file: BinaryIO, first: asyncio.Event
+) -> None:
+    try:
+        async with aclosing(node.sample(paths, interval)) as samples:
+            async for sample in samples:
+                file.write(_line(sample))
+                first.set()
+    finally:
+        first.set()
+
+
+async def _last(node: Node, paths: Sequence[str], file: BinaryIO) -> None:
+    async with aclosing(node.sample(paths, 1.0)) as samples:
+        async for sample in samples:
+            file.write(_line(sample))
+            return
+
+
+def _line(sample: Sample) -> bytes:
+    contents = [None if text is None else text.decode(errors="replace") for text in sample.contents]
+    return orjson.dumps({"t": sample.t, "late": sample.late, "contents": contents}) + b"\n"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One sample read back: seconds on the node's monotonic clock, lateness, and the text of each path."""
+
+    t: float
+    late: float
+    texts: dict[str, str]
+
+
+def read_samples(raw: Path) -> list[Snapshot]:
+    """All samples in order. A last line cut off by a crash is left out. Raises ``ParseError``."""
+    path = raw / NAME
+    try:
+        lines = path.read_bytes().split(b"\n")
+        paths = orjson.loads(lines[0])["paths"]
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise ParseError(f"can't be read: {error}", str(path), 1) from None
+    snapshots = []
+    for number, line in enumerate(lines[1:-1], start=2):
+        try:
+            fields = orjson.loads(line)
+            texts = {p: text for p, text in zip(paths, fields["contents"], strict=True) if isinstance(text, str)}
+            snapshots.append(Snapshot(float(fields["t"]), float(fields["late"]), texts))
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            raise ParseError(f"is no sample: {error}", str(path), number) from None
+    return sorted(snapshots, key=lambda snapshot: snapshot.t)

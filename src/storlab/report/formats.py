@@ -1,0 +1,40 @@
+"""Every format of a report, by the name that ``storlab report --format`` takes.
+
+A renderer's module is imported when it is first used: the terminal's report must not wait for the charts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+from storlab.errors import UserError
+from storlab.report.input import ReportInput
+
+Renderer = Callable[[ReportInput], str]
+
+
+def _lazily(module: str, function: str) -> Renderer:
+    def rendered(given: ReportInput) -> str:
+        renderer: Renderer = getattr(import_module(f"storlab.report.{module}"), function)
+        return renderer(given)
+
+    return rendered
+
+
+FORMATS: dict[str, Renderer] = {
+    "text": _lazily("text", "render_text"),
+    "md": _lazily("markdown", "render_markdown"),
+    "html": _lazily("html", "render_html"),
+    "csv": _lazily("csv", "render_csv"),
+    "json": _lazily("json", "render_json"),
+    "adoc": _lazily("adoc", "render_adoc"),
+}
+
+
+def render(given: ReportInput, format: str) -> str:
+    """``given`` in ``format``; ``UserError`` for a format that is none of ``FORMATS``."""
+    renderer = FORMATS.get(format)
+    if renderer is None:
+        raise UserError(f"there is no report format {format!r}; choose one of {', '.join(FORMATS)}")
+    return renderer(given)

@@ -1,0 +1,92 @@
+"""A report as Markdown (CommonMark with GitHub's tables), for issues, pull requests and wikis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from storlab.report.escape import markdown as escaped
+from storlab.report.escape import plain
+from storlab.report.input import ReportInput
+from storlab.report.reproduce import commands
+from storlab.report.tables import Table
+from storlab.report.view import VerdictGroup, View, view
+
+
+def render_markdown(given: ReportInput) -> str:
+    """The whole report but its charts and facts, which need the HTML page."""
+    return "\n".join(_lines(view(given), given)).rstrip() + "\n"
+
+
+def _lines(shown: View, given: ReportInput) -> Iterator[str]:
+    yield from (f"# {escaped(shown.title)}", "")
+    for text in (shown.description, shown.facts_line):
+        if text:
+            yield from (escaped(text), "")
+    for note in shown.platform_notes:
+        yield from (f"> **Note:** {escaped(note)}", "")
+    yield from _verdicts(shown)
+    if shown.warnings:
+        yield from ("## Warnings", "")
+        yield from (f"- {escaped(warning)}" for warning in shown.warnings)
+        yield ""
+    yield from _section("Measured", shown.primary)
+    yield from _section("Compared", shown.comparisons)
+    yield from _section("Further metrics", shown.others)
+    if shown.absent:
+        yield from ("## Not measured in full", "", *_table(shown.absent))
+    yield from _section("Probes", shown.probes)
+    yield from _reproduce(given)
+    if shown.method:
+        yield from ("## Method", "", escaped(shown.method), "")
+
+
+def _verdicts(shown: View) -> Iterator[str]:
+    yield from ("## Verdicts", "")
+    for group in shown.verdicts:
+        yield from _verdict_group(group)
+    for text in (shown.overview, shown.certainty):
+        if text:
+            yield from (escaped(text), "")
+
+
+def _verdict_group(group: VerdictGroup) -> Iterator[str]:
+    yield from (f"### {escaped(group.heading)}", "")
+    if group.lead:
+        yield from (f"**{escaped(group.lead)}**", "")
+    for line in group.lines:
+        yield f"- {line.mark} {escaped(line.sentence)}"
+        yield from (f"  - {escaped(warning)}" for warning in line.warnings)
+    yield ""
+
+
+def _section(title: str, tables: Sequence[Table]) -> Iterator[str]:
+    if not tables:
+        return
+    yield from (f"## {title}", "")
+    for table in tables:
+        caption = f" ({escaped(table.caption)})" if table.caption else ""
+        yield from (f"### {escaped(table.title)}{caption}", "", *_table(table))
+
+
+def _table(table: Table) -> Iterator[str]:
+    numbers = len(table.columns) - table.labels
+    yield f"| {' | '.join(escaped(column) for column in table.columns)} |"
+    yield f"| {' | '.join(['---'] * table.labels + ['---:'] * numbers)} |"
+    for row in table.rows:
+        yield f"| {' | '.join(escaped(cell) for cell in row)} |"
+    yield ""
+    for number, note in enumerate(table.notes, start=1):
+        yield from (f"\\[{number}\\] {escaped(note)}", "")
+
+
+def _reproduce(given: ReportInput) -> Iterator[str]:
+    lines = commands(given.manifest)
+    if not lines:
+        return
+    yield from ("## How to reproduce", "", *(f"    {plain(line)}" for line in lines), "")
+    study = str(given.manifest.get("study_text") or "")
+    if study:
+        yield from ("The study file:", "")
+        # An indented block: no line of a study can end it, as one could end a fenced block.
+        yield from (f"    {line}" for line in plain(study).rstrip("\n").split("\n"))
+        yield ""

@@ -1,0 +1,27 @@
+"""A chart's SVG made fit to stand inside a page: a name for screen readers, ids of its own, no address."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+from storlab.report.charts import Panel
+from storlab.report.escape import plain
+
+_ROOT = re.compile(r"<svg\b[^>]*>")
+_VIEW_BOX = re.compile(r'viewBox="([^"]*)"')
+_ID = re.compile(r'\b(id="|url\(#)([A-Za-z0-9_-]+)')
+
+
+def inline(panel: Panel, prefix: str) -> str:
+    """``panel`` as an ``<svg>`` element. ``prefix`` keeps its ids apart from those of other charts."""
+    from storlab.report.charts.theme import to_svg
+
+    svg = to_svg(panel.chart)
+    root = _ROOT.search(svg)
+    box = _VIEW_BOX.search(root[0]) if root else None
+    if root is None or box is None:
+        raise AssertionError("vl-convert gave an SVG without a viewBox")
+    label = escape(plain(panel.alt), quote=True)
+    opening = f'<svg class="chart" viewBox="{box[1]}" role="img" aria-label="{label}">'
+    return _ID.sub(lambda match: f"{match[1]}{prefix}-{match[2]}", opening + svg[root.end() :])

@@ -1,0 +1,206 @@
+"""The tables of a report as plain text in rows: every format draws the same ones in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
+from storlab.report import format as fmt
+from storlab.report import words
+
+PROBE = "probe:"
+_METRICS_A_TABLE = 4  # more columns than that don't fit a page
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of finished text. The first ``labels`` columns name the row; the others hold its numbers.
+
+    ``notes`` are the footnotes that cells refer to as ``[1]``, ``[2]``, …
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    labels: int = 1
+    caption: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class _Notes:
+    """Footnotes of one table: each sentence once, numbered in the order of their first mention."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, text: str, warnings: Iterable[str]) -> str:
+        numbers = [self._numbers.setdefault(words.stop(w), len(self._numbers) + 1) for w in warnings]
+        return " ".join([text, *(f"[{number}]" for number in numbers)])
+
+    def sentences(self) -> tuple[str, ...]:
+        return tuple(self._numbers)
+
+
+def is_primary(metric: str, primary: str) -> bool:
+    """A study may name ``write.bandwidth``, or just ``bandwidth`` for reads and writes alike."""
+    return not primary or metric == primary or metric.endswith(f".{primary}")
+
+
+def split_levels(all_levels: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Levels that all rows share, and the names of the factors that vary."""
+    factors = tuple(dict.fromkeys(name for chosen in all_levels for name in chosen))
+    if len(all_levels) < 2:
+        return {}, factors
+    shared = {
+        name: all_levels[0].get(name, "")
+        for name in factors
+        if len({chosen.get(name, "") for chosen in all_levels}) == 1
+    }
+    return shared, tuple(name for name in factors if name not in shared)
+
+
+def heading(metric: str, source: str, shared: Mapping[str, str]) -> str:
+    """"write.bandwidth: random-write, bs=4k"; a level that only repeats the workload's name is left out."""
+    rest = words.levels({name: level for name, level in shared.items() if level != source})
+    where = ", ".join(part for part in (source, rest) if part)
+    return f"{metric}: {where}" if where else metric
+
+
+def estimate_tables(estimates: Sequence[Estimate]) -> list[Table]:
+    """One table a metric of a workload: a row a cell."""
+    return [_estimate_table(group) for group in _grouped(estimates)]
+
+
+def _grouped(estimates: Iterable[Estimate]) -> list[list[Estimate]]:
+    groups: dict[tuple[str, str], list[Estimate]] = {}
+    for estimate in estimates:
+        groups.setdefault((estimate.source, estimate.metric), []).append(estimate)
+    return list(groups.values())
+
+
+def _estimate_table(group: Sequence[Estimate]) -> Table:
+    first, notes = group[0], _Notes()
+    shared, factors = split_levels([e.levels for e in group])
+    shown = fmt.common_scale([e.mean for e in group], first.unit)
+    rows = []
+    for e in group:
+        rounds = notes.mark(str(e.rounds), e.warnings)
+        rows.append(
+            (
+                *(e.levels.get(factor, "") for factor in factors),
+                fmt.quantity(e.mean, e.unit, e.low, e.high, within=shown),
+                fmt.interval(e.low, e.high, e.unit, e.mean, within=shown) or "none",
+                fmt.share(e.cv) or "unknown",
+                rounds,
+            )
+        )
+    confidences = list(dict.fromkeys(fmt.confidence(e.confidence) for e in group))
+    return Table(
+        title=heading(first.metric, first.source, shared),
+        columns=(*factors, "mean", f"{'/'.join(confidences)} interval", "spread", "rounds"),
+        rows=tuple(rows),
+        labels=len(factors),
+        caption=words.direction(first.better),
+        notes=notes.sentences(),
+    )
+
+
+def comparison_tables(comparisons: Sequence[Comparison]) -> list[Table]:
+    """One table a metric of a workload and factor: a row a pair of levels."""
+    groups: dict[tuple[str, str, str], list[Comparison]] = {}
+    for comparison in comparisons:
+        groups.setdefault((comparison.factor, comparison.source, comparison.metric), []).append(comparison)
+    return [_comparison_table(group) for group in groups.values()]
+
+
+def _comparison_table(group: Sequence[Comparison]) -> Table:
+    first, notes = group[0], _Notes()
+    places = [{"": words.POOLED} if c.pooled else c.within for c in group]
+    shared, factors = split_levels(places)
+    placed = bool(factors) and any(places)
+    rows = []
+    for c, where in zip(group, places, strict=True):
+        text = words.POOLED if c.pooled else words.levels({f: where[f] for f in factors if f in where})
+        rows.append(
+            (
+                f"{c.a} vs {c.b}",
+                *([text] if placed else []),
+                fmt.ratio(c.ratio, c.low, c.high),
+                fmt.ratio_interval(c.low, c.high, c.ratio) or "none",
+                f"{words.MARKS[c.verdict]} {c.verdict}",
+                notes.mark(str(c.rounds), c.warnings),
+            )
+        )
+    shared.pop("", None)
+    return Table(
+        title=heading(first.metric, first.source, shared),
+        columns=(first.factor, *(["where"] if placed else []), "ratio", "interval", "verdict", "rounds"),
+        rows=tuple(rows),
+        labels=2 if placed else 1,
+        caption=words.direction(first.better),
+        notes=notes.sentences(),
+    )
+
+
+def absent_table(summary: Summary) -> Table | None:
+    """Cells that weren't measured in full, each reason once; ``None`` where there are none."""
+    groups: dict[tuple[CellStatus, tuple[str, ...]], list[CellState]] = {}
+    for cell in summary.cells:
+        if cell.status != "measured":
+            groups.setdefault((cell.status, cell.reasons), []).append(cell)
+    if not groups:
+        return None
+    rows = []
+    for (status, reasons), cells in groups.items():
+        reason = " ".join(words.stop(r) for r in reasons) or "No reason was recorded."
+        failed = sum(cell.failed for cell in cells)
+        count = f" ({failed} of {fmt.plural(failed + sum(cell.rounds for cell in cells), 'trial')})" if failed else ""
+        rows.append((_together(cells, summary.cells), f"{status}{count}", reason))
+    return Table("Not measured in full", ("cell", "status", "reason"), tuple(rows), labels=3)
+
+
+def _together(cells: Sequence[CellState], all_cells: Sequence[CellState]) -> str:
+    """What to call several cells: by the levels that they, and no others, share; else one by one."""
+    shared, _ = split_levels([cell.levels for cell in cells])
+    same = [cell for cell in all_cells if shared.items() <= cell.levels.items()]
+    if shared and len(same) == len(cells):
+        return f"{words.levels(shared)} ({fmt.plural(len(cells), 'cell')})"
+    return "; ".join(words.levels(cell.levels) or f"cell {cell.cell}" for cell in cells)
+
+
+def probe_tables(estimates: Sequence[Estimate]) -> list[Table]:
+    """One table a probe (or several, where it has many metrics): a row a cell, a column a metric."""
+    probes: dict[str, list[Estimate]] = {}
+    for estimate in estimates:
+        if estimate.source.startswith(PROBE):
+            probes.setdefault(estimate.source, []).append(estimate)
+    tables = []
+    for source, group in probes.items():
+        metrics = list(dict.fromkeys(e.metric for e in group))
+        for start in range(0, len(metrics), _METRICS_A_TABLE):
+            tables.append(_probe_table(source.removeprefix(PROBE), group, metrics[start : start + _METRICS_A_TABLE]))
+    return tables
+
+
+def _probe_table(name: str, group: Sequence[Estimate], metrics: Sequence[str]) -> Table:
+    notes, cells = _Notes(), dict[int, dict[str, Estimate]]()
+    for e in group:
+        if e.metric in metrics:
+            cells.setdefault(e.cell, {})[e.metric] = e
+    chosen = {cell: next(iter(found.values())).levels for cell, found in cells.items()}
+    shared, factors = split_levels(list(chosen.values()))
+    rows = []
+    for cell, found in cells.items():
+        numbers = [_with_interval(found[m], notes) if m in found else "none" for m in metrics]
+        rows.append((*(chosen[cell].get(f, "") for f in factors), *numbers))
+    where = f": {words.levels(shared)}" if shared else ""
+    caption = "mean over rounds, with its interval"
+    return Table(f"{name}{where}", (*factors, *metrics), tuple(rows), len(factors), caption, notes.sentences())
+
+
+def _with_interval(e: Estimate, notes: _Notes) -> str:
+    shown = fmt.scale(e.mean, e.unit)
+    value = fmt.quantity(e.mean, e.unit, e.low, e.high, within=shown)
+    span = fmt.interval(e.low, e.high, e.unit, e.mean, within=fmt.Scale(shown.factor, "")) or "no interval"
+    return notes.mark(f"{value} ({span})", e.warnings)

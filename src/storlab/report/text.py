@@ -1,0 +1,126 @@
+"""A report for the terminal: the verdicts, then their numbers. Everything else is in the HTML page."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from storlab.analysis.summary import Verdict
+from storlab.report.escape import one_line
+from storlab.report.input import ReportInput
+from storlab.report.tables import Table
+from storlab.report.view import VerdictGroup, View, view
+
+WIDTH = 80
+_STYLES: dict[Verdict, str] = {
+    "better": "bold green",
+    "worse": "bold red",
+    "equivalent": "bold cyan",
+    "undecided": "bold yellow",
+}
+
+
+def render_text(given: ReportInput, width: int = WIDTH) -> str:
+    """The report as plain text without colour, ``width`` columns wide."""
+    out = io.StringIO()
+    console = Console(file=out, width=width, color_system=None, force_terminal=False, legacy_windows=False)
+    console.print(renderable(given))
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().rstrip("\n").split("\n"))
+
+
+def renderable(given: ReportInput) -> RenderableType:
+    """The report for any Rich console. Foreign text is in ``Text`` objects, so its brackets are no markup."""
+    return Group(*_parts(view(given)))
+
+
+def _parts(shown: View) -> Iterator[RenderableType]:
+    yield _text(shown.title, "bold")
+    if shown.facts_line:
+        yield _text(shown.facts_line, "dim")
+    for note in shown.platform_notes:
+        yield _bullet("!", "yellow", note)
+    for group in shown.verdicts:
+        yield Text()
+        yield from _verdicts(group)
+    yield Text()
+    yield _text(" ".join(part for part in (shown.overview, shown.certainty) if part), "dim")
+    if shown.warnings:
+        yield Text()
+        for warning in shown.warnings:
+            yield _bullet("!", "yellow", warning)
+    yield from _section("Measured", shown.primary)
+    yield from _section("Compared", shown.comparisons)
+    if shown.absent:
+        yield Text()
+        yield Rule(Text(shown.absent.title, "bold"), align="left", style="dim")
+        for cells, status, reason in shown.absent.rows:
+            yield _bullet("−", "yellow", f"{cells}: {status}. {reason}")
+    if shown.others or shown.probes:
+        more = len(shown.others) + len(shown.probes)
+        tables = "table" if more == 1 else "tables"
+        yield Text()
+        yield _text(f"{more} more {tables} (further metrics, probes) are in the Markdown and HTML reports.", "dim")
+
+
+def _verdicts(group: VerdictGroup) -> Iterator[RenderableType]:
+    heading = _text(group.heading, "bold")
+    if group.direction:
+        heading.append(f"  {group.direction}", "dim")
+    yield heading
+    if group.lead:
+        yield Padding(_text(group.lead), (0, 0, 0, 2))
+    for line in group.lines:
+        yield _bullet(line.mark, _STYLES[line.verdict], line.sentence, indent=2)
+        for warning in line.warnings:
+            yield _bullet("!", "yellow", warning, indent=4)
+
+
+def _bullet(mark: str, style: str, sentence: str, indent: int = 0) -> RenderableType:
+    grid = RichTable.grid(padding=(0, 1, 0, 0))
+    grid.add_column(width=1)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(mark, style), _text(sentence))
+    return Padding(grid, (0, 0, 0, indent))
+
+
+def _section(title: str, tables: Sequence[Table]) -> Iterator[RenderableType]:
+    if not tables:
+        return
+    if title:
+        yield Text()
+        yield Rule(Text(title, "bold"), align="left", style="dim")
+    for table in tables:
+        yield Text()
+        yield from _table(table)
+
+
+def _table(table: Table) -> Iterator[RenderableType]:
+    heading = _text(table.title, "bold")
+    if table.caption:
+        heading.append(f"  {table.caption}", "dim")
+    yield heading
+    drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False, padding=(0, 1))
+    for number, column in enumerate(table.columns):
+        label = number < table.labels
+        justify: JustifyMethod = "left" if label or column == "verdict" else "right"
+        drawn.add_column(_text(column), justify=justify, no_wrap=not label, overflow="fold")
+    for row in table.rows:
+        drawn.add_row(*(_text(cell, _cell_style(cell)) for cell in row))
+    yield drawn
+    for number, note in enumerate(table.notes, start=1):
+        yield _text(f"[{number}] {note}", "dim")
+
+
+def _cell_style(cell: str) -> str:
+    return next((style for verdict, style in _STYLES.items() if cell.endswith(f" {verdict}")), "")
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(one_line(text), style)

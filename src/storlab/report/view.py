@@ -1,0 +1,148 @@
+"""What a report shows and in which order, before any format draws it: verdicts first, then their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from storlab.analysis.summary import Comparison, Estimate, Summary, Verdict
+from storlab.report import format as fmt
+from storlab.report import words
+from storlab.report.input import ReportInput
+from storlab.report.tables import (
+    PROBE,
+    Table,
+    absent_table,
+    comparison_tables,
+    estimate_tables,
+    heading,
+    is_primary,
+    probe_tables,
+)
+
+
+@dataclass(frozen=True)
+class VerdictLine:
+    """One comparison in words."""
+
+    verdict: Verdict
+    mark: str
+    sentence: str
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class VerdictGroup:
+    """All comparisons of one metric under one load."""
+
+    heading: str
+    direction: str
+    lead: str
+    lines: tuple[VerdictLine, ...]
+    comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """A report's parts in the order in which every format shows them."""
+
+    title: str
+    description: str
+    facts_line: str
+    platform_notes: tuple[str, ...]
+    overview: str
+    certainty: str
+    verdicts: tuple[VerdictGroup, ...]
+    warnings: tuple[str, ...]
+    primary: tuple[Table, ...]
+    comparisons: tuple[Table, ...]
+    others: tuple[Table, ...]
+    absent: Table | None
+    probes: tuple[Table, ...]
+    method: str
+
+
+def view(given: ReportInput) -> View:
+    """Everything that ``given`` has to say, as text and tables."""
+    summary, manifest = given.summary, given.manifest
+    first, rest = split_primary(summary)
+    return View(
+        title=given.title,
+        description=str(manifest.get("description") or ""),
+        facts_line=_facts_line(given),
+        platform_notes=tuple(words.stop(str(note)) for note in manifest.get("platform_notes") or ()),
+        overview=overview(summary),
+        certainty=words.certainty(summary),
+        verdicts=tuple(verdict_groups(primary_comparisons(summary))),
+        warnings=tuple(words.stop(warning) for warning in summary.warnings),
+        primary=tuple(estimate_tables(first)),
+        comparisons=tuple(comparison_tables(summary.comparisons)),
+        others=tuple(estimate_tables(rest)),
+        absent=absent_table(summary),
+        probes=tuple(probe_tables(summary.estimates)),
+        method=summary.method,
+    )
+
+
+def split_primary(summary: Summary) -> tuple[list[Estimate], list[Estimate]]:
+    """Estimates of the workloads: those of the primary metric, and the others."""
+    loads = [e for e in summary.estimates if not e.source.startswith(PROBE)]
+    if not any(is_primary(e.metric, summary.primary) for e in loads):
+        return loads, []
+    first = [e for e in loads if is_primary(e.metric, summary.primary)]
+    return first, [e for e in loads if not is_primary(e.metric, summary.primary)]
+
+
+def primary_comparisons(summary: Summary) -> list[Comparison]:
+    """Comparisons of the primary metric; all of them where none is."""
+    found = [c for c in summary.comparisons if is_primary(c.metric, summary.primary)]
+    return found or list(summary.comparisons)
+
+
+def verdict_groups(comparisons: Iterable[Comparison]) -> list[VerdictGroup]:
+    """Comparisons by metric and load, the pooled ones first."""
+    groups: dict[tuple[object, ...], list[Comparison]] = {}
+    for c in sorted(comparisons, key=lambda c: not c.pooled):
+        groups.setdefault((c.pooled, c.factor, c.source, c.metric, tuple(c.within.items())), []).append(c)
+    return [_verdict_group(group) for group in groups.values()]
+
+
+def _verdict_group(group: Sequence[Comparison]) -> VerdictGroup:
+    first = group[0]
+    where = heading(first.metric, first.source, {} if first.pooled else first.within)
+    return VerdictGroup(
+        heading=f"{where}, {words.POOLED}" if first.pooled else where,
+        direction=words.direction(first.better),
+        lead=words.lead(group),
+        lines=tuple(
+            VerdictLine(c.verdict, words.MARKS[c.verdict], words.sentence(c), tuple(map(words.stop, c.warnings)))
+            for c in group
+        ),
+        comparisons=tuple(group),
+    )
+
+
+def overview(summary: Summary) -> str:
+    """How much was measured, and why the run ended, in one or two sentences."""
+    measured = sum(cell.status in ("measured", "partly failed") for cell in summary.cells)
+    cells = f"{measured} of {fmt.plural(len(summary.cells), 'cell')} measured" if summary.cells else ""
+    rounds = f"{fmt.plural(summary.rounds_done, 'round')} done"
+    tally = words.tally(summary.comparisons)
+    compared = f"{fmt.plural(len(summary.comparisons), 'comparison')}: {tally}" if tally else "no comparisons"
+    counted = "; ".join(part for part in (rounds, cells, compared) if part)
+    ended = words.stop(summary.stopped)
+    return f"{words.stop(counted)} {ended}".strip()
+
+
+def _facts_line(given: ReportInput) -> str:
+    manifest = given.manifest
+    nodes = manifest.get("nodes") or {}
+    kernels = sorted({str(f["kernel"]) for f in nodes.values() if isinstance(f, dict) and f.get("kernel")})
+    parts = [
+        f"run {manifest['run']}" if manifest.get("run") else "",
+        f"started {fmt.instant(str(manifest['started']))}" if manifest.get("started") else "",
+        f"on {words.listed([str(name) for name in nodes])}" if nodes else "",
+        f"Linux {', '.join(kernels)}" if kernels else "",
+        f"Storlab {manifest['storlab']}" if manifest.get("storlab") else "",
+    ]
+    return " · ".join(part for part in parts if part)

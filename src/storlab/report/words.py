@@ -1,0 +1,113 @@
+"""The sentences of a report: what a comparison says, in words that need no table beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from storlab.analysis.summary import Comparison, Summary, Verdict
+from storlab.report import format as fmt
+
+MARKS: dict[Verdict, str] = {"better": "▲", "worse": "▼", "equivalent": "≈", "undecided": "?"}
+"""A shape for each verdict, so that none is told by colour alone."""
+
+POOLED = "all combinations pooled"
+_DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
+
+
+def direction(better: str) -> str:
+    """"higher is better"; empty for a metric without a preferred direction."""
+    return _DIRECTIONS.get(better, "")
+
+
+def levels(chosen: Mapping[str, str]) -> str:
+    """"load=random-write, bs=4k"."""
+    return ", ".join(f"{factor}={level}" for factor, level in chosen.items())
+
+
+def place(comparison: Comparison) -> str:
+    """Where a comparison holds: levels of the other factors, or all of them pooled."""
+    return POOLED if comparison.pooled else levels(comparison.within)
+
+
+def listed(names: Sequence[str]) -> str:
+    """"a", "a and b", "a, b and c"."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+
+
+def sentence(comparison: Comparison) -> str:
+    """The verdict, with ratio, interval, rounds, and what is missing where it is undecided."""
+    a, b, rounds = comparison.a, comparison.b, fmt.plural(comparison.rounds, "round")
+    if comparison.ratio is None:
+        return f"{a} against {b} is undecided: {stop(comparison.reason or 'there are no pairs to compare')}"
+    number = fmt.ratio(comparison.ratio, comparison.low, comparison.high)
+    span = fmt.ratio_interval(comparison.low, comparison.high, comparison.ratio) or "no interval yet"
+    measured = f"{number} ({span}, {rounds})."
+    if comparison.verdict == "equivalent":
+        return f"{a} and {b} are equivalent within {fmt.margin(comparison.margin)}: {measured}"
+    if comparison.verdict == "undecided":
+        return f"{a} against {b} is undecided: {measured} {more_rounds(comparison)}"
+    return f"{a} is {comparison.verdict} than {b}: {measured}"
+
+
+def more_rounds(comparison: Comparison) -> str:
+    """What an undecided comparison still needs."""
+    if comparison.rounds_to_decide:
+        rounds = fmt.plural(comparison.rounds_to_decide, "more round")
+        return f"About {rounds} would be needed to decide."
+    return stop(comparison.reason or "How many more rounds it needs can't be said yet")
+
+
+def stop(text: str) -> str:
+    """``text`` as a whole sentence: first letter large, full stop at the end."""
+    text = text.strip()
+    if not text:
+        return ""
+    return text[0].upper() + text[1:] + ("" if text[-1] in ".!?…" else ".")
+
+
+def lead(comparisons: Sequence[Comparison]) -> str:
+    """Who wins among several levels under one load; empty where one comparison says it all."""
+    if len(comparisons) < 2:
+        return ""
+    names = list(dict.fromkeys(name for c in comparisons for name in (c.a, c.b)))
+    if all(c.verdict == "equivalent" for c in comparisons):
+        return f"{listed(names)} are equivalent."
+    wins = {name: set[str]() for name in names}
+    for c in comparisons:
+        if c.verdict == "better":
+            wins[c.a].add(c.b)
+        elif c.verdict == "worse":
+            wins[c.b].add(c.a)
+    for name in names:
+        if wins[name] == set(names) - {name}:
+            return f"{name} is better than {listed([n for n in names if n in wins[name]])}."
+    unbeaten = [name for name in names if not any(name in beaten for beaten in wins.values())]
+    if len(unbeaten) == len(names):
+        return "No level is better than another so far."
+    return f"No single best: nothing beats {' or '.join(unbeaten)}." if unbeaten else "No single best."
+
+
+def tally(comparisons: Iterable[Comparison]) -> str:
+    """"4 decided, 1 undecided": the whole study in one line."""
+    verdicts = [c.verdict for c in comparisons]
+    undecided = verdicts.count("undecided")
+    equivalent = verdicts.count("equivalent")
+    different = len(verdicts) - undecided - equivalent
+    parts = [
+        f"{different} different" if different else "",
+        f"{equivalent} equivalent" if equivalent else "",
+        f"{undecided} undecided" if undecided else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def certainty(summary: Summary) -> str:
+    """What confidence the intervals of comparisons have; one sentence for all of them."""
+    each = {fmt.confidence(c.confidence) for c in summary.comparisons}
+    together = fmt.confidence(summary.confidence)
+    if not each:
+        return ""
+    if each == {together}:
+        return f"Ranges in parentheses are {together} intervals."
+    single = each.pop() if len(each) == 1 else "wider"
+    return f"Ranges in parentheses are {single} intervals, so that all of them hold together at {together}."

@@ -1,0 +1,1 @@
+"""What to measure: the study file's schema, its loading, and the cells that its factors make."""

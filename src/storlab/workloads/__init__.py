@@ -1,0 +1,1 @@
+"""The load: command lines out, measurements in."""

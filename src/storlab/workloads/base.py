@@ -1,0 +1,102 @@
+"""The workload protocol: what a new workload must say of itself, and what it gets to work with."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from storlab.layers.resources import Dir, Disk, Resource
+from storlab.measurements import Measurements
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a workload runs in one trial.
+
+    ``folder`` is on the node, exists, and is the workload's own; all that it holds afterwards is fetched into the
+    trial's raw records. It never lies on the storage that is measured.
+    """
+
+    node: Node
+    target: Resource
+    folder: str
+    name: str  # of the workload in the study
+    warm_up: float  # s, at the start, not to be measured
+    seed: int  # the same for the same round in every cell: all cells of a round get the same random offsets
+    words: Mapping[str, str] = field(default_factory=dict)  # {target}, {node}, {round}, …
+
+    @property
+    def path(self) -> str:
+        """The directory or device under test."""
+        assert isinstance(self.target, Dir | Disk)
+        return self.target.path
+
+    def fill(self, text: str) -> str:
+        """Put this place's words in: ``{target}/a`` → ``/mnt/x/a``."""
+        for word, value in self.words.items():
+            text = text.replace("{" + word + "}", value)
+        return text
+
+
+PLACE_WORDS = ("target", "node", "round", "trial", "seed")
+"""Words in braces that a workload fills in when its trial runs, and that are no factors."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The command that is started at the agreed instant. ``stdout``: a name in the folder, to keep it off the stream."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    cwd: str | None = None
+    stdout: str | None = None
+
+
+class Workload(BaseModel):
+    """One kind of load. The fields of a subclass are its keys in the study file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: ClassVar[str]
+    accepts: ClassVar[tuple[type[Resource], ...]] = (Dir, Disk)
+
+    def needs(self) -> Needs:
+        """What the node must have."""
+        return Needs()
+
+    def resolve(self, base: Path) -> Self:
+        """The same workload with the files that it names beside the study file read in. Raises ``ValueError``."""
+        return self
+
+    def space(self) -> int:
+        """Bytes that it is known to write into its target; 0 where unknown."""
+        return 0
+
+    def duration(self, warm_up: float) -> float | None:
+        """Seconds that it is expected to run, with its warm-up; ``None`` where that depends on the machine."""
+        return None
+
+    async def check_node(self, node: Node) -> None:
+        """Look, without changing anything, whether the node's tool takes these options. Raises ``UserError``."""
+
+    async def prepare(self, place: Place) -> None:
+        """All that must be done before the measured phase: laying out files, loading a database."""
+
+    @abstractmethod
+    async def launch(self, place: Place) -> Launch:
+        """Write what the command needs into ``place.folder`` and give the command."""
+
+    @abstractmethod
+    def parse(self, raw: Path) -> Measurements:
+        """Read what one trial left in its raw folder: the fetched files, ``stdout``, ``stderr``, ``exit.json``.
+
+        A pure function of these files. Raises ``TrialError`` where the tool reports a failure of its own,
+        ``ParseError`` where its output can't be read.
+        """
