@@ -7,9 +7,9 @@ Bayes factor
 
     B = a^(−1/2) · [(1 + t²/ν) / (1 + t²/(ν·a))]^(n/2)
 
-is an e-process: if the mean is ``mu``, the probability that B ever reaches 1/α, after any number of rounds, is at
-most α (Ville's inequality). The means with B < 1/α are a confidence sequence, in closed form: with
-k = (√a/α)^(2/n) and u = (k − 1)/(1 − k/a), it is m ± s/√n · √(ν·u) where k < a, and the whole line elsewhere.
+is an e-process: if the mean is ``mu``, the probability that B ever reaches 1/α, after any number of rounds,
+is at most α (Ville's inequality). The means with B < 1/α are a confidence sequence, in closed form: with
+k = (√a/α)^(2/n) and u = (k − 1)/(1 − k/a), it is m ± s/√n · √(ν·u) where k < a, else the whole line.
 
 Assumed: rounds are independent and their noise is roughly normal. ``signed_rank`` needs no shape of noise; a
 verdict needs both. No running intersection is taken: the interval is that of the rounds at hand, so it
@@ -56,7 +56,7 @@ FORESEEABLE = 10_000
 
 @dataclass(frozen=True)
 class Interval:
-    """The mean of ``n`` values with its interval; ``low`` and ``high`` are infinite where ``n`` allows none."""
+    """The mean of ``n`` values with its interval; ends are infinite where ``n`` allows none."""
 
     n: int
     mean: float
@@ -77,7 +77,7 @@ def check_alpha(alpha: float) -> None:
 
 
 def width_factors(n: NDArray[np.int64], alpha: float, g: float = EFFECT_VARIANCE) -> Floats:
-    """Half-width ÷ standard deviation for each number of rounds in ``n``; infinite where there is no interval."""
+    """Half-width ÷ standard deviation for each number of rounds in ``n``; infinite where there is none."""
     check_alpha(alpha)
     if not 0 < g < math.inf:
         raise ValueError(f"g is {g}; it must be positive and finite")
@@ -106,7 +106,7 @@ def width_factor(n: int, alpha: float) -> float:
 
 
 def half_width(sd: float, n: int, alpha: float) -> float:
-    """Half of the width of the 1 − ``alpha`` interval of a mean; infinite where there is none, 0 where ``sd`` is."""
+    """Half of the width of the 1 − ``alpha`` interval of a mean; infinite where there is none."""
     factor = width_factor(n, alpha)
     return factor * sd if math.isfinite(factor) else math.inf
 

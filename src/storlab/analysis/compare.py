@@ -20,7 +20,7 @@ __all__ = ["Pairs", "Question", "Side", "compare", "pair", "pool", "side", "unan
 
 @dataclass(frozen=True)
 class Question:
-    """One comparison that a study asks for. ``within`` holds the levels of the other factors, unless pooled."""
+    """One comparison that a study asks for. ``within``: levels of the other factors; empty if pooled."""
 
     factor: str
     a: str

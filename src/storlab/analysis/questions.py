@@ -53,7 +53,7 @@ class Planned:
 
 
 def plan(design: Design, catalogue: Catalogue) -> list[Planned]:
-    """Every comparison of ``design``, in its order: within combinations first, then pooled. Each one only once."""
+    """Every comparison of ``design`` once, in its order: within combinations first, then pooled."""
     planned: dict[tuple[object, ...], Planned] = {}
     for spec in design.planned():
         for a, b in design.pairs(spec):

@@ -33,14 +33,14 @@ from storlab.analysis.anytime import ROUNDING, Floats
 STRENGTHS = np.array([0.5, 1.5, 6.0])
 """λ: tuned to effects of about a quarter, one and several standard deviations."""
 WEIGHTS = np.array([0.25, 0.25, 0.5])
-"""Half on the strong bet, which decides large effects in few rounds; a quarter costs the others two rounds at most."""
+"""Half on the strong bet, which decides large effects in few rounds; a quarter costs two rounds at most."""
 
 _BETS = np.concatenate([STRENGTHS, -STRENGTHS])
 _LOG_WEIGHTS = np.log(np.concatenate([WEIGHTS, WEIGHTS]) / 2)
 
 
 def sequential_signed_ranks(values: Floats) -> Floats:
-    """``sign_i · rank_i / i`` (shape ``(n,)``): ranks of |value| among the values so far, ties averaged; 0 stays 0."""
+    """``sign_i · rank_i / i`` (shape ``(n,)``): ranks of |value| among those so far, ties averaged."""
     size = np.abs(values)
     n = len(size)
     before = np.tril(np.ones((n, n), dtype=np.bool_))
@@ -61,7 +61,7 @@ def log_growth(values: Floats, centre: float = 0.0) -> Floats:
 
 
 def log_evidence(values: Floats, centre: float = 0.0) -> float:
-    """log M after all rounds, against symmetry of ``values`` (log ratios, shape ``(n,)``) about ``centre``."""
+    """log M after all rounds, against symmetry of ``values`` (shape ``(n,)``) about ``centre``."""
     if len(values) == 0:
         return 0.0
     return _mix(log_growth(values, centre).sum(axis=1))

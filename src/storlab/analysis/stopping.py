@@ -119,7 +119,7 @@ def _expected(comparisons: Iterable[Comparison], rule: Rule, at_least: int) -> i
 
 
 def _rounds_to_precision(comparison: Comparison, rule: Rule) -> int | None:
-    """More rounds until the interval is narrow enough, if the spread stays what the interval shows it to be."""
+    """More rounds until the interval is narrow enough, if the spread stays what the interval shows."""
     if comparison.low is None or comparison.high is None or comparison.low <= 0:
         return None
     alpha = 1 - comparison.confidence

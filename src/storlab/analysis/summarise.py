@@ -7,21 +7,25 @@ from collections.abc import Mapping
 import numpy as np
 import polars as pl
 
+from storlab.analysis.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.compare import compare, unanswerable
 from storlab.analysis.design import Design
 from storlab.analysis.estimates import estimates
-from storlab.analysis.pairing import Pairs, Side, pair, pool
+from storlab.analysis.pairing import Pairs, Rounds, Side, pair, pool
 from storlab.analysis.questions import Catalogue, Key, Planned, Trait, plan
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Summary
 from storlab.analysis.wording import percent, plural
 
+Series = Mapping[tuple[int, Key], tuple[Rounds, Floats]]
+"""Rounds and values of one metric in one cell, by cell and key."""
+
 METHOD = (
-    "Levels are compared by round: the logarithm of the ratio of two trials of the same round, so that drift
-    of the " "machine cancels. The interval of the mean log ratio is an anytime-valid t interval (Gaussian
-    mixture, effect " "variance 10): it holds though one looks after every round. A verdict also needs that
-    the interval would say the " "same without any single round, and signed-rank evidence that holds for noise
-    of any shape, as the order within " "rounds is random. {corrected} No verdict is given before {min_rounds}
-    rounds. " "Samples within a trial are not repeats and never count as such."
+    "Levels are compared by round: the logarithm of the ratio of two trials of the same round, so that drift "
+    "of the machine cancels. The interval of the mean log ratio is an anytime-valid t interval (Gaussian "
+    "mixture, effect variance {g:g}): it holds though one looks after every round. A verdict also needs that "
+    "the interval would say the same without any single round, and signed-rank evidence that holds for noise "
+    "of any shape, as the order within rounds is random. {corrected} No verdict is given before {min_rounds} "
+    "rounds. Samples within a trial are not repeats and never count as such."
 )
 
 
@@ -114,17 +118,17 @@ def _metrics_by_cell(rows: pl.DataFrame, done: pl.DataFrame) -> dict[int, dict[K
     return found
 
 
-def _sides(
-    rows: pl.DataFrame, done: pl.DataFrame, planned: list[Planned]
-) -> Mapping[tuple[int, Key], tuple[np.ndarray, np.ndarray]]:
-    """Rounds and values of every cell, source and metric that a comparison needs; NaN in done rounds without it."""
+def _sides(rows: pl.DataFrame, done: pl.DataFrame, planned: list[Planned]) -> Series:
+    """The series that comparisons need, in order of the rounds; NaN in done rounds without the metric."""
     wanted = pl.DataFrame(
-        {
-            (cell, item.question.source, item.question.metric)
-            for item in planned
-            for both in item.cells
-            for cell in both
-        },
+        list(
+            dict.fromkeys(
+                (cell, item.question.source, item.question.metric)
+                for item in planned
+                for both in item.cells
+                for cell in both
+            )
+        ),
         schema={"cell": pl.Int64, "source": pl.String, "metric": pl.String},
         orient="row",
     )
@@ -148,7 +152,7 @@ def _sides(
 
 def _answer(
     item: Planned,
-    sides: Mapping[tuple[int, Key], tuple[np.ndarray, np.ndarray]],
+    sides: Series,
     alpha: float,
     min_rounds: int,
 ) -> Comparison:
@@ -171,4 +175,4 @@ def _method(design: Design, family: int, alpha: float) -> str:
     corrected = f"The confidence of {percent(design.confidence)} holds for the whole study"
     if family > 1:
         corrected += f": each of its {plural(family, 'comparison')} is held to {percent(1 - alpha)}"
-    return METHOD.format(corrected=corrected + ".", min_rounds=design.min_rounds)
+    return METHOD.format(g=EFFECT_VARIANCE, corrected=corrected + ".", min_rounds=design.min_rounds)

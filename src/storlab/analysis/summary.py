@@ -95,3 +95,59 @@ class Summary:
     warnings: tuple[str, ...] = ()
     method: str = ""  # how intervals and verdicts were made, one paragraph for the reader
     facts: dict[str, object] = field(default_factory=dict)  # of JSON's types only
+    family: int = 1  # number of comparisons that the intervals are corrected for
+
+
+def to_json(summary: Summary) -> bytes:
+    """``summary`` as indented UTF-8 JSON, which ``from_json`` reads back exactly.
+
+    Raises ``ValueError`` where a number is NaN or infinite, which JSON can't hold.
+    """
+    _require_finite(summary.facts, "facts")
+    for kind, rows in (("estimates", summary.estimates), ("comparisons", summary.comparisons)):
+        for index, row in enumerate(rows):
+            for name, value in vars(row).items():
+                if isinstance(value, float) and not math.isfinite(value):
+                    raise ValueError(_unfit(f"{kind}[{index}].{name}", value))
+    return orjson.dumps(summary, option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def from_json(text: bytes | str, source: str = "summary.json") -> Summary:
+    """What ``to_json`` wrote. Raises ``ParseError`` (naming ``source``) for anything else."""
+    try:
+        data = orjson.loads(text)
+        rows: dict[str, Any] = {
+            "cells": tuple(_row(CellState, row) for row in data["cells"]),
+            "estimates": tuple(_row(Estimate, row) for row in data["estimates"]),
+            "comparisons": tuple(_row(Comparison, row) for row in data["comparisons"]),
+            "warnings": tuple(data["warnings"]),
+        }
+        return Summary(**{**data, **rows})
+    except orjson.JSONDecodeError as error:
+        raise ParseError(f"not JSON: {error.msg}", source, error.lineno) from error
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ParseError(f"not a summary of this version of Storlab: {error}", source) from error
+
+
+Row = TypeVar("Row", CellState, Estimate, Comparison)
+
+
+def _row(kind: type[Row], data: dict[str, Any]) -> Row:
+    """``data`` as one row; JSON's lists become tuples again."""
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+    return kind(**fields)
+
+
+def _require_finite(value: object, where: str) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(_unfit(where, value))
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _require_finite(inner, f"{where}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            _require_finite(inner, f"{where}[{index}]")
+
+
+def _unfit(where: str, value: float) -> str:
+    return f"{where} is {value}, which JSON can't hold: leave it null"

@@ -75,7 +75,7 @@ class _Evidence:
 
 
 def judge(log_ratios: Floats, a: str, b: str, rules: Rules) -> Judgement:
-    """The verdict on ``a`` ÷ ``b`` from ``log_ratios`` (shape ``(n,)``, n ≥ 1, finite, in order of the rounds)."""
+    """The verdict on ``a`` ÷ ``b``; ``log_ratios`` (shape ``(n,)``, n ≥ 1, finite) in order of the rounds."""
     n = len(log_ratios)
     interval = mean_interval(log_ratios, rules.alpha)
     evidence = _Evidence(log_ratios, interval, leave_one_out_hull(log_ratios, rules.alpha), rules.alpha)
@@ -138,7 +138,7 @@ def _why_undecided(evidence: _Evidence, rules: Rules, within: bool) -> str:
         if not held:
             return f"{but} not without its most telling round"
         if evidence.interval.n < fewest:
-            return f"{but} fewer than {fewest} rounds can't tell it from chance without assuming a shape of the noise"
+            return f"{but} to tell it from chance in noise of any shape takes at least {fewest} rounds"
         return f"{but} the signs and ranks of the rounds don't yet tell it from chance"
     beyond = f" and reaches beyond the margin of ±{percent(rules.margin)}" if rules.margin > 0 else ""
     return f"the interval includes 1{beyond}"
