@@ -71,6 +71,11 @@ impl Stream {
         Ok(Self { input, output, restore: None })
     }
 
+    /// May the other side come later than the agent?
+    pub fn waits_for_peer(&self) -> bool {
+        self.restore.is_none()
+    }
+
     /// Has the other side hung up? A virtio-serial port says so, too, before the host has opened its end.
     pub fn is_hung_up(&self) -> bool {
         let mut fds = [PollFd::new(self.input.as_fd(), PollFlags::POLLIN)];

@@ -26,7 +26,7 @@ def parse_size(value: object) -> int:
         return value
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError(f"{value!r} is not a size: write bytes, or a number with k, M, G or T, such as \"4k\"")
+        raise ValueError(f'{value!r} is not a size: write bytes, or a number with k, M, G or T, such as "4k"')
     size = float(match[1]) * 1024 ** _POWER[match[2].lower()]
     if size != int(size):
         raise ValueError(f"{value!r} is not a whole number of bytes")
@@ -42,7 +42,7 @@ def parse_duration(value: object) -> float:
     text = value.strip() if isinstance(value, str) else ""
     parts = list(_DURATION_PART.finditer(text))
     if not parts or _DURATION_PART.sub("", text).strip():
-        raise ValueError(f"{value!r} is not a duration: write a number with ms, s, m or h, such as \"60s\"")
+        raise ValueError(f'{value!r} is not a duration: write a number with ms, s, m or h, such as "60s"')
     return sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
 
 
@@ -78,7 +78,9 @@ Size = Annotated[
     int, BeforeValidator(parse_size), _schema(r"^\s*\d+(\.\d+)?\s*[kmgtpKMGTP]?(i?[bB])?\s*$", "integer", "4k")
 ]
 Duration = Annotated[
-    float, BeforeValidator(parse_duration), _schema(r"^\s*(\d+(\.\d+)?\s*(us|µs|ms|s|sec|m|min|h|d)\s*)+$", "number", "60s")
+    float,
+    BeforeValidator(parse_duration),
+    _schema(r"^\s*(\d+(\.\d+)?\s*(us|µs|ms|s|sec|m|min|h|d)\s*)+$", "number", "60s"),
 ]
 Share = Annotated[
     float, BeforeValidator(parse_share), _schema(r"^\s*(±|\+/-|\+-)?\s*\d+(\.\d+)?\s*%\s*$", "number", "5%")

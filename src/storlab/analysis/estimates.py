@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import polars as pl
 
 from storlab.analysis.anytime import ROUNDING, width_factors
@@ -35,24 +34,29 @@ KEYS = ("cell", "source", "metric")
 def estimates(
     rows: pl.DataFrame, cells: Mapping[int, Levels], confidence: float, min_rounds: int
 ) -> tuple[Estimate, ...]:
-    """One ``Estimate`` for each cell × source × metric of ``rows``, in the order of the cells, then first
-    seen.
+    """One ``Estimate`` for each cell × source × metric of ``rows``, in the order of the cells.
 
     ``rows``: ``cell``, ``round``, ``source``, ``metric``, ``value``, ``unit``, ``better``; one row a round.
     Values that are null, NaN or infinite are left out, and a warning says in how many rounds.
     """
     if rows.is_empty():
         return ()
-    table = _statistics(_with_scores(rows))
-    factors = width_factors(table["n"].to_numpy(), 1 - confidence)
-    sd = table["sd"].fill_null(float("nan")).to_numpy()
-    halves = np.where(np.isfinite(factors), np.where(np.isfinite(factors), factors, 0.0) * sd, np.nan)
-    table = table.with_columns(half=pl.Series(halves)).with_columns(pl.col("half").fill_nan(None))
-    table = table.with_columns(low=pl.col("mean") - pl.col("half"), high=pl.col("mean") + pl.col("half"))
+    places = {cell: place for place, cell in enumerate(cells)}
+    series = (
+        rows.group_by(KEYS, maintain_order=True)
+        .agg(pl.col("unit").first(), pl.col("better").first())
+        .with_row_index("series")
+    )
+    # From here on three narrow columns: a million rows with all their text would take half a gigabyte.
+    values = rows.select(*KEYS, "round", "value").join(series.select(*KEYS, "series"), on=KEYS)
+    table = _statistics(_with_scores(values.select("series", "round", "value")))
+    table = series.join(_with_intervals(table, 1 - confidence), on="series", maintain_order="left").sort(
+        pl.col("cell").replace_strict(places), maintain_order=True
+    )
     return tuple(
         Estimate(
             cell=row["cell"],
-            levels=dict(cells[row["cell"]]),
+            levels=cells[row["cell"]],
             source=row["source"],
             metric=row["metric"],
             unit=row["unit"],
@@ -71,45 +75,48 @@ def estimates(
     )
 
 
-def _with_scores(rows: pl.DataFrame) -> pl.DataFrame:
-    """``rows`` with what needs the whole group: distance from the median, modified z-score, rank."""
+def _with_scores(values: pl.DataFrame) -> pl.DataFrame:
+    """``values`` (``series``, ``round``, ``value``) with what needs whole series: z-scores, ranks."""
     value, distance = pl.col("value"), pl.col("distance")
-    finite = rows.with_columns(value=pl.when(value.is_finite()).then(value))
     return (
-        finite.sort("round")
-        .with_columns(distance=(value - value.median().over(KEYS)).abs())
+        values.with_columns(value=pl.when(value.is_finite()).then(value))
+        .with_columns(distance=(value - value.median().over("series")).abs())
         .with_columns(
-            mad=distance.median().over(KEYS),
-            deviation=distance.mean().over(KEYS),
-            floor=ROUNDING * value.abs().max().over(KEYS),
-            rank=value.rank("average").over(KEYS),
-            order=pl.when(value.is_not_null()).then(pl.col("round")).rank("ordinal").over(KEYS),
+            mad=distance.median().over("series"),
+            deviation=distance.mean().over("series"),
+            floor=ROUNDING * value.abs().max().over("series"),
+            rank=value.rank("average").over("series"),
+            order=pl.when(value.is_not_null()).then(pl.col("round")).rank("ordinal").over("series"),
         )
-        .with_columns(
+        .select(
+            "series",
+            "round",
+            "value",
+            "floor",
+            "rank",
+            "order",
             z=pl.when(pl.col("mad") > pl.col("floor"))
             .then(MAD_TO_SD * distance / pl.col("mad"))
             .when(pl.col("deviation") > pl.col("floor"))
             .then(MEAN_DEVIATION_TO_SD * distance / pl.col("deviation"))
-            .otherwise(0.0)
+            .otherwise(0.0),
         )
     )
 
 
-def _statistics(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row a group, with ``n`` of at least 1; sorted by cell, groups of a cell in the order first seen."""
+def _statistics(scored: pl.DataFrame) -> pl.DataFrame:
+    """One row a series that has a value."""
     value = pl.col("value")
     return (
-        rows.group_by(KEYS, maintain_order=True)
+        scored.group_by("series")
         .agg(
-            pl.col("unit").first(),
-            pl.col("better").first(),
             n=value.count().cast(pl.Int64),
             missing=value.null_count(),
             median=value.median(),
             mean=value.mean(),
             sd=value.std(),
             floor=pl.col("floor").first(),
-            outliers=pl.col("round").filter(pl.col("z") > OUTLIER_Z),
+            outliers=pl.col("round").filter(pl.col("z") > OUTLIER_Z).sort(),
             rho=pl.corr("rank", "order"),
         )
         .filter(pl.col("n") > 0)
@@ -118,8 +125,14 @@ def _statistics(rows: pl.DataFrame) -> pl.DataFrame:
             cv=pl.when(pl.col("mean") != 0).then(pl.col("sd") / pl.col("mean").abs()),
             drift=pl.col("rho").fill_nan(0.0) * (pl.col("n") - 1).sqrt(),
         )
-        .sort("cell", maintain_order=True)
     )
+
+
+def _with_intervals(table: pl.DataFrame, alpha: float) -> pl.DataFrame:
+    """``table`` with ``low`` and ``high`` of the mean; null where ``n`` allows no interval."""
+    factors = pl.Series(width_factors(table["n"].to_numpy(), alpha))
+    half = pl.when(factors.is_finite()).then(factors * pl.col("sd"))
+    return table.with_columns(low=pl.col("mean") - half, high=pl.col("mean") + half)
 
 
 def _warnings(row: Mapping[str, object], min_rounds: int) -> tuple[str, ...]:

@@ -65,19 +65,21 @@ def pair(a: Side, b: Side) -> Pairs:
     A value that is missing or not above 0 in any of them has no logarithm. Leaving just that round out would
     select rounds by their result, so the whole comparison has no ratio then.
     """
-    rounds, in_a, in_b = np.intersect1d(a.rounds, b.rounds, assume_unique=True, return_indices=True)
-    unpaired = tuple(
-        f"Left out: {listed(alone.tolist())}, done for {x.name} but not for {y.name}."
-        for x, y in ((a, b), (b, a))
-        if len(alone := np.setdiff1d(x.rounds, y.rounds))
-    )
-    problem = _without_logarithm(a.name, rounds, a.values[in_a]) or _without_logarithm(
-        b.name, rounds, b.values[in_b]
-    )
+    rounds, of_a, of_b = a.rounds, a.values, b.values
+    unpaired: tuple[str, ...] = ()
+    if not np.array_equal(a.rounds, b.rounds):
+        rounds, in_a, in_b = np.intersect1d(a.rounds, b.rounds, assume_unique=True, return_indices=True)
+        of_a, of_b = a.values[in_a], b.values[in_b]
+        unpaired = tuple(
+            f"Left out: {listed(alone.tolist())}, done for {x.name} but not for {y.name}."
+            for x, y in ((a, b), (b, a))
+            if len(alone := np.setdiff1d(x.rounds, y.rounds))
+        )
+    problem = _without_logarithm(a.name, rounds, of_a) or _without_logarithm(b.name, rounds, of_b)
     if problem:
         return Pairs(rounds, problem=problem, warnings=unpaired)
     # Difference of logs: the quotient of two extreme values could overflow.
-    return Pairs(rounds, snap(np.log(a.values[in_a]) - np.log(b.values[in_b])), warnings=unpaired)
+    return Pairs(rounds, snap(np.log(of_a) - np.log(of_b)), warnings=unpaired)
 
 
 def snap(log_ratios: Floats) -> Floats:
@@ -94,6 +96,8 @@ def pool(parts: Sequence[Pairs]) -> Pairs:
         return Pairs()
     problem = next((part.problem for part in parts if part.problem), "")
     rounds = parts[0].rounds
+    if all(np.array_equal(part.rounds, rounds) for part in parts):
+        return Pairs(rounds, problem=problem) if problem else _mean_of([p.log_ratios for p in parts], rounds)
     for part in parts[1:]:
         rounds = np.intersect1d(rounds, part.rounds, assume_unique=True)
     if problem:
@@ -101,16 +105,20 @@ def pool(parts: Sequence[Pairs]) -> Pairs:
     incomplete = sorted({number for part in parts for number in part.rounds.tolist()} - set(rounds.tolist()))
     rows = [part.log_ratios[np.isin(part.rounds, rounds, assume_unique=True)] for part in parts]
     left_out = (f"Left out: {listed(incomplete)}, not done in every combination.",) if incomplete else ()
-    return Pairs(rounds, snap(np.mean(rows, axis=0)), warnings=left_out)
+    return _mean_of(rows, rounds, left_out)
+
+
+def _mean_of(rows: Sequence[Floats], rounds: Rounds, warnings: tuple[str, ...] = ()) -> Pairs:
+    return Pairs(rounds, snap(np.mean(rows, axis=0)), warnings=warnings)
 
 
 def _without_logarithm(name: str, rounds: Rounds, values: Floats) -> str:
     """Why ``values`` have no logarithm, or an empty text."""
+    if bool((values > 0).all()) and bool((values < np.inf).all()):  # NaN fails the first
+        return ""
     missing = ~np.isfinite(values)
     if missing.any():
         return f"{name} lacks the metric in {listed(rounds[missing].tolist())}, so there is no ratio."
-    if (values == 0).all() and len(values):
+    if (values == 0).all():
         return f"{name} is 0 in every round, so there is no ratio."
-    if (values <= 0).any():
-        return f"{name} is 0 or negative in {listed(rounds[values <= 0].tolist())}, so there is no ratio."
-    return ""
+    return f"{name} is 0 or negative in {listed(rounds[values <= 0].tolist())}, so there is no ratio."

@@ -103,9 +103,14 @@ def rounds_done(trials: pl.DataFrame, states: tuple[CellState, ...]) -> int:
 def _relevant(metrics: pl.DataFrame, done: pl.DataFrame, design: Design) -> pl.DataFrame:
     """Rows of all nodes and jobs together, of trials that are done and of cells that the design has."""
     cells = [cell for cell, _ in design.cells]
-    return metrics.filter(
-        pl.col("node").is_null(), pl.col("job").is_null(), pl.col("cell").is_in(cells)
-    ).join(done.select("trial"), on="trial", how="semi")
+    whole = pl.col("node").is_null() & pl.col("job").is_null() & pl.col("cell").is_in(cells)
+    return (
+        metrics.lazy()
+        .filter(whole)
+        .select("trial", "cell", "round", "source", "metric", "value", "unit", "better")
+        .join(done.lazy().select("trial"), on="trial", how="semi", maintain_order="left")
+        .collect()
+    )
 
 
 def _metrics_by_cell(rows: pl.DataFrame, done: pl.DataFrame) -> dict[int, dict[Key, Trait]]:

@@ -37,7 +37,9 @@ class DeviceLayer(Layer):
         if not (await node.run(["test", "-b", self.path], check=False)).ok:
             raise UserError(f"node {node.name}: there is no block device {self.path}")
         if self.wipe is not None and self.wipe != self.path:
-            raise SafetyError(f"wipe names {self.wipe} but the device is {self.path}: write the same path twice, or no wipe")
+            raise SafetyError(
+                f"wipe names {self.wipe} but the device is {self.path}: write the same path twice, or no wipe"
+            )
         await self._refuse_if_in_use(node)
         signatures = await _signatures(node, self.path)
         if signatures and self.wipe is None:
@@ -51,7 +53,21 @@ class DeviceLayer(Layer):
         numbers = await _numbers_with_partitions(node, device)
         for name, number in numbers.items():
             users = await node.run(
-                ["find", "/proc", "-maxdepth", "2", "-name", "mountinfo", "-exec", "grep", "-h", "-F", f" {number} ", "{}", "+"],
+                [
+                    "find",
+                    "/proc",
+                    "-maxdepth",
+                    "2",
+                    "-name",
+                    "mountinfo",
+                    "-exec",
+                    "grep",
+                    "-h",
+                    "-F",
+                    f" {number} ",
+                    "{}",
+                    "+",
+                ],
                 check=False,
             )
             if users.stdout:
@@ -61,7 +77,9 @@ class DeviceLayer(Layer):
             if holders.stdout.strip():
                 holder = holders.stdout.decode().split()[0]
                 raise SafetyError(f"node {node.name}: {name} is in use by {holder}: Storlab does not touch it")
-        swaps = [line.split()[0].removeprefix("/dev/") for line in (await node.read_text("/proc/swaps")).splitlines()[1:]]
+        swaps = [
+            line.split()[0].removeprefix("/dev/") for line in (await node.read_text("/proc/swaps")).splitlines()[1:]
+        ]
         for name in numbers:
             if name in swaps:
                 raise SafetyError(f"node {node.name}: {name} is in use as swap: Storlab does not touch it")

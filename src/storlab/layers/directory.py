@@ -60,7 +60,12 @@ class DirectoryLayer(Layer):
         mounts = parse_mountinfo(await site.node.read_text("/proc/self/mountinfo"))
         inside = [m for m in mounts if resource.path.startswith(m.path.rstrip("/") + "/")]
         mount = max(inside, key=lambda m: len(m.path))  # "/" is always among them
-        return {"filesystem": mount.filesystem, "source": mount.source, "mounted_on": mount.path, "options": mount.options}
+        return {
+            "filesystem": mount.filesystem,
+            "source": mount.source,
+            "mounted_on": mount.path,
+            "options": mount.options,
+        }
 
 
 async def _disk_of(node: Node, path: str) -> str | None:

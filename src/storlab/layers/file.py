@@ -74,7 +74,14 @@ class FileLayer(Layer):
                     await site.node.run(["fallocate", "--length", size, path])
                 case "written":
                     # Random data: zeros would be a hole, or compressed away, on some file systems beneath.
-                    argv = ["dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"count={size}", "iflag=fullblock,count_bytes"]
+                    argv = [
+                        "dd",
+                        "if=/dev/urandom",
+                        f"of={path}",
+                        "bs=1M",
+                        f"count={size}",
+                        "iflag=fullblock,count_bytes",
+                    ]
                     await site.node.run([*argv, "conv=fsync", "status=none"])
         return File(site.node.name, path, int(await site.node.output("stat", "--format=%s", path)))
 

@@ -27,9 +27,7 @@ def type_errors(layers: Sequence[Layer], wanted: Sequence[type[Resource]]) -> li
         below = layer
     if below is not None and not problems and not issubclass(below.gives, tuple(wanted)):
         kinds = " or ".join(kind.kind for kind in wanted)
-        problems.append(
-            (len(layers) - 1, f"the stack ends as a {below.gives.kind}, but its workload needs a {kinds}")
-        )
+        problems.append((len(layers) - 1, f"the stack ends as a {below.gives.kind}, but its workload needs a {kinds}"))
     return problems
 
 

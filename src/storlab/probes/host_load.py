@@ -107,11 +107,12 @@ def _pressure(before: Snapshot, after: Snapshot) -> dict[str, float]:
     return dict(sorted(stalled.items()))
 
 
-def _busy_disks(
-    before: Snapshot, after: Snapshot, disk: str | None
-) -> dict[str, tuple[DiskCounters, DiskCounters]]:
+def _busy_disks(before: Snapshot, after: Snapshot, disk: str | None) -> dict[str, tuple[DiskCounters, DiskCounters]]:
     """The disks that did anything between the two samples, and the one under test in any case."""
-    old, new = parse_diskstats(before.texts.get("/proc/diskstats", "")), parse_diskstats(after.texts.get("/proc/diskstats", ""))
+    old, new = (
+        parse_diskstats(before.texts.get("/proc/diskstats", "")),
+        parse_diskstats(after.texts.get("/proc/diskstats", "")),
+    )
     busy = {}
     for name in new.keys() & old.keys():
         if name == disk or new[name].completed > old[name].completed:

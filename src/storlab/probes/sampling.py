@@ -42,9 +42,7 @@ async def sampling(node: Node, paths: Sequence[str], interval: float, raw: Path)
                     await _last(node, paths, file)
 
 
-async def _record(
-    node: Node, paths: Sequence[str], interval: float, file: BinaryIO, first: asyncio.Event
-) -> None:
+async def _record(node: Node, paths: Sequence[str], interval: float, file: BinaryIO, first: asyncio.Event) -> None:
     try:
         async with aclosing(node.sample(paths, interval)) as samples:
             async for sample in samples:

@@ -53,6 +53,8 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield from (escaped(f"{group.heading} ({group.direction})" if group.direction else group.heading), "")
         yield from (f"- {line.mark} {escaped(' '.join((line.sentence, *line.warnings)))}" for line in group.lines)
         yield ""
+    if shown.not_compared:
+        yield from (*(f"- {escaped(sentence)}" for sentence in shown.not_compared), "")
     for text in (shown.overview, shown.certainty):
         if text:
             yield from (escaped(text), "")

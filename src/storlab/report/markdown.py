@@ -29,7 +29,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield from ("## Warnings", "")
         yield from (f"- {escaped(warning)}" for warning in shown.warnings)
         yield ""
-    yield from _section("Measured", shown.primary)
+    yield from _section("Measured", shown.measured)
     yield from _section("Compared", shown.comparisons)
     yield from _section("Further metrics", shown.others)
     if shown.absent:
@@ -44,6 +44,8 @@ def _verdicts(shown: View) -> Iterator[str]:
     yield from ("## Verdicts", "")
     for group in shown.verdicts:
         yield from _verdict_group(group)
+    if shown.not_compared:
+        yield from (*(f"- {escaped(sentence)}" for sentence in shown.not_compared), "")
     for text in (shown.overview, shown.certainty):
         if text:
             yield from (escaped(text), "")

@@ -42,11 +42,6 @@ class _Notes:
         return tuple(self._numbers)
 
 
-def is_primary(metric: str, primary: str) -> bool:
-    """A study may name ``write.bandwidth``, or just ``bandwidth`` for reads and writes alike."""
-    return not primary or metric == primary or metric.endswith(f".{primary}")
-
-
 def split_levels(all_levels: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Levels that all rows share, and the names of the factors that vary."""
     factors = tuple(dict.fromkeys(name for chosen in all_levels for name in chosen))
@@ -110,6 +105,8 @@ def comparison_tables(comparisons: Sequence[Comparison]) -> list[Table]:
     """One table a metric of a workload and factor: a row a pair of levels."""
     groups: dict[tuple[str, str, str], list[Comparison]] = {}
     for comparison in comparisons:
+        if comparison.ratio is None:
+            continue  # view.VerdictGroup.missing and the cells' states say why
         groups.setdefault((comparison.factor, comparison.source, comparison.metric), []).append(comparison)
     return [_comparison_table(group) for group in groups.values()]
 

@@ -49,13 +49,17 @@ def _parts(shown: View) -> Iterator[RenderableType]:
     for group in shown.verdicts:
         yield Text()
         yield from _verdicts(group)
+    if shown.not_compared:
+        yield Text()
+        for sentence in shown.not_compared:
+            yield _bullet("−", "yellow", sentence)
     yield Text()
     yield _text(" ".join(part for part in (shown.overview, shown.certainty) if part), "dim")
     if shown.warnings:
         yield Text()
         for warning in shown.warnings:
             yield _bullet("!", "yellow", warning)
-    yield from _section("Measured", shown.primary)
+    yield from _section("Measured", shown.measured)
     yield from _section("Compared", shown.comparisons)
     if shown.absent:
         yield Text()

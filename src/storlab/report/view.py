@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from storlab.analysis.summary import Comparison, Estimate, Summary, Verdict
 from storlab.report import format as fmt
-from storlab.report import words
+from storlab.report import primary, words
 from storlab.report.input import ReportInput
 from storlab.report.tables import (
     PROBE,
@@ -16,7 +16,6 @@ from storlab.report.tables import (
     comparison_tables,
     estimate_tables,
     heading,
-    is_primary,
     probe_tables,
 )
 
@@ -28,6 +27,7 @@ class VerdictLine:
     verdict: Verdict
     mark: str
     sentence: str
+    reason: str
     warnings: tuple[str, ...]
 
 
@@ -53,8 +53,9 @@ class View:
     overview: str
     certainty: str
     verdicts: tuple[VerdictGroup, ...]
+    not_compared: tuple[str, ...]
     warnings: tuple[str, ...]
-    primary: tuple[Table, ...]
+    measured: tuple[Table, ...]
     comparisons: tuple[Table, ...]
     others: tuple[Table, ...]
     absent: Table | None
@@ -74,8 +75,9 @@ def view(given: ReportInput) -> View:
         overview=overview(summary),
         certainty=words.certainty(summary),
         verdicts=tuple(verdict_groups(primary_comparisons(summary))),
+        not_compared=tuple(not_compared(summary.comparisons)),
         warnings=tuple(words.stop(warning) for warning in summary.warnings),
-        primary=tuple(estimate_tables(first)),
+        measured=tuple(estimate_tables(first)),
         comparisons=tuple(comparison_tables(summary.comparisons)),
         others=tuple(estimate_tables(rest)),
         absent=absent_table(summary),
@@ -86,17 +88,23 @@ def view(given: ReportInput) -> View:
 
 def split_primary(summary: Summary) -> tuple[list[Estimate], list[Estimate]]:
     """Estimates of the workloads: those of the primary metric, and the others."""
-    loads = [e for e in summary.estimates if not e.source.startswith(PROBE)]
-    if not any(is_primary(e.metric, summary.primary) for e in loads):
-        return loads, []
-    first = [e for e in loads if is_primary(e.metric, summary.primary)]
-    return first, [e for e in loads if not is_primary(e.metric, summary.primary)]
+    return primary.split(summary.primary, (e for e in summary.estimates if not e.source.startswith(PROBE)))
 
 
 def primary_comparisons(summary: Summary) -> list[Comparison]:
-    """Comparisons of the primary metric; all of them where none is."""
-    found = [c for c in summary.comparisons if is_primary(c.metric, summary.primary)]
-    return found or list(summary.comparisons)
+    """Comparisons of the primary metric that have a ratio; all of them where none is of the primary."""
+    return primary.split(summary.primary, (c for c in summary.comparisons if c.ratio is not None))[0]
+
+
+def not_compared(comparisons: Iterable[Comparison]) -> list[str]:
+    """A sentence for each reason why comparisons have no ratio."""
+    groups: dict[str, list[Comparison]] = {}
+    for comparison in comparisons:
+        if comparison.ratio is None:
+            same = groups.setdefault(comparison.reason, [])
+            if (comparison.a, comparison.b) not in {(c.a, c.b) for c in same}:
+                same.append(comparison)
+    return [words.not_compared(group) for group in groups.values()]
 
 
 def verdict_groups(comparisons: Iterable[Comparison]) -> list[VerdictGroup]:
@@ -115,7 +123,13 @@ def _verdict_group(group: Sequence[Comparison]) -> VerdictGroup:
         direction=words.direction(first.better),
         lead=words.lead(group),
         lines=tuple(
-            VerdictLine(c.verdict, words.MARKS[c.verdict], words.sentence(c), tuple(map(words.stop, c.warnings)))
+            VerdictLine(
+                c.verdict,
+                words.MARKS[c.verdict],
+                words.sentence(c),
+                words.stop(c.reason),
+                tuple(words.stop(warning) for warning in c.warnings),
+            )
             for c in group
         ),
         comparisons=tuple(group),
@@ -130,7 +144,7 @@ def overview(summary: Summary) -> str:
     tally = words.tally(summary.comparisons)
     compared = f"{fmt.plural(len(summary.comparisons), 'comparison')}: {tally}" if tally else "no comparisons"
     counted = "; ".join(part for part in (rounds, cells, compared) if part)
-    ended = words.stop(summary.stopped)
+    ended = words.stop(summary.stopped[:1].upper() + summary.stopped[1:])
     return f"{words.stop(counted)} {ended}".strip()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from storlab.analysis.summary import Comparison, Summary, Verdict
 from storlab.report import format as fmt
@@ -35,10 +35,13 @@ def listed(names: Sequence[str]) -> str:
 
 
 def sentence(comparison: Comparison) -> str:
-    """The verdict, with ratio, interval, rounds, and what is missing where it is undecided."""
+    """The verdict, with ratio, interval, rounds, and what is missing where it is undecided.
+
+    For comparisons that have a ratio; for the others ``not_compared`` says why not.
+    """
     a, b, rounds = comparison.a, comparison.b, fmt.plural(comparison.rounds, "round")
     if comparison.ratio is None:
-        return f"{a} against {b} is undecided: {stop(comparison.reason or 'there are no pairs to compare')}"
+        return not_compared([comparison])
     number = fmt.ratio(comparison.ratio, comparison.low, comparison.high)
     span = fmt.ratio_interval(comparison.low, comparison.high, comparison.ratio) or "no interval yet"
     measured = f"{number} ({span}, {rounds})."
@@ -47,6 +50,12 @@ def sentence(comparison: Comparison) -> str:
     if comparison.verdict == "undecided":
         return f"{a} against {b} is undecided: {measured} {more_rounds(comparison)}"
     return f"{a} is {comparison.verdict} than {b}: {measured}"
+
+
+def not_compared(comparisons: Sequence[Comparison]) -> str:
+    """Comparisons without a ratio that share a reason, as one sentence."""
+    pairs = listed([f"{c.a} against {c.b}" for c in comparisons])
+    return f"{pairs} can't be compared: {stop(comparisons[0].reason or 'no round has both')}"
 
 
 def more_rounds(comparison: Comparison) -> str:
@@ -58,11 +67,9 @@ def more_rounds(comparison: Comparison) -> str:
 
 
 def stop(text: str) -> str:
-    """``text`` as a whole sentence: first letter large, full stop at the end."""
+    """``text`` with a full stop. The first letter stays: it may be the name of a level."""
     text = text.strip()
-    if not text:
-        return ""
-    return text[0].upper() + text[1:] + ("" if text[-1] in ".!?…" else ".")
+    return text if not text or text[-1] in ".!?…" else f"{text}."
 
 
 def lead(comparisons: Sequence[Comparison]) -> str:
@@ -87,27 +94,28 @@ def lead(comparisons: Sequence[Comparison]) -> str:
     return f"No single best: nothing beats {' or '.join(unbeaten)}." if unbeaten else "No single best."
 
 
-def tally(comparisons: Iterable[Comparison]) -> str:
-    """"4 decided, 1 undecided": the whole study in one line."""
-    verdicts = [c.verdict for c in comparisons]
-    undecided = verdicts.count("undecided")
-    equivalent = verdicts.count("equivalent")
-    different = len(verdicts) - undecided - equivalent
+def tally(comparisons: Sequence[Comparison]) -> str:
+    """"4 different, 1 undecided": the whole study in one line."""
+    compared = [c.verdict for c in comparisons if c.ratio is not None]
+    undecided = compared.count("undecided")
+    equivalent = compared.count("equivalent")
+    different = len(compared) - undecided - equivalent
     parts = [
         f"{different} different" if different else "",
         f"{equivalent} equivalent" if equivalent else "",
         f"{undecided} undecided" if undecided else "",
+        f"{len(comparisons) - len(compared)} without an answer" if len(comparisons) > len(compared) else "",
     ]
     return ", ".join(part for part in parts if part)
 
 
 def certainty(summary: Summary) -> str:
     """What confidence the intervals of comparisons have; one sentence for all of them."""
-    each = {fmt.confidence(c.confidence) for c in summary.comparisons}
+    each = {fmt.confidence(c.confidence) for c in summary.comparisons if c.ratio is not None}
     together = fmt.confidence(summary.confidence)
     if not each:
         return ""
     if each == {together}:
         return f"Ranges in parentheses are {together} intervals."
     single = each.pop() if len(each) == 1 else "wider"
-    return f"Ranges in parentheses are {single} intervals, so that all of them hold together at {together}."
+    return f"Ranges in parentheses are {single} intervals, so that all of them together hold at {together}."

@@ -36,6 +36,7 @@ class Substitution:
     late: Collection[str] = ()
     unknown: list[tuple[Path, str]] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
+    _active: list[str] = field(default_factory=list)
     origins: dict[Path, Path] = field(default_factory=dict)
 
     def apply(self, value: Any, path: Path, origin: Path | None = None) -> Any:
@@ -59,8 +60,10 @@ class Substitution:
             at = (*path, len(result))
             word = self._whole(item)
             if word is not None and isinstance(word.value, list):
+                self._active.append(item.strip("{}"))
                 for offset, child in enumerate(word.value):
                     result.append(self.apply(child, (*path, len(result)), (*word.origin, offset)))
+                self._active.pop()
             else:
                 result.append(self.apply(item, at, (*origin, index)))
         return result
@@ -68,7 +71,7 @@ class Substitution:
     def _whole(self, item: Any) -> Word | None:
         match = _WORD.fullmatch(item) if isinstance(item, str) else None
         name = match[1] if match else None
-        if name is None or name not in self.words:
+        if name is None or name not in self.words or name in self._active:
             return None
         self.used.add(name)
         return self.words[name]
@@ -76,13 +79,16 @@ class Substitution:
     def _string(self, text: str, path: Path, origin: Path) -> Any:
         word = self._whole(text)
         if word is not None:
-            return self.apply(word.value, path, word.origin)
+            self._active.append(text.strip("{}"))
+            value = self.apply(word.value, path, word.origin)
+            self._active.pop()
+            return value
 
         def put_in(match: re.Match[str]) -> str:
             name = match[1]
             if name is None:
                 return match[0][0]
-            if name in self.words:
+            if name in self.words and name not in self._active:
                 self.used.add(name)
                 return str(self.words[name].value)
             if name not in self.late:

@@ -25,7 +25,9 @@ class MetricRule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(pattern=r"^[a-z][a-z0-9._-]*$", description="Name of the metric, such as `write.bandwidth`.")
-    regex: str | None = Field(None, description="The first group is the number; several matches are combined by `pick`.")
+    regex: str | None = Field(
+        None, description="The first group is the number; several matches are combined by `pick`."
+    )
     json_path: str | None = Field(None, alias="json", description="JMESPath into a JSON document.")
     unit: str = Field("1", description="Base unit after scaling: B/s, 1/s, s, B, or 1.")
     scale: float = Field(1.0, description="Factor from the program's unit to the base unit.")
@@ -62,7 +64,9 @@ class MetricRule(BaseModel):
         if not numbers:
             raise ParseError(f"metric {self.name}: {self.regex or self.json_path!r} matches nothing", source)
         if self.pick == "only" and len(numbers) > 1:
-            raise ParseError(f"metric {self.name}: {len(numbers)} matches; say which by pick = \"last\" or another", source)
+            raise ParseError(
+                f'metric {self.name}: {len(numbers)} matches; say which by pick = "last" or another', source
+            )
         match self.pick:
             case "only" | "first":
                 number = numbers[0]

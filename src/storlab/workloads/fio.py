@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -16,7 +17,6 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.units import parse_duration, parse_size
 from storlab.workloads.base import Launch, Place, Workload
-from storlab.workloads.fio_results import read_results
 
 Option = bool | int | float | str | list[str | int | float]
 
@@ -39,7 +39,9 @@ class FioWorkload(Workload):
     __pydantic_extra__: dict[str, Option]
     kind: ClassVar[str] = "fio"
 
-    jobs: dict[str, FioJob] = Field(default_factory=dict, description="Several jobs at once, each with options of its own.")
+    jobs: dict[str, FioJob] = Field(
+        default_factory=dict, description="Several jobs at once, each with options of its own."
+    )
     job_file: str | None = Field(None, description="A native job file, relative to the study; used as it stands.")
 
     _job_text: str | None = PrivateAttr(None)
@@ -124,8 +126,10 @@ class FioWorkload(Workload):
         argv = ["fio", "--create_only=1", "--output-format=json+", "--output=layout.json", *arguments]
         ended = await place.node.run(argv, cwd=place.folder, check=False)
         if not ended.ok:
-            output = await place.node.read(f"{place.folder}/layout.json")
-            read_results.failure_of(output, ended.stderr)
+            from storlab.workloads.fio_results import raise_failure
+
+            with contextlib.suppress(FileNotFoundError):
+                raise_failure(await place.node.read(f"{place.folder}/layout.json"), ended.stderr, "layout.json")
             ended.check(place.node.name)
 
     async def launch(self, place: Place) -> Launch:
@@ -133,6 +137,8 @@ class FioWorkload(Workload):
         return Launch(("fio", "--output-format=json+", "--output=fio.json", *arguments), cwd=place.folder)
 
     def parse(self, raw: Path) -> Measurements:
+        from storlab.workloads.fio_results import read_results  # numpy and polars: not needed to load a study
+
         return read_results(raw)
 
 
@@ -166,7 +172,9 @@ def _refuse_foreign(options: Iterable[tuple[str, Option]]) -> None:
     for key, value in options:
         if key.replace("-", "_") in {option.replace("-", "_") for option in _OUR_OPTIONS}:
             raise ValueError(f"the option {key} is Storlab's own: leave it out")
-        elsewhere = [part for part in re.split(r"(?<!\\):", str(value)) if part.startswith("/") or ".." in part.split("/")]
+        elsewhere = [
+            part for part in re.split(r"(?<!\\):", str(value)) if part.startswith("/") or ".." in part.split("/")
+        ]
         if key in _PATH_OPTIONS and elsewhere:
             raise ValueError(
                 f"{key} = {value!r} leads away from the stack under test: write a name relative to it, "

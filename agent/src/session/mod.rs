@@ -1,0 +1,195 @@
+//! The event loop: one controller, one thread (and one for slow files), until the end.
+
+mod end;
+mod jobs;
+mod requests;
+mod runs;
+mod serve;
+
+pub use end::{End, SessionError};
+pub use serve::serve;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, Read};
+
+use nix::sys::signalfd::SignalFd;
+
+use crate::clock::{self, MILLISECOND, SECOND};
+use crate::facts::FactsRequest;
+use crate::files::{FileThread, Job};
+use crate::outbox::Outbox;
+use crate::poller::{Interest, Part, Poller, Token};
+use crate::processes::AgentCgroup;
+use crate::protocol::{Decoder, Event};
+use crate::run::Run;
+use crate::sample::Sampler;
+use crate::stream::Stream;
+
+/// How often to look whether the host has opened its end of a virtio-serial port.
+const CONNECT_NS: u64 = 100 * MILLISECOND;
+/// How long a controller may take to read the last events after a `shutdown`.
+const FAREWELL_NS: u64 = 5 * SECOND;
+
+/// All that one session holds.
+pub struct Session {
+    stream: Stream,
+    decoder: Decoder,
+    outbox: Outbox,
+    poller: Poller,
+    signals: SignalFd,
+    files: Option<FileThread>,
+    /// Jobs for the file thread, of which one at a time is given to it.
+    jobs: VecDeque<Job>,
+    file_thread_busy: bool,
+    /// Reads that were stopped while the file thread was at them.
+    cancelled_reads: Vec<u64>,
+    cgroup: Option<AgentCgroup>,
+    runs: BTreeMap<u64, Run>,
+    last_serial: u64,
+    samplers: BTreeMap<u64, Sampler>,
+    facts: BTreeMap<u64, FactsRequest>,
+    greeted: bool,
+    /// The `shutdown` request, and when to go even if the controller doesn't read.
+    shutdown: Option<(u64, u64)>,
+    shutdown_answered: bool,
+    requests_watched: bool,
+    events_watched: bool,
+    /// When to look again whether anybody is at the other end of the port.
+    connect_at: Option<u64>,
+}
+
+impl Session {
+    /// Serves until the end.
+    fn run(&mut self) -> Result<End, SessionError> {
+        if self.stream.is_hung_up() && self.stream.waits_for_peer() {
+            self.connect_at = Some(clock::monotonic_ns() + CONNECT_NS);
+        }
+        loop {
+            if let Some(end) = self.flush() {
+                return Ok(end);
+            }
+            self.prepare_to_wait()?;
+            for token in self.poller.wait()? {
+                if let Some(end) = self.on_ready(token)? {
+                    return Ok(end);
+                }
+            }
+            if let Some(end) = self.on_time() {
+                return Ok(end);
+            }
+        }
+    }
+
+    fn on_ready(&mut self, token: Token) -> Result<Option<End>, SessionError> {
+        match token.part {
+            Part::Requests => return Ok(self.take_requests()),
+            Part::Signals => return Ok(self.on_signal()),
+            Part::Bulk => self.on_bulk()?,
+            Part::Files => self.on_files(),
+            Part::Report => self.with_run(token.serial, |run, _, outbox| run.on_report(outbox)),
+            Part::Stdin => self.with_run(token.serial, |run, poller, outbox| run.on_stdin(poller, outbox)),
+            // The outbox is flushed, and deadlines are looked at, in every turn of the loop.
+            Part::Events | Part::Deadline | Part::Stdout | Part::Stderr => {}
+        }
+        Ok(None)
+    }
+
+    fn with_run(&mut self, serial: u64, act: impl FnOnce(&mut Run, &Poller, &mut Outbox)) {
+        // It may have ended in this very turn of the loop.
+        if let Some(run) = self.runs.get_mut(&serial) {
+            act(run, &self.poller, &mut self.outbox);
+        }
+    }
+
+    /// Decides what to wait for: who may go on depends on how much waits to go out.
+    fn prepare_to_wait(&mut self) -> Result<(), SessionError> {
+        self.poller.set_bulk(self.outbox.has_room())?;
+        let connected = self.connect_at.is_none();
+        let requests = connected && !self.outbox.is_overfull() && !self.has_many_writes();
+        if requests != self.requests_watched {
+            match requests {
+                true => self.poller.watch(
+                    &self.stream.input,
+                    Token::session(Part::Requests),
+                    Interest::Read,
+                )?,
+                false => self.poller.unwatch(&self.stream.input),
+            }
+            self.requests_watched = requests;
+        }
+        let events = connected && !self.outbox.is_empty();
+        if events != self.events_watched {
+            match events {
+                true => {
+                    self.poller.watch(&self.stream.output, Token::session(Part::Events), Interest::Write)?;
+                }
+                false => self.poller.unwatch(&self.stream.output),
+            }
+            self.events_watched = events;
+        }
+        let deadline = self.deadline();
+        Ok(self.poller.set_deadline(deadline)?)
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        let runs = self.runs.values().filter_map(Run::deadline);
+        // A sample for which there is no room is taken when there is.
+        let samples = self.samplers.values().map(Sampler::due_at).filter(|_| self.outbox.has_room());
+        let shutdown = self.shutdown.map(|(_, at)| at);
+        runs.chain(samples).chain(shutdown).chain(self.connect_at).min()
+    }
+
+    /// Does what is due, and what has become possible.
+    fn on_time(&mut self) -> Option<End> {
+        let now = clock::monotonic_ns();
+        self.try_to_connect(now);
+        for run in self.runs.values_mut() {
+            run.on_time(now);
+        }
+        self.take_samples();
+        self.submit_job();
+        self.finish_runs();
+        let (id, at) = self.shutdown?;
+        if self.runs.is_empty() && !self.shutdown_answered {
+            self.outbox.push(id, &Event::done(), &[]);
+            self.shutdown_answered = true;
+        }
+        if (self.shutdown_answered && self.outbox.is_empty()) || at <= now {
+            return Some(End::Shutdown);
+        }
+        None
+    }
+
+    fn try_to_connect(&mut self, now: u64) {
+        if self.connect_at.is_some_and(|at| at <= now) {
+            self.connect_at = self.stream.is_hung_up().then_some(now + CONNECT_NS);
+        }
+    }
+
+    /// Sends what the controller takes; the end where there is no controller.
+    fn flush(&mut self) -> Option<End> {
+        if self.connect_at.is_some() {
+            return None;
+        }
+        match self.outbox.flush(&mut self.stream.output) {
+            Ok(()) if self.shutdown_answered && self.outbox.is_empty() => Some(End::Shutdown),
+            Ok(()) => None,
+            Err(_) => Some(End::Closed),
+        }
+    }
+
+    fn take_requests(&mut self) -> Option<End> {
+        let mut bytes = [0; 65_536];
+        match self.stream.input.read(&mut bytes) {
+            Ok(0) => Some(End::Closed),
+            Ok(count) => {
+                self.decoder.push(&bytes[..count]);
+                self.serve_requests()
+            }
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => None,
+                _ => Some(End::Closed),
+            },
+        }
+    }
+}

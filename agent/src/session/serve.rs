@@ -1,0 +1,105 @@
+//! From the command line to a session, and from its end to the program's.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use super::{End, Session, SessionError};
+use crate::cli::ServeOptions;
+use crate::facts;
+use crate::outbox::Outbox;
+use crate::poller::{Interest, Part, Poller, Token};
+use crate::processes::{AgentCgroup, kill_descendants};
+use crate::protocol::{Decoder, Event, PREFACE, PROTOCOL};
+use crate::stream::Stream;
+
+/// Obeys a controller until the end; then kills and removes all that was made for it.
+pub fn serve(options: &ServeOptions) -> Result<End, SessionError> {
+    // What loses its parent is given to the agent, where it can be found.
+    prctl::set_child_subreaper(true)?;
+    let signals = take_signals()?;
+    let stream = match &options.port {
+        Some(path) => Stream::port(path)?,
+        None => Stream::standard()?,
+    };
+    let name = options.cgroup.clone().unwrap_or_else(|| format!("storlab-agent-{}", std::process::id()));
+    let mut session = Session::new(stream, signals, AgentCgroup::create(&name))?;
+    let end = session.run();
+    session.tear_down();
+    if let Ok(End::Broken(reason) | End::Refused(reason)) = &end {
+        eprintln!("storlab-agent: {reason}");
+    }
+    end
+}
+
+/// Signals are read like any other input. SIGPIPE is ignored by Rust's runtime already.
+fn take_signals() -> nix::Result<SignalFd> {
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        signals.add(signal);
+    }
+    signals.thread_block()?;
+    SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+}
+
+impl Session {
+    fn new(stream: Stream, signals: SignalFd, cgroup: Option<AgentCgroup>) -> Result<Self, SessionError> {
+        let poller = Poller::new()?;
+        poller.watch(&signals, Token::session(Part::Signals), Interest::Read)?;
+        let mut outbox = Outbox::default();
+        outbox.push_raw(PREFACE);
+        outbox.push(0, &hello(), &[]);
+        Ok(Self {
+            stream,
+            decoder: Decoder::default(),
+            outbox,
+            poller,
+            signals,
+            files: None,
+            jobs: VecDeque::new(),
+            file_thread_busy: false,
+            cancelled_reads: Vec::new(),
+            cgroup,
+            runs: BTreeMap::new(),
+            last_serial: 0,
+            samplers: BTreeMap::new(),
+            facts: BTreeMap::new(),
+            greeted: false,
+            shutdown: None,
+            shutdown_answered: false,
+            requests_watched: false,
+            events_watched: false,
+            connect_at: None,
+        })
+    }
+
+    /// Kills everything and removes the cgroups. What waits to go out gets a last chance.
+    fn tear_down(&mut self) {
+        let now = crate::clock::monotonic_ns();
+        for run in self.runs.values_mut() {
+            run.kill(now);
+        }
+        if self.connect_at.is_none() {
+            let _ = self.outbox.flush(&mut self.stream.output);
+        }
+        kill_descendants();
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.remove();
+        }
+    }
+}
+
+/// What the agent says of itself.
+pub(super) fn hello() -> Event {
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    Event::Hello {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION"),
+        pid: std::process::id(),
+        boot_id: boot_id.trim().to_owned(),
+        hostname: facts::hostname(),
+    }
+}

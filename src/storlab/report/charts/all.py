@@ -1,0 +1,142 @@
+"""All charts of a report, in its order: from the summary and the tables to panels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from storlab.analysis.summary import Comparison, Estimate
+from storlab.report import format as fmt
+from storlab.report import words
+from storlab.report.charts.combinations import (
+    Combination,
+    all_levels,
+    combinations,
+    compared_factor,
+    file_stem,
+)
+from storlab.report.charts.latency import latency_chart, percentile_curve
+from storlab.report.charts.paired import paired_chart, ratios
+from storlab.report.charts.panel import Kind, Panel
+from storlab.report.charts.rounds import rounds_chart
+from storlab.report.charts.series import over_time, series_chart
+from storlab.report.frames import across_of, per_trial
+from storlab.report.input import ReportInput
+from storlab.report.view import primary_comparisons, verdict_groups
+
+MOST = 24
+"""Charts of one kind in a report: beyond that nobody looks, and the page grows heavy. Tables have all numbers."""
+
+
+class _Gallery:
+    """The charts of one report."""
+
+    def __init__(self, given: ReportInput) -> None:
+        self.given, self.taken = given, set[str]()
+        self.factor = compared_factor(given.summary)
+        self.levels = all_levels(given.summary, self.factor)
+        self.combinations = combinations(given.summary)
+        self.estimates = {(e.cell, e.source, e.metric): e for e in given.summary.estimates}
+
+    def name(self, kind: Kind, title: str) -> str:
+        return file_stem(kind, [title], self.taken)
+
+    def paired(self) -> Iterator[Panel]:
+        for group in verdict_groups(primary_comparisons(self.given.summary)):
+            first = group.comparisons[0]
+            values = per_trial(self.given.metrics, first.source, first.metric)
+            points = [ratios(values, c, a, b) for c in group.comparisons for a, b in self._cells(c)]
+            chart = paired_chart(pl.concat(points) if points else _NO_POINTS, group.comparisons)
+            alt = f"Ratios round by round. {' '.join(line.sentence for line in group.lines)}"
+            yield Panel("paired", self.name("paired", group.heading), group.heading, alt, chart)
+
+    def _cells(self, c: Comparison) -> list[tuple[int, int]]:
+        """The two cells of a comparison; none where it pools many: their ratios are not one value a round."""
+        by_levels = {tuple(sorted(cell.levels.items())): cell.cell for cell in self.given.summary.cells}
+        both = [by_levels.get(tuple(sorted((c.within | {c.factor: level}).items()))) for level in (c.a, c.b)]
+        return [] if c.pooled or both[0] is None or both[1] is None else [(both[0], both[1])]
+
+    def rounds(self) -> Iterator[Panel]:
+        for combination in self.combinations:
+            estimates = self._estimates(combination)
+            values = per_trial(self.given.metrics, combination.source, combination.metric)
+            chart = rounds_chart(_with_level(values, combination), estimates, self.levels)
+            means = words.listed([f"{level} {_mean(e)}" for level, e in estimates.items()])
+            alt = f"One point a round, with mean and interval. {combination.metric}: {means}."
+            yield Panel("rounds", self.name("rounds", combination.title), combination.title, alt, chart)
+
+    def _estimates(self, combination: Combination) -> dict[str, Estimate]:
+        keys = {level: (cell, combination.source, combination.metric) for level, cell in combination.cells.items()}
+        return {level: self.estimates[key] for level, key in keys.items()}
+
+    def series(self) -> Iterator[Panel]:
+        for combination in self.combinations:
+            across = across_of(self.given.metrics, combination.source, combination.metric)
+            values = over_time(self.given.series, combination.source, combination.metric, across)
+            values = values.filter(pl.col("cell").is_in(list(combination.cells.values())))
+            if values.is_empty():
+                continue
+            top = float(str(values["value"].max()))
+            unit = fmt.scale(top, combination.unit)
+            for level, cell in combination.cells.items():
+                own = values.filter(pl.col("cell") == cell)
+                if own.is_empty():
+                    continue
+                chart = series_chart(own, level, self.levels, combination.metric, unit, top)
+                rounds = fmt.plural(own["round"].n_unique(), "round")
+                title = f"{level}: {words.levels(dict(combination.within)) or combination.source}"
+                mean = _mean(self.estimates[cell, combination.source, combination.metric])
+                alt = f"{combination.metric} of {level} over the time of a trial, {rounds}. Mean {mean}."
+                yield Panel("series", self.name("series", f"{combination.title}-{level}"), title, alt, chart)
+
+    def latency(self) -> Iterator[Panel]:
+        histograms = self.given.histograms
+        kinds = histograms.select("source", "metric").unique(maintain_order=True)
+        cells = {cell.cell: cell.levels for cell in self.given.summary.cells}
+        for source, metric in kinds.iter_rows():
+            own = histograms.filter(source=source, metric=metric)
+            groups: dict[tuple[tuple[str, str], ...], list[pl.DataFrame]] = {}
+            for cell in own["cell"].unique(maintain_order=True).sort():
+                levels = cells.get(cell, {})
+                within = tuple((name, level) for name, level in levels.items() if name != self.factor)
+                curve = percentile_curve(own, cell, source, metric)
+                level = pl.lit(levels.get(self.factor, "all")).alias("level")
+                groups.setdefault(within, []).append(curve.with_columns(level))
+            for within, curves in groups.items():
+                yield self._latency(pl.concat(curves), Combination(source, metric, "s", "lower", within, {}))
+
+    def _latency(self, curves: pl.DataFrame, combination: Combination) -> Panel:
+        chart = latency_chart(curves, self.levels, combination.metric)
+        shown = words.listed(list(dict.fromkeys(curves["level"])))
+        alt = f"{combination.metric} by percentile, all rounds merged, of {shown}."
+        return Panel("latency", self.name("latency", combination.title), combination.title, alt, chart)
+
+
+_NO_POINTS = pl.DataFrame(
+    schema={"round": pl.Int64, "ratio": pl.Float64, "pair": pl.String, "verdict": pl.String}
+)
+
+
+def _with_level(values: pl.DataFrame, combination: Combination) -> pl.DataFrame:
+    names = pl.DataFrame(
+        [(cell, level) for level, cell in combination.cells.items()],
+        schema={"cell": pl.Int64, "level": pl.String},
+        orient="row",
+    )
+    return values.join(names, on="cell")
+
+
+def _mean(e: Estimate) -> str:
+    span = fmt.interval(e.low, e.high, e.unit, e.mean)
+    return f"{fmt.quantity(e.mean, e.unit, e.low, e.high)} ({span or 'no interval'})"
+
+
+def all_panels(given: ReportInput) -> Iterator[Panel]:
+    """Paired ratios, rounds, series and latencies; at most ``MOST`` of a kind."""
+    gallery = _Gallery(given)
+    for kind in (gallery.paired, gallery.rounds, gallery.series, gallery.latency):
+        for number, panel in enumerate(kind()):
+            if number >= MOST:
+                break
+            yield panel

@@ -1,0 +1,66 @@
+"""Latency by percentile: how slow the slowest tenth, hundredth, thousandth … of all operations are.
+
+The horizontal axis counts nines, −log10(1 − p), as HdrHistogram's plots do (https://hdrhistogram.github.io/): the
+tail, which users feel, gets the room.
+"""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from storlab.measurements import merge_histograms
+from storlab.report.charts.scales import SECONDS
+from storlab.report.charts.theme import COLOURS, DASHES, Chart, of
+
+_LABELS = (
+    "datum.value < 0.1 ? '0' : datum.value < 0.5 ? '50 %' : datum.value < 1.5 ? '90 %' : datum.value < 2.5 ? '99 %'"
+    " : '99.' + (datum.value < 3.5 ? '9' : datum.value < 4.5 ? '99' : datum.value < 5.5 ? '999' : '9999') + ' %'"
+)
+_MEDIAN = 0.30103  # −log10(1 − 0.5)
+
+
+def percentile_curve(histograms: pl.DataFrame, cell: int, source: str, metric: str) -> pl.DataFrame:
+    """``nines, latency``: cumulated counts of all nodes, jobs and rounds of a cell; latencies are upper edges."""
+    rows = histograms.filter(cell=cell, source=source, metric=metric)
+    whole = pl.col("job").is_null()
+    kept = rows.filter(whole | ~whole.any().over("trial", "node"))
+    bins = merge_histograms(kept).filter(pl.col("count") > 0).sort("upper")
+    beyond = 1 - pl.col("count").cum_sum() / pl.col("count").sum()
+    # The slowest operation has nothing beyond it; its bin ends the curve where half an operation would be.
+    least = 0.5 / pl.col("count").sum()
+    return bins.select(
+        nines=-pl.max_horizontal(beyond, least).log(10), latency=pl.col("upper")
+    ).filter(pl.col("latency").is_finite() & (pl.col("latency") > 0))
+
+
+def latency_chart(curves: pl.DataFrame, levels: list[str], metric: str) -> Chart:
+    """``curves``: ``level, nines, latency`` (s)."""
+    most = min(6.0, float(str(curves["nines"].max())))
+    ticks = [_MEDIAN, *(float(nine) for nine in range(1, int(most) + 1))]
+    x = alt.X(
+        "nines:Q",
+        title="share of operations that are faster",
+        scale=alt.Scale(domain=[0, most], nice=False, clamp=True),
+        axis=alt.Axis(values=ticks, labelExpr=_LABELS, labelOverlap=True),
+    )
+    y = alt.Y(
+        "latency:Q",
+        title=f"{metric} (log scale)",
+        scale=alt.Scale(type="log", nice=True),
+        axis=alt.Axis(labelExpr=SECONDS, labelOverlap=True),
+    )
+    present = set(curves["level"])
+    shown = [level for level in levels if level in present]
+    legend = alt.Legend(values=shown)
+    return (
+        alt.Chart(curves)
+        .mark_line(strokeWidth=2, interpolate="step-before")
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("level:N", scale=of(levels, COLOURS), legend=legend),
+            strokeDash=alt.StrokeDash("level:N", scale=of(levels, DASHES), legend=legend),
+        )
+        .properties(height=230)
+    )

@@ -1,0 +1,47 @@
+"""Axes for numbers with units: in one display unit, from zero or clearly not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import altair as alt
+import polars as pl
+
+from storlab.report import format as fmt
+
+_ZOOM = 2.0  # values that lie closer than this factor are shown without the zero
+_LOG = 40.0  # and those that lie farther apart on a log scale
+
+# Axis labels of seconds on a log scale, in the unit of each; constants only, no text from outside.
+SECONDS = (
+    "datum.value < 0.999e-6 ? format(datum.value * 1e9, '~r') + ' ns'"
+    " : datum.value < 0.999e-3 ? format(datum.value * 1e6, '~r') + ' µs'"
+    " : datum.value < 0.999 ? format(datum.value * 1e3, '~r') + ' ms'"
+    " : format(datum.value, '~r') + ' s'"
+)
+
+
+def display_unit(values: Iterable[float], unit: str) -> fmt.Scale:
+    """One unit for an axis: that of the largest value."""
+    return fmt.scale(max((abs(value) for value in values), default=0.0), unit)
+
+
+def finite(frame: pl.DataFrame, column: str = "value") -> pl.DataFrame:
+    """The rows that an axis can show."""
+    return frame.filter(pl.col(column).is_finite())
+
+
+def axis_title(metric: str, unit: fmt.Scale, extra: str = "") -> str:
+    """"write.bandwidth (MiB/s, log scale)"."""
+    inside = ", ".join(part for part in (unit.symbol, extra) if part)
+    return f"{metric} ({inside})" if inside else metric
+
+
+def fitting_scale(values: Iterable[float]) -> tuple[alt.Scale, str]:
+    """A scale for ``values`` and what its title must say: where it isn't zero-based, the reader is told."""
+    sizes = [value for value in values if value > 0]
+    if not sizes or max(sizes) / min(sizes) > _LOG:
+        return (alt.Scale(type="log"), "log scale") if sizes else (alt.Scale(zero=True), "")
+    if max(sizes) / min(sizes) < _ZOOM:
+        return alt.Scale(zero=False, nice=True), "axis cut"
+    return alt.Scale(zero=True, nice=True), ""

@@ -1,0 +1,82 @@
+"""How charts look, and the way out of Altair: SVG and PNG, made without a browser or network.
+
+Colours are Okabe and Ito's (https://jfly.uni-koeln.de/color/), which people with any colour vision tell apart; the
+yellow is left out, too faint on white. Every colour here is a plain attribute in the SVG, so the page's style sheet
+can answer it with another one in dark mode (``templates/report.css``, which lists the same values).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+WIDTH = 360  # px, the whole chart: as wide as a phone's page, and a third of a desktop's
+INK, SOFT, FAINT, ZONE = "#24292f", "#57606a", "#d8dee4", "#eaeef2"
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [5, 2, 1, 2], [12, 4], [3, 5])
+
+_FONT = "Helvetica, Arial, sans-serif"
+CONFIG: dict[str, Any] = {
+    "aria": False,  # the page names the whole chart; a screen reader has the table for its numbers
+    "background": None,
+    "font": _FONT,
+    "padding": 2,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": SOFT,
+        "titleColor": SOFT,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "titlePadding": 8,
+        "gridColor": FAINT,
+        "domainColor": SOFT,
+        "tickColor": SOFT,
+        "labelLimit": 132,
+        "tickCount": 5,
+    },
+    "axisY": {"domain": False, "ticks": False, "labelPadding": 6},
+    "legend": {
+        "orient": "top",
+        "direction": "horizontal",
+        "title": None,
+        "labelColor": INK,
+        "labelFontSize": 12,
+        "symbolStrokeWidth": 2.5,
+        "symbolSize": 220,
+        "columns": 3,
+        "offset": 4,
+    },
+    "title": {"color": INK, "subtitleColor": SOFT, "fontSize": 14, "subtitleFontSize": 12, "anchor": "start"},
+}
+
+Chart = alt.Chart | alt.LayerChart
+
+
+def of(names: list[str], choices: tuple[Any, ...]) -> alt.Scale:
+    """Give each of ``names`` its colour, shape or dash; the same in every chart that knows the same names."""
+    return alt.Scale(domain=names, range=[choices[i % len(choices)] for i in range(len(names))])
+
+
+def specification(chart: Chart, *, background: str | None = None, title: str = "") -> dict[str, Any]:
+    """``chart`` as Vega-Lite with this theme, ``WIDTH`` wide over all."""
+    spec: dict[str, Any] = chart.to_dict()
+    spec["config"] = CONFIG | {"background": background}
+    spec["width"] = WIDTH
+    spec["autosize"] = {"type": "fit", "contains": "padding"}
+    if title:
+        spec["title"] = title
+    return spec
+
+
+def to_svg(chart: Chart, *, title: str = "", background: str | None = None) -> str:
+    """``chart`` as an SVG document."""
+    return vl_convert.vegalite_to_svg(specification(chart, title=title, background=background))
+
+
+def to_png(chart: Chart, *, title: str = "", scale: float = 2.0) -> bytes:
+    """``chart`` as a PNG on white, ``scale`` times ``WIDTH`` pixels wide."""
+    return vl_convert.vegalite_to_png(specification(chart, title=title, background="#ffffff"), scale=scale)

@@ -1,0 +1,37 @@
+"""Which metrics a study's ``primary`` names: these are shown first, and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+
+class Measured(Protocol):
+    """Anything about one metric of one source: an estimate or a comparison."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def metric(self) -> str: ...
+
+
+M = TypeVar("M", bound=Measured)
+
+
+def split(primary: str, items: Iterable[M]) -> tuple[list[M], list[M]]:
+    """Those that ``primary`` names, and the others. Where it names none, all are as good as primary.
+
+    ``bandwidth`` names each source's ``bandwidth``, or else its ``read.bandwidth`` and ``write.bandwidth``;
+    ``load:bandwidth`` those of the source ``load`` alone.
+    """
+    everything = list(items)
+    wanted_source, _, name = primary.rpartition(":")
+    asked = [item for item in everything if not wanted_source or item.source == wanted_source]
+    having = {item.source for item in asked if item.metric == name}
+    named = {
+        (item.source, item.metric)
+        for item in asked
+        if item.metric == name or (item.source not in having and item.metric.endswith(f".{name}"))
+    }
+    first = [item for item in everything if (item.source, item.metric) in named]
+    return (first, [item for item in everything if (item.source, item.metric) not in named]) if first else (everything, [])
