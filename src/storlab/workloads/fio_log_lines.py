@@ -42,12 +42,15 @@ def chunks(path: Path, size: int = CHUNK) -> Iterator[pl.DataFrame]:
 
 
 def _parse(text: bytes, path: Path, before: int) -> pl.DataFrame:
+    # Offset, priority, and what later versions add; named, because Polars wants the file's width.
+    unused = max(text[: text.find(b"\n") + 1].count(b",") - 3, 0)
     try:
         frame = pl.read_csv(
             text,
             has_header=False,
-            schema=_SCHEMA,
-            truncate_ragged_lines=True,  # offset and priority
+            schema=_SCHEMA | {f"unused {index}": pl.String() for index in range(unused)},
+            columns=[0, 1, 2, 3],
+            truncate_ragged_lines=True,
             quote_char=None,
         )
     except pl.exceptions.PolarsError:

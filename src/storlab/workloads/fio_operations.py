@@ -31,9 +31,7 @@ class Gaps:
     count: int
 
 
-def read_operations(
-    logs: Mapping[int, Path], interval: float = 1.0, jobs: Sequence[str] = ()
-) -> Measurements:
+def read_operations(logs: Mapping[int, Path], interval: float = 1.0, jobs: Sequence[str] = ()) -> Measurements:
     """Latency metrics, histograms and series from logs of single operations, by number of their job.
 
     Metrics and histograms: ``d.latency.*``, ``latency.*``, ``d.ios``, ``ios``; series over ``interval`` s:
@@ -47,9 +45,7 @@ def read_operations(
     values: list[Value] = []
     histograms, series = [empty(HISTOGRAM_COLUMNS)], [empty(SERIES_COLUMNS)]
     for job, reduced in everyone:
-        latencies = {
-            f"{DIRECTIONS[key]}.": latency for key, latency in reduced.latencies.items() if latency.n
-        }
+        latencies = {f"{DIRECTIONS[key]}.": latency for key, latency in reduced.latencies.items() if latency.n}
         for prefix, latency in [*latencies.items(), ("", merge(latencies.values()))]:
             metric = f"{prefix}latency"
             values.append(Value(f"{prefix}ios", latency.n, "1", job=job))
@@ -59,9 +55,7 @@ def read_operations(
     return Measurements(metric_frame(values), pl.concat(series), pl.concat(histograms))
 
 
-def longest_gap(
-    logs: Iterable[Path], threshold: float, interval: float = 0.0, duration: float | None = None
-) -> Gaps:
+def longest_gap(logs: Iterable[Path], threshold: float, interval: float = 0.0, duration: float | None = None) -> Gaps:
     """The longest time without a completion in any job, and the sum of those longer than ``threshold`` s.
 
     ``logs`` are of single operations, of any kind; or averaged over ``interval`` s (bandwidth or IOPS),
@@ -93,9 +87,7 @@ _AGAIN = {
     "minimum": pl.col("minimum").min(),
     "maximum": pl.col("maximum").max(),
 }
-_NO_INTERVALS = pl.DataFrame(
-    schema={"cell": pl.Int64(), "direction": pl.Int8(), **dict.fromkeys(_FIRST, pl.Int64())}
-)
+_NO_INTERVALS = pl.DataFrame(schema={"cell": pl.Int64(), "direction": pl.Int8(), **dict.fromkeys(_FIRST, pl.Int64())})
 
 
 @dataclass(frozen=True)
@@ -175,9 +167,7 @@ def _series(intervals: pl.DataFrame, interval: float, job: str | None) -> Iterat
     last = intervals.select(pl.col("cell").max()).item()
     grid = pl.DataFrame({"cell": np.arange(last + 1)})
     for key in sorted(intervals["direction"].unique()):
-        mine = grid.join(
-            intervals.filter(pl.col("direction") == key), on="cell", how="left", maintain_order="left"
-        )
+        mine = grid.join(intervals.filter(pl.col("direction") == key), on="cell", how="left", maintain_order="left")
         for name, unit, value in (
             ("bandwidth", "B/s", pl.col("size").fill_null(0) / interval),
             ("iops", "1/s", pl.col("ios").fill_null(0) / interval),

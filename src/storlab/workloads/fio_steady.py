@@ -78,9 +78,7 @@ def steady_states(jobs: Sequence[Node], names: Sequence[str]) -> Steady:
 def _samples(block: Node, attained: bool) -> dict[str, list[float]]:
     """The window's samples by quantity. Where it didn't fill up it ends in zeros that were never measured."""
     data = block["data"]
-    columns = {
-        key: [sample.number() for sample in data[key].items()] for key in _QUANTITIES.values() if key in data
-    }
+    columns = {key: [sample.number() for sample in data[key].items()] for key in _QUANTITIES.values() if key in data}
     filled = min((len(column) for column in columns.values()), default=0)
     if not attained:
         while filled and not any(column[filled - 1] for column in columns.values()):
