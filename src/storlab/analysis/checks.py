@@ -66,9 +66,7 @@ def outlier_warning(rounds: list[int]) -> str:
 
 def drift_warning(rising: bool, what: str) -> str:
     """The sentence about drift of ``what``."""
-    return (
-        f"{what} {'rises' if rising else 'falls'} over the rounds: they are not repeats of one steady state."
-    )
+    return f"{what} {'rises' if rising else 'falls'} over the rounds: they are not repeats of one steady state."
 
 
 def warn(values: Floats, rounds: NDArray[np.int64], what: str) -> list[str]:

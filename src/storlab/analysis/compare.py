@@ -54,9 +54,7 @@ def compare(question: Question, pairs: Pairs, alpha: float, min_rounds: int = MI
     if n < min_rounds:
         warnings.append(f"Only {n} of at least {min_rounds} rounds.")
     if n > 1 and found.interval.sd == 0:
-        warnings.append(
-            "The ratio is the same in every round: the interval is a point, right for counts only."
-        )
+        warnings.append("The ratio is the same in every round: the interval is a point, right for counts only.")
     warnings += warn(pairs.log_ratios, pairs.rounds, "The ratio")
     return Comparison(
         **vars(question),

@@ -78,9 +78,7 @@ class Design:
 
     def _check_cell(self, cell: int, levels: Levels) -> None:
         if set(levels) != set(self.factors):
-            raise ValueError(
-                f"cell {cell} has levels of {sorted(levels)}, the study of {sorted(self.factors)}"
-            )
+            raise ValueError(f"cell {cell} has levels of {sorted(levels)}, the study of {sorted(self.factors)}")
         for factor, level in levels.items():
             if level not in self.factors[factor]:
                 raise ValueError(f"cell {cell}: factor {factor!r} has no level {level!r}")

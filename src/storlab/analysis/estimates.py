@@ -4,7 +4,7 @@ mean.
 Estimates describe. Their intervals hold one by one, uncorrected for how many there are, and assume roughly
 normal rounds; which of two cells is better is for ``compare``, which pairs rounds and corrects.
 
-Everything is computed by grouped expressions: a study of 10,000 trials with 100 metrics has a million rows.
+Everything is computed by grouped expressions: a study may well have a million rows.
 """
 
 from __future__ import annotations
@@ -25,34 +25,20 @@ from storlab.analysis.checks import (
     outlier_warning,
 )
 from storlab.analysis.design import Levels
+from storlab.analysis.series import Recorded
 from storlab.analysis.summary import Estimate
 from storlab.analysis.wording import plural
 
-KEYS = ("cell", "source", "metric")
-
 
 def estimates(
-    rows: pl.DataFrame, cells: Mapping[int, Levels], confidence: float, min_rounds: int
+    recorded: Recorded, cells: Mapping[int, Levels], confidence: float, min_rounds: int
 ) -> tuple[Estimate, ...]:
-    """One ``Estimate`` for each cell × source × metric of ``rows``, in the order of the cells.
+    """One ``Estimate`` for each series of ``recorded`` that has a value.
 
-    ``rows``: ``cell``, ``round``, ``source``, ``metric``, ``value``, ``unit``, ``better``; one row a round.
     Values that are null, NaN or infinite are left out, and a warning says in how many rounds.
     """
-    if rows.is_empty():
-        return ()
-    places = {cell: place for place, cell in enumerate(cells)}
-    series = (
-        rows.group_by(KEYS, maintain_order=True)
-        .agg(pl.col("unit").first(), pl.col("better").first())
-        .with_row_index("series")
-    )
-    # From here on three narrow columns: a million rows with all their text would take half a gigabyte.
-    values = rows.select(*KEYS, "round", "value").join(series.select(*KEYS, "series"), on=KEYS)
-    table = _statistics(_with_scores(values.select("series", "round", "value")))
-    table = series.join(_with_intervals(table, 1 - confidence), on="series", maintain_order="left").sort(
-        pl.col("cell").replace_strict(places), maintain_order=True
-    )
+    statistics = _with_intervals(_statistics(_with_scores(recorded.values)), 1 - confidence)
+    table = recorded.series.join(statistics, on="series", maintain_order="left")
     return tuple(
         Estimate(
             cell=row["cell"],

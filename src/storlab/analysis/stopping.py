@@ -73,7 +73,14 @@ def decide(summary: Summary, rule: Rule) -> Stop | Continue:
     missing = f"{len(open_ones)} of {plural(len(answerable), 'comparison')} {_lack(rule, len(open_ones))}"
     if left <= 0:
         return Stop(f"Stopped after {plural(done, 'round')}, the most that the study allows: {missing}.")
-    return Continue(f"After {plural(done, 'round')}: {missing}.", _expected(open_ones, rule, at_least=1))
+    expected = _expected(open_ones, rule, at_least=1)
+    if expected is None:
+        forecast = "how many more rounds it takes can't be told yet"
+    elif expected > left:
+        forecast = f"about {plural(expected, 'more round')} expected, of which the study allows {left}"
+    else:
+        forecast = f"about {plural(expected, 'more round')} expected"
+    return Continue(f"After {plural(done, 'round')}: {missing}; {forecast}.", expected)
 
 
 def precision_of(comparison: Comparison) -> float | None:
@@ -109,9 +116,7 @@ def _expected(comparisons: Iterable[Comparison], rule: Rule, at_least: int) -> i
     for comparison in comparisons:
         if _satisfied(comparison, rule) or (comparison.settled and comparison.ratio is None):
             continue
-        needed = (
-            comparison.rounds_to_decide if rule.until == "decided" else _rounds_to_precision(comparison, rule)
-        )
+        needed = comparison.rounds_to_decide if rule.until == "decided" else _rounds_to_precision(comparison, rule)
         if needed is None:
             return None
         most = max(most, needed)

@@ -13,6 +13,7 @@ from storlab.analysis.design import Design
 from storlab.analysis.estimates import estimates
 from storlab.analysis.pairing import Pairs, Rounds, Side, pair, pool
 from storlab.analysis.questions import Catalogue, Key, Planned, Trait, plan
+from storlab.analysis.series import KEYS, Recorded, collect
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Summary
 from storlab.analysis.wording import percent, plural
 
@@ -38,12 +39,11 @@ def summarise(trials: pl.DataFrame, metrics: pl.DataFrame, design: Design) -> Su
     trials = trials.select("trial", "round", "cell", "status", "reason")
     states = cell_states(trials, design)
     done = trials.filter(pl.col("status") == "done").sort("trial").unique(["cell", "round"], keep="last")
-    rows = _relevant(metrics, done, design)
-    unsupported = {s.cell: " ".join(s.reasons) for s in states if s.status == "unsupported"}
-    planned = plan(design, Catalogue(_metrics_by_cell(rows, done), unsupported))
+    recorded = collect(metrics, done, [cell for cell, _ in design.cells])
+    planned = plan(design, _catalogue(recorded, done, states))
     family = max(1, sum(item.counted for item in planned))
     alpha = (1 - design.confidence) / family
-    sides = _sides(rows, done, planned)
+    sides = _sides(recorded, done, planned)
     return Summary(
         title=design.title,
         primary=design.primary,
@@ -51,7 +51,7 @@ def summarise(trials: pl.DataFrame, metrics: pl.DataFrame, design: Design) -> Su
         rounds_done=rounds_done(trials, states),
         stopped=design.stopped,
         cells=states,
-        estimates=estimates(rows, dict(design.cells), design.confidence, design.min_rounds),
+        estimates=estimates(recorded, dict(design.cells), design.confidence, design.min_rounds),
         comparisons=tuple(_answer(item, sides, alpha, design.min_rounds) for item in planned),
         warnings=design.warnings,
         method=_method(design, family, alpha),
@@ -66,10 +66,7 @@ def cell_states(trials: pl.DataFrame, design: Design) -> tuple[CellState, ...]:
         row["cell"]: row
         for row in trials.group_by("cell")
         .agg(
-            *(
-                (pl.col("status") == status).sum().alias(status)
-                for status in ("done", "failed", "unsupported")
-            ),
+            *((pl.col("status") == status).sum().alias(status) for status in ("done", "failed", "unsupported")),
             reasons=pl.col("reason").drop_nulls().unique(maintain_order=True),
         )
         .iter_rows(named=True)
@@ -100,53 +97,29 @@ def rounds_done(trials: pl.DataFrame, states: tuple[CellState, ...]) -> int:
     return int((cells == len(supported)).sum())
 
 
-def _relevant(metrics: pl.DataFrame, done: pl.DataFrame, design: Design) -> pl.DataFrame:
-    """Rows of all nodes and jobs together, of trials that are done and of cells that the design has."""
-    cells = [cell for cell, _ in design.cells]
-    whole = pl.col("node").is_null() & pl.col("job").is_null() & pl.col("cell").is_in(cells)
-    return (
-        metrics.lazy()
-        .filter(whole)
-        .select("trial", "cell", "round", "source", "metric", "value", "unit", "better")
-        .join(done.lazy().select("trial"), on="trial", how="semi", maintain_order="left")
-        .collect()
-    )
-
-
-def _metrics_by_cell(rows: pl.DataFrame, done: pl.DataFrame) -> dict[int, dict[Key, Trait]]:
+def _catalogue(recorded: Recorded, done: pl.DataFrame, states: tuple[CellState, ...]) -> Catalogue:
     found: dict[int, dict[Key, Trait]] = {cell: {} for cell in done["cell"].unique().to_list()}
-    first = rows.unique(["cell", "source", "metric"], keep="first", maintain_order=True)
-    for cell, source, metric, unit, better in first.select(
-        "cell", "source", "metric", "unit", "better"
-    ).iter_rows():
+    columns = recorded.series.select("cell", "source", "metric", "unit", "better")
+    for cell, source, metric, unit, better in columns.iter_rows():
         found[cell][source, metric] = Trait(unit, better)
-    return found
+    return Catalogue(found, {s.cell: " ".join(s.reasons) for s in states if s.status == "unsupported"})
 
 
-def _sides(rows: pl.DataFrame, done: pl.DataFrame, planned: list[Planned]) -> Series:
+def _sides(recorded: Recorded, done: pl.DataFrame, planned: list[Planned]) -> Series:
     """The series that comparisons need, in order of the rounds; NaN in done rounds without the metric."""
-    wanted = pl.DataFrame(
-        list(
-            dict.fromkeys(
-                (cell, item.question.source, item.question.metric)
-                for item in planned
-                for both in item.cells
-                for cell in both
-            )
-        ),
-        schema={"cell": pl.Int64, "source": pl.String, "metric": pl.String},
-        orient="row",
+    cells_and_keys = dict.fromkeys(
+        (cell, item.question.source, item.question.metric) for item in planned for both in item.cells for cell in both
     )
+    columns = {"cell": pl.Int64, "source": pl.String, "metric": pl.String}
+    wanted = pl.DataFrame(list(cells_and_keys), schema=columns, orient="row")
+    series = recorded.series.join(wanted, on=KEYS).select("series", *KEYS)
+    values = recorded.values.filter(pl.col("series").is_in(series["series"].implode()))
     full = (
-        wanted.join(done.select("cell", "round"), on="cell")
-        .join(
-            rows.select("cell", "round", "source", "metric", "value"),
-            on=["cell", "round", "source", "metric"],
-            how="left",
-        )
+        series.join(done.select("cell", "round"), on="cell")
+        .join(values, on=["series", "round"], how="left")
         .sort("round")
         .with_columns(pl.col("value").fill_null(float("nan")))
-        .group_by("cell", "source", "metric")
+        .group_by(KEYS)
         .agg("round", "value")
     )
     return {
@@ -164,6 +137,9 @@ def _answer(
     question = item.question
     if item.problem:
         return unanswerable(question, item.problem, alpha, warnings=item.warnings)
+    if item.waiting:
+        reason = item.waiting[0].upper() + item.waiting[1:]
+        return unanswerable(question, reason, alpha, warnings=item.warnings, settled=False)
     key = (question.source, question.metric)
 
     def one(name: str, cell: int) -> Side:

@@ -101,9 +101,7 @@ def judge(log_ratios: Floats, a: str, b: str, rules: Rules) -> Judgement:
 def _difference(evidence: _Evidence, rules: Rules, seen: str) -> Judgement:
     """Rule 4."""
     if rules.better == "neither":
-        reason = (
-            f"{seen}; the interval excludes 1, they differ, but neither direction of this metric is better."
-        )
+        reason = f"{seen}; the interval excludes 1, they differ, but neither direction of this metric is better."
         return Judgement(evidence.interval, "undecided", reason, True, None)
     better = (evidence.interval.mean > 0) == (rules.better == "higher")
     reason = f"{seen}; the interval excludes 1, and {rules.better} is better."
@@ -120,8 +118,7 @@ def _what_was_seen(log_ratios: Floats, a: str, b: str, interval: Interval) -> st
         counted = f"{a} is higher than {b} in {higher} of {n} rounds"
     else:
         counted = f"{a} is lower than {b} in {lower} of {n} rounds"
-    low, mean, high = (times(safe_exp(x)) for x in (interval.low, interval.mean, interval.high))
-    return f"{counted}: {mean} ({low} to {high})"
+    return f"{counted}: {times(*(safe_exp(x) for x in (interval.low, interval.mean, interval.high)))}"
 
 
 def _why_undecided(evidence: _Evidence, rules: Rules, within: bool) -> str:

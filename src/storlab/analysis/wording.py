@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 
-def times(ratio: float) -> str:
-    """``1.42×``; three decimals near 1, where two would hide the difference."""
-    if 0.95 < ratio < 1.05:
-        return f"{ratio:.3f}×"
-    if 0.1 <= ratio < 100:
-        return f"{ratio:.2f}×"
-    if 100 <= ratio < 1e6:
-        return f"{ratio:.0f}×"
-    return f"{ratio:.2g}×"
+def times(low: float, ratio: float, high: float) -> str:
+    """``1.42× (1.31× to 1.54×)``; more decimals near 1, where two would hide a difference."""
+    nearest = min(abs(number - 1) for number in (low, ratio, high))
+    widest = max(abs(number - 1) for number in (low, ratio, high))
+    decimals = 3 if widest < 0.1 or nearest < 0.005 else 2
+
+    def one(number: float) -> str:
+        if 0.1 <= number < 100:
+            return f"{number:.{decimals}f}×"
+        return f"{number:.0f}×" if 100 <= number < 1e6 else f"{number:.2g}×"
+
+    return f"{one(ratio)} ({one(low)} to {one(high)})"
 
 
 def percent(share: float) -> str:
-    """``5 %``, ``99.5 %``: no more decimals than it needs, five at most."""
-    return f"{round(share * 100, 5):.10g} %"
+    """``5 %``, ``99.5 %``, ``99.983 %``: two digits of what is missing to 100 %, or of the share itself."""
+    small = 100 * min(share, 1 - share) if 0 < share < 1 else 1.0
+    decimals = max(0, 1 - math.floor(math.log10(small)))
+    return f"{round(share * 100, decimals):.12g} %"
 
 
 def plural(count: int, noun: str) -> str:
