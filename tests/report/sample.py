@@ -144,9 +144,7 @@ def _trial(
         for bin_number, count in _bins(rng, latency / luck).items():
             merged[bin_number] = merged.get(bin_number, 0) + count
             lower, upper = 10e-6 * 1.1**bin_number, 10e-6 * 1.1 ** (bin_number + 1)
-            histograms.append(
-                here | {"metric": f"{cell.kind}.latency", "lower": lower, "upper": upper, "count": count}
-            )
+            histograms.append(here | {"metric": f"{cell.kind}.latency", "lower": lower, "upper": upper, "count": count})
     together = place | {"node": None, "source": cell.load, "job": None}
     metrics.append(together | _metric(f"{cell.kind}.bandwidth", sum(speeds), "B/s", "higher", "sum"))
     for quantile, name in _QUANTILES:
@@ -348,7 +346,7 @@ def _manifest(seed: int) -> dict[str, Any]:
         "finished": "2026-03-14T09:31:02+00:00",
         "storlab": "0.1.0",
         "argv": ["storlab", "run", "file-systems.toml", "--seed", str(seed)],
-        "nodes": {name: node for name in NODES},
+        "nodes": dict.fromkeys(NODES, node),
         "plan": {
             "factors": {"filesystem": list(SYSTEMS), "load": list(LOADS)},
             "cells": [
@@ -371,7 +369,9 @@ def _manifest(seed: int) -> dict[str, Any]:
 
 
 def _facts() -> dict[int, dict[str, dict[str, dict[str, object]]]]:
-    info = "meta-data=/dev/loop3   isize=512    agcount=4, agsize=65536 blks\n         =             sectsz=512   attr=2"
+    info = (
+        "meta-data=/dev/loop3   isize=512    agcount=4, agsize=65536 blks\n         =             sectsz=512   attr=2"
+    )
     facts: dict[int, dict[str, dict[str, dict[str, object]]]] = {}
     for cell in CELLS:
         if cell.system == "zfs":

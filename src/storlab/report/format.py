@@ -125,7 +125,7 @@ def quantity(
 def interval(
     low: float | None, high: float | None, unit: str, value: float | None = None, *, within: Scale | None = None
 ) -> str:
-    """"23.9 to 25.4 MiB/s", in the display unit and to the digits of ``value``; empty where there is none."""
+    """ "23.9 to 25.4 MiB/s", in the display unit and to the digits of ``value``; empty where there is none."""
     if low is None or high is None:
         return ""
     centre = (low + high) / 2 if value is None else value
@@ -137,14 +137,14 @@ def interval(
 
 
 def ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:
-    """"1.42×"."""
+    """ "1.42×"."""
     if value is None:
         return UNKNOWN
     return f"{number(value, _ratio_digits(value, low, high))}×"
 
 
 def ratio_interval(low: float | None, high: float | None, value: float | None = None) -> str:
-    """"1.31× to 1.54×"; empty where there is none."""
+    """ "1.31× to 1.54×"; empty where there is none."""
     if low is None or high is None:
         return ""
     digits = _ratio_digits((low + high) / 2 if value is None else value, low, high)
@@ -188,7 +188,7 @@ def confidence(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """"2 min 14 s", "1 h 3 min", "0.4 s": the two largest units that are not 0."""
+    """ "2 min 14 s", "1 h 3 min", "0.4 s": the two largest units that are not 0."""
     if seconds is None or not math.isfinite(seconds):
         return UNKNOWN
     if seconds < 0:
@@ -215,5 +215,5 @@ def instant(text: str) -> str:
 
 
 def plural(count: int, singular: str, several: str | None = None) -> str:
-    """"1 round", "8 rounds"."""
+    """ "1 round", "8 rounds"."""
     return f"{count} {singular if count == 1 else several or singular + 's'}"

@@ -32,9 +32,9 @@ FORMATS: dict[str, Renderer] = {
 }
 
 
-def render(given: ReportInput, format: str) -> str:
-    """``given`` in ``format``; ``UserError`` for a format that is none of ``FORMATS``."""
-    renderer = FORMATS.get(format)
+def render(given: ReportInput, format_name: str) -> str:
+    """``given`` in the format of that name; ``UserError`` for a format that is none of ``FORMATS``."""
+    renderer = FORMATS.get(format_name)
     if renderer is None:
-        raise UserError(f"there is no report format {format!r}; choose one of {', '.join(FORMATS)}")
+        raise UserError(f"there is no report format {format_name!r}; choose one of {', '.join(FORMATS)}")
     return renderer(given)

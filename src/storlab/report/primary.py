@@ -34,4 +34,6 @@ def split(primary: str, items: Iterable[M]) -> tuple[list[M], list[M]]:
         if item.metric == name or (item.source not in having and item.metric.endswith(f".{name}"))
     }
     first = [item for item in everything if (item.source, item.metric) in named]
-    return (first, [item for item in everything if (item.source, item.metric) not in named]) if first else (everything, [])
+    return (
+        (first, [item for item in everything if (item.source, item.metric) not in named]) if first else (everything, [])
+    )

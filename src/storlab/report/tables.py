@@ -56,7 +56,7 @@ def split_levels(all_levels: Sequence[Mapping[str, str]]) -> tuple[dict[str, str
 
 
 def heading(metric: str, source: str, shared: Mapping[str, str]) -> str:
-    """"write.bandwidth: random-write, bs=4k"; a level that only repeats the workload's name is left out."""
+    """ "write.bandwidth: random-write, bs=4k"; a level that only repeats the workload's name is left out."""
     rest = words.levels({name: level for name, level in shared.items() if level != source})
     where = ", ".join(part for part in (source, rest) if part)
     return f"{metric}: {where}" if where else metric

@@ -15,12 +15,12 @@ _DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
 
 
 def direction(better: str) -> str:
-    """"higher is better"; empty for a metric without a preferred direction."""
+    """ "higher is better"; empty for a metric without a preferred direction."""
     return _DIRECTIONS.get(better, "")
 
 
 def levels(chosen: Mapping[str, str]) -> str:
-    """"load=random-write, bs=4k"."""
+    """ "load=random-write, bs=4k"."""
     return ", ".join(f"{factor}={level}" for factor, level in chosen.items())
 
 
@@ -30,7 +30,7 @@ def place(comparison: Comparison) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """"a", "a and b", "a, b and c"."""
+    """ "a", "a and b", "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
 
 
@@ -95,7 +95,7 @@ def lead(comparisons: Sequence[Comparison]) -> str:
 
 
 def tally(comparisons: Sequence[Comparison]) -> str:
-    """"4 different, 1 undecided": the whole study in one line."""
+    """ "4 different, 1 undecided": the whole study in one line."""
     compared = [c.verdict for c in comparisons if c.ratio is not None]
     undecided = compared.count("undecided")
     equivalent = compared.count("equivalent")

@@ -92,7 +92,7 @@ class _Gallery:
 
     def latency(self) -> Iterator[Panel]:
         histograms = self.given.histograms
-        kinds = histograms.select("source", "metric").unique(maintain_order=True)
+        kinds = histograms.sort("cell").select("source", "metric").unique(maintain_order=True)
         cells = {cell.cell: cell.levels for cell in self.given.summary.cells}
         for source, metric in kinds.iter_rows():
             own = histograms.filter(source=source, metric=metric)
@@ -113,9 +113,7 @@ class _Gallery:
         return Panel("latency", self.name("latency", combination.title), combination.title, alt, chart)
 
 
-_NO_POINTS = pl.DataFrame(
-    schema={"round": pl.Int64, "ratio": pl.Float64, "pair": pl.String, "verdict": pl.String}
-)
+_NO_POINTS = pl.DataFrame(schema={"round": pl.Int64, "ratio": pl.Float64, "pair": pl.String, "verdict": pl.String})
 
 
 def _with_level(values: pl.DataFrame, combination: Combination) -> pl.DataFrame:

@@ -24,7 +24,7 @@ class Combination:
 
     @property
     def title(self) -> str:
-        """"write.bandwidth: random-write, bs=4k"."""
+        """ "write.bandwidth: random-write, bs=4k"."""
         return heading(self.metric, self.source, dict(self.within))
 
 

@@ -10,13 +10,10 @@ import altair as alt
 import polars as pl
 
 from storlab.measurements import merge_histograms
-from storlab.report.charts.scales import SECONDS
+from storlab.report.charts.scales import SECONDS, decades
 from storlab.report.charts.theme import COLOURS, DASHES, Chart, of
 
-_LABELS = (
-    "datum.value < 0.1 ? '0' : datum.value < 0.5 ? '50 %' : datum.value < 1.5 ? '90 %' : datum.value < 2.5 ? '99 %'"
-    " : '99.' + (datum.value < 3.5 ? '9' : datum.value < 4.5 ? '99' : datum.value < 5.5 ? '999' : '9999') + ' %'"
-)
+_LABELS = "format(100 * (1 - pow(10, -datum.value)), '.6~r')"
 _MEDIAN = 0.30103  # −log10(1 − 0.5)
 
 
@@ -29,9 +26,9 @@ def percentile_curve(histograms: pl.DataFrame, cell: int, source: str, metric: s
     beyond = 1 - pl.col("count").cum_sum() / pl.col("count").sum()
     # The slowest operation has nothing beyond it; its bin ends the curve where half an operation would be.
     least = 0.5 / pl.col("count").sum()
-    return bins.select(
-        nines=-pl.max_horizontal(beyond, least).log(10), latency=pl.col("upper")
-    ).filter(pl.col("latency").is_finite() & (pl.col("latency") > 0))
+    return bins.select(nines=-pl.max_horizontal(beyond, least).log(10), latency=pl.col("upper")).filter(
+        pl.col("latency").is_finite() & (pl.col("latency") > 0)
+    )
 
 
 def latency_chart(curves: pl.DataFrame, levels: list[str], metric: str) -> Chart:
@@ -40,20 +37,21 @@ def latency_chart(curves: pl.DataFrame, levels: list[str], metric: str) -> Chart
     ticks = [_MEDIAN, *(float(nine) for nine in range(1, int(most) + 1))]
     x = alt.X(
         "nines:Q",
-        title="share of operations that are faster",
+        title="percentile (%)",
         scale=alt.Scale(domain=[0, most], nice=False, clamp=True),
-        axis=alt.Axis(values=ticks, labelExpr=_LABELS, labelOverlap=True),
+        axis=alt.Axis(values=ticks, labelExpr=_LABELS, labelOverlap=False),
     )
+    marks = decades(curves["latency"])
     y = alt.Y(
         "latency:Q",
         title=f"{metric} (log scale)",
-        scale=alt.Scale(type="log", nice=True),
-        axis=alt.Axis(labelExpr=SECONDS, labelOverlap=True),
+        scale=alt.Scale(type="log", nice=False),
+        axis=alt.Axis(values=marks, labelExpr=SECONDS),
     )
     present = set(curves["level"])
     shown = [level for level in levels if level in present]
     legend = alt.Legend(values=shown)
-    return (
+    chart: Chart = (
         alt.Chart(curves)
         .mark_line(strokeWidth=2, interpolate="step-before")
         .encode(
@@ -64,3 +62,4 @@ def latency_chart(curves: pl.DataFrame, levels: list[str], metric: str) -> Chart
         )
         .properties(height=230)
     )
+    return chart

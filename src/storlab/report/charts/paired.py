@@ -9,7 +9,7 @@ import altair as alt
 import polars as pl
 
 from storlab.analysis.summary import Comparison, Verdict
-from storlab.report import format as fmt
+from storlab.report.charts.lanes import by_round, rows, spread
 from storlab.report.charts.scales import finite
 from storlab.report.charts.theme import INK, SOFT, ZONE, Chart, of
 
@@ -29,7 +29,7 @@ def ratios(values: pl.DataFrame, comparison: Comparison, a: int, b: int) -> pl.D
 
 
 def pair_name(comparison: Comparison) -> str:
-    """"ext4 vs xfs"."""
+    """ "ext4 vs xfs"."""
     return f"{comparison.a} vs {comparison.b}"
 
 
@@ -42,15 +42,14 @@ def paired_chart(points: pl.DataFrame, comparisons: Sequence[Comparison]) -> Cha
         orient="row",
     )
     pairs = [pair_name(c) for c in comparisons]
-    reach = _reach([*points["ratio"], *(v for name in ("ratio", "low", "high") for v in shown[name].drop_nulls())])
-    reach = max(reach, 1 + 2 * first.margin, 1.1)
-    scale = alt.Scale(type="log", domain=[1 / reach, reach], nice=False)
-    ticks = _ticks(reach)
-    axis = alt.Axis(values=ticks, format="~r", labelExpr="datum.label + '×'", labelOverlap=True)
+    ends = [v for name in ("ratio", "low", "high") for v in shown[name].drop_nulls()]
+    low, high = _domain([*points["ratio"], *ends], first.margin)
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    axis = alt.Axis(values=_ticks(low, high), format=".2~f", labelExpr="datum.label + '×'")
     meaning = f", {first.better} is better" if first.better in ("higher", "lower") else ""
     title = [first.metric, f"first ÷ second (log scale{meaning})"]
     x = alt.X("ratio:Q", title=title, scale=scale, axis=axis)
-    y = alt.Y("pair:N", title=None, scale=alt.Scale(domain=pairs, padding=0.25), axis=alt.Axis(grid=False))
+    y = alt.Y("pair:N", title=None, scale=rows(pairs), axis=alt.Axis(grid=False))
     colour = alt.Color("verdict:N", legend=None, scale=of(list(_VERDICTS), _HUES))
     margin = pl.DataFrame({"low": [1 / (1 + first.margin)], "high": [1 + first.margin]})
     zone = alt.Chart(margin).mark_rect(color=ZONE).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
@@ -60,13 +59,15 @@ def paired_chart(points: pl.DataFrame, comparisons: Sequence[Comparison]) -> Cha
         .mark_bar(opacity=0.25, cornerRadius=2)
         .encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, color=colour)
     )
-    centres = alt.Chart(shown).mark_tick(thickness=2, color=INK, bandSize=_ROW * 0.75).encode(x=x, y=y)
+    centres = alt.Chart(shown).mark_tick(thickness=2, color=INK, opacity=1, bandSize=_ROW * 0.75).encode(x=x, y=y)
     rounds = (
-        alt.Chart(points)
+        alt.Chart(spread(points, "pair", pairs))
         .mark_point(filled=True, size=26, opacity=0.9)
-        .encode(x=x, y=y, yOffset=alt.YOffset("round:O", sort="ascending"), color=colour)
+        .encode(x=x, y=by_round(len(pairs)), color=colour)
     )
-    return alt.layer(zone, one, bands, centres, rounds).properties(height=_ROW * len(pairs) + _AXIS)
+    layers = alt.layer(alt.layer(zone, one, bands, centres), rounds).resolve_scale(y="independent")
+    chart: Chart = layers.properties(height=_ROW * len(pairs) + _AXIS)
+    return chart
 
 
 def _end(value: float | None) -> float | None:
@@ -74,15 +75,20 @@ def _end(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) and value > 0 else None
 
 
-def _reach(values: Sequence[float]) -> float:
-    """How far the axis goes to both sides of 1, so that the same distance means the same factor."""
-    return max((max(value, 1 / value) for value in values if value > 0), default=1.0) * 1.04
+def _domain(values: Sequence[float], margin: float) -> tuple[float, float]:
+    """Ends of the axis: all values, and always 1 with the margin around it."""
+    shown = [value for value in values if value > 0]
+    least, most = 1 / (1 + 2 * margin) / 1.02, (1 + 2 * margin) * 1.02
+    low, high = min([*shown, least]), max([*shown, most])
+    room = (high / low) ** 0.03
+    return low / room, high * room
 
 
-def _ticks(reach: float) -> list[float]:
-    """Round ratios on both sides of 1, at most seven."""
-    for steps in ((1.05, 1.1), (1.1, 1.2, 1.3), (1.25, 1.5), (1.5, 2, 3), (2, 4, 8), (3, 10, 30), (10, 100, 1000)):
-        if steps[-1] * 1.3 >= reach:
-            break
-    above = [step for step in steps if step <= reach]
-    return [*(float(fmt.number(1 / step, 3)) for step in reversed(above)), 1.0, *above]
+def _ticks(low: float, high: float) -> list[float]:
+    """Round ratios between ``low`` and ``high``: the finest of some sets that has at most six there."""
+    for steps in ((1.05, 1.1, 1.15), (1.1, 1.2, 1.3), (1.25, 1.5), (1.5, 2), (2, 4, 8), (3, 10, 30), (10, 100, 1000)):
+        ticks = [1 / step for step in reversed(steps)] + [1.0, *steps]
+        inside = [tick for tick in ticks if low <= tick <= high]
+        if len(inside) <= 6 and max(high, 1 / low) < steps[-1] * steps[0] ** 1.5:
+            return inside
+    return [tick for power in range(-9, 10) if low <= (tick := 10.0**power) <= high] or [1.0]

@@ -8,7 +8,8 @@ import altair as alt
 import polars as pl
 
 from storlab.analysis.summary import Estimate
-from storlab.report.charts.scales import axis_title, display_unit, finite, fitting_scale
+from storlab.report.charts.lanes import by_round, rows, spread
+from storlab.report.charts.scales import PLAIN, axis_title, display_unit, finite, fitting_scale
 from storlab.report.charts.theme import COLOURS, INK, SHAPES, Chart, of
 
 _ROW, _AXIS = 52, 46  # px a level, and for the axis below
@@ -31,24 +32,25 @@ def rounds_chart(values: pl.DataFrame, estimates: Mapping[str, Estimate], levels
     ends = [end for column in ("low", "high") for end in means[column].drop_nulls() if end > 0]
     scale, hint = fitting_scale([*values["value"], *means["value"], *ends])
     present = [level for level in levels if level in estimates]
-    x = alt.X("value:Q", title=axis_title(first.metric, unit, hint), scale=scale)
-    y = alt.Y("level:N", title=None, scale=alt.Scale(domain=present, padding=0.25), axis=alt.Axis(grid=False))
+    x = alt.X("value:Q", title=axis_title(first.metric, unit, hint), scale=scale, axis=PLAIN)
+    y = alt.Y("level:N", title=None, scale=rows(present), axis=alt.Axis(grid=False))
     colour = alt.Color("level:N", legend=None, scale=of(levels, COLOURS))
     bands = (
         alt.Chart(means.drop_nulls(["low", "high"]))
         .mark_bar(opacity=0.22, cornerRadius=2)
         .encode(x=alt.X("low:Q"), x2="high:Q", y=y, color=colour)
     )
-    centres = alt.Chart(means).mark_tick(thickness=2, color=INK, bandSize=_ROW * 0.75).encode(x=x, y=y)
+    centres = alt.Chart(means).mark_tick(thickness=2, color=INK, opacity=1, bandSize=_ROW * 0.75).encode(x=x, y=y)
     points = (
-        alt.Chart(values)
+        alt.Chart(spread(values, "level", present))
         .mark_point(filled=True, size=30, opacity=0.9)
         .encode(
             x=x,
-            y=y,
-            yOffset=alt.YOffset("round:O", sort="ascending"),
+            y=by_round(len(present)),
             color=colour,
             shape=alt.Shape("level:N", legend=None, scale=of(levels, SHAPES)),
         )
     )
-    return alt.layer(bands, centres, points).properties(height=_ROW * len(present) + _AXIS)
+    layers = alt.layer(alt.layer(bands, centres), points).resolve_scale(y="independent")
+    chart: Chart = layers.properties(height=_ROW * len(present) + _AXIS)
+    return chart

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import altair as alt
@@ -21,6 +22,22 @@ SECONDS = (
 )
 
 
+PLAIN = alt.Axis(format="~r")  # "1000" as in the tables, not "1,000"
+
+
+def decades(values: Iterable[float]) -> list[float]:
+    """Ticks of a log axis: powers of ten, or 1, 2 and 5 of each where that gives few."""
+    sizes = [value for value in values if value > 0]
+    if not sizes:
+        return []
+    low, high = min(sizes), max(sizes)
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    fine = [step * 10.0**power for power in powers for step in (1, 2, 5)]
+    coarse = [10.0**power for power in powers]
+    inside = [tick for tick in coarse if low / 1.5 <= tick <= high * 1.5]
+    return inside if len(inside) >= 3 else [tick for tick in fine if low / 1.5 <= tick <= high * 1.5]
+
+
 def display_unit(values: Iterable[float], unit: str) -> fmt.Scale:
     """One unit for an axis: that of the largest value."""
     return fmt.scale(max((abs(value) for value in values), default=0.0), unit)
@@ -32,7 +49,7 @@ def finite(frame: pl.DataFrame, column: str = "value") -> pl.DataFrame:
 
 
 def axis_title(metric: str, unit: fmt.Scale, extra: str = "") -> str:
-    """"write.bandwidth (MiB/s, log scale)"."""
+    """ "write.bandwidth (MiB/s, log scale)"."""
     inside = ", ".join(part for part in (unit.symbol, extra) if part)
     return f"{metric} ({inside})" if inside else metric
 
@@ -43,5 +60,5 @@ def fitting_scale(values: Iterable[float]) -> tuple[alt.Scale, str]:
     if not sizes or max(sizes) / min(sizes) > _LOG:
         return (alt.Scale(type="log"), "log scale") if sizes else (alt.Scale(zero=True), "")
     if max(sizes) / min(sizes) < _ZOOM:
-        return alt.Scale(zero=False, nice=True), "axis cut"
+        return alt.Scale(zero=False, nice=True), "not from zero"
     return alt.Scale(zero=True, nice=True), ""

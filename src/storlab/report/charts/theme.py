@@ -53,7 +53,7 @@ CONFIG: dict[str, Any] = {
     "title": {"color": INK, "subtitleColor": SOFT, "fontSize": 14, "subtitleFontSize": 12, "anchor": "start"},
 }
 
-Chart = alt.Chart | alt.LayerChart
+Chart = alt.Chart | alt.LayerChart | alt.FacetChart
 
 
 def of(names: list[str], choices: tuple[Any, ...]) -> alt.Scale:
