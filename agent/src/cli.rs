@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use crate::protocol::PROTOCOL;
 
 /// What a wrong command line is answered with.
-pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent --version";
+pub const USAGE: &str =
+    "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent --version";
 
 /// What the program was asked to do.
 #[derive(Debug, PartialEq, Eq)]

@@ -28,5 +28,6 @@ fn read(clock: ClockId) -> u64 {
 }
 
 fn nanoseconds(time: nix::sys::time::TimeSpec) -> u64 {
-    u64::try_from(time.tv_sec()).unwrap_or_default() * SECOND + u64::try_from(time.tv_nsec()).unwrap_or_default()
+    u64::try_from(time.tv_sec()).unwrap_or_default() * SECOND
+        + u64::try_from(time.tv_nsec()).unwrap_or_default()
 }

@@ -100,7 +100,8 @@ pub struct Poller {
 impl Poller {
     /// Watches nothing yet.
     pub fn new() -> nix::Result<Self> {
-        let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
+        let timer =
+            TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
         let main = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let bulk = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let poller = Self { main, bulk, timer, deadline: None, bulk_on: true };
@@ -141,10 +142,9 @@ impl Poller {
         if self.deadline != deadline {
             match deadline {
                 // 0 would disarm the timer instead of firing at once.
-                Some(at) => self.timer.set(
-                    Expiration::OneShot(time_spec(at.max(1))),
-                    TimerSetTimeFlags::TFD_TIMER_ABSTIME,
-                )?,
+                Some(at) => self
+                    .timer
+                    .set(Expiration::OneShot(time_spec(at.max(1))), TimerSetTimeFlags::TFD_TIMER_ABSTIME)?,
                 None => self.timer.unset()?,
             }
             self.deadline = deadline;

@@ -42,7 +42,8 @@ pub fn reap(pid: Pid) -> Option<(ExitStatus, Usage)> {
 }
 
 fn nanoseconds(time: libc::timeval) -> u64 {
-    u64::try_from(time.tv_sec).unwrap_or_default() * SECOND + u64::try_from(time.tv_usec).unwrap_or_default() * 1000
+    u64::try_from(time.tv_sec).unwrap_or_default() * SECOND
+        + u64::try_from(time.tv_usec).unwrap_or_default() * 1000
 }
 
 /// Takes over a file descriptor that this process inherited under a number it was told, and keeps it from being

@@ -28,7 +28,8 @@ impl FactsRequest {
         let search_path = std::env::var_os("PATH");
         let mut request = Self { waiting: VecDeque::new(), running: 0, tools: BTreeMap::new() };
         for (name, argv) in tools {
-            let found = argv.first().and_then(|program| find_program(program.as_ref(), search_path.as_deref()).ok());
+            let found =
+                argv.first().and_then(|program| find_program(program.as_ref(), search_path.as_deref()).ok());
             let tool = found
                 .filter(|path| path.exists())
                 .map(|path| Tool { path: path.to_string_lossy().into_owned(), version: None });

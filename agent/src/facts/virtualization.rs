@@ -33,7 +33,8 @@ fn judge(dmi: &[String; 4], hypervisor: &str, cpuinfo: &str) -> Option<&'static 
     if hypervisor == "xen" {
         return Some("xen");
     }
-    let known = |text: &String| VENDORS.iter().find(|(prefix, _)| text.starts_with(prefix)).map(|&(_, kind)| kind);
+    let known =
+        |text: &String| VENDORS.iter().find(|(prefix, _)| text.starts_with(prefix)).map(|&(_, kind)| kind);
     if let Some(kind) = dmi.iter().find_map(known) {
         return Some(kind);
     }

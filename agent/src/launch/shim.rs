@@ -46,7 +46,11 @@ fn at(step: Step) -> impl Fn(Errno) -> Stopped {
     move |errno| Stopped::Failed(step, errno)
 }
 
-fn prepare_and_execute(spec: &LaunchSpec, argv: &[OsString], report: &mut File) -> Result<Infallible, Stopped> {
+fn prepare_and_execute(
+    spec: &LaunchSpec,
+    argv: &[OsString],
+    report: &mut File,
+) -> Result<Infallible, Stopped> {
     // Is kept across exec. It is bound to the agent's thread that started this process, its main thread.
     let _ = prctl::set_pdeathsig(Signal::SIGKILL);
     if getppid().as_raw() != spec.agent {

@@ -127,7 +127,8 @@ fn children(path: &Path) -> Vec<PathBuf> {
 fn processes_below(path: &Path) -> Vec<i32> {
     let listed = fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
     // 0 is a process outside this PID namespace; kill(0) would be the agent's own group.
-    let mut processes: Vec<i32> = listed.lines().filter_map(|pid| pid.parse().ok()).filter(|&pid| pid > 0).collect();
+    let mut processes: Vec<i32> =
+        listed.lines().filter_map(|pid| pid.parse().ok()).filter(|&pid| pid > 0).collect();
     for child in children(path) {
         processes.extend(processes_below(&child));
     }

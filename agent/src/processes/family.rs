@@ -129,7 +129,9 @@ impl Family {
             }
         }
         if !self.leader_reaped {
-            found.extend(descendants(&table, leader).iter().filter(|child| !child.zombie).map(|child| child.pid));
+            found.extend(
+                descendants(&table, leader).iter().filter(|child| !child.zombie).map(|child| child.pid),
+            );
         }
         found
     }

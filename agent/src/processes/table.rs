@@ -46,7 +46,8 @@ pub fn snapshot() -> Vec<Process> {
 
 /// Those that descend from `ancestor`, however far, without itself.
 pub fn descendants(table: &[Process], ancestor: i32) -> Vec<Process> {
-    let mut found: Vec<Process> = table.iter().filter(|process| process.parent == ancestor).copied().collect();
+    let mut found: Vec<Process> =
+        table.iter().filter(|process| process.parent == ancestor).copied().collect();
     let mut next = 0;
     while next < found.len() {
         let parent = found[next].pid;

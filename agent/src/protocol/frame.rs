@@ -115,7 +115,9 @@ impl Decoder {
         if !self.greeted {
             return Ok(None);
         }
-        let Some((length, rest)) = self.buffer[self.consumed..].split_first_chunk::<4>() else { return Ok(None) };
+        let Some((length, rest)) = self.buffer[self.consumed..].split_first_chunk::<4>() else {
+            return Ok(None);
+        };
         let frame = u32::from_be_bytes(*length) as usize;
         if !(2..=MAX_FRAME).contains(&frame) {
             return Err(DecodeError::FrameLength(frame));

@@ -129,7 +129,8 @@ impl Run {
         let Launched { family, report, stdin, stdout, stderr } = launch(request, serial, cgroup)?;
         let watch = |pipe: &PipeReader, part| poller.watch(pipe, Token { serial, part }, Interest::Read);
         let watched = watch(&report, Part::Report);
-        let begins_at = request.start_at_ns.and_then(|at| u64::try_from(at).ok()).unwrap_or_default().max(now);
+        let begins_at =
+            request.start_at_ns.and_then(|at| u64::try_from(at).ok()).unwrap_or_default().max(now);
         let mut run = Self {
             owner,
             program: request.argv[0].clone(),

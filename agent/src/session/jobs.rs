@@ -67,7 +67,8 @@ impl Session {
 
     /// Ends a read; false where there is none of this number.
     pub(super) fn cancel_read(&mut self, id: u64) -> bool {
-        let index = self.jobs.iter().position(|job| matches!(job, Job::Read { id: other, .. } if *other == id));
+        let index =
+            self.jobs.iter().position(|job| matches!(job, Job::Read { id: other, .. } if *other == id));
         match index.and_then(|index| self.jobs.remove(index)) {
             Some(Job::Read { reading, .. }) => {
                 self.outbox.push(id, &Event::done_size(reading.sent), &[]);

@@ -108,11 +108,9 @@ impl Session {
         let requests = connected && !self.outbox.is_overfull() && !self.has_many_writes();
         if requests != self.requests_watched {
             match requests {
-                true => self.poller.watch(
-                    &self.stream.input,
-                    Token::session(Part::Requests),
-                    Interest::Read,
-                )?,
+                true => {
+                    self.poller.watch(&self.stream.input, Token::session(Part::Requests), Interest::Read)?
+                }
                 false => self.poller.unwatch(&self.stream.input),
             }
             self.requests_watched = requests;

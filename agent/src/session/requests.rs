@@ -39,8 +39,9 @@ impl Session {
     fn serve_request(&mut self, Request { id, operation }: Request) -> Option<End> {
         match operation {
             Operation::Hello { protocol } if protocol != PROTOCOL => {
-                let message =
-                    format!("this agent speaks protocol {PROTOCOL}, not {protocol}: install the matching one");
+                let message = format!(
+                    "this agent speaks protocol {PROTOCOL}, not {protocol}: install the matching one"
+                );
                 self.outbox.push(id, &Event::Refused { message: message.clone() }, &[]);
                 return Some(End::Refused(message));
             }

@@ -29,7 +29,9 @@ impl Session {
     pub(super) fn feed(&mut self, id: u64, stdin: protocol::Stdin) {
         match self.runs.values_mut().find(|run| *run.owner() == Owner::Request(stdin.run)) {
             Some(run) => run.feed(id, stdin.data, stdin.eof, &self.poller, &mut self.outbox),
-            None => self.refuse(id, Failure::errno(format!("{} is no run in progress", stdin.run), Errno::ESRCH)),
+            None => {
+                self.refuse(id, Failure::errno(format!("{} is no run in progress", stdin.run), Errno::ESRCH))
+            }
         }
     }
 
@@ -78,7 +80,9 @@ impl Session {
 
     /// Sends the final events of those that are over.
     pub(super) fn finish_runs(&mut self) {
-        while let Some(serial) = self.runs.iter().find(|(_, run)| run.is_finished()).map(|(&serial, _)| serial) {
+        while let Some(serial) =
+            self.runs.iter().find(|(_, run)| run.is_finished()).map(|(&serial, _)| serial)
+        {
             let Some(run) = self.runs.remove(&serial) else { return };
             let owner = run.owner().clone();
             let printed = run.finish(&mut self.outbox);

@@ -132,29 +132,6 @@ def mean_interval(values: Floats, alpha: float) -> Interval:
     return Interval(len(values), mean, sd, mean - half, mean + half)
 
 
-def leave_one_out_hull(values: Floats, alpha: float) -> tuple[float, float]:
-    """The smallest interval that holds the intervals of all rounds, and of all rounds but any one.
-
-    What this excludes is excluded without any single round, however far out. Infinite where n − 1 allow no
-    interval.
-    """
-    n = len(values)
-    whole = mean_interval(values, alpha)
-    factor = width_factor(n - 1, alpha)
-    if not math.isfinite(factor):
-        return -math.inf, math.inf
-    off = values - whole.mean
-    means = whole.mean - off / (n - 1)
-    squares = np.maximum(float(off @ off) - off**2 * (n / (n - 1)), 0.0)  # Σ of squares about the new mean
-    sds = np.sqrt(squares / (n - 2))
-    # Cancellation leaves about √ε of the whole spread where the other rounds are equal; that is no spread.
-    sds[sds <= np.maximum(1e-7 * whole.sd, ROUNDING * float(np.abs(values).max()))] = 0.0
-    return (
-        min(whole.low, float((means - factor * sds).min())),
-        max(whole.high, float((means + factor * sds).max())),
-    )
-
-
 def log_e_value(values: Floats, mu: float = 0.0, g: float = EFFECT_VARIANCE) -> float:
     """log B of the module's docstring: evidence against the mean ``mu``; one value says nothing (0.0)."""
     n = len(values)

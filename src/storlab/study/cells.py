@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -24,7 +23,7 @@ from storlab.study.factors import Factor
 from storlab.study.messages import explain
 from storlab.study.schema import NodeGroup, StudyFile, Trial
 from storlab.study.substitution import Substitution, Word
-from storlab.workloads.base import PLACE_WORDS, Workload
+from storlab.workloads.base import PLACE_WORDS, ReadInput, Workload
 from storlab.workloads.registry import workload_types
 
 TreePath = positions.Path
@@ -71,7 +70,7 @@ def expand(
     raw: Mapping[str, Any],
     study: StudyFile,
     factors: Sequence[Factor],
-    base: Path,
+    read: ReadInput,
     report: Report,
     used: set[str],
 ) -> Iterator[Cell]:
@@ -84,7 +83,7 @@ def expand(
         words = {name: Word(value, ("parameters", name)) for name, value in study.parameters.items()}
         words |= {factor.name: Word(level.value, level.origin) for factor, level in zip(factors, levels, strict=True)}
         labels = {factor.name: level.label for factor, level in zip(factors, levels, strict=True)}
-        reader = _CellReader(raw, study, base, Substitution(words, late=PLACE_WORDS), report)
+        reader = _CellReader(raw, study, read, Substitution(words, late=PLACE_WORDS), report)
         cell = reader.read(number, labels)
         used |= reader.substitution.used
         if cell is not None:
@@ -97,7 +96,7 @@ class _CellReader:
 
     raw: Mapping[str, Any]
     study: StudyFile
-    base: Path
+    read_input: ReadInput
     substitution: Substitution
     report: Report
     _bad: bool = False
@@ -183,7 +182,7 @@ class _CellReader:
             return None
         workload = self.model(kinds[kind], options, (*path, kind))
         try:
-            return None if workload is None else workload.resolve(self.base)
+            return None if workload is None else workload.resolve(self.read_input)
         except ValueError as error:
             self.problem((*path, kind), str(error))
             return None

@@ -107,7 +107,7 @@ class Compare(Model):
     within: bool = Field(True, description="Within each combination of the other factors.")
     pooled: bool = Field(True, description="Over all combinations of the other factors together.")
     metrics: tuple[str, ...] | None = Field(None, description="By default the primary metric.")
-    margin: Share = Field(0.02, description="Differences up to this do not matter: the verdict is `equivalent`.")
+    margin: Share = Field(0.05, description="Differences up to this do not matter: the verdict is `equivalent`.")
 
 
 class StudyFile(Model):

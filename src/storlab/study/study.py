@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from storlab.study.factors import Factor, read_factors
 from storlab.study.messages import explain
 from storlab.study.positions import positions
 from storlab.study.schema import StudyFile
+from storlab.workloads.base import ReadInput
 
 MAX_CELLS = 10_000
 MAX_TEXT = 4 * 1024 * 1024  # bytes
@@ -24,13 +25,17 @@ MAX_TEXT = 4 * 1024 * 1024  # bytes
 
 @dataclass(frozen=True)
 class Study:
-    """A study that can be run. ``text`` is the file as it stood, ``overrides`` what --set changed."""
+    """A study that can be run. ``text`` is the file as it stood, ``overrides`` what --set changed.
+
+    ``inputs`` are the contents of the files that it names, such as fio job files. ``notes`` are for its reader.
+    """
 
     file: str
     text: str
     model: StudyFile
     factors: tuple[Factor, ...]
     cells: tuple[Cell, ...]
+    inputs: Mapping[str, str] = field(default_factory=dict)
     overrides: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -66,7 +71,16 @@ def load_study(path: Path, overrides: Sequence[str] = (), only: Sequence[str] = 
         data = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path} can't be read: {error.strerror}") from None
-    return parse_study(data, str(path), path.parent, overrides, only)
+    return parse_study(data, str(path), lambda name: _read_input(path.parent / name), overrides, only)
+
+
+def _read_input(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise ValueError(f"{path} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} can't be read: it is not text") from None
 
 
 def parse_study(data: bytes, file: str, base: Path, overrides: Sequence[str] = (), only: Sequence[str] = ()) -> Study:
@@ -95,14 +109,20 @@ def parse_study(data: bytes, file: str, base: Path, overrides: Sequence[str] = (
     _limit_cells(factors, report)
     refuse_if_any()
     used: set[str] = set()
-    cells = tuple(expand(raw, model, factors, base, report, used))
+    inputs: dict[str, str] = {}
+
+    def remember(name: str) -> str:
+        inputs[name] = read(name)
+        return inputs[name]
+
+    cells = tuple(expand(raw, model, factors, remember, report, used))
     refuse_if_any()
     notes = [
         f"the factor {factor.name} is used nowhere: its levels are one and the same set-up (an A/A comparison)"
         for factor in factors
         if factor.name not in used
     ]
-    return Study(file, text, model, tuple(factors), cells, tuple(overrides), tuple(only), tuple(notes))
+    return Study(file, text, model, tuple(factors), cells, inputs, tuple(overrides), tuple(only), tuple(notes))
 
 
 def _read_toml(data: bytes, file: str) -> tuple[str, dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
@@ -59,6 +59,10 @@ class Launch:
     stdout: str | None = None
 
 
+ReadInput = Callable[[str], str]
+"""Gives the contents of a file that a study names; raises ``ValueError`` where it can't."""
+
+
 class Workload(BaseModel):
     """One kind of load. The fields of a subclass are its keys in the study file."""
 
@@ -71,8 +75,8 @@ class Workload(BaseModel):
         """What the node must have."""
         return Needs()
 
-    def resolve(self, base: Path) -> Self:
-        """The same workload with the files that it names beside the study file read in. Raises ``ValueError``."""
+    def resolve(self, read: ReadInput) -> Self:
+        """The same workload with the files that it names read in. Raises ``ValueError``."""
         return self
 
     def space(self) -> int:

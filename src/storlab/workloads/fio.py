@@ -16,7 +16,7 @@ from storlab.measurements import Measurements
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.units import parse_duration, parse_size
-from storlab.workloads.base import Launch, Place, Workload
+from storlab.workloads.base import Launch, Place, ReadInput, Workload
 
 Option = bool | int | float | str | list[str | int | float]
 
@@ -60,15 +60,10 @@ class FioWorkload(Workload):
     def needs(self) -> Needs:
         return Needs(programs=("fio",))
 
-    def resolve(self, base: Path) -> Self:
+    def resolve(self, read: ReadInput) -> Self:
         if self.job_file is None:
             return self
-        path = base / self.job_file
-        try:
-            text = path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise ValueError(f"job_file {path} can't be read: {reason}") from None
+        text = read(self.job_file)
         _refuse_foreign(_pairs(text))
         resolved = self.model_copy()
         resolved._job_text = text

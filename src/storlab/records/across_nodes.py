@@ -1,0 +1,74 @@
+"""Several nodes' measurements of one trial as one: sums, extremes, and latencies from merged histograms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import polars as pl
+
+from storlab.measurements import METRIC_COLUMNS, Measurements, merge_histograms
+
+_PERCENTILE = re.compile(r"(?P<histogram>.+)\.p(?P<percentile>\d+(\.\d+)?)")
+_MEAN = re.compile(r"(?P<prefix>.*?)\.?latency\.mean")
+
+
+def across_nodes(measured: Sequence[Measurements]) -> pl.DataFrame:
+    """Metrics (``METRIC_COLUMNS``, ``job`` null) of all nodes together, by each metric's ``across``.
+
+    ``merge``: percentiles come from the nodes' merged histograms, a mean from the nodes' means weighted by their
+    numbers of operations. A metric that can't be combined soundly is left out, never averaged.
+    """
+    metrics = pl.concat([m.metrics.filter(pl.col("job").is_null()) for m in measured])
+    if len(measured) == 1:
+        return metrics.filter(pl.col("across") != "none")
+    order = metrics["metric"].unique(maintain_order=True)
+    keys = ["job", "metric", "unit", "better", "across"]
+    frames = [metrics.filter(pl.col("across") == "merge").clear()]
+    for across, combined in (("sum", "sum"), ("max", "max"), ("min", "min"), ("mean", "mean")):
+        rows = metrics.filter(pl.col("across") == across)
+        frames.append(rows.group_by(keys).agg(getattr(pl.col("value"), combined)()).select(list(METRIC_COLUMNS)))
+    frames.append(_merged(metrics, measured))
+    place = {name: index for index, name in enumerate(order)}
+    return pl.concat(frames).sort(pl.col("metric").replace_strict(place, return_dtype=pl.Int64))
+
+
+def _merged(metrics: pl.DataFrame, measured: Sequence[Measurements]) -> pl.DataFrame:
+    rows = metrics.filter(pl.col("across") == "merge")
+    if rows.is_empty():
+        return rows
+    histograms = merge_histograms(
+        pl.concat([m.histograms.filter(pl.col("job").is_null()) for m in measured]), by=("metric",)
+    )
+    kept = []
+    for row in rows.unique("metric", keep="first", maintain_order=True).iter_rows(named=True):
+        value = _percentile(row["metric"], histograms)
+        if value is None:
+            value = _weighted_mean(row["metric"], metrics)
+        if value is not None:
+            kept.append({**row, "value": value})
+    return pl.DataFrame(kept, schema=METRIC_COLUMNS)
+
+
+def _percentile(metric: str, histograms: pl.DataFrame) -> float | None:
+    from storlab.workloads.histogram import percentiles
+
+    match = _PERCENTILE.fullmatch(metric)
+    if match is None:
+        return None
+    histogram = histograms.filter(pl.col("metric") == match["histogram"])
+    wanted = float(match["percentile"])
+    return None if histogram.is_empty() else percentiles(histogram, [wanted])[wanted]
+
+
+def _weighted_mean(metric: str, metrics: pl.DataFrame) -> float | None:
+    """The mean over all operations: each node's mean counts as often as it had operations."""
+    match = _MEAN.fullmatch(metric)
+    if match is None:
+        return None
+    counter = f"{match['prefix']}.ios" if match["prefix"] else "ios"
+    means = metrics.filter(pl.col("metric") == metric)["value"]
+    counts = metrics.filter(pl.col("metric") == counter)["value"]
+    if len(means) != len(counts) or not counts.sum():
+        return None
+    return float((means * counts).sum() / counts.sum())

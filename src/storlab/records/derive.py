@@ -1,0 +1,169 @@
+"""From raw records to tables: parsing what each trial left, and combining jobs and nodes. Runs anew at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from storlab.errors import ParseError, StorlabError
+from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements
+from storlab.probes.base import Window
+from storlab.records.across_nodes import across_nodes
+from storlab.records.run_folder import RunFolder
+from storlab.records.trial_record import TrialRecord
+from storlab.study.cells import Cell
+
+PROBE = "probe:"
+"""How the ``source`` of a probe's numbers begins, so that it can't be taken for a workload."""
+
+_PLACE: dict[str, pl.DataType] = {
+    "trial": pl.Int64(),
+    "round": pl.Int64(),
+    "cell": pl.Int64(),
+    "node": pl.String(),
+    "source": pl.String(),
+}
+COLUMNS: dict[str, dict[str, pl.DataType]] = {
+    "metrics": _PLACE | METRIC_COLUMNS,
+    "series": _PLACE | SERIES_COLUMNS,
+    "histograms": _PLACE | HISTOGRAM_COLUMNS,
+}
+
+
+@dataclass
+class TrialTables:
+    """The rows that one trial adds to the tables, and its warnings."""
+
+    metrics: list[pl.DataFrame] = field(default_factory=list)
+    series: list[pl.DataFrame] = field(default_factory=list)
+    histograms: list[pl.DataFrame] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def raw_folder(trial: Path, node: str, source: str) -> Path:
+    """Where one workload's or probe's raw files of one node lie."""
+    return trial / node / source.replace(":", "-")
+
+
+def derive_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
+    """Parse one trial that is done. Raises ``TrialError`` where a workload reports a failure, or ``ParseError``."""
+    tables = TrialTables()
+    for load in cell.loads:
+        measured = {
+            node: load.workload.parse(raw_folder(folder, node, load.name)) for node in record.loads.get(load.name, [])
+        }
+        _add(tables, record, load.name, measured)
+    for name, probe in cell.probes.items():
+        seen = {}
+        for node in record.probes.get(name, []):
+            at = record.nodes[node]
+            try:
+                raw = raw_folder(folder, node, PROBE + name)
+                seen[node] = probe.parse(raw, Window(at.start, at.end), at.disk)
+            except ParseError as error:  # what was measured stands, though it was not observed
+                tables.warnings.append(f"probe {name} on {node}: {error}")
+        _add(tables, record, PROBE + name, seen)
+    return tables
+
+
+def _add(tables: TrialTables, record: TrialRecord, source: str, by_node: Mapping[str, Measurements]) -> None:
+    place = {"trial": record.trial, "round": record.round, "cell": record.cell, "source": source}
+    for node, measured in by_node.items():
+        tables.metrics.append(_placed(measured.metrics, "metrics", {**place, "node": node}))
+        tables.series.append(_placed(measured.series, "series", {**place, "node": node}))
+        tables.histograms.append(_placed(measured.histograms, "histograms", {**place, "node": node}))
+        tables.warnings += [f"{source} on {node}: {warning}" for warning in measured.warnings]
+        tables.facts[f"{source} on {node}"] = measured.facts
+    if by_node:
+        together = across_nodes(list(by_node.values()))
+        tables.metrics.append(_placed(together, "metrics", {**place, "node": None}))
+
+
+def _placed(frame: pl.DataFrame, table: str, place: Mapping[str, object]) -> pl.DataFrame:
+    columns = COLUMNS[table]
+    literals = [pl.lit(place[name], dtype=columns[name]).alias(name) for name in _PLACE]
+    return frame.with_columns(literals).select(list(columns))
+
+
+def trials_frame(records: Iterable[TrialRecord], factors: Iterable[str]) -> pl.DataFrame:
+    """``trials.parquet``."""
+    names = list(factors)
+    schema: dict[str, pl.DataType] = {
+        "trial": pl.Int64(),
+        "round": pl.Int64(),
+        "cell": pl.Int64(),
+        "status": pl.String(),
+        "reason": pl.String(),
+        "started": pl.Datetime("us", "UTC"),
+        "duration": pl.Float64(),
+        "measured": pl.Float64(),
+        "start_skew": pl.Float64(),
+        **{f"factor.{name}": pl.String() for name in names},
+    }
+    rows = [
+        (
+            *(r.trial, r.round, r.cell, r.status, r.reason),
+            *(r.started_at, r.duration, r.measured, r.start_skew),
+            *(r.levels.get(name) for name in names),
+        )
+        for r in records
+    ]
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+@dataclass
+class Tables:
+    """The tables of a run, trial by trial. Holds what was parsed, so that each raw file is read once."""
+
+    cells: Mapping[int, Cell]
+    factors: tuple[str, ...]
+    records: list[TrialRecord] = field(default_factory=list)
+    parts: list[TrialTables] = field(default_factory=list)
+
+    def add(self, record: TrialRecord, part: TrialTables | None) -> None:
+        """Take in one trial that ended; ``part`` is ``None`` for one that has no measurements."""
+        self.records.append(record)
+        if part is not None:
+            self.parts.append(part)
+
+    def frame(self, name: str) -> pl.DataFrame:
+        """``trials``, ``metrics``, ``series`` or ``histograms``."""
+        if name == "trials":
+            return trials_frame(sorted(self.records, key=lambda record: record.trial), self.factors)
+        frames = [frame for part in self.parts for frame in getattr(part, name) if frame.height]
+        return pl.concat(frames) if frames else pl.DataFrame(schema=COLUMNS[name])
+
+    def warnings(self) -> tuple[str, ...]:
+        """What parsing had to say, each sentence once, in order."""
+        said = (warning for part in self.parts for warning in part.warnings)
+        recorded = (warning for record in self.records for warning in record.warnings)
+        return tuple(dict.fromkeys([*said, *recorded]))
+
+    def write(self, run: RunFolder) -> None:
+        """Write all tables into the run's folder, each in one step."""
+        for name in ("trials", "metrics", "series", "histograms"):
+            path = run.table_path(name)
+            path.parent.mkdir(exist_ok=True)
+            temporary = path.with_suffix(".new")
+            self.frame(name).write_parquet(temporary)
+            temporary.replace(path)
+
+
+def derive(run: RunFolder) -> Tables:
+    """All tables of a run from its raw records. A trial whose raw files can't be read any more is named, not lost."""
+    study = run.manifest.study()
+    tables = Tables({cell.number: cell for cell in study.cells}, tuple(factor.name for factor in study.factors))
+    for record in run.records():
+        part = None
+        if record.status == "done":
+            try:
+                part = derive_trial(run.trial_folder(record.trial), record, tables.cells[record.cell])
+            except StorlabError as error:
+                part = TrialTables(warnings=[f"trial {record.trial}: its raw records can't be read: {error}"])
+        tables.add(record, part)
+    return tables

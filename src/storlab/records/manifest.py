@@ -1,0 +1,76 @@
+"""``manifest.json``: what was asked, planned and found, enough to report and to go on with a run years later."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from storlab.errors import RecordsError
+from storlab.records.files import write_durably
+from storlab.study.study import Study, parse_study
+
+NAME = "manifest.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One run. ``inputs`` are the files that the study names (fio job files), by the name used there."""
+
+    run: str
+    title: str
+    description: str
+    study_file: str
+    study_text: str
+    overrides: tuple[str, ...]
+    only: tuple[str, ...]
+    inputs: dict[str, str]
+    seed: int
+    storlab: str
+    argv: tuple[str, ...]
+    started: str  # ISO 8601, UTC
+    finished: str | None = None
+    stopped: str = ""  # one sentence: why the run ended
+    rounds: tuple[int, int] = (1, 1)  # at least, at most
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)  # name → facts
+    plan: dict[str, Any] = field(default_factory=dict)
+    platform_notes: tuple[str, ...] = ()
+    format: int = FORMAT
+
+    def study(self) -> Study:
+        """The study as it was run."""
+        return parse_study(
+            self.study_text.encode(), self.study_file, self.inputs.__getitem__, self.overrides, self.only
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """As plain data, as reports read it."""
+        return asdict(self)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write ``manifest.json`` durably."""
+    write_durably(folder / NAME, orjson.dumps(asdict(manifest), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read it back. Raises ``RecordsError`` where the folder is no run, or of a newer Storlab."""
+    path = folder / NAME
+    try:
+        fields = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        what = "is not a run: it has no manifest.json" if folder.is_dir() else "does not exist"
+        raise RecordsError(f"{folder} {what}") from None
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise RecordsError(f"{path} can't be read: {error}") from None
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+        raise RecordsError(f"{path} is not of format {FORMAT}: it comes from another version of Storlab")
+    try:
+        for name in ("overrides", "only", "argv", "rounds", "platform_notes"):
+            fields[name] = tuple(fields[name])
+        return Manifest(**fields)
+    except (TypeError, KeyError) as error:
+        raise RecordsError(f"{path} is damaged: {error}") from None

@@ -1,0 +1,118 @@
+"""A run's folder: where everything in it lies, and its tables as frames. ``docs/reference/records.md`` describes it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from storlab.errors import RecordsError
+from storlab.records.manifest import Manifest, read_manifest
+from storlab.records.trial_record import TrialRecord, read_trial
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TABLES = ("trials", "metrics", "series", "histograms")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths and records of one run. Tables are read when first asked for."""
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """An existing run. Raises ``RecordsError`` where it is none."""
+        folder = cls(Path(path))
+        read_manifest(folder.path)
+        return folder
+
+    @property
+    def manifest(self) -> Manifest:
+        """Read anew each time: a run that goes on changes it."""
+        return read_manifest(self.path)
+
+    @property
+    def journal(self) -> Path:
+        """``journal.jsonl``."""
+        return self.path / "journal.jsonl"
+
+    @property
+    def summary(self) -> Path:
+        """``summary.json``."""
+        return self.path / "summary.json"
+
+    @property
+    def report(self) -> Path:
+        """``report.html``."""
+        return self.path / "report.html"
+
+    def trial_folder(self, trial: int) -> Path:
+        """``trials/NNNN``: the raw records of one trial."""
+        return self.path / "trials" / f"{trial:04d}"
+
+    def table_path(self, name: str) -> Path:
+        """``tables/NAME.parquet``."""
+        return self.path / "tables" / f"{name}.parquet"
+
+    def records(self) -> Iterator[TrialRecord]:
+        """All trials that ended, in order."""
+        folders = (self.path / "trials").glob("[0-9]*")
+        for folder in sorted((f for f in folders if f.name.isdigit()), key=lambda f: int(f.name)):
+            record = read_trial(folder)
+            if record is not None:
+                yield record
+
+    def _table(self, name: str) -> pl.DataFrame:
+        import polars
+
+        path = self.table_path(name)
+        if not path.is_file():
+            raise RecordsError(f"{path} does not exist: `storlab report {self.path}` derives it from the raw records")
+        return polars.read_parquet(path)
+
+    @cached_property
+    def trials(self) -> pl.DataFrame:
+        """One row a trial."""
+        return self._table("trials")
+
+    @cached_property
+    def metrics(self) -> pl.DataFrame:
+        """One row a number."""
+        return self._table("metrics")
+
+    @cached_property
+    def series(self) -> pl.DataFrame:
+        """One row a point in time."""
+        return self._table("series")
+
+    @cached_property
+    def histograms(self) -> pl.DataFrame:
+        """One row a bin."""
+        return self._table("histograms")
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run: only one process executes, resumes or cleans it. Raises ``RecordsError`` if another does.
+
+        The lock is the kernel's and goes with the process, however that ends.
+        """
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+                raise RecordsError(f"{self.path} is in use by process {holder}: wait for it, or stop it first") from None
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,28 @@
+"""fio's outputs in ``golden/``, all written by fio 3.33, and short ways to look at what was read from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+
+from storlab.measurements import Measurements
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def golden(name: str) -> bytes:
+    return (GOLDEN / name).read_bytes()
+
+
+def values(measured: Measurements, job: str | None = None) -> dict[str, float]:
+    """The metrics of one job, or (None) of all together."""
+    mine = measured.metrics.filter(pl.col("job").eq_missing(job))
+    assert mine["metric"].is_unique().all()
+    return dict(zip(mine["metric"], mine["value"], strict=True))
+
+
+def counts(measured: Measurements, metric: str, job: str | None = None) -> dict[float, int]:
+    """A histogram as counts by lower edge."""
+    mine = measured.histograms.filter(pl.col("job").eq_missing(job), pl.col("metric") == metric)
+    return dict(zip(mine["lower"], mine["count"], strict=True))
