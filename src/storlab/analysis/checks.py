@@ -1,12 +1,12 @@
-"""Checks of a sequence of rounds, each a warning: outliers and drift. They describe; no verdict depends on
-them.
+"""Checks of a sequence of rounds, each a warning: outliers and drift.
 
 Outliers: the modified z-score 0.6745·|x − median|/MAD above 3.5 (Iglewicz and Hoaglin 1993, "How to detect
 and handle outliers", section 3.3); where more than half of the values are equal, so that the MAD is 0, the
-mean absolute deviation takes its place with 0.7979. Drift: Spearman's rank correlation with the order of the
-rounds, significant at 1 % (normal approximation: ρ·√(n − 1) beyond 2.576). Interleaving keeps drift out of
-comparisons, but it widens their intervals, and it says that the rounds are not repeats of one and the same
-thing. A series that drifts need not have any outlier, so both are checked.
+mean absolute deviation takes its place with 0.7979.
+Drift: Spearman's rank correlation with the order of the rounds, significant at 1 % (normal approximation:
+ρ·√(n − 1) beyond 2.576). Interleaving keeps drift out of comparisons, but it widens their intervals, and it
+says that the rounds are not repeats of one and the same thing. A series that drifts need not have any
+outlier, so both are checked.
 """
 
 from __future__ import annotations
@@ -38,6 +38,13 @@ def modified_z(values: Floats) -> Floats:
     if mean_deviation > floor:
         return np.asarray(MEAN_DEVIATION_TO_SD * off / mean_deviation)
     return np.zeros(len(values))
+
+
+def outliers(values: Floats) -> NDArray[np.bool_]:
+    """Which of ``values`` (shape ``(n,)``) are outliers; none of fewer than ``OUTLIERS_FROM``."""
+    if len(values) < OUTLIERS_FROM:
+        return np.zeros(len(values), dtype=np.bool_)
+    return np.asarray(np.abs(modified_z(values)) > OUTLIER_Z)
 
 
 def average_ranks(values: Floats) -> Floats:
@@ -72,10 +79,9 @@ def drift_warning(rising: bool, what: str) -> str:
 def warn(values: Floats, rounds: NDArray[np.int64], what: str) -> list[str]:
     """Warnings about ``values`` (shape ``(n,)``), measured in ``rounds``, in their order."""
     found: list[str] = []
-    if len(values) >= OUTLIERS_FROM:
-        out = np.abs(modified_z(values)) > OUTLIER_Z
-        if out.any():
-            found.append(outlier_warning([int(number) for number in rounds[out]]))
+    out = outliers(values)
+    if out.any():
+        found.append(outlier_warning(rounds[out].tolist()))
     if len(values) >= DRIFT_FROM:
         z = drift_z(values)
         if abs(z) > DRIFT_Z:

@@ -23,9 +23,9 @@ Series = Mapping[tuple[int, Key], tuple[Rounds, Floats]]
 METHOD = (
     "Levels are compared by round: the logarithm of the ratio of two trials of the same round, so that drift "
     "of the machine cancels. The interval of the mean log ratio is an anytime-valid t interval (Gaussian "
-    "mixture, effect variance {g:g}): it holds though one looks after every round. A verdict also needs that "
-    "the interval would say the same without any single round, and signed-rank evidence that holds for noise "
-    "of any shape, as the order within rounds is random. {corrected} No verdict is given before {min_rounds} "
+    "mixture, effect variance {g:g}): it holds though one looks after every round. A verdict also needs "
+    "signed-rank evidence, which holds for noise of any shape, as the order within rounds is random; and both "
+    "must hold without any single outlier round. {corrected} No verdict is given before {min_rounds} "
     "rounds. Samples within a trial are not repeats and never count as such."
 )
 

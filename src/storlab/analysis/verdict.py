@@ -1,17 +1,16 @@
-"""From log ratios to a verdict, by rules that are stated in advance and never depend on how the data look.
+"""From log ratios to a verdict, by rules that are stated in advance.
 
-1. No verdict before the least number of rounds. 2. A ratio is *ruled out* when the anytime-valid t interval
-excludes it, and would without any single round, and the
-   signed-rank evidence against it reaches 1/α. The first is sharp where noise is roughly normal, the last
-   holds for any noise; a lone outlier satisfies neither.
-3. Equivalent: everything beyond the margin is ruled out, on both sides. This goes before 4: a difference
-within the
-   margin does not matter, though it be certain.
-4. Better or worse: 1 is ruled out, and the metric has a direction.
+1. No verdict before the least number of rounds.
+2. A ratio is *ruled out* when the anytime-valid t interval excludes it and the signed-rank evidence against it
+   reaches 1/α. The interval is for roughly normal noise, the evidence holds for any. Where there are outlier
+   rounds, both must hold without any single one of them, too: no outlier can make a verdict.
+3. Equivalent: the interval lies within the margin, and both ends of the margin are ruled out. This goes before 4:
+   a difference within the margin does not matter, though it be certain.
+4. Better or worse: 1 is ruled out, the interval reaches beyond the margin, and the metric has a direction.
 5. Everything else is undecided.
 
-α is the study's, divided by the number of planned comparisons (Bonferroni): the chance that a study ever
-gives any wrong verdict, whenever it is looked at, is at most its α.
+α is the study's, divided by the number of planned comparisons (Bonferroni): the chance that a study ever gives any
+wrong verdict, whenever it is looked at, is at most its α.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from storlab.analysis.anytime import (
     FORESEEABLE,
     Floats,
     Interval,
-    leave_one_out_hull,
     mean_interval,
     rounds_for_half_width,
 )
+from storlab.analysis.checks import outliers
 from storlab.analysis.signed_rank import fewest_rounds, log_evidence, rounds_for_evidence
 from storlab.analysis.summary import Verdict
 from storlab.analysis.wording import percent, plural, times
@@ -57,28 +56,44 @@ class Judgement:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """Log ratios with what follows from them."""
+    """Log ratios with what follows from them. ``without``: the same without each outlier round."""
 
     values: Floats
     interval: Interval
-    hull: tuple[float, float]
     alpha: float
+    without: tuple[Floats, ...]
 
     def excludes(self, centre: float) -> bool:
-        """By the interval alone."""
+        """By the interval of all rounds alone."""
         return not self.interval.low <= centre <= self.interval.high
 
     def rules_out(self, centre: float) -> bool:
         """By all of rule 2."""
-        low, high = self.hull
-        return not low <= centre <= high and log_evidence(self.values, centre) >= -math.log(self.alpha)
+        return self.excludes(centre) and self._by_ranks(self.values, centre) and self.steady(centre)
+
+    def steady(self, centre: float) -> bool:
+        """Whether ``centre`` is ruled out without any single outlier round, too."""
+        for rest in self.without:
+            interval = mean_interval(rest, self.alpha)
+            if interval.low <= centre <= interval.high or not self._by_ranks(rest, centre):
+                return False
+        return True
+
+    def _by_ranks(self, values: Floats, centre: float) -> bool:
+        return log_evidence(values, centre) >= -math.log(self.alpha)
+
+
+def _weigh(log_ratios: Floats, alpha: float) -> _Evidence:
+    lone = np.nonzero(outliers(log_ratios))[0]
+    without = tuple(np.delete(log_ratios, index) for index in lone)
+    return _Evidence(log_ratios, mean_interval(log_ratios, alpha), alpha, without)
 
 
 def judge(log_ratios: Floats, a: str, b: str, rules: Rules) -> Judgement:
     """The verdict on ``a`` ÷ ``b``; ``log_ratios`` (shape ``(n,)``, n ≥ 1, finite) in order of the rounds."""
     n = len(log_ratios)
-    interval = mean_interval(log_ratios, rules.alpha)
-    evidence = _Evidence(log_ratios, interval, leave_one_out_hull(log_ratios, rules.alpha), rules.alpha)
+    evidence = _weigh(log_ratios, rules.alpha)
+    interval = evidence.interval
     if n < rules.min_rounds:
         reason = f"{plural(n, 'round')} done on both sides: a verdict needs at least {rules.min_rounds}."
         return Judgement(interval, "undecided", reason, False, _remaining(evidence, rules))
@@ -92,7 +107,7 @@ def judge(log_ratios: Floats, a: str, b: str, rules: Rules) -> Judgement:
         also = ", and the difference, though real, is within it" if evidence.excludes(0.0) else ""
         reason = f"{seen}; the interval lies within the margin of ±{percent(rules.margin)}{also}."
         return Judgement(interval, "equivalent", reason, True, None)
-    if evidence.rules_out(0.0):
+    if not within and evidence.rules_out(0.0):
         return _difference(evidence, rules, seen)
     reason = f"{seen}; {_why_undecided(evidence, rules, within)}."
     return Judgement(interval, "undecided", reason, False, _remaining(evidence, rules))
@@ -123,19 +138,18 @@ def _what_was_seen(log_ratios: Floats, a: str, b: str, interval: Interval) -> st
 
 def _why_undecided(evidence: _Evidence, rules: Rules, within: bool) -> str:
     """The end of the sentence, without a full stop."""
-    fewest = fewest_rounds(rules.alpha)
     if evidence.excludes(0.0) or within:
-        if evidence.excludes(0.0):
-            but = "the interval excludes 1, but"
-            low, high = evidence.hull
-            held = not low <= 0 <= high
-        else:
+        if within:
+            edge = math.log1p(rules.margin)
             but = f"the interval lies within the margin of ±{percent(rules.margin)}, but"
-            held = max(abs(end) for end in evidence.hull) <= math.log1p(rules.margin)
-        if not held:
-            return f"{but} not without its most telling round"
+            steady = evidence.steady(edge) and evidence.steady(-edge)
+        else:
+            but, steady = "the interval excludes 1, but", evidence.steady(0.0)
+        fewest = fewest_rounds(rules.alpha)
         if evidence.interval.n < fewest:
             return f"{but} to tell it from chance in noise of any shape takes at least {fewest} rounds"
+        if not steady:
+            return f"{but} that rests on an outlier round"
         return f"{but} the signs and ranks of the rounds don't yet tell it from chance"
     beyond = f" and reaches beyond the margin of ±{percent(rules.margin)}" if rules.margin > 0 else ""
     return f"the interval includes 1{beyond}"
@@ -164,7 +178,7 @@ def _total(evidence: _Evidence, distance: float, centres: tuple[float, ...]) -> 
     if by_interval is None:
         return math.inf
     by_ranks = max(rounds_for_evidence(evidence.values, evidence.alpha, centre) for centre in centres)
-    return max(by_interval + 1, by_ranks)  # + 1: it must hold without any single round
+    return max(by_interval, by_ranks)
 
 
 def safe_exp(x: float) -> float:
