@@ -54,7 +54,7 @@ def test_percentiles_from_bins_are_those_that_fio_prints(name: str) -> None:
 
 
 def test_merged_jobs_are_what_fio_itself_merges() -> None:
-    """fio's client adds all jobs of a run up in "All clients": the same operations, merged by fio and by us."""
+    """fio's client adds all jobs of a run up, though without bins: the same operations, merged by both."""
     root = document("fio-client.json")
     theirs = root["client_stats"][-1]
     assert theirs["jobname"] == "All clients"
@@ -62,11 +62,7 @@ def test_merged_jobs_are_what_fio_itself_merges() -> None:
     ours = values(measured)
     for direction in ("read", "write"):
         block = theirs[direction]["clat_ns"]
-        for key, value in percentiles_of(block).items():
-            if f"{direction}.latency.{key}" in ours:
-                assert ours[f"{direction}.latency.{key}"] == pytest.approx(value, rel=1e-12)
-        lower = {histogram.bin_edges(int(key))[0] / 1e9: count for key, count in block["bins"].items()}
-        assert counts(measured, f"{direction}.latency") == lower
+        assert sum(counts(measured, f"{direction}.latency").values()) == block["N"]
         assert ours[f"{direction}.latency.mean"] == pytest.approx(block["mean"] / 1e9, rel=1e-6)
         assert ours[f"{direction}.latency.min"] == block["min"] / 1e9
         assert ours[f"{direction}.latency.max"] == block["max"] / 1e9
@@ -138,10 +134,13 @@ def test_mixed_reporting_is_a_direction_of_its_own() -> None:
 
 def test_jobs_after_a_stonewall_have_their_run_times_added() -> None:
     measured = parse_fio(golden("fio-stonewall.json"), "x")
-    assert any("stonewall" in warning for warning in measured.warnings)
+    assert any("one after another" in warning for warning in measured.warnings)
     one, two = values(measured, "one"), values(measured, "two")
     assert values(measured)["read.bandwidth"] == one["bandwidth"]
     assert values(measured)["write.bandwidth"] == two["bandwidth"]
+    both = golden("fio-stonewall.json").replace(b'"rw" : "write"', b'"rw" : "read"')
+    both = both.replace(b'"groupid" : 1', b'"groupid" : 0')
+    assert not parse_fio(both, "x").warnings
 
 
 def test_an_attained_steady_state_gives_its_window_and_deviation() -> None:
@@ -237,8 +236,8 @@ def test_a_bin_that_fio_has_not_is_refused() -> None:
 
 
 def test_nan_and_paths_in_other_encodings_are_read() -> None:
-    text = golden("fio-group.json").replace(b'"usr_cpu" : ', b'"usr_cpu" : -nan, "x" : ', 1)
-    text = text.replace(b'"name" : "rand"', b'"name" : "r\xe4nd"', 1)
+    text = golden("fio-sync.json").replace(b'"usr_cpu" : ', b'"usr_cpu" : -nan, "x" : ', 1)
+    text = text.replace(b'"name" : "log"', b'"name" : "l\xe4g"', 1)
     assert values(parse_fio(text, "x"))["cpu.user"] == 0
 
 

@@ -55,7 +55,10 @@ def _parse(text: bytes, path: Path, before: int) -> pl.DataFrame:
         )
     except pl.exceptions.PolarsError:
         raise _first_wrong(text, path, before) from None
-    if frame.null_count().sum_horizontal().item() or not frame["direction"].is_between(0, 2).all():
+    doubtful = frame.select(
+        pl.any_horizontal(pl.all().has_nulls(), pl.all().min() < 0, pl.col("direction").max() >= len(DIRECTIONS))
+    )
+    if doubtful.item():
         raise _first_wrong(text, path, before)
     return frame
 

@@ -32,7 +32,7 @@ from __future__ import annotations
 import errno
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from storlab.errors import CommandFailed, DiskFull, ParseError
@@ -127,8 +127,7 @@ def _jobs(document: Document) -> list[Job]:
     nodes = list(_job_nodes(document))
     if not nodes:
         raise ParseError("fio reported no job", document.root.source)
-    root = document.root
-    phases = _phases(nodes, root["global options"].members() if "global options" in root else {})
+    phases = _phases(nodes)
     names = unique_names([node["jobname"].text() for node in nodes])
     return [_job(node, name, phase) for node, name, phase in zip(nodes, names, phases, strict=True)]
 
@@ -149,18 +148,15 @@ def unique_names(names: Sequence[str]) -> list[str]:
     return unique
 
 
-def _phases(nodes: Sequence[Node], global_options: Mapping[str, object]) -> list[int]:
-    """For each job the number of phases before its own. All jobs of a ``numjobs`` carry the same options."""
-    phases: list[int] = []
-    previous: int | None = None
-    for node in nodes:
-        options = node["job options"].members() if "job options" in node else {}
-        group = node["groupid"].count()
-        walled = "stonewall" in options or "stonewall" in global_options
-        phase = phases[-1] if phases else 0
-        phases.append(phase + 1 if walled and previous not in (None, group) else phase)
-        previous = group
-    return phases
+def _phases(nodes: Sequence[Node]) -> list[int]:
+    """For each job the number of phases before its own: a phase is a group that fio reports.
+
+    A group begins at ``stonewall``, after which jobs wait for those before, or at ``new_group``, where they don't.
+    fio 3.33 prints neither among the options; ``stonewall`` is by far the more usual.
+    """
+    groups = [node["groupid"].count() for node in nodes]
+    order = {group: phase for phase, group in enumerate(dict.fromkeys(groups))}
+    return [order[group] for group in groups]
 
 
 def _job(node: Node, name: str, phase: int) -> Job:
@@ -214,7 +210,10 @@ def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
             "a percentile there is a lower bound; the maximum is exact"
         )
     if jobs[-1].phase:
-        yield "jobs ran one after another (stonewall): rates of all together are over their added run times"
+        yield (
+            "fio reported several groups of jobs, which are taken to have run one after another (stonewall): "
+            "rates of all jobs together are over the groups' added run times"
+        )
     if passed_over := sum(job.errors for job in jobs):
         yield f"fio passed over {passed_over} failed operations (continue_on_error)"
     for job in jobs:

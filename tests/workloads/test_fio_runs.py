@@ -1,0 +1,99 @@
+"""What short runs of the installed fio write, read back."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from storlab.errors import CommandFailed, DiskFull
+from storlab.workloads.fio_logs import find_logs, read_series
+from storlab.workloads.fio_operations import longest_gap, read_operations
+from storlab.workloads.fio_output import job_names, parse_fio
+
+from .fio_samples import counts, values
+
+FOUR_JOBS = ("--name=rand", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--numjobs=4")
+
+
+def fio(folder: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(["fio", "--output-format=json+", *options], cwd=folder, capture_output=True, timeout=60)
+
+
+def test_jobs_merged_by_us_and_by_fio_agree(tmp_path: Path) -> None:
+    """Two runs: what both did is the same, what it took only alike."""
+    ours = parse_fio(fio(tmp_path, *FOUR_JOBS).stdout, "x")
+    theirs = parse_fio(fio(tmp_path, *FOUR_JOBS, "--group_reporting").stdout, "x")
+    one, other = values(ours), values(theirs)
+    for metric in ("bytes", "ios", "read.ios", "write.ios", "errors"):
+        assert one[metric] == other[metric]
+    assert set(one) == set(other)
+    assert 0.2 < one["latency.p50"] / other["latency.p50"] < 5
+    assert set(values(theirs, "rand")) == set(other)
+
+
+def test_merged_bins_hold_every_operation_that_fio_logged(tmp_path: Path) -> None:
+    """The same operations twice: in the bins of four jobs, and one by one in their logs."""
+    ran = fio(tmp_path, *FOUR_JOBS, "--write_lat_log=x")
+    measured = parse_fio(ran.stdout, "x")
+    logged = read_operations(find_logs(tmp_path, "x", "clat"), jobs=job_names(ran.stdout, "x"))
+    for job in (None, "rand.1", "rand.2", "rand.3", "rand.4"):
+        for metric in ("read.latency", "write.latency", "latency"):
+            assert counts(logged, metric, job) == counts(measured, metric, job)
+        one, other = values(measured, job), values(logged, job)
+        for metric in other:
+            assert one[metric] == pytest.approx(other[metric], rel=1e-6)
+
+
+def test_series_of_a_steady_rate_show_that_rate(tmp_path: Path) -> None:
+    logs = [f"--write_{kind}_log=x" for kind in ("bw", "iops", "lat")]
+    pace = ["--rate_iops=500", "--time_based", "--runtime=2", "--bwavgtime=250", "--iopsavgtime=250"]
+    ran = fio(tmp_path, *FOUR_JOBS[:-1], "--rw=write", "--numjobs=2", *logs, *pace, "--log_avg_msec=250")
+    found = read_series(tmp_path, "x", 0.25, job_names(ran.stdout, "x"))
+    assert found["job"].unique().sort().to_list() == [None, "rand.1", "rand.2"]
+    for metric, expected in (("write.iops", 1000), ("iops", 1000), ("bandwidth", 4096000)):
+        mine = found.filter(pl.col("metric") == metric, pl.col("job").is_null())
+        assert 6 <= mine.height <= 9
+        assert mine["value"].median() == pytest.approx(expected, rel=0.1)
+    assert found.filter(pl.col("metric") == "write.latency")["value"].is_between(0, 1, closed="right").all()
+
+
+def test_a_pause_is_found_as_a_gap(tmp_path: Path) -> None:
+    pause = ["--thinktime=600ms", "--thinktime_blocks=400", "--number_ios=1000"]
+    fio(tmp_path, "--name=a", "--ioengine=null", "--rw=read", "--bs=4k", "--size=8M", *pause, "--write_lat_log=x")
+    gaps = longest_gap(find_logs(tmp_path, "x", "clat").values(), threshold=0.5)
+    assert 0.58 < gaps.longest < 5
+    assert gaps.count == 2
+
+
+@pytest.mark.root
+def test_a_full_file_system_fails_the_trial_with_the_path(tmp_path: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], check=True)
+    try:
+        size = ["--name=fill", "--rw=write", "--bs=64k", "--size=4M", "--ioengine=psync"]
+        written = fio(tmp_path, *size, "--fallocate=none")
+        laid_out = fio(tmp_path, *size, "--rw=read", "--filename=other")
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    with pytest.raises(DiskFull, match=r"fill\.0\.0"):
+        parse_fio(written.stdout, "x", written.stderr)
+    with pytest.raises(DiskFull, match="laying out a file of fill"):
+        parse_fio(laid_out.stdout, "x", laid_out.stderr)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("--bogus=3", "unrecognized option"), ("--ioengine=nosuch", "engine nosuch not loadable"), ("--bs=x", "bs")],
+)
+def test_what_fio_refuses_is_told_in_its_words(tmp_path: Path, option: str, said: str) -> None:
+    ran = fio(tmp_path, "--name=a", "--size=1M", option)
+    with pytest.raises(CommandFailed, match=said):
+        parse_fio(ran.stdout, "x", ran.stderr)
+
+
+def test_a_note_ahead_of_the_document_is_a_warning(tmp_path: Path) -> None:
+    ran = fio(tmp_path, "--name=a", "--size=64k", "--ioengine=psync", "--iodepth=8", "--rw=write")
+    assert ran.stdout.startswith(b"note:")
+    assert any("queue depth" in warning for warning in parse_fio(ran.stdout, "x", ran.stderr).warnings)
