@@ -3,7 +3,7 @@
 //!
 //! One job is done at a time, in the order in which they came.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -26,13 +26,13 @@ pub struct Reading {
     offset: u64,
     left: Option<u64>,
     /// Bytes read so far.
-    pub sent: u64,
+    pub read: u64,
 }
 
 impl Reading {
     /// Not yet opened.
     pub fn new(request: protocol::Read) -> Self {
-        Self { path: request.path, file: None, offset: request.offset, left: request.limit, sent: 0 }
+        Self { path: request.path, file: None, offset: request.offset, left: request.limit, read: 0 }
     }
 }
 
@@ -53,6 +53,19 @@ pub enum Job {
         /// What and where.
         write: protocol::Write,
     },
+}
+
+impl Job {
+    /// Its request.
+    pub fn id(&self) -> u64 {
+        let (Self::Read { id, .. } | Self::Write { id, .. }) = self;
+        *id
+    }
+
+    /// Does it bring bytes, for which there must be room?
+    pub fn is_read(&self) -> bool {
+        matches!(self, Self::Read { .. })
+    }
 }
 
 /// What came of a job.
@@ -135,12 +148,17 @@ fn perform(job: Job) -> Outcome {
                 Outcome::Failed { id, failure: Failure::io(format!("can't read {:?}", reading.path), &error) }
             }
         },
-        Job::Write { id, write } => match write_all(&write) {
-            Ok(()) => Outcome::Written { id, size: write.data.len() as u64 },
-            Err(error) => {
-                Outcome::Failed { id, failure: Failure::io(format!("can't write {:?}", write.path), &error) }
+        Job::Write { id, write } => {
+            let mut written = 0;
+            match write_file(&write, &mut written) {
+                Ok(()) => Outcome::Written { id, size: written as u64 },
+                Err(error) => {
+                    let (path, size) = (&write.path, write.data.len());
+                    let message = format!("can't write {path:?} ({written} of {size} bytes are written)");
+                    Outcome::Failed { id, failure: Failure::io(message, &error) }
+                }
             }
-        },
+        }
     }
 }
 
@@ -165,27 +183,43 @@ fn read_chunk(reading: &mut Reading) -> io::Result<Vec<u8>> {
         }
     }
     let count = bytes.len() as u64;
-    reading.sent += count;
+    reading.read += count;
     reading.left = reading.left.map(|left| left - count);
     Ok(bytes)
 }
 
-fn write_all(write: &protocol::Write) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).truncate(write.truncate).custom_flags(FLAGS);
-    let mut file = match options.open(&write.path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let file = options.create(true).truncate(write.truncate).mode(write.mode).open(&write.path)?;
-            // Exactly as asked for, whatever the umask.
-            file.set_permissions(PermissionsExt::from_mode(write.mode & 0o7777))?;
-            file
-        }
-        result => result?,
-    };
+fn write_file(write: &protocol::Write, written: &mut usize) -> io::Result<()> {
+    let mut file = open_for_writing(write)?;
     if write.offset > 0 {
         file.seek(SeekFrom::Start(write.offset))?;
     }
     // One write(2) where the file takes it whole, as files of /proc and /sys need it.
-    file.write_all(&write.data)?;
+    while *written < write.data.len() {
+        match file.write(&write.data[*written..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => *written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
     if write.sync { file.sync_all() } else { Ok(()) }
+}
+
+fn open_for_writing(write: &protocol::Write) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).truncate(write.truncate).custom_flags(FLAGS);
+    match options.open(&write.path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        result => return result,
+    }
+    let file = options.create(true).mode(write.mode & 0o7777).open(&write.path)?;
+    let given = file.metadata()?.permissions().mode() & 0o7777;
+    if given != write.mode & 0o7777 {
+        match file.set_permissions(Permissions::from_mode(write.mode & 0o7777)) {
+            // A file system that keeps none (vfat) is no reason to keep the file from being written.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            result => result?,
+        }
+    }
+    Ok(file)
 }

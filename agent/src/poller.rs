@@ -68,12 +68,13 @@ impl Token {
     }
 }
 
-/// Readable or writable.
-#[derive(Debug, Clone, Copy)]
+/// Readable, writable, or neither, but that the other side has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Interest {
     Read,
     Write,
+    HangUp,
 }
 
 impl Interest {
@@ -81,6 +82,8 @@ impl Interest {
         match self {
             Self::Read => EpollFlags::EPOLLIN,
             Self::Write => EpollFlags::EPOLLOUT,
+            // A pipe and a port report it unasked, a socket does not.
+            Self::HangUp => EpollFlags::EPOLLRDHUP,
         }
     }
 }
@@ -113,6 +116,11 @@ impl Poller {
     /// Reports when `fd` is ready, until it is closed or [`Poller::unwatch`] is called.
     pub fn watch(&self, fd: impl AsFd, token: Token, interest: Interest) -> nix::Result<()> {
         self.main.add(fd, EpollEvent::new(interest.flags(), token.encode()))
+    }
+
+    /// Reports something else about a watched `fd` from now on.
+    pub fn change(&self, fd: impl AsFd, token: Token, interest: Interest) -> nix::Result<()> {
+        self.main.modify(fd, &mut EpollEvent::new(interest.flags(), token.encode()))
     }
 
     /// Ends what [`Poller::watch`] began.

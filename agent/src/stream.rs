@@ -37,6 +37,8 @@ pub struct Stream {
     pub input: File,
     /// What goes to the controller.
     pub output: File,
+    /// A port on which the other side may come later than the agent.
+    waits_for_peer: bool,
     /// Others may share the standard streams, and find them as they were.
     restore: Option<[OFlag; 2]>,
 }
@@ -47,7 +49,7 @@ impl Stream {
         let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
         let restore = Some([set_nonblocking(&input)?, set_nonblocking(&output)?]);
-        Ok(Self { input, output, restore })
+        Ok(Self { input, output, waits_for_peer: false, restore })
     }
 
     /// A character device (a virtio-serial port, a serial line) or a Unix socket to connect to.
@@ -68,16 +70,15 @@ impl Stream {
         }
         // epoll watches each descriptor once; two let it watch both directions apart.
         let output = input.try_clone()?;
-        Ok(Self { input, output, restore: None })
+        Ok(Self { input, output, waits_for_peer: kind.is_char_device(), restore: None })
     }
 
-    /// May the other side come later than the agent?
+    /// Hasn't the other side come yet? A virtio-serial port is hung up until the host has opened its end.
     pub fn waits_for_peer(&self) -> bool {
-        self.restore.is_none()
+        self.waits_for_peer && self.is_hung_up()
     }
 
-    /// Has the other side hung up? A virtio-serial port says so, too, before the host has opened its end.
-    pub fn is_hung_up(&self) -> bool {
+    fn is_hung_up(&self) -> bool {
         let mut fds = [PollFd::new(self.input.as_fd(), PollFlags::POLLIN)];
         poll(&mut fds, PollTimeout::ZERO).is_ok()
             && fds[0].revents().is_some_and(|events| {

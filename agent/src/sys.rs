@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::clock::SECOND;
@@ -62,11 +63,18 @@ pub fn adopt_inherited(fd: RawFd) -> io::Result<OwnedFd> {
 /// Gives every signal its default action. A program inherits through exec what its parent ignored: SIGPIPE of the
 /// agent, SIGHUP of a `nohup`.
 pub fn reset_signal_actions() {
+    (1..=libc::SIGRTMAX()).for_each(set_default_action);
+}
+
+/// Gives one signal its default action.
+pub fn default_action(signal: Signal) {
+    set_default_action(signal as i32);
+}
+
+fn set_default_action(signal: i32) {
     // SAFETY: an all-zero sigaction is SIG_DFL with an empty mask and no flags.
     let default: libc::sigaction = unsafe { std::mem::zeroed() };
-    for signal in 1..=libc::SIGRTMAX() {
-        // SAFETY: `default` is valid for the call, and installs no handler. KILL, STOP and the two signals that
-        // the C library keeps for itself are refused, which is right.
-        unsafe { libc::sigaction(signal, &raw const default, std::ptr::null_mut()) };
-    }
+    // SAFETY: `default` is valid for the call, and installs no handler. KILL, STOP and the two signals that the C
+    // library keeps for itself are refused, which is right.
+    unsafe { libc::sigaction(signal, &raw const default, std::ptr::null_mut()) };
 }

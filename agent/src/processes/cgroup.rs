@@ -6,6 +6,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -56,15 +57,28 @@ impl AgentCgroup {
 
     /// Removes it, unless another agent still uses it.
     pub fn remove(&self) {
-        let own = format!("run-{}-", std::process::id());
-        for child in children(&self.path) {
-            if child.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&own)) {
-                let run = RunCgroup { path: child };
+        for _ in 0..100 {
+            let own = self.own_runs();
+            for run in &own {
                 run.kill();
                 run.remove();
             }
+            if own.is_empty() {
+                break;
+            }
+            // What was killed is still dying.
+            std::thread::sleep(Duration::from_millis(10));
         }
         let _ = fs::remove_dir(&self.path);
+    }
+
+    fn own_runs(&self) -> Vec<RunCgroup> {
+        let own = format!("run-{}-", std::process::id());
+        children(&self.path)
+            .into_iter()
+            .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&own)))
+            .map(|path| RunCgroup { path })
+            .collect()
     }
 }
 

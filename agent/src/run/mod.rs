@@ -175,6 +175,11 @@ impl Run {
         &self.owner
     }
 
+    /// Did it take too long?
+    pub fn has_timed_out(&self) -> bool {
+        self.timed_out
+    }
+
     /// Is this process its first one?
     pub fn is_led_by(&self, pid: i32) -> bool {
         self.end.is_none() && self.family.leader().as_raw() == pid

@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 
-use super::Session;
+use super::{FileJob, Session};
 use crate::files::{FileThread, Job, Outcome};
 use crate::poller::{Interest, Part, Token};
 use crate::protocol::{Event, Failure};
@@ -14,8 +14,7 @@ const WRITE_LIMIT: usize = 4 * crate::protocol::MAX_FRAME;
 impl Session {
     pub(super) fn queue_job(&mut self, job: Job) {
         if let Err(failure) = self.start_file_thread() {
-            let (Job::Read { id, .. } | Job::Write { id, .. }) = job;
-            return self.refuse(id, failure);
+            return self.refuse(job.id(), failure);
         }
         self.jobs.push_back(job);
         self.submit_job();
@@ -29,36 +28,33 @@ impl Session {
 
     /// Gives the file thread its next job, a read only if there is room for what it brings.
     pub(super) fn submit_job(&mut self) {
-        let (Some(thread), false) = (&self.files, self.file_thread_busy) else { return };
+        let (Some(thread), None) = (&self.files, self.file_job) else { return };
         let has_room = self.outbox.has_room();
-        let next = self.jobs.iter().position(|job| has_room || matches!(job, Job::Write { .. }));
+        let next = self.jobs.iter().position(|job| has_room || !job.is_read());
         if let Some(job) = next.and_then(|index| self.jobs.remove(index)) {
+            self.file_job = Some(FileJob { id: job.id(), is_read: job.is_read(), cancelled: false });
             thread.submit(job);
-            self.file_thread_busy = true;
         }
     }
 
     pub(super) fn on_files(&mut self) {
         let outcomes = self.files.as_ref().map(FileThread::outcomes).unwrap_or_default();
         for outcome in outcomes {
-            self.file_thread_busy = false;
-            self.take_outcome(outcome);
+            let cancelled = self.file_job.take().is_some_and(|job| job.cancelled);
+            self.take_outcome(outcome, cancelled);
         }
         self.submit_job();
     }
 
-    fn take_outcome(&mut self, outcome: Outcome) {
+    fn take_outcome(&mut self, outcome: Outcome, cancelled: bool) {
         match outcome {
+            Outcome::Chunk { id, reading, bytes } if bytes.is_empty() || cancelled => {
+                let size = reading.read - bytes.len() as u64;
+                self.outbox.push(id, &Event::done_size(size), &[]);
+            }
             Outcome::Chunk { id, reading, bytes } => {
-                let cancelled = self.cancelled_reads.contains(&id);
-                self.cancelled_reads.retain(|&other| other != id);
-                if bytes.is_empty() || cancelled {
-                    let sent = reading.sent - bytes.len() as u64;
-                    self.outbox.push(id, &Event::done_size(sent), &[]);
-                } else {
-                    self.outbox.push(id, &Event::Data, &bytes);
-                    self.jobs.push_back(Job::Read { id, reading });
-                }
+                self.outbox.push(id, &Event::Data, &bytes);
+                self.jobs.push_back(Job::Read { id, reading });
             }
             Outcome::Written { id, size } => self.outbox.push(id, &Event::done_size(size), &[]),
             Outcome::Failed { id, failure } => self.refuse(id, failure),
@@ -67,22 +63,29 @@ impl Session {
 
     /// Ends a read; false where there is none of this number.
     pub(super) fn cancel_read(&mut self, id: u64) -> bool {
-        let index =
-            self.jobs.iter().position(|job| matches!(job, Job::Read { id: other, .. } if *other == id));
+        if let Some(job) = self.file_job.as_mut().filter(|job| job.id == id && job.is_read) {
+            job.cancelled = true;
+            return true;
+        }
+        let index = self.jobs.iter().position(|job| job.is_read() && job.id() == id);
         match index.and_then(|index| self.jobs.remove(index)) {
             Some(Job::Read { reading, .. }) => {
-                self.outbox.push(id, &Event::done_size(reading.sent), &[]);
+                self.outbox.push(id, &Event::done_size(reading.read), &[]);
                 true
             }
             _ => false,
         }
     }
 
+    /// Is this request's job in progress?
+    pub(super) fn has_job(&self, id: u64) -> bool {
+        self.file_job.is_some_and(|job| job.id == id) || self.jobs.iter().any(|job| job.id() == id)
+    }
+
     /// Ends all that wait.
     pub(super) fn cancel_jobs(&mut self) {
         for job in std::mem::take(&mut self.jobs) {
-            let (Job::Read { id, .. } | Job::Write { id, .. }) = job;
-            self.refuse(id, Failure::errno("the agent is shutting down", Errno::ECANCELED));
+            self.refuse(job.id(), Failure::errno("the agent is shutting down", Errno::ECANCELED));
         }
     }
 

@@ -30,6 +30,15 @@ const CONNECT_NS: u64 = 100 * MILLISECOND;
 /// How long a controller may take to read the last events after a `shutdown`.
 const FAREWELL_NS: u64 = 5 * SECOND;
 
+/// What the file thread is at.
+#[derive(Debug, Clone, Copy)]
+struct FileJob {
+    id: u64,
+    is_read: bool,
+    /// It was stopped meanwhile.
+    cancelled: bool,
+}
+
 /// All that one session holds.
 pub struct Session {
     stream: Stream,
@@ -40,9 +49,8 @@ pub struct Session {
     files: Option<FileThread>,
     /// Jobs for the file thread, of which one at a time is given to it.
     jobs: VecDeque<Job>,
-    file_thread_busy: bool,
-    /// Reads that were stopped while the file thread was at them.
-    cancelled_reads: Vec<u64>,
+    /// The request that the file thread is at.
+    file_job: Option<FileJob>,
     cgroup: Option<AgentCgroup>,
     runs: BTreeMap<u64, Run>,
     last_serial: u64,
@@ -52,7 +60,8 @@ pub struct Session {
     /// The `shutdown` request, and when to go even if the controller doesn't read.
     shutdown: Option<(u64, u64)>,
     shutdown_answered: bool,
-    requests_watched: bool,
+    /// What of the requests is waited for; nothing until there is a controller.
+    requests_watched: Option<Interest>,
     events_watched: bool,
     /// When to look again whether anybody is at the other end of the port.
     connect_at: Option<u64>,
@@ -61,7 +70,7 @@ pub struct Session {
 impl Session {
     /// Serves until the end.
     fn run(&mut self) -> Result<End, SessionError> {
-        if self.stream.is_hung_up() && self.stream.waits_for_peer() {
+        if self.stream.waits_for_peer() {
             self.connect_at = Some(clock::monotonic_ns() + CONNECT_NS);
         }
         loop {
@@ -104,29 +113,35 @@ impl Session {
     /// Decides what to wait for: who may go on depends on how much waits to go out.
     fn prepare_to_wait(&mut self) -> Result<(), SessionError> {
         self.poller.set_bulk(self.outbox.has_room())?;
-        let connected = self.connect_at.is_none();
-        let requests = connected && !self.outbox.is_overfull() && !self.has_many_writes();
-        if requests != self.requests_watched {
-            match requests {
-                true => {
-                    self.poller.watch(&self.stream.input, Token::session(Part::Requests), Interest::Read)?
-                }
-                false => self.poller.unwatch(&self.stream.input),
-            }
-            self.requests_watched = requests;
-        }
-        let events = connected && !self.outbox.is_empty();
-        if events != self.events_watched {
-            match events {
-                true => {
-                    self.poller.watch(&self.stream.output, Token::session(Part::Events), Interest::Write)?;
-                }
-                false => self.poller.unwatch(&self.stream.output),
-            }
-            self.events_watched = events;
+        if self.connect_at.is_none() {
+            self.watch_stream()?;
         }
         let deadline = self.deadline();
         Ok(self.poller.set_deadline(deadline)?)
+    }
+
+    fn watch_stream(&mut self) -> Result<(), SessionError> {
+        // That the controller has gone must be seen even while no more requests are taken in.
+        let hold = self.outbox.is_overfull() || self.has_many_writes();
+        let interest = if hold { Interest::HangUp } else { Interest::Read };
+        let (input, token) = (&self.stream.input, Token::session(Part::Requests));
+        match self.requests_watched {
+            None => self.poller.watch(input, token, interest)?,
+            Some(watched) if watched != interest => self.poller.change(input, token, interest)?,
+            Some(_) => {}
+        }
+        self.requests_watched = Some(interest);
+
+        // Only while something waits: a stream that has room would be reported without end.
+        let (output, token) = (&self.stream.output, Token::session(Part::Events));
+        let waits = !self.outbox.is_empty();
+        match (self.events_watched, waits) {
+            (false, true) => self.poller.watch(output, token, Interest::Write)?,
+            (true, false) => self.poller.unwatch(output),
+            _ => {}
+        }
+        self.events_watched = waits;
+        Ok(())
     }
 
     fn deadline(&self) -> Option<u64> {
@@ -147,12 +162,18 @@ impl Session {
         self.take_samples();
         self.submit_job();
         self.finish_runs();
-        let (id, at) = self.shutdown?;
-        if self.runs.is_empty() && !self.shutdown_answered {
+        self.advance_shutdown(now)
+    }
+
+    /// Answers `shutdown` when all has ended, or when it takes too long, and goes when the answer is sent.
+    fn advance_shutdown(&mut self, now: u64) -> Option<End> {
+        let (id, give_up_at) = self.shutdown?;
+        let idle = self.runs.is_empty() && self.file_job.is_none();
+        if !self.shutdown_answered && (idle || give_up_at <= now) {
             self.outbox.push(id, &Event::done(), &[]);
             self.shutdown_answered = true;
-        }
-        if (self.shutdown_answered && self.outbox.is_empty()) || at <= now {
+            self.shutdown = Some((id, now + FAREWELL_NS));
+        } else if self.shutdown_answered && (self.outbox.is_empty() || give_up_at <= now) {
             return Some(End::Shutdown);
         }
         None
@@ -160,7 +181,7 @@ impl Session {
 
     fn try_to_connect(&mut self, now: u64) {
         if self.connect_at.is_some_and(|at| at <= now) {
-            self.connect_at = self.stream.is_hung_up().then_some(now + CONNECT_NS);
+            self.connect_at = self.stream.waits_for_peer().then_some(now + CONNECT_NS);
         }
     }
 
@@ -170,13 +191,15 @@ impl Session {
             return None;
         }
         match self.outbox.flush(&mut self.stream.output) {
-            Ok(()) if self.shutdown_answered && self.outbox.is_empty() => Some(End::Shutdown),
             Ok(()) => None,
             Err(_) => Some(End::Closed),
         }
     }
 
     fn take_requests(&mut self) -> Option<End> {
+        if self.requests_watched == Some(Interest::HangUp) {
+            return Some(End::Closed);
+        }
         let mut bytes = [0; 65_536];
         match self.stream.input.read(&mut bytes) {
             Ok(0) => Some(End::Closed),

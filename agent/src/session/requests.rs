@@ -50,6 +50,9 @@ impl Session {
                 self.outbox.push(id, &hello(), &[]);
             }
             _ if !self.greeted => self.refuse(id, Failure::new("the first request must be hello")),
+            _ if self.is_in_use(id) => {
+                self.refuse(id, Failure::errno(format!("request {id} is still in progress"), Errno::EEXIST));
+            }
             _ if self.shutdown.is_some() => self.refuse(id, Failure::new("the agent is shutting down")),
             Operation::Clock => {
                 let (monotonic_ns, realtime_ns) = (clock::monotonic_ns(), clock::realtime_ns());
@@ -74,6 +77,14 @@ impl Session {
             Operation::Shutdown => self.shut_down(id),
         }
         None
+    }
+
+    /// Is a request of this number in progress?
+    fn is_in_use(&self, id: u64) -> bool {
+        self.runs.values().any(|run| *run.owner() == Owner::Request(id))
+            || self.samplers.contains_key(&id)
+            || self.facts.contains_key(&id)
+            || self.has_job(id)
     }
 
     fn stop(&mut self, id: u64, stop: &protocol::Stop) {

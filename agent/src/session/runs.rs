@@ -85,9 +85,11 @@ impl Session {
         {
             let Some(run) = self.runs.remove(&serial) else { return };
             let owner = run.owner().clone();
+            let timed_out = run.has_timed_out();
             let printed = run.finish(&mut self.outbox);
             if let Owner::Tool { facts, name } = owner {
-                self.tool_done(facts, &name, &printed);
+                let nothing = Default::default();
+                self.tool_done(facts, &name, if timed_out { &nothing } else { &printed });
             }
         }
     }

@@ -15,9 +15,12 @@ use crate::poller::{Interest, Part, Poller, Token};
 use crate::processes::{AgentCgroup, kill_descendants};
 use crate::protocol::{Decoder, Event, PREFACE, PROTOCOL};
 use crate::stream::Stream;
+use crate::sys;
 
 /// Obeys a controller until the end; then kills and removes all that was made for it.
 pub fn serve(options: &ServeOptions) -> Result<End, SessionError> {
+    // Where a parent ignored it, the kernel would reap the runs itself, and nobody would learn how they ended.
+    sys::default_action(Signal::SIGCHLD);
     // What loses its parent is given to the agent, where it can be found.
     prctl::set_child_subreaper(true)?;
     let signals = take_signals()?;
@@ -60,8 +63,7 @@ impl Session {
             signals,
             files: None,
             jobs: VecDeque::new(),
-            file_thread_busy: false,
-            cancelled_reads: Vec::new(),
+            file_job: None,
             cgroup,
             runs: BTreeMap::new(),
             last_serial: 0,
@@ -70,7 +72,7 @@ impl Session {
             greeted: false,
             shutdown: None,
             shutdown_answered: false,
-            requests_watched: false,
+            requests_watched: None,
             events_watched: false,
             connect_at: None,
         })

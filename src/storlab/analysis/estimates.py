@@ -94,7 +94,7 @@ def _statistics(scored: pl.DataFrame) -> pl.DataFrame:
     """One row a series that has a value."""
     value = pl.col("value")
     return (
-        scored.group_by("series")
+        scored.group_by("series", maintain_order=True)
         .agg(
             n=value.count().cast(pl.Int64),
             missing=value.null_count(),

@@ -54,6 +54,7 @@ class Planned:
     problem: str = ""
     waiting: str = ""
     counted: bool = True
+    names: tuple[str, ...] = ("",)  # of the combinations, as ``cells``; for sentences
     warnings: tuple[str, ...] = ()
 
 
@@ -156,7 +157,9 @@ def _plan_pooled(parts: list[Planned], least: int) -> Iterator[Planned]:
                 if part not in able
             )
             question = replace(able[0].question, within={}, pooled=True)
-            yield Planned(question, tuple(part.cells[0] for part in able), warnings=warnings)
+            cells = tuple(part.cells[0] for part in able)
+            names = tuple(level_names(part.question.within) for part in able)
+            yield Planned(question, cells, names=names, warnings=warnings)
 
 
 def _about(asked: Question, key: Key, trait: Trait) -> Question:

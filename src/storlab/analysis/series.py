@@ -54,7 +54,8 @@ def collect(metrics: pl.DataFrame, done: pl.DataFrame, cells: Sequence[int]) -> 
         .collect()
     )
     values = rows.lazy().select(*KEYS, "round", "value").join(series.lazy(), on=KEYS)
+    # Sorted, so that sums are the same to the last bit whenever a run is analysed again.
     return Recorded(
         series.with_columns(pl.col("source", "metric", "unit", "better").cast(pl.String)),
-        values.select("series", "round", "value").collect(),
+        values.select("series", "round", "value").sort("series", "round").collect(),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -11,7 +12,7 @@ from storlab.analysis.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.compare import compare, unanswerable
 from storlab.analysis.design import Design
 from storlab.analysis.estimates import estimates
-from storlab.analysis.pairing import Pairs, Rounds, Side, pair, pool
+from storlab.analysis.pairing import Rounds, Side, pair, pool
 from storlab.analysis.questions import Catalogue, Key, Planned, Trait, plan
 from storlab.analysis.series import KEYS, Recorded, collect
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Summary
@@ -146,9 +147,13 @@ def _answer(
         found = sides.get((cell, key))
         return Side(name) if found is None else Side(name, *found)
 
-    parts = [pair(one(question.a, a), one(question.b, b)) for a, b in item.cells]
+    parts = [
+        replace(part, problem=f"In {name}: {part.problem}") if name and part.problem else part
+        for name, (a, b) in zip(item.names, item.cells, strict=True)
+        for part in [pair(one(question.a, a), one(question.b, b))]
+    ]
     pairs = pool(parts) if question.pooled else parts[0]
-    warned = Pairs(pairs.rounds, pairs.log_ratios, pairs.problem, (*item.warnings, *pairs.warnings))
+    warned = replace(pairs, warnings=(*item.warnings, *pairs.warnings))
     return compare(question, warned, alpha, min_rounds)
 
 

@@ -161,12 +161,9 @@ def _remaining(evidence: _Evidence, rules: Rules) -> int | None:
     if n < 2:
         return None
     edge = math.log1p(rules.margin)
-    totals = []
-    if rules.better != "neither":
-        totals.append(_total(evidence, abs(interval.mean), (0.0,)))
+    total = _total(evidence, abs(interval.mean), (0.0,))
     if rules.margin > 0:
-        totals.append(_total(evidence, edge - abs(interval.mean), (edge, -edge)))
-    total = min(totals, default=math.inf)
+        total = min(total, _total(evidence, edge - abs(interval.mean), (edge, -edge)))
     if total > FORESEEABLE:
         return None
     return max(int(total), rules.min_rounds, fewest_rounds(rules.alpha), n + 1) - n

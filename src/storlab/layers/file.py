@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.errors import StorlabError
+from storlab.errors import UserError
 from storlab.layers.base import Layer, Site, undo
 from storlab.layers.resources import Dir, File, Resource
 from storlab.nodes.needs import Needs
@@ -58,7 +58,7 @@ class FileLayer(Layer):
 
     async def check_node(self, node: Node) -> None:
         if self.copy_of is not None and not (await node.run(["test", "-f", self.copy_of], check=False)).ok:
-            raise StorlabError(f"node {node.name}: there is no file {self.copy_of} to copy")
+            raise UserError(f"node {node.name}: there is no file {self.copy_of} to copy")
 
     async def put_up(self, below: Resource | None, site: Site) -> File:
         path = f"{below.path}/storlab.img" if isinstance(below, Dir) else site.path("file.img")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ class Connection:
 
     async def request(
         self, op: str, payload: bytes = b"", request_id: int | None = None, **fields: Any
-    ) -> AsyncIterator[Frame]:
+    ) -> AsyncGenerator[Frame, None]:
         """Send a request and yield its events up to and with its final one. ``NodeLost`` where the stream ends."""
         identity = self.next_id() if request_id is None else request_id
         queue: asyncio.Queue[Frame | None] = asyncio.Queue()

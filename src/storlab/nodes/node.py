@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -178,7 +178,7 @@ class Node:
             if offset >= len(data):
                 return
 
-    async def sample(self, paths: Sequence[str], interval: float) -> AsyncIterator[Sample]:
+    async def sample(self, paths: Sequence[str], interval: float) -> AsyncGenerator[Sample, None]:
         """Read these files every ``interval`` seconds, on the node, until the iteration is closed."""
         identity = self.connection.next_id()
         ended = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -67,8 +68,8 @@ def _weighted_mean(metric: str, metrics: pl.DataFrame) -> float | None:
     if match is None:
         return None
     counter = f"{match['prefix']}.ios" if match["prefix"] else "ios"
-    means = metrics.filter(pl.col("metric") == metric)["value"]
-    counts = metrics.filter(pl.col("metric") == counter)["value"]
-    if len(means) != len(counts) or not counts.sum():
+    means = metrics.filter(pl.col("metric") == metric)["value"].to_list()
+    counts = metrics.filter(pl.col("metric") == counter)["value"].to_list()
+    if len(means) != len(counts) or not sum(counts):
         return None
-    return float((means * counts).sum() / counts.sum())
+    return math.fsum(mean * count for mean, count in zip(means, counts, strict=True)) / math.fsum(counts)

@@ -110,7 +110,8 @@ class RunFolder:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-                raise RecordsError(f"{self.path} is in use by process {holder}: wait for it, or stop it first") from None
+                message = f"{self.path} is in use by process {holder}: wait for it, or stop it first"
+                raise RecordsError(message) from None
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
             yield

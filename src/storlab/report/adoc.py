@@ -63,7 +63,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     yield from _results(given)
     if shown.absent:
         yield from ("== Not measured in full", "")
-        yield from (f"- {escaped(f'{cells}: {status}. {reason}')}" for cells, status, reason in shown.absent.rows)
+        yield from (f"- {escaped(f'{cells}, {status}: {reason}')}" for cells, status, reason in shown.absent.rows)
         yield ""
     yield from _reproduce(given)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
+from storlab.analysis.summary import CellState
 from storlab.report import format as fmt
+from storlab.report.input import Facts, ReportInput
+from storlab.report.tables import together
+from storlab.report.words import listed
 
 _BYTES = frozenset({"memory", "size"})
 
@@ -43,3 +48,45 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(_text("", part) for part in value) if value else "none"
     return str(value)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Facts of all things that share them: ``name`` lists these. ``parts`` are (name, facts)."""
+
+    name: str
+    parts: tuple[tuple[str, tuple[Fact, ...]], ...]
+
+
+def node_sheets(manifest: Mapping[str, Any]) -> list[Sheet]:
+    """One sheet for all nodes that are alike."""
+    groups = _alike((str(name), (("", tuple(facts_of(f))),)) for name, f in (manifest.get("nodes") or {}).items())
+    return [Sheet(f"{'Node' if len(names) == 1 else 'Nodes'} {listed(names)}", parts) for parts, names in groups]
+
+
+def stack_sheets(given: ReportInput) -> list[Sheet]:
+    """One sheet for all cells whose stacks are alike, layer by layer; nodes that are alike share a part."""
+    states = {cell.cell: cell for cell in given.summary.cells}
+    stacks: dict[tuple[tuple[str, tuple[Fact, ...]], ...], list[CellState]] = {}
+    for cell, nodes in given.facts.items():
+        layers = dict.fromkeys(layer for facts in nodes.values() for layer in facts)
+        parts = tuple(part for layer in layers for part in _layer_parts(layer, nodes))
+        stacks.setdefault(parts, []).append(states.get(cell, CellState(cell, {}, "measured", 0)))
+    return [Sheet(f"Stack of {together(cells, given.summary.cells)}", parts) for parts, cells in stacks.items()]
+
+
+def _layer_parts(layer: str, nodes: Mapping[str, Mapping[str, Facts]]) -> list[tuple[str, tuple[Fact, ...]]]:
+    having = [(node, tuple(facts_of(layers[layer]))) for node, layers in nodes.items() if layer in layers]
+    groups = _alike(having)
+    return [(layer if len(nodes) == 1 else f"{layer} on {listed(names)}", facts) for facts, names in groups]
+
+
+K = TypeVar("K")
+
+
+def _alike(items: Iterable[tuple[str, K]]) -> list[tuple[K, list[str]]]:
+    """What is equal, once, with the names of all that have it."""
+    groups: dict[K, list[str]] = {}
+    for name, value in items:
+        groups.setdefault(value, []).append(name)
+    return list(groups.items())

@@ -56,7 +56,7 @@ def scale(value: float, unit: str) -> Scale:
         return Scale(1.0, unit)
     if not math.isfinite(value) or value == 0:
         return next(s for s in scales if s.factor == 1.0)
-    size = abs(_significant(value, 3))  # 999.9 µs reads "1.00 ms", not "1000 µs"
+    size = max(abs(value), abs(_significant(value, 3)))  # 999.9 µs reads "1.00 ms", not "1000 µs"
     least = _SMALLEST.get(unit, 1.0)
     # The tolerance is for 1e-9 × 1000³, which falls short of 1 by a rounding error.
     fitting = [s for s in scales if size >= s.factor * least * (1 - 1e-12)]
@@ -114,7 +114,7 @@ def quantity(
     within: Scale | None = None,
 ) -> str:
     """``value`` with its unit, rounded to what the interval ``low`` … ``high`` supports: "24.7 MiB/s"."""
-    if value is None:
+    if value is None or math.isnan(value):
         return UNKNOWN
     chosen = within or scale(value, unit)
     half = _half_width(low, high)

@@ -4,35 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
 from storlab.report.charts import Kind, Panel, all_panels
 from storlab.report.escape import plain
-from storlab.report.factsheet import Fact, facts_of
+from storlab.report.factsheet import node_sheets, stack_sheets
 from storlab.report.input import ReportInput
 from storlab.report.reproduce import commands
 from storlab.report.svg import inline
 from storlab.report.view import View, view
 
+# Charts of one kind: beyond that nobody looks, and the page grows heavy. The tables have all numbers.
+_MOST = 24
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render_html(given: ReportInput) -> str:
     """The whole report: verdicts, charts as inline SVG, tables, facts, study and method."""
-    shown, charts = view(given), _charts(given)
+    shown, panels = view(given), all_panels(given)
+    charts = _charts(panels)
     page = _environment().get_template("report.html.j2")
     return page.render(
         view=shown,
         sections=[(anchor, name) for anchor, name, there in _sections(shown, charts, given) if there],
         charts=charts,
+        series=_by_group(charts["series"]),
         commands=commands(given.manifest),
         study=str(given.manifest.get("study_text") or ""),
         study_file=str(given.manifest.get("study_file") or "study.toml"),
-        nodes=_nodes(given.manifest),
-        layers=_layers(given),
+        left_out=len(panels) - sum(len(group) for group in charts.values()),
+        nodes=node_sheets(given.manifest),
+        stacks=stack_sheets(given),
         css=Markup((_TEMPLATES / "report.css").read_text("utf-8")),  # our own file
     )
 
@@ -70,24 +74,19 @@ def _clean(value: object) -> object:
     return value if isinstance(value, Markup) or not isinstance(value, str) else plain(value)
 
 
-def _charts(given: ReportInput) -> dict[Kind, list[tuple[Panel, Markup]]]:
+def _charts(panels: list[Panel]) -> dict[Kind, list[tuple[Panel, Markup]]]:
+    """The first ``_MOST`` charts of each kind, as SVG."""
     groups: dict[Kind, list[tuple[Panel, Markup]]] = {"paired": [], "rounds": [], "series": [], "latency": []}
-    for number, panel in enumerate(all_panels(given)):
-        groups[panel.kind].append((panel, Markup(inline(panel, f"c{number}"))))  # from vl-convert
+    for number, panel in enumerate(panels):
+        if len(groups[panel.kind]) < _MOST:
+            drawn = Markup(inline(panel, f"c{number}"))  # vl-convert's own, which escapes the text in it
+            groups[panel.kind].append((panel, drawn))
     return groups
 
 
-def _nodes(manifest: Mapping[str, Any]) -> list[tuple[str, list[Fact]]]:
-    return [(str(name), facts_of(facts)) for name, facts in (manifest.get("nodes") or {}).items()]
-
-
-def _layers(given: ReportInput) -> list[tuple[str, list[tuple[str, list[Fact]]]]]:
-    """Per cell: (its name, [(node and layer, facts)])."""
-    levels = {cell.cell: cell.levels for cell in given.summary.cells}
-    sheets = []
-    for cell, nodes in given.facts.items():
-        name = ", ".join(levels.get(cell, {}).values()) or f"cell {cell}"
-        sheets.append(
-            (name, [(f"{node}: {layer}", facts_of(f)) for node, layers in nodes.items() for layer, f in layers.items()])
-        )
-    return sheets
+def _by_group(charts: list[tuple[Panel, Markup]]) -> list[tuple[str, list[tuple[Panel, Markup]]]]:
+    """Charts that share a scale, together, in the study's order."""
+    groups: dict[str, list[tuple[Panel, Markup]]] = {}
+    for panel, drawn in charts:
+        groups.setdefault(panel.group, []).append((panel, drawn))
+    return list(groups.items())

@@ -71,9 +71,8 @@ def _section(title: str, tables: Sequence[Table]) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    numbers = len(table.columns) - table.labels
     yield f"| {' | '.join(escaped(column) for column in table.columns)} |"
-    yield f"| {' | '.join(['---'] * table.labels + ['---:'] * numbers)} |"
+    yield f"| {' | '.join('---:' if table.is_number(i) else '---' for i in range(len(table.columns)))} |"
     for row in table.rows:
         yield f"| {' | '.join(escaped(cell) for cell in row)} |"
     yield ""

@@ -17,7 +17,7 @@ def inline(panel: Panel, prefix: str) -> str:
     """``panel`` as an ``<svg>`` element. ``prefix`` keeps its ids apart from those of other charts."""
     from storlab.report.charts.theme import to_svg
 
-    svg = to_svg(panel.chart)
+    svg = to_svg(panel.draw())
     root = _ROOT.search(svg)
     box = _VIEW_BOX.search(root[0]) if root else None
     if root is None or box is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,14 +11,20 @@ from storlab.report import format as fmt
 from storlab.report import words
 
 PROBE = "probe:"
+_WORDS = frozenset({"verdict", "status", "reason"})
 _METRICS_A_TABLE = 4  # more columns than that don't fit a page
+
+
+Span = tuple[float, float, float]
+"""An interval and what lies in it: low, value, high."""
 
 
 @dataclass(frozen=True)
 class Table:
     """Rows of finished text. The first ``labels`` columns name the row; the others hold its numbers.
 
-    ``notes`` are the footnotes that cells refer to as ``[1]``, ``[2]``, …
+    ``notes`` are the footnotes that cells refer to as ``[1]``, ``[2]``, … ``spans`` are the rows' ratios with their
+    intervals as numbers, for formats that can draw them.
     """
 
     title: str
@@ -26,6 +33,11 @@ class Table:
     labels: int = 1
     caption: str = ""
     notes: tuple[str, ...] = ()
+    spans: tuple[Span | None, ...] = ()
+
+    def is_number(self, column: int) -> bool:
+        """Whether the column at this index holds numbers, which are aligned at the right."""
+        return column >= self.labels and self.columns[column] not in _WORDS
 
 
 class _Notes:
@@ -137,7 +149,14 @@ def _comparison_table(group: Sequence[Comparison]) -> Table:
         labels=2 if placed else 1,
         caption=words.direction(first.better),
         notes=notes.sentences(),
+        spans=tuple(_span(c) for c in group),
     )
+
+
+def _span(c: Comparison) -> Span | None:
+    if c.low is None or c.ratio is None or c.high is None or not 0 < c.low <= c.high < math.inf:
+        return None
+    return c.low, c.ratio, c.high
 
 
 def absent_table(summary: Summary) -> Table | None:
@@ -153,11 +172,11 @@ def absent_table(summary: Summary) -> Table | None:
         reason = " ".join(words.stop(r) for r in reasons) or "No reason was recorded."
         failed = sum(cell.failed for cell in cells)
         count = f" ({failed} of {fmt.plural(failed + sum(cell.rounds for cell in cells), 'trial')})" if failed else ""
-        rows.append((_together(cells, summary.cells), f"{status}{count}", reason))
-    return Table("Not measured in full", ("cell", "status", "reason"), tuple(rows), labels=3)
+        rows.append((together(cells, summary.cells), f"{status}{count}", reason))
+    return Table("Not measured in full", ("cell", "status", "reason"), tuple(rows))
 
 
-def _together(cells: Sequence[CellState], all_cells: Sequence[CellState]) -> str:
+def together(cells: Sequence[CellState], all_cells: Sequence[CellState]) -> str:
     """What to call several cells: by the levels that they, and no others, share; else one by one."""
     shared, _ = split_levels([cell.levels for cell in cells])
     same = [cell for cell in all_cells if shared.items() <= cell.levels.items()]

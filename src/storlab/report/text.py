@@ -6,7 +6,8 @@ import io
 from collections.abc import Iterator, Sequence
 
 from rich import box
-from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table as RichTable
@@ -14,11 +15,14 @@ from rich.text import Text
 
 from storlab.analysis.summary import Verdict
 from storlab.report.escape import one_line
+from storlab.report.forest import forest
 from storlab.report.input import ReportInput
 from storlab.report.tables import Table
 from storlab.report.view import VerdictGroup, View, view
 
 WIDTH = 80
+_FOREST = range(12, 37)  # columns for drawn intervals: with fewer, they say nothing
+_BETWEEN = 3  # columns between two columns of a table
 _STYLES: dict[Verdict, str] = {
     "better": "bold green",
     "worse": "bold red",
@@ -31,16 +35,25 @@ def render_text(given: ReportInput, width: int = WIDTH) -> str:
     """The report as plain text without colour, ``width`` columns wide."""
     out = io.StringIO()
     console = Console(file=out, width=width, color_system=None, force_terminal=False, legacy_windows=False)
-    console.print(renderable(given))
+    console.print(TerminalReport(given))
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().rstrip("\n").split("\n"))
 
 
-def renderable(given: ReportInput) -> RenderableType:
-    """The report for any Rich console. Foreign text is in ``Text`` objects, so its brackets are no markup."""
-    return Group(*_parts(view(given)))
+class TerminalReport:
+    """The report for any Rich console, as wide as that is.
+
+    Foreign text is in ``Text`` objects, so its brackets are no markup.
+    """
+
+    def __init__(self, given: ReportInput) -> None:
+        self._shown = view(given)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """Rich's protocol for things that can be printed."""
+        yield from _parts(self._shown, options.max_width)
 
 
-def _parts(shown: View) -> Iterator[RenderableType]:
+def _parts(shown: View, width: int) -> Iterator[RenderableType]:
     yield _text(shown.title, "bold")
     if shown.facts_line:
         yield _text(shown.facts_line, "dim")
@@ -59,13 +72,13 @@ def _parts(shown: View) -> Iterator[RenderableType]:
         yield Text()
         for warning in shown.warnings:
             yield _bullet("!", "yellow", warning)
-    yield from _section("Measured", shown.measured)
-    yield from _section("Compared", shown.comparisons)
+    yield from _section("Measured", shown.measured, width)
+    yield from _section("Compared", shown.comparisons, width)
     if shown.absent:
         yield Text()
         yield Rule(Text(shown.absent.title, "bold"), align="left", style="dim")
         for cells, status, reason in shown.absent.rows:
-            yield _bullet("−", "yellow", f"{cells}: {status}. {reason}")
+            yield _bullet("−", "yellow", f"{cells}, {status}: {reason}")
     if shown.others or shown.probes:
         more = len(shown.others) + len(shown.probes)
         tables = "table" if more == 1 else "tables"
@@ -94,7 +107,7 @@ def _bullet(mark: str, style: str, sentence: str, indent: int = 0) -> Renderable
     return Padding(grid, (0, 0, 0, indent))
 
 
-def _section(title: str, tables: Sequence[Table]) -> Iterator[RenderableType]:
+def _section(title: str, tables: Sequence[Table], width: int) -> Iterator[RenderableType]:
     if not tables:
         return
     if title:
@@ -102,21 +115,27 @@ def _section(title: str, tables: Sequence[Table]) -> Iterator[RenderableType]:
         yield Rule(Text(title, "bold"), align="left", style="dim")
     for table in tables:
         yield Text()
-        yield from _table(table)
+        yield from _table(table, width)
 
 
-def _table(table: Table) -> Iterator[RenderableType]:
+def _table(table: Table, width: int) -> Iterator[RenderableType]:
     heading = _text(table.title, "bold")
     if table.caption:
         heading.append(f"  {table.caption}", "dim")
     yield heading
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False, padding=(0, 1))
     for number, column in enumerate(table.columns):
-        label = number < table.labels
-        justify: JustifyMethod = "left" if label or column == "verdict" else "right"
-        drawn.add_column(_text(column), justify=justify, no_wrap=not label, overflow="fold")
-    for row in table.rows:
-        drawn.add_row(*(_text(cell, _cell_style(cell)) for cell in row))
+        justify: JustifyMethod = "right" if table.is_number(number) else "left"
+        drawn.add_column(_text(column), justify=justify, no_wrap=number >= table.labels, overflow="fold")
+    rows = [[_text(cell, _cell_style(cell)) for cell in row] for row in table.rows]
+    used = sum(max(map(cell_len, column)) + _BETWEEN for column in zip(table.columns, *table.rows, strict=True))
+    room = min(width - used, _FOREST[-1])
+    if any(table.spans) and room in _FOREST:
+        styles = [next((style for cell in row if (style := _cell_style(cell))), "") for row in table.rows]
+        drawn.add_column(Text("│ = 1×"), no_wrap=True)
+        rows = [[*row, line] for row, line in zip(rows, forest(table.spans, room, styles), strict=True)]
+    for row in rows:
+        drawn.add_row(*row)
     yield drawn
     for number, note in enumerate(table.notes, start=1):
         yield _text(f"[{number}] {note}", "dim")

@@ -26,9 +26,16 @@ class VerdictLine:
 
     verdict: Verdict
     mark: str
-    sentence: str
+    claim: str
+    ratio: str
+    evidence: str
     reason: str
     warnings: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one line."""
+        return f"{self.claim}: {self.ratio} {self.evidence}"
 
 
 @dataclass(frozen=True)
@@ -126,7 +133,9 @@ def _verdict_group(group: Sequence[Comparison]) -> VerdictGroup:
             VerdictLine(
                 c.verdict,
                 words.MARKS[c.verdict],
-                words.sentence(c),
+                words.claim(c),
+                words.ratio(c),
+                words.evidence(c),
                 words.stop(c.reason),
                 tuple(words.stop(warning) for warning in c.warnings),
             )
@@ -155,7 +164,7 @@ def _facts_line(given: ReportInput) -> str:
     parts = [
         f"run {manifest['run']}" if manifest.get("run") else "",
         f"started {fmt.instant(str(manifest['started']))}" if manifest.get("started") else "",
-        f"on {words.listed([str(name) for name in nodes])}" if nodes else "",
+        f"{'node' if len(nodes) == 1 else 'nodes'} {words.listed([str(name) for name in nodes])}" if nodes else "",
         f"Linux {', '.join(kernels)}" if kernels else "",
         f"Storlab {manifest['storlab']}" if manifest.get("storlab") else "",
     ]

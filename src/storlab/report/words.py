@@ -34,22 +34,33 @@ def listed(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
 
 
-def sentence(comparison: Comparison) -> str:
-    """The verdict, with ratio, interval, rounds, and what is missing where it is undecided.
+def claim(comparison: Comparison) -> str:
+    """The verdict alone: "ext4 is better than xfs"."""
+    a, b = comparison.a, comparison.b
+    if comparison.verdict == "equivalent":
+        return f"{a} and {b} are equivalent within {fmt.margin(comparison.margin)}"
+    if comparison.verdict == "undecided":
+        return f"{a} against {b} is undecided"
+    return f"{a} is {comparison.verdict} than {b}"
 
-    For comparisons that have a ratio; for the others ``not_compared`` says why not.
-    """
-    a, b, rounds = comparison.a, comparison.b, fmt.plural(comparison.rounds, "round")
+
+def evidence(comparison: Comparison) -> str:
+    """What stands behind the ratio: its interval and rounds, and what is missing where it is undecided."""
+    span = fmt.ratio_interval(comparison.low, comparison.high, comparison.ratio) or "no interval yet"
+    text = f"({span}, {fmt.plural(comparison.rounds, 'round')})."
+    return f"{text} {more_rounds(comparison)}" if comparison.verdict == "undecided" else text
+
+
+def sentence(comparison: Comparison) -> str:
+    """Verdict, ratio, interval and rounds; for comparisons without a ratio, why there is none."""
     if comparison.ratio is None:
         return not_compared([comparison])
-    number = fmt.ratio(comparison.ratio, comparison.low, comparison.high)
-    span = fmt.ratio_interval(comparison.low, comparison.high, comparison.ratio) or "no interval yet"
-    measured = f"{number} ({span}, {rounds})."
-    if comparison.verdict == "equivalent":
-        return f"{a} and {b} are equivalent within {fmt.margin(comparison.margin)}: {measured}"
-    if comparison.verdict == "undecided":
-        return f"{a} against {b} is undecided: {measured} {more_rounds(comparison)}"
-    return f"{a} is {comparison.verdict} than {b}: {measured}"
+    return f"{claim(comparison)}: {ratio(comparison)} {evidence(comparison)}"
+
+
+def ratio(comparison: Comparison) -> str:
+    """ "1.42×", to the digits that its interval supports."""
+    return fmt.ratio(comparison.ratio, comparison.low, comparison.high)
 
 
 def not_compared(comparisons: Sequence[Comparison]) -> str:

@@ -21,7 +21,7 @@ from storlab.probes.registry import probe_types
 from storlab.study import positions
 from storlab.study.factors import Factor
 from storlab.study.messages import explain
-from storlab.study.schema import NodeGroup, StudyFile, Trial
+from storlab.study.schema import DEFAULT_PROBES, NodeGroup, StudyFile, Trial
 from storlab.study.substitution import Substitution, Word
 from storlab.workloads.base import PLACE_WORDS, ReadInput, Workload
 from storlab.workloads.registry import workload_types
@@ -236,7 +236,7 @@ class _CellReader:
     def probes(self) -> dict[str, Probe]:
         kinds = probe_types()
         probes = {}
-        tree = self.substitute(("probes",), self.raw.get("probes", {"host-load": {}, "stalls": {}}))
+        tree = self.substitute(("probes",), self.raw.get("probes", DEFAULT_PROBES))
         for name, options in tree.items():
             if name not in kinds:
                 message = f"there is no probe {name!r}{nearest(name, kinds)}; there are: {', '.join(kinds)}"

@@ -71,7 +71,7 @@ def _value(node: Node, path: Path, found: dict[Path, int]) -> None:
 def _key(node: Node) -> Path:
     """A bare, quoted or dotted key as a path; TOML itself reads the quoted ones."""
     text = (node.text or b"").decode()
-    value = tomllib.loads(f"{text} = 0")
+    value: object = tomllib.loads(f"{text} = 0")
     path: list[str | int] = []
     while isinstance(value, dict):
         (name,) = value

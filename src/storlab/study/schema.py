@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 
 from storlab.units import Duration, Share, parse_share
 
-SCHEMA_VERSION = 1
+DEFAULT_PROBES: dict[str, dict[str, Any]] = {"host-load": {}, "stalls": {}}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
 
 
@@ -113,7 +113,7 @@ class Compare(Model):
 class StudyFile(Model):
     """A study: which storage set-ups to compare, under which load, on which machines."""
 
-    schema_version: Literal[1] = Field(SCHEMA_VERSION, alias="schema", description="Version of this format.")
+    schema_version: Literal[1] = Field(1, alias="schema", description="Version of this format.")
     title: str = Field(min_length=1)
     description: str = ""
     primary: str = Field("bandwidth", description="The metric that verdicts are about.")
@@ -129,7 +129,7 @@ class StudyFile(Model):
     stack: Any = Field(None, description="Layers in order, lowest first; {factor} puts in a level.")
     workload: dict[Name, dict[str, Any]] = Field(min_length=1, description="The load, by name.")
     probes: dict[str, dict[str, Any]] = Field(
-        default_factory=lambda: {"host-load": {}, "stalls": {}}, description="What is observed, by name of the probe."
+        default_factory=lambda: dict(DEFAULT_PROBES), description="What is observed, by name of the probe."
     )
     trial: dict[str, Any] = Field(default_factory=dict, description="The phases of a trial.")
     repeat: Repeat = Repeat()

@@ -83,8 +83,10 @@ def _read_input(path: Path) -> str:
         raise ValueError(f"{path} can't be read: it is not text") from None
 
 
-def parse_study(data: bytes, file: str, base: Path, overrides: Sequence[str] = (), only: Sequence[str] = ()) -> Study:
-    """As ``load_study``, from bytes; ``base`` is the folder that paths in the study are relative to."""
+def parse_study(
+    data: bytes, file: str, read: ReadInput, overrides: Sequence[str] = (), only: Sequence[str] = ()
+) -> Study:
+    """As ``load_study``, from bytes; ``read`` gives the contents of a file that the study names."""
     text, raw = _read_toml(data, file)
     for override in overrides:
         _apply_override(raw, override)

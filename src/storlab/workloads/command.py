@@ -94,6 +94,7 @@ class MetricRule(BaseModel):
 
     def _by_json(self, text: str, source: str) -> list[float]:
         try:
+            assert self.json_path is not None
             found = jmespath.search(self.json_path, orjson.loads(text))
         except (orjson.JSONDecodeError, JMESPathError) as error:
             raise ParseError(f"metric {self.name}: {error}", source) from None

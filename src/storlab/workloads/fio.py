@@ -6,11 +6,11 @@ import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from storlab.errors import CommandFailed, UserError
+from storlab.errors import UserError
 from storlab.layers.resources import Dir
 from storlab.measurements import Measurements
 from storlab.nodes.needs import Needs
@@ -186,7 +186,7 @@ def _size(options: Mapping[str, Option]) -> int:
 
 def _count(options: Mapping[str, Option]) -> int:
     count = options.get("numjobs", 1)
-    return int(count) if str(count).isdigit() else 1
+    return int(str(count)) if str(count).isdigit() else 1
 
 
 def _seconds(options: Mapping[str, Option]) -> float | None:

@@ -17,7 +17,7 @@ import polars as pl
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, Value, empty, metric_frame
 from storlab.workloads import histogram
 from storlab.workloads.fio_latency import Latency, latency_values, merge
-from storlab.workloads.fio_log_lines import DIRECTIONS, chunks
+from storlab.workloads.fio_log_lines import DIRECTIONS, map_chunks
 from storlab.workloads.histogram import Ints
 
 
@@ -63,7 +63,7 @@ def longest_gap(logs: Iterable[Path], threshold: float, interval: float = 0.0, d
     precision, never overstated. The time from the start (0) to the first completion counts, and that from
     the last to ``duration``. Raises ``ParseError`` with file and line.
     """
-    times = [lines["time"].unique() for path in logs for lines in chunks(path)]
+    times = [times for path in logs for times in map_chunks(path, lambda lines: lines["time"].unique())]
     # Distinct milliseconds only: their number is bounded by the length of the run.
     ended = pl.concat([pl.Series("time", [], pl.Int64), *times]).unique().sort().to_numpy() / 1000
     edges = np.concatenate([[0.0], ended, [] if duration is None else [max(duration + interval, 0.0)]])
@@ -75,75 +75,96 @@ def longest_gap(logs: Iterable[Path], threshold: float, interval: float = 0.0, d
     return Gaps(float(gaps[at]), float(edges[at]), float(long.sum()), int(long.size))
 
 
-_FIRST = {
-    "ios": pl.len().cast(pl.Int64),
-    "value": pl.col("value").sum(),
-    "size": pl.col("size").sum(),
-    "minimum": pl.col("value").min(),
-    "maximum": pl.col("value").max(),
-}
-_AGAIN = {
-    **{name: pl.col(name).sum() for name in ("ios", "value", "size")},
-    "minimum": pl.col("minimum").min(),
-    "maximum": pl.col("maximum").max(),
-}
-_NO_INTERVALS = pl.DataFrame(schema={"cell": pl.Int64(), "direction": pl.Int8(), **dict.fromkeys(_FIRST, pl.Int64())})
+_WAYS = len(DIRECTIONS)
+_MOST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class _Reduced:
-    """One job's log: latencies by direction, and sums by ``cell`` and ``direction``."""
+    """One job's log: latencies by direction, and sums (``ios``, ``value``, ``size``) by ``cell`` and ``direction``."""
 
     latencies: dict[int, Latency]
     intervals: pl.DataFrame
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What is kept of a chunk: counts by direction and bin, extremes by direction, sums by cell and direction."""
+
+    counts: Ints
+    least: Ints
+    most: Ints
+    sums: pl.DataFrame
+
+
 def _reduce(path: Path, interval: float) -> _Reduced:
-    counts = np.zeros((len(DIRECTIONS), histogram.BINS), dtype=np.int64)
-    cell = (pl.col("time") / (interval * 1000)).floor().cast(pl.Int64).alias("cell")
-    parts = [_NO_INTERVALS]
-    for lines in chunks(path):
-        counts += _count(lines)
-        parts.append(lines.group_by(cell, "direction").agg(**_FIRST))
-    intervals = _add(parts)
+    counts = np.zeros((_WAYS, histogram.BINS), dtype=np.int64)
+    least, most = np.full(_WAYS, _MOST), np.zeros(_WAYS, dtype=np.int64)
+    sums = []
+    for part in map_chunks(path, lambda lines: _reduce_chunk(lines, interval)):
+        counts += part.counts
+        np.minimum(least, part.least, out=least)
+        np.maximum(most, part.most, out=most)
+        sums.append(part.sums)
+    intervals = _add(sums)
+    totals = dict(intervals.group_by("direction").agg(pl.col("value").sum()).iter_rows())
     latencies = {}
-    for key, row in enumerate(counts):
-        mine = intervals.filter(pl.col("direction") == key)
-        if mine.height:
-            latencies[key] = _latency(row, mine)
+    for way, total in totals.items():
+        bins = np.flatnonzero(counts[way])
+        n = int(counts[way].sum())
+        latencies[way] = Latency(n, int(least[way]), int(most[way]), total / n, bins, counts[way][bins])
     return _Reduced(latencies, intervals)
 
 
-def _count(lines: pl.DataFrame) -> Ints:
-    """Operations by direction and bin."""
-    key = histogram.bin_index(lines["value"].to_numpy())
-    key += lines["direction"].to_numpy().astype(np.int64) * histogram.BINS
-    counts = np.bincount(key, minlength=len(DIRECTIONS) * histogram.BINS)
-    return counts.astype(np.int64).reshape(len(DIRECTIONS), histogram.BINS)
+def _reduce_chunk(lines: pl.DataFrame, interval: float) -> _Part:
+    direction = lines["direction"].to_numpy().astype(np.int64)
+    value = lines["value"].to_numpy()
+    bins = histogram.bin_index(value)
+    bins += direction * histogram.BINS
+    counts = np.bincount(bins, minlength=_WAYS * histogram.BINS).reshape(_WAYS, histogram.BINS)
+    least, most = np.full(_WAYS, _MOST), np.zeros(_WAYS, dtype=np.int64)
+    for way in range(_WAYS):
+        mine = direction == way
+        least[way] = value.min(initial=_MOST, where=mine)
+        most[way] = value.max(initial=0, where=mine)
+    return _Part(counts, least, most, _sums(lines, direction, interval))
+
+
+def _sums(lines: pl.DataFrame, direction: Ints, interval: float) -> pl.DataFrame:
+    """Sums of one chunk. Not ``group_by``: cells are few and dense, so counting by index takes a third of the time."""
+    cell = (lines["time"].to_numpy() / (interval * 1000)).astype(np.int64)
+    first = int(cell.min())
+    key = (cell - first) * _WAYS + direction
+    ios = np.bincount(key)
+    used = np.flatnonzero(ios)
+    # Sums as floats are exact up to 2^53: a hundred days of ns in one chunk and cell.
+    value, size = (np.bincount(key, lines[name].to_numpy())[used] for name in ("value", "size"))
+    return pl.DataFrame(
+        {"cell": first + used // _WAYS, "direction": used % _WAYS, "ios": ios[used], "value": value, "size": size},
+        schema=_INTERVALS,
+    )
+
+
+_INTERVALS = {
+    "cell": pl.Int64(),
+    "direction": pl.Int64(),
+    "ios": pl.Int64(),
+    "value": pl.Float64(),
+    "size": pl.Float64(),
+}
 
 
 def _add(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat(parts).group_by("cell", "direction").agg(**_AGAIN).sort("direction", "cell")
-
-
-def _latency(counts: Ints, intervals: pl.DataFrame) -> Latency:
-    bins = np.flatnonzero(counts)
-    n = int(intervals["ios"].sum())
-    return Latency(
-        n=n,
-        minimum=intervals.select(pl.col("minimum").min()).item(),
-        maximum=intervals.select(pl.col("maximum").max()).item(),
-        mean=int(intervals["value"].sum()) / n,
-        bins=bins,
-        counts=counts[bins],
-    )
+    sums = (pl.col(name).sum() for name in ("ios", "value", "size"))
+    together = pl.concat([pl.DataFrame(schema=_INTERVALS), *parts])
+    return together.group_by("cell", "direction").agg(sums).sort("direction", "cell")
 
 
 def _together(read: Sequence[_Reduced]) -> _Reduced:
     keys = sorted({key for reduced in read for key in reduced.latencies})
     return _Reduced(
         {key: merge(reduced.latencies.get(key, Latency.none()) for reduced in read) for key in keys},
-        _add([_NO_INTERVALS, *(reduced.intervals for reduced in read)]),
+        _add([reduced.intervals for reduced in read]),
     )
 
 

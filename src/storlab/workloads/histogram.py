@@ -63,9 +63,14 @@ def bin_edges(value_ns: int) -> tuple[int, int]:
 def bin_index(latency_ns: npt.ArrayLike) -> Ints:
     """The bins of latencies in ns, as fio's ``plat_val_to_idx`` has them; same shape as the input."""
     latency = np.clip(np.asarray(latency_ns, dtype=np.int64), 0, LOWER_NS[-1])
-    # The exponent of a float is the number of its bits; exact, as 2^34 is far below 2^53.
-    discarded = np.maximum(np.frexp(latency.astype(np.float64))[1] - (_BITS + 1), 0)
-    index: Ints = (discarded << _BITS) + (latency >> discarded)
+    # The exponent of a float64 (bits 52 up, less 1023) is the position of the highest bit; exact below 2^53.
+    discarded = latency.astype(np.float64).view(np.int64)
+    discarded >>= 52
+    discarded -= 1023 + _BITS
+    np.maximum(discarded, 0, out=discarded)
+    index: Ints = latency >> discarded
+    discarded <<= _BITS
+    index += discarded
     return index
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import polars as pl
 
@@ -25,9 +26,6 @@ from storlab.report.frames import across_of, per_trial
 from storlab.report.input import ReportInput
 from storlab.report.view import primary_comparisons, verdict_groups
 
-MOST = 24
-"""Charts of one kind in a report: beyond that nobody looks, and the page grows heavy. Tables have all numbers."""
-
 
 class _Gallery:
     """The charts of one report."""
@@ -47,9 +45,9 @@ class _Gallery:
             first = group.comparisons[0]
             values = per_trial(self.given.metrics, first.source, first.metric)
             points = [ratios(values, c, a, b) for c in group.comparisons for a, b in self._cells(c)]
-            chart = paired_chart(pl.concat(points) if points else _NO_POINTS, group.comparisons)
+            draw = partial(paired_chart, pl.concat(points) if points else _NO_POINTS, group.comparisons)
             alt = f"Ratios round by round. {' '.join(line.sentence for line in group.lines)}"
-            yield Panel("paired", self.name("paired", group.heading), group.heading, alt, chart)
+            yield Panel("paired", self.name("paired", group.heading), "", group.heading, alt, draw)
 
     def _cells(self, c: Comparison) -> list[tuple[int, int]]:
         """The two cells of a comparison; none where it pools many: their ratios are not one value a round."""
@@ -61,10 +59,10 @@ class _Gallery:
         for combination in self.combinations:
             estimates = self._estimates(combination)
             values = per_trial(self.given.metrics, combination.source, combination.metric)
-            chart = rounds_chart(_with_level(values, combination), estimates, self.levels)
+            draw = partial(rounds_chart, _with_level(values, combination), estimates, self.levels)
             means = words.listed([f"{level} {_mean(e)}" for level, e in estimates.items()])
             alt = f"One point a round, with mean and interval. {combination.metric}: {means}."
-            yield Panel("rounds", self.name("rounds", combination.title), combination.title, alt, chart)
+            yield Panel("rounds", self.name("rounds", combination.title), "", combination.title, alt, draw)
 
     def _estimates(self, combination: Combination) -> dict[str, Estimate]:
         keys = {level: (cell, combination.source, combination.metric) for level, cell in combination.cells.items()}
@@ -83,12 +81,12 @@ class _Gallery:
                 own = values.filter(pl.col("cell") == cell)
                 if own.is_empty():
                     continue
-                chart = series_chart(own, level, self.levels, combination.metric, unit, top)
+                draw = partial(series_chart, own, level, self.levels, combination.metric, unit, top)
                 rounds = fmt.plural(own["round"].n_unique(), "round")
-                title = f"{level}: {words.levels(dict(combination.within)) or combination.source}"
                 mean = _mean(self.estimates[cell, combination.source, combination.metric])
                 alt = f"{combination.metric} of {level} over the time of a trial, {rounds}. Mean {mean}."
-                yield Panel("series", self.name("series", f"{combination.title}-{level}"), title, alt, chart)
+                name = self.name("series", f"{combination.title}-{level}")
+                yield Panel("series", name, combination.title, level, alt, draw)
 
     def latency(self) -> Iterator[Panel]:
         histograms = self.given.histograms
@@ -107,10 +105,10 @@ class _Gallery:
                 yield self._latency(pl.concat(curves), Combination(source, metric, "s", "lower", within, {}))
 
     def _latency(self, curves: pl.DataFrame, combination: Combination) -> Panel:
-        chart = latency_chart(curves, self.levels, combination.metric)
+        draw = partial(latency_chart, curves, self.levels)
         shown = words.listed(list(dict.fromkeys(curves["level"])))
         alt = f"{combination.metric} by percentile, all rounds merged, of {shown}."
-        return Panel("latency", self.name("latency", combination.title), combination.title, alt, chart)
+        return Panel("latency", self.name("latency", combination.title), "", combination.title, alt, draw)
 
 
 _NO_POINTS = pl.DataFrame(schema={"round": pl.Int64, "ratio": pl.Float64, "pair": pl.String, "verdict": pl.String})
@@ -130,11 +128,7 @@ def _mean(e: Estimate) -> str:
     return f"{fmt.quantity(e.mean, e.unit, e.low, e.high)} ({span or 'no interval'})"
 
 
-def all_panels(given: ReportInput) -> Iterator[Panel]:
-    """Paired ratios, rounds, series and latencies; at most ``MOST`` of a kind."""
+def all_panels(given: ReportInput) -> list[Panel]:
+    """Paired ratios, rounds, series and latencies."""
     gallery = _Gallery(given)
-    for kind in (gallery.paired, gallery.rounds, gallery.series, gallery.latency):
-        for number, panel in enumerate(kind()):
-            if number >= MOST:
-                break
-            yield panel
+    return [*gallery.paired(), *gallery.rounds(), *gallery.series(), *gallery.latency()]

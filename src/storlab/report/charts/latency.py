@@ -31,7 +31,7 @@ def percentile_curve(histograms: pl.DataFrame, cell: int, source: str, metric: s
     )
 
 
-def latency_chart(curves: pl.DataFrame, levels: list[str], metric: str) -> Chart:
+def latency_chart(curves: pl.DataFrame, levels: list[str]) -> Chart:
     """``curves``: ``level, nines, latency`` (s)."""
     most = min(6.0, float(str(curves["nines"].max())))
     ticks = [_MEDIAN, *(float(nine) for nine in range(1, int(most) + 1))]
@@ -39,14 +39,14 @@ def latency_chart(curves: pl.DataFrame, levels: list[str], metric: str) -> Chart
         "nines:Q",
         title="percentile (%)",
         scale=alt.Scale(domain=[0, most], nice=False, clamp=True),
-        axis=alt.Axis(values=ticks, labelExpr=_LABELS, labelOverlap=False),
+        axis=alt.Axis(values=ticks, tickCount=len(ticks), labelExpr=_LABELS, labelOverlap=False),
     )
     marks = decades(curves["latency"])
     y = alt.Y(
         "latency:Q",
-        title=f"{metric} (log scale)",
+        title="latency (log scale)",
         scale=alt.Scale(type="log", nice=False),
-        axis=alt.Axis(values=marks, labelExpr=SECONDS),
+        axis=alt.Axis(values=marks, tickCount=len(marks), labelExpr=SECONDS),
     )
     present = set(curves["level"])
     shown = [level for level in levels if level in present]

@@ -45,7 +45,8 @@ def paired_chart(points: pl.DataFrame, comparisons: Sequence[Comparison]) -> Cha
     ends = [v for name in ("ratio", "low", "high") for v in shown[name].drop_nulls()]
     low, high = _domain([*points["ratio"], *ends], first.margin)
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
-    axis = alt.Axis(values=_ticks(low, high), format=".2~f", labelExpr="datum.label + '×'")
+    ticks = _ticks(low, high)
+    axis = alt.Axis(values=ticks, tickCount=len(ticks), format=".2~f", labelExpr="datum.label + '×'")
     meaning = f", {first.better} is better" if first.better in ("higher", "lower") else ""
     title = [first.metric, f"first ÷ second (log scale{meaning})"]
     x = alt.X("ratio:Q", title=title, scale=scale, axis=axis)

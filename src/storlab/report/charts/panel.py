@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,10 +13,19 @@ Kind = Literal["rounds", "paired", "series", "latency"]
 
 @dataclass(frozen=True)
 class Panel:
-    """``name`` is a file's stem, unique in a report. ``alt`` says in words what the chart shows."""
+    """``name`` is a file's stem, unique in a report. ``alt`` says in words what the chart shows.
+
+    ``draw`` makes the chart: a report may show fewer than there are.
+    """
 
     kind: Kind
     name: str
+    group: str  # of charts that belong together; may be empty
     title: str
     alt: str
-    chart: Chart
+    draw: Callable[[], Chart]
+
+    @property
+    def full_title(self) -> str:
+        """The title of the chart when it stands alone."""
+        return f"{self.title}, {self.group}" if self.group else self.title

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from storlab.report import format as fmt
-from storlab.report.charts.scales import PLAIN, axis_title, finite
+from storlab.report.charts.scales import PLAIN, finite
 from storlab.report.charts.theme import COLOURS, Chart, of
 
 _POINTS = 120  # a line; more than that is finer than the pixels of a phone
@@ -41,7 +41,7 @@ def series_chart(
     median = values.group_by("level", "t").agg(pl.col("value").median()).sort("t")
     x = alt.X("t:Q", title="time in the trial (s)", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False))
     y = alt.Y(
-        "value:Q", title=axis_title(metric, unit), scale=alt.Scale(domain=[0, top / unit.factor], nice=True), axis=PLAIN
+        "value:Q", title=unit.symbol or metric, scale=alt.Scale(domain=[0, top / unit.factor], nice=True), axis=PLAIN
     )
     colour = alt.Color("level:N", legend=None, scale=of(levels, COLOURS))
     rounds = alt.Chart(values).mark_line(strokeWidth=1, opacity=0.35).encode(x=x, y=y, color=colour, detail="round:O")

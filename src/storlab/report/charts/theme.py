@@ -36,6 +36,7 @@ CONFIG: dict[str, Any] = {
         "domainColor": SOFT,
         "tickColor": SOFT,
         "labelLimit": 132,
+        "titleLimit": 340,
         "tickCount": 5,
     },
     "axisY": {"domain": False, "ticks": False, "labelPadding": 6},

@@ -1,0 +1,1 @@
+"""The executor: order, start barrier, journal, resume, teardown."""

@@ -1,0 +1,51 @@
+"""A study in the words of the analysis: its design, and the rule by which it stops."""
+
+from __future__ import annotations
+
+from storlab.analysis.design import CompareSpec, Design
+from storlab.analysis.stopping import Rule
+from storlab.study.study import Study
+
+
+def design_of(study: Study, stopped: str = "", warnings: tuple[str, ...] = ()) -> Design:
+    """Factors, cells and planned comparisons. ``stopped``: why the run ended, in one sentence."""
+    factors = {factor.name: tuple(level.label for level in factor.levels) for factor in study.factors}
+    comparisons = tuple(
+        CompareSpec(
+            factor=spec.factor or next(iter(factors)),
+            pairs=_pairs_left(spec.pairs, factors[spec.factor or next(iter(factors))]),
+            within=spec.within,
+            pooled=spec.pooled,
+            metrics=spec.metrics,
+            margin=spec.margin,
+        )
+        for spec in study.model.compare
+        if factors
+    )
+    return Design(
+        title=study.model.title,
+        primary=study.model.primary,
+        factors=factors,
+        cells=tuple((cell.number, dict(cell.levels)) for cell in study.cells),
+        comparisons=comparisons,
+        confidence=study.model.confidence,
+        stopped=stopped,
+        warnings=(*study.notes, *warnings),
+    )
+
+
+def _pairs_left(
+    pairs: tuple[tuple[str, str], ...] | None, levels: tuple[str, ...]
+) -> tuple[tuple[str, str], ...] | None:
+    """The pairs of which --only has left both levels."""
+    return None if pairs is None else tuple(pair for pair in pairs if set(pair) <= set(levels))
+
+
+def rule_of(study: Study, rounds: tuple[int, int]) -> Rule:
+    """When to stop; ``rounds``: at least, at most."""
+    until = study.model.repeat.until
+    if until == "decided":
+        return Rule("decided", *rounds)
+    if until == "max":
+        return Rule("rounds", *rounds)
+    return Rule("precision", *rounds, precision=float(until))

@@ -1,0 +1,280 @@
+"""Runs a study, or goes on with one: round after round, until the answer is sound."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from storlab import __version__
+from storlab.analysis.stopping import Stop, decide
+from storlab.analysis.summarise import summarise
+from storlab.analysis.summary import Summary, to_json
+from storlab.errors import StorlabError, UserError
+from storlab.records.derive import Tables, derive
+from storlab.records.files import write_durably
+from storlab.records.manifest import Manifest, write_manifest
+from storlab.records.run_folder import RunFolder
+from storlab.records.trial_record import TrialRecord, write_trial
+from storlab.run.design import design_of, rule_of
+from storlab.run.estimate import time_left, trial_times
+from storlab.run.interrupts import Interrupts
+from storlab.run.journal import Journal
+from storlab.run.observer import Observer
+from storlab.run.order import PlannedTrial
+from storlab.run.plan import Plan, make_plan
+from storlab.run.registry_of_runs import forget_run, remember_run
+from storlab.run.scratch import scratch_path
+from storlab.run.session import Session, open_session, wanted_nodes
+from storlab.run.stacks import Stacks
+from storlab.run.teardown import Teardown, take_down
+from storlab.run.trial import TrialRun
+from storlab.study.study import Study
+
+Ending = Literal["complete", "failures", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended. ``left_behind`` is what could not be taken down, in words; empty as it should be."""
+
+    folder: RunFolder
+    ending: Ending
+    summary: Summary
+    left_behind: tuple[str, ...] = ()
+
+
+async def run_study(study: Study, folder: Path, seed: int, rounds: tuple[int, int], observer: Observer) -> Outcome:
+    """Run a study into a new folder. Raises ``UserError``, with nothing done, where it can't be run here."""
+    run = new_run_id()
+    async with open_session(run, wanted_nodes(study.cells)) as session:
+        plan = await make_plan(study, session, seed, rounds)
+        if not plan.supported:
+            reasons = dict.fromkeys(reason for found in plan.unsupported.values() for reason in found)
+            raise UserError(f"nothing of this study can run here: {'; '.join(reasons)}")
+        _make_folder(folder)
+        records = RunFolder(folder)
+        with records.lock():
+            write_manifest(folder, _manifest(run, study, session, plan))
+            executor = _Executor(records, study, plan, session, observer, Tables(*_shape(study)))
+            return await executor.execute()
+
+
+async def resume_run(folder: Path, observer: Observer) -> Outcome:
+    """Go on with a run that was killed or interrupted: what stands is torn down, finished trials are kept."""
+    records = RunFolder.open(folder)
+    with records.lock():
+        manifest = records.manifest
+        study = manifest.study()
+        async with open_session(manifest.run, wanted_nodes(study.cells)) as session:
+            await _tear_down_rest(records, session, observer)
+            plan = await make_plan(study, session, manifest.seed, manifest.rounds)
+            write_manifest(folder, replace(manifest, finished=None, stopped=""))
+            executor = _Executor(records, study, plan, session, observer, derive(records))
+            return await executor.execute()
+
+
+async def _tear_down_rest(records: RunFolder, session: Session, observer: Observer) -> None:
+    with Journal(records.journal) as journal:
+        result = await take_down(journal, session.nodes)
+        journal.note("resume", did=result.did)
+    for did in result.did:
+        observer.told(f"From before: {did}.")
+    if result.failed:
+        raise StorlabError(f"what stands from before can't be taken down: {'; '.join(result.failed)}")
+
+
+def new_run_id() -> str:
+    """Sorts by time, and is part of every name that the run makes."""
+    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UserError(f"{folder} is not empty: name a new folder for this run")
+        (folder / "trials").mkdir()
+    except OSError as error:
+        raise UserError(f"{folder} can't be used for the run: {error.strerror}") from None
+
+
+def _shape(study: Study) -> tuple[dict[int, Any], tuple[str, ...]]:
+    return {cell.number: cell for cell in study.cells}, tuple(factor.name for factor in study.factors)
+
+
+def _manifest(run: str, study: Study, session: Session, plan: Plan) -> Manifest:
+    return Manifest(
+        run=run,
+        title=study.model.title,
+        description=study.model.description,
+        study_file=study.file,
+        study_text=study.text,
+        overrides=study.overrides,
+        only=study.only,
+        inputs=dict(study.inputs),
+        seed=plan.seed,
+        storlab=__version__,
+        argv=tuple(sys.argv),
+        started=_now(),
+        rounds=plan.rounds,
+        nodes={name: {**facts, "kind": session.nodes[name].kind} for name, facts in session.facts.items()},
+        plan=plan.as_dict(),
+        platform_notes=tuple(plan.notes),
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class _Executor:
+    """One execution, from the session that is up to the last record."""
+
+    def __init__(
+        self, run: RunFolder, study: Study, plan: Plan, session: Session, observer: Observer, tables: Tables
+    ) -> None:
+        self._run, self._study, self._plan = run, study, plan
+        self._session, self._observer, self._tables = session, observer, tables
+        self._cells = {cell.number: cell for cell in study.cells}
+        self._rule = rule_of(study, plan.rounds)
+        self._scratch = scratch_path(study.model.scratch, session.run)
+        self._ended = {record.trial for record in tables.records}
+        self._unsupported = dict(plan.unsupported)
+        for record in tables.records:
+            if record.status == "unsupported":
+                self._unsupported.setdefault(record.cell, (record.reason or "",))
+        self._interrupts = Interrupts(observer.told)
+        self._remaining: int | None = None
+        self._stopped = ""
+
+    async def execute(self) -> Outcome:
+        remember_run(self._session.run, self._run.path)
+        left: tuple[str, ...] = ()
+        with Journal(self._run.journal) as journal, self._interrupts.listening():
+            journal.note("begin", storlab=__version__, pid=os.getpid())
+            self._session.announce(journal)
+            try:
+                await self._rounds(journal)
+            except asyncio.CancelledError:
+                if not self._interrupts.at_once:
+                    raise
+            finally:
+                left = tuple((await asyncio.shield(self._end(journal))).failed)
+        if not left:
+            forget_run(self._session.run)
+        return self._outcome(left)
+
+    async def _rounds(self, journal: Journal) -> None:
+        for name, node in self._session.nodes.items():
+            journal.will(name, "scratch.remove", {"path": self._scratch})
+            await node.run(["mkdir", "--parents", "--mode=0700", "--", self._scratch])
+        stacks = Stacks(self._session.run, self._scratch, journal, self._session.nodes)
+        self._observer.run_begins(self._plan, str(self._run.path), len(self._ended))
+        for number in range(1, self._plan.rounds[1] + 1):
+            order = self._plan.order(number)
+            if not any(planned.number in self._ended for planned in order) and self._enough(number - 1):
+                return
+            for position, planned in enumerate(order):
+                if planned.number in self._ended:
+                    continue
+                if self._interrupts.finish:
+                    return
+                await self._trial(planned, [other.cell for other in order[position:]], stacks, journal)
+            self._write_tables()
+        self._enough(self._plan.rounds[1])
+
+    def _enough(self, round_number: int) -> bool:
+        """Whether the rounds so far answer the study's question."""
+        if round_number == 0:
+            return False
+        summary = self._summarise()
+        decision = decide(summary, self._rule)
+        self._observer.round_ends(round_number, summary, decision)
+        if isinstance(decision, Stop):
+            self._stopped = decision.reason
+            return True
+        self._remaining = decision.remaining
+        return False
+
+    async def _trial(self, planned: PlannedTrial, rest: list[int], stacks: Stacks, journal: Journal) -> None:
+        cell = self._cells[planned.cell]
+        if planned.cell in self._unsupported:
+            self._record_unsupported(planned)
+            return
+        await self._session.revive()
+        folder = self._run.trial_folder(planned.number)
+        _set_aside(folder)
+        folder.mkdir(parents=True)
+        self._observer.trial_begins(planned, cell, self._time_left(planned.round, rest))
+        journal.note("trial begins", trial=planned.number, round=planned.round, cell=planned.cell)
+        trial = TrialRun(planned, cell, self._session, stacks, folder, self._scratch)
+        record, tables = await trial.run()
+        if record.status == "unsupported":
+            self._unsupported[planned.cell] = (record.reason or "",)
+        self._take_in(record, tables)
+        journal.note("trial ends", trial=planned.number, status=record.status)
+
+    def _take_in(self, record: TrialRecord, tables: Any) -> None:
+        write_trial(self._run.trial_folder(record.trial), record)
+        self._ended.add(record.trial)
+        self._tables.add(record, tables)
+        self._observer.trial_ends(record)
+
+    def _record_unsupported(self, planned: PlannedTrial) -> None:
+        """Once a cell, so that its reason is in the results; later rounds pass over it."""
+        if any(record.cell == planned.cell and record.status == "unsupported" for record in self._tables.records):
+            return
+        folder = self._run.trial_folder(planned.number)
+        folder.mkdir(parents=True, exist_ok=True)
+        levels = dict(self._cells[planned.cell].levels)
+        reason = "; ".join(self._unsupported[planned.cell])
+        self._take_in(TrialRecord(planned.number, planned.round, planned.cell, levels, "unsupported", reason), None)
+
+    def _time_left(self, round_number: int, rest: list[int]) -> tuple[float, float] | None:
+        least, most = self._plan.rounds[0] - round_number, self._plan.rounds[1] - round_number
+        if self._remaining is not None:
+            least = max(least, min(self._remaining - 1, most))
+        times = trial_times(self._plan, self._tables.records)
+        return time_left(times, rest, (max(least, 0), max(most, 0)))
+
+    def _summarise(self) -> Summary:
+        design = design_of(self._study, self._stopped, self._tables.warnings())
+        return summarise(self._tables.frame("trials"), self._tables.frame("metrics"), design)
+
+    def _write_tables(self) -> None:
+        self._tables.write(self._run)
+
+    async def _end(self, journal: Journal) -> Teardown:
+        """Take everything down and write what is derived; on every way out."""
+        await self._session.revive()
+        # The agents themselves end right after, with the session; what they leave is looked for once they are gone.
+        result = await take_down(journal, self._session.nodes)
+        interrupted = self._interrupts.finish
+        if interrupted and not self._stopped:
+            self._stopped = "The run was interrupted; `storlab resume` goes on with it."
+        journal.note("end", interrupted=interrupted, left_behind=result.failed)
+        self._write_tables()
+        write_durably(self._run.summary, to_json(self._summarise()))
+        finished = None if interrupted else _now()
+        write_manifest(self._run.path, replace(self._run.manifest, finished=finished, stopped=self._stopped))
+        return result
+
+    def _outcome(self, left: tuple[str, ...]) -> Outcome:
+        failed = any(record.status == "failed" for record in self._tables.records)
+        ending: Ending = "interrupted" if self._interrupts.finish else "failures" if failed else "complete"
+        return Outcome(self._run, ending, self._summarise(), left)
+
+
+def _set_aside(folder: Path) -> None:
+    """What an interrupted attempt at this trial left is kept beside, for whoever wants to look."""
+    if not folder.exists():
+        return
+    attempt = 1
+    while (aside := folder.with_name(f"{folder.name}.interrupted-{attempt}")).exists():
+        attempt += 1
+    folder.rename(aside)

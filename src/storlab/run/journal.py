@@ -1,0 +1,127 @@
+"""The journal: a line for each thing that is put up, on disk before it is put up, and one when it is down again.
+
+``journal.jsonl`` is all that teardown needs, whether the run ended normally or the power failed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from storlab.errors import RecordsError
+
+
+@dataclass(frozen=True)
+class Pending:
+    """Something that was put up, or was about to be, and is not known to be down."""
+
+    number: int
+    node: str
+    undo: str
+    arguments: Mapping[str, Any]
+
+
+class Journal:
+    """Appends to a run's journal; owned by the one process that holds the run's lock."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pending = {entry.number: entry for entry in read_pending(path)}
+        self._next = _last_number(path) + 1
+        self._drop_torn_line()
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._descriptor)
+
+    @property
+    def pending(self) -> list[Pending]:
+        """What still stands, newest first."""
+        return sorted(self._pending.values(), key=lambda entry: -entry.number)
+
+    def will(self, node: str, undo: str, arguments: Mapping[str, Any]) -> Pending:
+        """Announce something that is about to be put up. On disk, for good, when this returns."""
+        entry = Pending(self._next, node, undo, dict(arguments))
+        self._next += 1
+        self._append({"will": entry.number, "node": node, "undo": undo, "arguments": entry.arguments}, durable=True)
+        self._pending[entry.number] = entry
+        return entry
+
+    def undone(self, entry: Pending, did: str | None) -> None:
+        """Note that it is down; ``did`` says what was done, ``None`` that nothing stood. Losing the line is harmless."""
+        self._append({"undone": entry.number, "did": did})
+        self._pending.pop(entry.number, None)
+
+    def failed(self, entry: Pending, reason: str) -> None:
+        """Note that it could not be taken down; it stays pending."""
+        self._append({"failed": entry.number, "reason": reason})
+
+    def note(self, event: str, **fields: Any) -> None:
+        """Note what happened, for people who read the journal."""
+        self._append({"event": event, **fields})
+
+    def _append(self, fields: Mapping[str, Any], durable: bool = False) -> None:
+        line = orjson.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **fields}) + b"\n"
+        os.write(self._descriptor, line)
+        if durable:
+            os.fdatasync(self._descriptor)
+
+    def _drop_torn_line(self) -> None:
+        """A power cut may leave half a line; what it announced had not been put up yet."""
+        if not self._path.exists():
+            return
+        data = self._path.read_bytes()
+        if data and not data.endswith(b"\n"):
+            with self._path.open("r+b") as file:
+                file.truncate(data.rfind(b"\n") + 1)
+
+
+def read_pending(path: Path) -> list[Pending]:
+    """What a journal says still stands, oldest first. Raises ``RecordsError`` where a line is damaged."""
+    pending: dict[int, Pending] = {}
+    for fields in _lines(path):
+        if "will" in fields:
+            number = int(fields["will"])
+            pending[number] = Pending(number, fields["node"], fields["undo"], fields["arguments"])
+        elif "undone" in fields:
+            pending.pop(int(fields["undone"]), None)
+    return list(pending.values())
+
+
+def _last_number(path: Path) -> int:
+    return max((int(fields["will"]) for fields in _lines(path) if "will" in fields), default=0)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    lines = data.split(b"\n")
+    found = []
+    for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline is torn
+        try:
+            fields = orjson.loads(line)
+            if not isinstance(fields, dict):
+                raise ValueError("no object")
+            if "will" in fields:
+                int(fields["will"]), str(fields["node"]), str(fields["undo"]), dict(fields["arguments"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise RecordsError(
+                f"{path}:{number} is damaged ({error}): mend or remove that line, "
+                "then `storlab clean` can take down what the others name"
+            ) from None
+        found.append(fields)
+    return found

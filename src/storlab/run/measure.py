@@ -1,0 +1,115 @@
+"""The measured phase: probes on, every command at one instant, probes off, everything gathered."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TypedDict
+
+from storlab.nodes.node import Clock, Exit, Node
+from storlab.probes.base import Post, Probe
+from storlab.records.derive import PROBE, raw_folder
+from storlab.records.trial_record import NodeRecord
+from storlab.run.barrier import Start, compare_clocks, start_skew, start_together, wait_for_all
+from storlab.run.gather import fetch_folder, keep_exit
+from storlab.run.session import Session
+from storlab.study.cells import Load
+from storlab.workloads.base import Place
+
+
+class Measured(TypedDict):
+    """Fields of the trial's record."""
+
+    measured: float
+    start_skew: float
+    nodes: dict[str, NodeRecord]
+    probes: dict[str, list[str]]
+    loads: dict[str, list[str]]
+
+
+async def measure(
+    places: Sequence[tuple[Load, Place]],
+    probes: Mapping[str, Probe],
+    disks: Mapping[str, str | None],
+    session: Session,
+    folder: Path,
+) -> Measured:
+    """Run all workloads at once; ``disks`` is the disk under test by node. Raw files go below ``folder``.
+
+    How each command ended is recorded, not judged: its workload's parser knows what a failure is.
+    """
+    working = list({place.node.name: place.node for _, place in places}.values())
+    posts = {name: watchers(probe, working, session) for name, probe in probes.items()}
+    clocks = await compare_clocks(list({node.name: node for node in _all(working, posts.values())}.values()))
+    starts = [Start(place.node, await load.workload.launch(place)) for load, place in places]
+    async with _watched(probes, posts, disks, folder):
+        processes = await start_together(starts, clocks)
+        ended = await wait_for_all(processes)
+    for (load, place), each in zip(places, ended, strict=True):
+        raw = raw_folder(folder, place.node.name, load.name)
+        await fetch_folder(place.node, place.folder, raw)
+        keep_exit(raw, each)
+    exits = [(place.node, each) for (_, place), each in zip(places, ended, strict=True)]
+    return Measured(
+        measured=max(each.elapsed for each in ended),
+        start_skew=start_skew(exits, clocks),
+        nodes=_windows(exits, clocks, disks, session.machines),
+        probes={name: [node.name for node in nodes] for name, nodes in posts.items()},
+        loads=_nodes_of_loads(places),
+    )
+
+
+def watchers(probe: Probe, working: Sequence[Node], session: Session) -> list[Node]:
+    """Where a probe watches: on every node, or once on each machine, the host always among them."""
+    if probe.where == "nodes":
+        return list(working)
+    by_machine = {session.machines[node.name]: node for node in reversed([*working, session.host])}
+    # The host stands for itself: on its machine, a node that is only another agent there gives way.
+    by_machine[session.machines[session.host.name]] = session.host
+    return list(by_machine.values())
+
+
+@asynccontextmanager
+async def _watched(
+    probes: Mapping[str, Probe], posts: Mapping[str, Sequence[Node]], disks: Mapping[str, str | None], folder: Path
+) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        for name, probe in probes.items():
+            for node in posts[name]:
+                raw = raw_folder(folder, node.name, PROBE + name)
+                raw.mkdir(parents=True, exist_ok=True)
+                await stack.enter_async_context(probe.watch(Post(node, raw, disks.get(node.name))))
+        yield
+
+
+def _windows(
+    exits: Sequence[tuple[Node, Exit]],
+    clocks: Mapping[str, Clock],
+    disks: Mapping[str, str | None],
+    machines: Mapping[str, str],
+) -> dict[str, NodeRecord]:
+    """The measured phase on each node's own clock; a node that only watched has that of all the others together."""
+    here = [(node, ended.start - clocks[node.name].offset, ended) for node, ended in exits]
+    whole = min(start for _, start, _ in here), max(start + ended.elapsed for _, start, ended in here)
+    records = {}
+    for name, clock in clocks.items():
+        mine = [(start, ended) for node, start, ended in here if node.name == name]
+        start = min((start for start, _ in mine), default=whole[0])
+        end = max((start + ended.elapsed for start, ended in mine), default=whole[1])
+        late = max((ended.late or 0.0 for _, ended in mine), default=0.0)
+        records[name] = NodeRecord(
+            start + clock.offset, end + clock.offset, machines[name], disks.get(name), clock.error, late
+        )
+    return records
+
+
+def _nodes_of_loads(places: Sequence[tuple[Load, Place]]) -> dict[str, list[str]]:
+    loads: dict[str, list[str]] = {}
+    for load, place in places:
+        loads.setdefault(load.name, []).append(place.node.name)
+    return loads
+
+
+def _all(working: Sequence[Node], posts: Iterable[Sequence[Node]]) -> list[Node]:
+    return [*working, *(node for nodes in posts for node in nodes)]

@@ -1,0 +1,50 @@
+"""What the executor tells whoever watches it, such as the terminal."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from storlab.analysis.stopping import Continue, Stop
+from storlab.analysis.summary import Summary
+from storlab.records.trial_record import TrialRecord
+from storlab.run.order import PlannedTrial
+from storlab.run.plan import Plan
+from storlab.study.cells import Cell
+
+
+class Observer(Protocol):
+    """Methods are called in the executor's own thread and must return at once."""
+
+    def run_begins(self, plan: Plan, folder: str, done: int) -> None:
+        """``done``: trials that an earlier part of the run has finished already."""
+
+    def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
+        """``left``: seconds that the run still takes, at least and at most; ``None`` while that can't be told."""
+
+    def trial_ends(self, record: TrialRecord) -> None:
+        """A trial is recorded."""
+
+    def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
+        """All cells of a round have run."""
+
+    def told(self, message: str) -> None:
+        """Something that the user must know."""
+
+
+class Silent:
+    """Watches and says nothing."""
+
+    def run_begins(self, plan: Plan, folder: str, done: int) -> None:
+        """Nothing."""
+
+    def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
+        """Nothing."""
+
+    def trial_ends(self, record: TrialRecord) -> None:
+        """Nothing."""
+
+    def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
+        """Nothing."""
+
+    def told(self, message: str) -> None:
+        """Nothing."""

@@ -1,0 +1,230 @@
+"""One trial: put up, prepare, precondition, settle, measure, gather, verify, take down."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from storlab.errors import DiskFull, StorlabError, TimedOut, TrialError, Unsupported
+from storlab.layers.resources import Dir, Disk, Resource
+from storlab.layers.stack import StandingStack
+from storlab.nodes.node import Node
+from storlab.records.derive import TrialTables, derive_trial, raw_folder
+from storlab.records.trial_record import TrialRecord
+from storlab.run.gather import fetch_folder
+from storlab.run.measure import measure
+from storlab.run.order import PlannedTrial
+from storlab.run.session import Session
+from storlab.run.stacks import Stacks
+from storlab.study.cells import Cell, Load
+from storlab.workloads.base import Place, Workload
+
+_FULL = 1024 * 1024  # bytes: with less, no file system does anything useful any more
+
+
+@dataclass
+class TrialRun:
+    """The state of one trial while it runs."""
+
+    planned: PlannedTrial
+    cell: Cell
+    session: Session
+    stacks: Stacks
+    folder: Path  # for raw records, on the controller
+    scratch: str  # on every node
+    phases: dict[str, float] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    standing: dict[str, StandingStack] = field(default_factory=dict)
+
+    async def run(self) -> tuple[TrialRecord, TrialTables | None]:
+        """Run it and take down what is not to be kept. Every failure becomes part of the record.
+
+        Cancelled, it takes everything down and lets the cancellation go on.
+        """
+        began, started = time.monotonic(), datetime.now(UTC)
+        record = TrialRecord(
+            trial=self.planned.number,
+            round=self.planned.round,
+            cell=self.cell.number,
+            levels=dict(self.cell.levels),
+            status="failed",
+            started=started.isoformat(timespec="microseconds"),
+        )
+        tables: TrialTables | None = None
+        try:
+            record, tables = await self._measured(record)
+        except Unsupported as error:
+            record = replace(record, status="unsupported", reason=str(error))
+        except StorlabError as error:
+            detail = error.detail if isinstance(error, TrialError) else ""
+            record = replace(record, reason=await self._reason(error), detail=detail)
+        finally:
+            keep = self.cell.trial.keep_stacks and record.status == "done"
+            if not keep:
+                await asyncio.shield(self._take_down())
+        facts = {node: standing.facts for node, standing in self.standing.items()}
+        duration = time.monotonic() - began
+        return replace(record, duration=duration, phases=self.phases, facts=facts, warnings=self.warnings), tables
+
+    async def _measured(self, record: TrialRecord) -> tuple[TrialRecord, TrialTables]:
+        timeout = self.cell.timeout
+        try:
+            async with asyncio.timeout(timeout):
+                record = await self._phases(record)
+        except TimeoutError:
+            phase = next(reversed(self.phases), "put up")
+            raise TimedOut(f"the trial was stopped at its time-out of {timeout:g} s, in the phase {phase!r}") from None
+        return record, derive_trial(self.folder, record, self.cell)
+
+    async def _phases(self, record: TrialRecord) -> TrialRecord:
+        async with self._phase("put up"):
+            await self._put_up()
+        places = [(load, self._place(load, node)) for load in self.cell.loads for node in self._nodes(load)]
+        async with self._phase("prepare"):
+            await self._commands(self.cell.trial.prepare, "prepare")
+            await asyncio.gather(*(self._prepare(load.workload, place) for load, place in places))
+        async with self._phase("precondition"):
+            await self._precondition()
+        async with self._phase("settle"):
+            await asyncio.gather(*(self._settle(node) for node in self._all_nodes()))
+        async with self._phase("measure"):
+            record = await self._measure(record, places)
+        async with self._phase("verify"):
+            await self._commands(self.cell.trial.verify, "verify")
+        return record
+
+    @asynccontextmanager
+    async def _phase(self, name: str) -> AsyncIterator[None]:
+        began = time.monotonic()
+        self.phases[name] = 0.0  # the last key names the phase that runs
+        try:
+            yield
+        finally:
+            self.phases[name] = time.monotonic() - began
+
+    @property
+    def _folder(self) -> str:
+        """This trial's own folder on each node."""
+        return f"{self.scratch}/trial-{self.planned.number}"
+
+    def _all_nodes(self) -> list[Node]:
+        return [node for name, group in self.cell.nodes.items() for node in self.session.group(name, group)]
+
+    def _nodes(self, load: Load) -> list[Node]:
+        return [node for name in load.on for node in self.session.group(name, self.cell.nodes[name])]
+
+    async def _put_up(self) -> None:
+        async def one(node: Node, group: str) -> None:
+            self.standing[node.name] = await self.stacks.get(node, self.cell.stacks[group])
+
+        groups = self.cell.nodes.items()
+        outcomes = await asyncio.gather(
+            *(one(node, name) for name, group in groups for node in self.session.group(name, group)),
+            return_exceptions=True,  # all must have come to rest before anything is taken down
+        )
+        _raise_first(outcomes)
+
+    async def _take_down(self) -> None:
+        began = time.monotonic()
+        for name, group in self.cell.nodes.items():
+            for node in self.session.group(name, group):
+                result = await self.stacks.take_down(node, self.cell.stacks[name])
+                self.warnings += [f"could not be taken down: {reason}" for reason in result.failed]
+        self.phases["take down"] = time.monotonic() - began
+
+    def _place(self, load: Load, node: Node) -> Place:
+        return self._place_named(load.name, node, self.cell.trial.warm_up)
+
+    def _place_named(self, name: str, node: Node, warm_up: float) -> Place:
+        target = self.standing[node.name].resource
+        words = {
+            "target": _path(target),
+            "node": node.name,
+            "round": str(self.planned.round),
+            "trial": str(self.planned.number),
+            "seed": str(self.planned.seed),
+        }
+        folder = f"{self._folder}/{node.name}/{name}"
+        return Place(node, target, folder, name, warm_up, self.planned.seed, words)
+
+    @staticmethod
+    async def _prepare(workload: Workload, place: Place) -> None:
+        await place.node.run(["mkdir", "--parents", "--", place.folder])
+        await workload.prepare(place)
+
+    async def _commands(self, commands: Sequence[Sequence[str]], phase: str) -> None:
+        for argv in commands:
+            places = [self._place_named(phase, node, 0.0) for node in self._all_nodes()]
+            outcomes = await asyncio.gather(
+                *(place.node.run([place.fill(word) for word in argv]) for place in places), return_exceptions=True
+            )
+            _raise_first(outcomes)
+
+    async def _precondition(self) -> None:
+        workload = self.cell.precondition
+        if workload is None:
+            return
+        places = [self._place_named("precondition", node, 0.0) for node in self._all_nodes()]
+        await asyncio.gather(*(self._prepare(workload, place) for place in places))
+        launches = [await workload.launch(place) for place in places]
+        runs = (
+            place.node.run(launch.argv, env=launch.env, cwd=launch.cwd)
+            for place, launch in zip(places, launches, strict=True)
+        )
+        await asyncio.gather(*runs)
+        for place in places:
+            await fetch_folder(place.node, place.folder, raw_folder(self.folder, place.node.name, "precondition"))
+
+    async def _settle(self, node: Node) -> None:
+        settle = self.cell.trial.settle
+        if settle.sync:
+            await node.run(["sync"])
+        if settle.drop_caches:
+            if self.session.facts[node.name]["uid"] == 0:
+                await node.write("/proc/sys/vm/drop_caches", b"3\n")
+            else:
+                self.warnings.append("caches were not dropped before measuring: that needs root")
+        if settle.wait:
+            await asyncio.sleep(settle.wait)
+
+    async def _measure(self, record: TrialRecord, places: Sequence[tuple[Load, Place]]) -> TrialRecord:
+        disks = {name: _disk(standing.resource) for name, standing in self.standing.items()}
+        measured = await measure(places, self.cell.probes, disks, self.session, self.folder)
+        await asyncio.gather(*(node.run(["rm", "-rf", "--", self._folder]) for node in self._all_nodes()))
+        return replace(record, status="done", **measured)
+
+    async def _reason(self, error: StorlabError) -> str:
+        """The error in one sentence; a full disk is named as such, whoever noticed it and in whatever words."""
+        if isinstance(error, DiskFull):
+            return str(error)
+        full = [name for name in self.standing if await self._is_full(name)]
+        note = f" (the file system of {self.scratch} is full)" if full else ""
+        return f"{error}{note}"
+
+    async def _is_full(self, node: str) -> bool:
+        try:
+            listing = await self.session.nodes[node].output("df", "--output=avail", "-B1", self.scratch)
+            return int(listing.split()[-1]) < _FULL
+        except (StorlabError, ValueError, IndexError):
+            return False
+
+
+def _path(target: Resource) -> str:
+    assert isinstance(target, Dir | Disk), "checked when the study was loaded"
+    return target.path
+
+
+def _disk(target: Resource) -> str | None:
+    """The kernel's name of the disk beneath."""
+    return target.name if isinstance(target, Disk) else target.disk if isinstance(target, Dir) else None
+
+
+def _raise_first(outcomes: Sequence[object]) -> None:
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome

@@ -1,0 +1,70 @@
+"""Tests of ``storlab.analysis.signed_rank``."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.analysis.signed_rank import (
+    fewest_rounds,
+    log_evidence,
+    rounds_for_evidence,
+    sequential_signed_ranks,
+)
+
+ratios = st.lists(st.floats(-5, 5), min_size=1, max_size=30).map(np.array)
+
+
+def test_ranks_count_only_the_rounds_so_far() -> None:
+    ranks = sequential_signed_ranks(np.array([0.3, -0.1, 0.5, 0.3, 0.0]))
+    assert ranks.tolist() == pytest.approx([1, -1 / 2, 3 / 3, 2.5 / 4, 0])
+
+
+@pytest.mark.parametrize("sizes", [[1, 1, 1, 1, 1], [1, 2, 3, 4, 5], [5, 4, 3, 2, 1], [1, 100, 2, 2, 0.1]])
+def test_over_all_signs_the_capital_is_one_on_average(sizes: list[float]) -> None:
+    """The martingale property, exactly: with fair signs, no betting wins on average."""
+    signs = itertools.product([1, -1], repeat=len(sizes))
+    capital = [math.exp(log_evidence(np.array(sizes) * np.array(sign))) for sign in signs]
+    assert np.mean(capital) == pytest.approx(1)
+
+
+@given(ratios, st.floats(-1000, 1000))
+def test_one_round_at_most_doubles_the_evidence_however_far_out_it_is(values: np.ndarray, outlier: float) -> None:
+    assert log_evidence(np.append(values, outlier)) <= log_evidence(values) + math.log(2) + 1e-9
+
+
+@given(ratios)
+def test_the_evidence_does_not_know_which_side_is_which(values: np.ndarray) -> None:
+    assert log_evidence(-values) == pytest.approx(log_evidence(values))
+
+
+@given(ratios, st.floats(0.5, 50))
+def test_the_evidence_does_not_depend_on_the_scale(values: np.ndarray, scale: float) -> None:
+    coarse = np.round(values, 3)
+    assert log_evidence(scale * coarse) == pytest.approx(log_evidence(coarse))
+
+
+def test_rounds_without_a_difference_are_no_evidence() -> None:
+    assert log_evidence(np.zeros(50)) == pytest.approx(0)
+    assert log_evidence(np.full(50, 1e-15)) == pytest.approx(0), "nor are differences by rounding"
+    assert log_evidence(np.array([])) == 0
+
+
+@pytest.mark.parametrize(("comparisons", "rounds"), [(1, 6), (10, 10), (100, 13), (1000, 17)])
+def test_the_least_rounds_for_a_verdict_grow_with_the_logarithm_of_the_comparisons(
+    comparisons: int, rounds: int
+) -> None:
+    assert fewest_rounds(0.05 / comparisons) == rounds
+
+
+def test_a_forecast_needs_evidence_that_grows() -> None:
+    steady = np.array([0.1, 0.2, 0.15, 0.12])
+    assert 4 < rounds_for_evidence(steady, 0.05) < 12
+    assert rounds_for_evidence(np.array([0.1, -0.1, 0.1, -0.1]), 0.05) == math.inf
+    assert rounds_for_evidence(np.array([]), 0.05) == math.inf
+    assert rounds_for_evidence(np.ones(40), 0.05) == 40

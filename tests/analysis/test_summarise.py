@@ -1,0 +1,261 @@
+"""Tests of ``storlab.analysis.summarise``, ``questions`` and ``design``: from tables to a summary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from storlab.analysis.design import CompareSpec, Design
+from storlab.analysis.summarise import summarise
+from storlab.analysis.summary import Comparison, Summary
+
+from .simulate import Factors, Values, design, metric_frame, tables, trial_frame
+
+TWO: Factors = {"backing": ("zvol", "file"), "bs": ("4k", "512")}
+
+
+def rates(mean: float, rounds: int = 12, sd: float = 0.03, seed: int = 1) -> list[float | None]:
+    noise = np.random.default_rng([seed, int(mean)]).normal(size=rounds)
+    return [float(value) for value in mean * np.exp(sd * noise)]
+
+
+def study(**changes: Any) -> tuple[pl.DataFrame, pl.DataFrame, Design]:
+    """Two factors; zvol is twice as fast as file at 4k, and 1.5 times as fast at 512."""
+    levels: Values = {("zvol", "4k"): rates(200), ("zvol", "512"): rates(150), ("file", "4k"): rates(100)}
+    trials, metrics, cells = tables({**levels, ("file", "512"): rates(101)}, TWO)
+    return trials, metrics, replace(design(TWO, cells), **changes)
+
+
+def only(summary: Summary) -> Comparison:
+    (found,) = summary.comparisons
+    return found
+
+
+def test_by_default_the_first_factor_is_compared_within_the_others_and_pooled() -> None:
+    summary = summarise(*study())
+    assert [(c.factor, c.a, c.b, c.within, c.pooled) for c in summary.comparisons] == [
+        ("backing", "zvol", "file", {"bs": "4k"}, False),
+        ("backing", "zvol", "file", {"bs": "512"}, False),
+        ("backing", "zvol", "file", {}, True),
+    ]
+    assert [c.verdict for c in summary.comparisons] == ["better"] * 3
+    four, half, pooled = (c.ratio or 0 for c in summary.comparisons)
+    assert four == pytest.approx(2, rel=0.05) and half == pytest.approx(1.5, rel=0.05)
+    assert pooled == pytest.approx((four * half) ** 0.5), "the geometric mean, as rounds are complete"
+
+
+def test_the_confidence_is_shared_among_all_comparisons() -> None:
+    summary = summarise(*study())
+    assert summary.family == 3
+    assert [c.confidence for c in summary.comparisons] == [pytest.approx(1 - 0.05 / 3)] * 3
+    assert "each of its 3 comparisons is held to 98.3 %" in summary.method
+
+
+def test_cells_and_rounds_are_counted() -> None:
+    summary = summarise(*study())
+    assert summary.rounds_done == 12
+    assert [(s.cell, s.status, s.rounds) for s in summary.cells] == [(n, "measured", 12) for n in (1, 2, 3, 4)]
+    assert len(summary.estimates) == 4
+    assert summary.title == "A study" and summary.primary == "bandwidth"
+
+
+def test_pairs_and_metrics_can_be_chosen() -> None:
+    spec = CompareSpec("bs", pairs=(("512", "4k"),), pooled=False, metrics=("load:write.bandwidth",), margin=0.1)
+    summary = summarise(*study(comparisons=(spec,)))
+    assert [(c.a, c.b, c.within) for c in summary.comparisons] == [
+        ("512", "4k", {"backing": "zvol"}),
+        ("512", "4k", {"backing": "file"}),
+    ]
+    assert {c.margin for c in summary.comparisons} == {0.1}
+
+
+def test_the_same_comparison_asked_twice_is_made_and_counted_once() -> None:
+    summary = summarise(*study(comparisons=(CompareSpec("backing"), CompareSpec("backing"))))
+    assert summary.family == 3
+
+
+def test_a_study_of_one_factor_has_nothing_to_pool() -> None:
+    factors: Factors = {"fs": ("xfs", "ext4")}
+    trials, metrics, cells = tables({("xfs",): rates(120), ("ext4",): rates(100)}, factors)
+    found = only(summarise(trials, metrics, design(factors, cells)))
+    assert not found.pooled and found.within == {}
+
+
+def test_a_study_without_factors_has_estimates_only() -> None:
+    trials, metrics, _ = tables({("x",): rates(100)}, {"fs": ("x",)})
+    summary = summarise(trials, metrics, Design("One", "bandwidth", {}, ((1, {}),)))
+    assert summary.comparisons == () and len(summary.estimates) == 1 and summary.family == 1
+
+
+def test_no_trial_yet_is_a_summary_too() -> None:
+    _, _, asked = study()
+    summary = summarise(trial_frame([]), metric_frame([]), asked)
+    assert summary.rounds_done == 0
+    assert {s.status for s in summary.cells} == {"not run"}
+    assert {c.reason for c in summary.comparisons} == {"No trial of zvol and of file is done."}
+    assert not any(c.settled for c in summary.comparisons)
+
+
+def test_a_level_that_this_machine_lacks_is_undecided_with_the_reason_and_not_counted() -> None:
+    trials, metrics, asked = study()
+    gone = pl.col("cell") == 3
+    why = pl.lit("The kernel has no nbd module.")
+    trials = trials.with_columns(
+        status=pl.when(gone).then(pl.lit("unsupported")).otherwise(pl.col("status")),
+        reason=pl.when(gone).then(why).otherwise(pl.col("reason")),
+    )
+    summary = summarise(trials, metrics, asked)
+    assert summary.cells[2].status == "unsupported" and summary.cells[2].reasons == ("The kernel has no nbd module.",)
+    four, half = summary.comparisons
+    assert four.reason == "file is unsupported: The kernel has no nbd module."
+    assert four.verdict == "undecided" and four.settled and four.source == "load"
+    assert half.verdict == "better"
+    assert summary.family == 1
+    assert summary.rounds_done == 12, "rounds count the cells that can run"
+
+
+def test_pooling_leaves_out_a_combination_that_can_not_be_compared_and_says_so() -> None:
+    factors: Factors = {"fs": ("xfs", "ext4"), "bs": ("4k", "16k", "64k")}
+    values: Values = {(fs, bs): rates(100 if fs == "ext4" else 150) for fs in factors["fs"] for bs in factors["bs"]}
+    values["ext4", "16k"] = [None] * 12
+    trials, metrics, cells = tables(values, factors)
+    pooled = summarise(trials, metrics, design(factors, cells)).comparisons[-1]
+    assert pooled.pooled and pooled.rounds == 12 and pooled.verdict == "better"
+    assert pooled.warnings[0] == "Not over bs=16k: no trial of ext4 is done."
+
+
+def test_pooling_names_the_combination_that_has_no_ratio() -> None:
+    trials, metrics, asked = study()
+    zero = (pl.col("cell") == 2) & (pl.col("round") == 3)
+    summary = summarise(trials, metrics.with_columns(value=pl.when(~zero).then("value").otherwise(0.0)), asked)
+    reasons = [c.reason for c in summary.comparisons[1:]]
+    assert reasons[0] == "zvol is 0 or negative in round 3, so there is no ratio."
+    assert reasons[1] == "In bs=512: zvol is 0 or negative in round 3, so there is no ratio."
+
+
+def test_failed_trials_leave_their_round_out() -> None:
+    trials, metrics, asked = study()
+    lost = trials.filter((pl.col("cell") == 1) & (pl.col("round") == 4))["trial"].item()
+    trials = trials.with_columns(
+        status=pl.when(pl.col("trial") == lost).then(pl.lit("failed")).otherwise(pl.col("status")),
+        reason=pl.when(pl.col("trial") == lost).then(pl.lit("The guest fell silent.")),
+    )
+    summary = summarise(trials, metrics, asked)
+    four, half, pooled = summary.comparisons
+    assert (four.rounds, half.rounds, pooled.rounds) == (11, 12, 11)
+    assert four.warnings == ("Left out: round 4, done for file but not for zvol.",)
+    assert pooled.warnings == ("Left out: round 4, not done in every combination.",)
+    assert summary.cells[0].status == "partly failed" and summary.cells[0].failed == 1
+    assert summary.estimates[0].rounds == 11, "metrics of a failed trial don't count"
+
+
+def test_a_trial_that_was_run_again_counts_once_the_last_time() -> None:
+    trials, metrics, asked = study()
+    again = trial_frame([(900, 1, 1, "done", None)])
+    row = metric_frame([(900, 1, 1, None, "load", None, "write.bandwidth", 1e9, "B/s", "higher", "sum")])
+    summary = summarise(pl.concat([trials.select(again.columns), again]), pl.concat([metrics, row]), asked)
+    assert summary.estimates[0].rounds == 12
+    assert summary.estimates[0].mean > 1e7
+
+
+def test_rows_of_single_nodes_and_jobs_do_not_count() -> None:
+    trials, metrics, asked = study()
+    noisy = pl.concat(
+        [metrics, metrics.with_columns(node=pl.lit("vm1"), value=0.0), metrics.with_columns(job=pl.lit("j"))]
+    )
+    assert summarise(trials, noisy, asked) == summarise(trials, metrics, asked)
+
+
+def test_the_order_of_rows_in_the_tables_changes_nothing_to_the_last_bit() -> None:
+    trials, metrics, asked = study()
+    shuffled = metrics.sample(fraction=1, shuffle=True, seed=5)
+    assert summarise(trials.reverse(), shuffled, asked) == summarise(trials, metrics, asked)
+
+
+def test_a_metric_that_is_missing_in_a_round_leaves_no_ratio() -> None:
+    trials, metrics, asked = study()
+    summary = summarise(trials, metrics.filter(~((pl.col("cell") == 1) & (pl.col("round") == 3))), asked)
+    assert summary.comparisons[0].reason == "zvol lacks the metric in round 3, so there is no ratio."
+    assert summary.family == 3, "what was measured does not change the family"
+
+
+def test_cells_that_run_different_workloads_are_compared_source_by_source() -> None:
+    factors: Factors = {"fs": ("xfs", "ext4"), "load": ("reads", "writes")}
+    values: Values = {(fs, load): rates(100) for fs in factors["fs"] for load in factors["load"]}
+    trials, metrics, cells = tables(values, factors, sources={key: key[1] for key in values})
+    summary = summarise(trials, metrics, design(factors, cells))
+    assert [(c.source, c.within, c.pooled) for c in summary.comparisons] == [
+        ("reads", {"load": "reads"}, False),
+        ("writes", {"load": "writes"}, False),
+    ]
+
+
+def test_levels_with_nothing_in_common_say_so() -> None:
+    factors: Factors = {"load": ("reads", "writes")}
+    values: Values = {("reads",): rates(100), ("writes",): rates(100)}
+    trials, metrics, cells = tables(values, factors, sources={key: key[0] for key in values})
+    summary = summarise(trials, metrics, design(factors, cells))
+    assert [c.reason for c in summary.comparisons] == [
+        "reads has no write.bandwidth of writes, which writes has: nothing to compare it with.",
+        "writes has no write.bandwidth of reads, which reads has: nothing to compare it with.",
+    ]
+    assert all(c.settled for c in summary.comparisons)
+
+
+@pytest.mark.parametrize(
+    ("primary", "expected"),
+    [
+        ("bandwidth", [("a", "bandwidth"), ("b", "read.bandwidth"), ("b", "write.bandwidth")]),
+        ("write.bandwidth", [("a", "write.bandwidth"), ("b", "write.bandwidth")]),
+        ("b:bandwidth", [("b", "read.bandwidth"), ("b", "write.bandwidth")]),
+        ("probe:tcp:bandwidth", [("probe:tcp", "bandwidth")]),
+        ("acks", [("probe:tcp", "acks")]),
+        ("latency", []),
+    ],
+)
+def test_a_metric_is_named_exactly_or_by_its_last_part(primary: str, expected: list[tuple[str, str]]) -> None:
+    have = [
+        *(("a", name) for name in ("bandwidth", "write.bandwidth")),
+        *(("b", name) for name in ("read.bandwidth", "write.bandwidth")),
+        *(("probe:tcp", name) for name in ("bandwidth", "acks")),
+    ]
+    trials = trial_frame([(cell, 1, cell, "done", None) for cell in (1, 2)])
+    rows = [(c, 1, c, None, source, None, name, 1.0, "1", "higher", "sum") for c in (1, 2) for source, name in have]
+    factors: Factors = {"fs": ("xfs", "ext4")}
+    asked = design(factors, ((1, {"fs": "xfs"}), (2, {"fs": "ext4"})), primary=primary)
+    found = summarise(trials, metric_frame(list(rows)), asked)
+    assert [(c.source, c.metric) for c in found.comparisons] == expected
+
+
+def test_cells_that_a_study_leaves_out_are_not_compared() -> None:
+    trials, metrics, asked = study()
+    part = replace(asked, cells=asked.cells[:3])
+    summary = summarise(trials.filter(pl.col("cell") < 4), metrics.filter(pl.col("cell") < 4), part)
+    assert only(summary).within == {"bs": "4k"}
+
+
+def test_what_the_executor_says_is_passed_on() -> None:
+    summary = summarise(*study(stopped="Interrupted.", warnings=("Imported.",), facts={"seed": 7}))
+    assert (summary.stopped, summary.warnings, summary.facts) == ("Interrupted.", ("Imported.",), {"seed": 7})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"confidence": 1.0}, "confidence is 1.0"),
+        ({"min_rounds": 1}, "min_rounds is 1"),
+        ({"cells": ((1, {"backing": "zvol"}),)}, "cell 1 has levels of"),
+        ({"cells": ((1, {"backing": "lvm", "bs": "4k"}),)}, "no level 'lvm'"),
+        ({"comparisons": (CompareSpec("fs"),)}, "no such factor"),
+        ({"comparisons": (CompareSpec("bs", pairs=(("4k", "8k"),)),)}, "no such level"),
+        ({"comparisons": (CompareSpec("bs", pairs=(("4k", "4k"),)),)}, "with itself"),
+        ({"comparisons": (CompareSpec("bs", margin=-0.1),)}, "margin is -0.1"),
+    ],
+)
+def test_a_design_that_does_not_fit_together_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        study(**changes)

@@ -1,0 +1,22 @@
+"""Golden files: ``STORLAB_UPDATE_GOLDEN=1 uv run pytest tests/report`` writes them anew; look at the diff then."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def golden() -> Callable[[str, str], None]:
+    def compare(name: str, text: str) -> None:
+        file = GOLDEN / name
+        if os.environ.get("STORLAB_UPDATE_GOLDEN"):
+            file.write_text(text, "utf-8")
+        assert text == file.read_text("utf-8"), f"{file} differs; see {__file__} for how to update it"
+
+    return compare

@@ -1,0 +1,128 @@
+"""Text that tries to be more than text, and a run in which every name is such text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from storlab.analysis.summary import CellState, Comparison, Estimate
+from storlab.report import ReportInput
+
+from .sample import sample
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    '"><svg onload=alert(1)>',
+    "{{ 7*7 }} {% raw %}",
+    "a|b||c",
+    "**bold** _em_ `code` ~~gone~~ [link](http://evil.example) ![i](http://evil.example/x.png)",
+    "[bold red]markup[/bold red] [/] [link=http://evil.example]x[/link]",
+    "# heading",
+    "1. item",
+    "1) item",
+    "- item",
+    "+ item",
+    "= title",
+    "=== title",
+    "---",
+    "***",
+    "> quote",
+    "$x^2$ and $$y$$",
+    "&amp; &lt; &#60;",
+    "\x1b[31mred\x1b[0m \x1b]0;title\x07",
+    "line one\nline two\r\nline three\tend",
+    "\u202egnp.exe\u202c",
+    "include::/etc/passwd[]",
+    "ifdef::x[]",
+    ":attribute: value",
+    "{asciidoctor-version} {empty}",
+    "link:http://evil.example[x] http://evil.example user@evil.example",
+    "image::http://evil.example/x.png[]",
+    "|===",
+    "----",
+    "....",
+    "====",
+    "//// comment",
+    "// comment",
+    "[source]",
+    "[[anchor]] <<xref>> ((index))",
+    "NOTE: a note",
+    "term:: definition",
+    "(C) (R) (TM) -- ... -> => <- <=",
+    "'quoted' \"quoted\" don't '`smart`'",
+    "+++pass+++ pass:[x] ++x++",
+    "a. item",
+    "iv) item",
+    ". item",
+    ".Title",
+    "* item",
+    "<1> callout",
+    "'''",
+    "<<<",
+    "+",
+    "\\ \\* \\[ \\\\",
+    "x^2^ H~2~O #mark# ##mark## *b* __u__ *_x_*",
+    "`+literal+`",
+    "  indented",
+    "\ud800 lone surrogate",
+    "",
+    " ",
+    "=cmd|'/C calc'!A0",
+    "datum.value + alert(1)",
+    "'); alert(1); ('",
+    "very-long-" * 40,
+)
+
+texts = st.one_of(
+    st.sampled_from(HOSTILE),
+    st.lists(st.sampled_from(list("<>&\"'`*_[]{}()#+-.!|~$\\^=:;/@ \n\taB1")), max_size=12).map("".join),
+    st.text(max_size=20),
+)
+
+
+def hostile_run(text: str) -> ReportInput:
+    """The sample, with ``text`` for a level, a metric, a reason, a warning, the title, facts and the study."""
+    given = sample()
+    summary = given.summary
+
+    def named(levels: dict[str, str]) -> dict[str, str]:
+        return {name: text if level == "xfs" else level for name, level in levels.items()}
+
+    def estimate(e: Estimate) -> Estimate:
+        return replace(e, levels=named(e.levels), warnings=(text,))
+
+    def comparison(c: Comparison) -> Comparison:
+        a, b = (text if level == "xfs" else level for level in (c.a, c.b))
+        return replace(c, a=a, b=b, reason=text, warnings=(text,))
+
+    def state(cell: CellState) -> CellState:
+        return replace(cell, levels=named(cell.levels), reasons=(text,) if cell.reasons else ())
+
+    manifest: dict[str, Any] = dict(given.manifest) | {
+        "description": text,
+        "study_text": f"{text}\n----\n```\n|===\n</pre>{text}",
+        "study_file": text,
+        "run": text,
+        "started": text,
+        "argv": ["storlab", "run", text],
+        "nodes": {text: {"kernel": text, text: {text: [text]}}},
+        "platform_notes": [text],
+    }
+    return replace(
+        given,
+        summary=replace(
+            summary,
+            title=text,
+            stopped=text,
+            method=text,
+            warnings=(text,),
+            cells=tuple(map(state, summary.cells)),
+            estimates=tuple(map(estimate, summary.estimates)),
+            comparisons=tuple(map(comparison, summary.comparisons)),
+        ),
+        manifest=manifest,
+        facts={1: {text: {text: {text: text}}}},
+    )

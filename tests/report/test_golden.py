@@ -1,0 +1,36 @@
+"""The text formats, as whole files that a person has looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from storlab.report import render
+from storlab.report.text import render_text
+
+from .sample import sample
+
+Golden = Callable[[str, str], None]
+
+
+def test_the_terminals_report_in_80_columns(golden: Golden) -> None:
+    text = render(sample(), "text")
+    golden("sample.txt", text)
+    assert max(map(len, text.split("\n"))) <= 80
+
+
+def test_the_terminals_report_in_120_columns(golden: Golden) -> None:
+    text = render_text(sample(), width=120)
+    golden("sample-120.txt", text)
+    assert max(map(len, text.split("\n"))) <= 120
+
+
+def test_the_markdown_report(golden: Golden) -> None:
+    golden("sample.md", render(sample(), "md"))
+
+
+def test_the_asciidoc_report(golden: Golden) -> None:
+    golden("sample.adoc", render(sample(), "adoc"))
+
+
+def test_the_csv_report(golden: Golden) -> None:
+    golden("sample.csv", render(sample(), "csv"))
