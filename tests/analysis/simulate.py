@@ -39,7 +39,7 @@ def noise(kind: str, studies: int, slots: int, rng: np.random.Generator) -> Floa
             series[:, slot] += 0.9 * series[:, slot - 1]
         return series
     if kind == "counts":
-        return np.log(rng.choice([100.0, 101.0], size=shape))
+        return np.asarray(np.log(rng.choice([100.0, 101.0], size=shape)))
     if kind == "bursts":
         return steady - 3 * (rng.random(shape) < 0.05)
     assert kind == "normal", kind
