@@ -1,25 +1,24 @@
 """Intervals for a mean that stay valid though one looks after every round and stops when one likes.
 
-The Gaussian-mixture t e-process. For ``n`` rounds with mean ``m`` and standard deviation ``s`` (n − 1),
-against the hypothesis that the mean is ``mu``, let t = √n·(m − mu)/s, ν = n − 1, a = 1 + n·g. With an effect
-size (mean ÷ standard deviation) drawn from N(0, g) and the right Haar measure on the standard deviation, the
-Bayes factor
+The Gaussian-mixture t martingale. For ``n`` rounds with mean ``m`` and standard deviation ``s`` (n − 1), against the
+hypothesis that the mean is ``mu``, let t = √n·(m − mu)/s, ν = n − 1, a = 1 + n·g. With an effect size
+(mean ÷ standard deviation) drawn from N(0, g) and the right Haar measure on the standard deviation, the Bayes factor
 
     B = a^(−1/2) · [(1 + t²/ν) / (1 + t²/(ν·a))]^(n/2)
 
-is an e-process: if the mean is ``mu``, the probability that B ever reaches 1/α, after any number of rounds,
-is at most α (Ville's inequality). The means with B < 1/α are a confidence sequence, in closed form: with
-k = (√a/α)^(2/n) and u = (k − 1)/(1 − k/a), it is m ± s/√n · √(ν·u) where k < a, else the whole line.
+is a martingale with respect to the data up to their scale, if the mean is ``mu``. So the probability that B ever
+reaches 1/α, after any number of rounds, is at most α (Ville's inequality). The means with B < 1/α are a confidence
+sequence, in closed form: with k = (√a/α)^(2/n) and u = (k − 1)/(1 − k/a), it is m ± s/√n · √(ν·u) where k < a, else
+the whole line.
 
-Assumed: rounds are independent and their noise is roughly normal. ``signed_rank`` needs no shape of noise; a
-verdict needs both. No running intersection is taken: the interval is that of the rounds at hand, so it
-depends on the data and not on when someone looked.
+Assumed: rounds are independent and their noise is roughly normal. ``signed_rank`` needs no shape of noise; a verdict
+needs both. No running intersection is taken: the interval is that of the rounds at hand, so it depends on the data
+and not on when someone looked.
 
-Sources: Gönen, Johnson, Lu and Westfall 2005, "The Bayesian two-sample t test", for B. Hendriksen, de Heide
-and Grünwald 2021, "Optional stopping with Bayes factors", for its validity under stopping. Wang and Ramdas
-2024, "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance". Lindon, Ham,
-Tingley and Bojinov 2022, "Anytime-valid linear models and regression adjusted causal inference in randomized
-experiments".
+Sources: Gönen, Johnson, Lu and Westfall 2005, "The Bayesian two-sample t test", for B. Hendriksen, de Heide and
+Grünwald 2021, "Optional stopping with Bayes factors", for its validity under stopping. Wang and Ramdas 2024,
+"Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance". Lindon, Ham, Tingley and
+Bojinov 2022, "Anytime-valid linear models and regression adjusted causal inference in randomized experiments".
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ sequential inference must rely on nonnegative martingales", section on symmetric
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from functools import lru_cache
 
 import numpy as np
@@ -41,13 +42,13 @@ _LOG_WEIGHTS = np.log(np.concatenate([WEIGHTS, WEIGHTS]) / 2)
 
 def sequential_signed_ranks(values: Floats) -> Floats:
     """``sign_i · rank_i / i`` (shape ``(n,)``): ranks of |value| among those so far, ties averaged."""
-    size = np.abs(values)
-    n = len(size)
-    before = np.tril(np.ones((n, n), dtype=np.bool_))
-    below = ((size[None, :] < size[:, None]) & before).sum(axis=1)
-    equal = ((size[None, :] == size[:, None]) & before).sum(axis=1)
-    ranks = below + (equal + 1) / 2
-    return np.asarray(np.sign(values) * ranks / np.arange(1, n + 1), dtype=np.float64)
+    seen: list[float] = []
+    ranks = []
+    for size in np.abs(values).tolist():
+        first, last = bisect_left(seen, size), bisect_right(seen, size)
+        ranks.append((first + last) / 2 + 1)
+        seen.insert(last, size)
+    return np.asarray(np.sign(values) * ranks / np.arange(1, len(ranks) + 1), dtype=np.float64)
 
 
 def log_growth(values: Floats, centre: float = 0.0) -> Floats:

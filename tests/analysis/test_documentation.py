@@ -1,0 +1,78 @@
+"""Every figure in ``docs/explanation/statistics.md`` is computed here, from the seeds given here."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+from storlab.analysis.anytime import Floats, width_factor
+from storlab.analysis.compare import Pairs, compare
+from storlab.analysis.design import DEFAULT_MARGIN
+from storlab.analysis.signed_rank import fewest_rounds
+from storlab.analysis.verdict import Rules
+
+from .simulate import MACHINES, first_difference, log_ratios, missed, running
+from .test_compare import FASTER, question
+
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "statistics.md").read_text()
+
+
+def row(table: str, first: str) -> list[float]:
+    """The numbers of the row that begins with ``first`` in the table whose header begins with ``table``."""
+    lines = PAGE[PAGE.index(f"| {table} |") :].split("\n\n")[0].splitlines()
+    cells = next(line for line in lines if line.startswith(f"| {first} |")).strip("|").split("|")
+    return [float(cell.replace("%", "")) for cell in cells[1:]]
+
+
+def textbook_differs(values: Floats) -> float:
+    """Share of rows in which a 95 % t interval excludes 0 at any look from the 5th round on."""
+    mean, sd = running(values)
+    rounds = np.arange(1, values.shape[1] + 1)
+    half = np.asarray(stdtrit(np.maximum(rounds - 1, 1), 0.975)) * sd / np.sqrt(rounds)
+    return float((np.abs(mean) > half)[:, 4:].any(axis=1).mean())
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_the_table_of_false_differences(kind: str) -> None:
+    values = log_ratios(kind, 1000, 100, np.random.default_rng(20_240_501))
+    shares = [
+        textbook_differs(values),
+        missed(values, 0.0, 0.05)[:, 4:].any(axis=1).mean(),
+        (first_difference(values, Rules(0.05, 0.0, "higher", 5)) > 0).mean(),
+    ]
+    assert row("machine", kind) == pytest.approx([100 * share for share in shares], abs=0.06)
+
+
+@pytest.mark.parametrize("rounds", [5, 10, 30])
+def test_the_table_of_widths(rounds: int) -> None:
+    fixed = float(stdtrit(rounds - 1, 0.975)) / math.sqrt(rounds)
+    assert row("rounds", str(rounds)) == pytest.approx([width_factor(rounds, 0.05), fixed], abs=0.006)
+
+
+@pytest.mark.parametrize("comparisons", [1, 3, 10, 100])
+def test_the_table_of_fewest_rounds(comparisons: int) -> None:
+    assert row("comparisons", str(comparisons)) == [fewest_rounds(0.05 / comparisons)]
+
+
+@pytest.mark.parametrize("percent", [3, 5, 10, 20, 50])
+def test_the_table_of_rounds_to_a_verdict(percent: int) -> None:
+    rng = np.random.default_rng(20_240_502)
+    values = log_ratios("normal", 300, 300, rng, effect=math.log1p(percent / 100))
+    medians = []
+    for alpha in (0.05, 0.005):
+        found = first_difference(values, Rules(alpha, 0.0, "higher", 5))
+        medians.append(float(np.median(np.where(found > 0, found, 300))))
+    assert row("true difference", f"{percent} %") == pytest.approx(medians, abs=0.6)
+
+
+def test_the_reason_that_is_quoted_is_one_that_is_given() -> None:
+    found = compare(question(), Pairs(np.arange(1, 13), FASTER), 0.05)
+    assert f"> {found.reason}\n" in PAGE
+
+
+def test_the_margin_is_the_one_named() -> None:
+    assert DEFAULT_MARGIN == 0.05 and "(5 % unless the study says otherwise)" in PAGE
