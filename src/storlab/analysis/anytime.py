@@ -42,12 +42,14 @@ Half-width in standard deviations, α = 0.05 (a t interval of a fixed number of 
     g = 10     2.42   1.32   0.68
 
 Rounds are dear and storage effects are often larger than their noise, so few rounds matter most: g = 10 costs
-an eighth of width at 30 rounds and saves a third at 5. At α = 0.005, g = 1 has no interval at all at 5 and 6
+a tenth of width at 30 rounds and saves a third at 5. At α = 0.005, g = 1 has no interval at all at 5 and 6
 rounds.
 """
 
 ROUNDING = 1e-12
 """Differences below this share of the values are rounding of float arithmetic, not measurements."""
+
+_LARGEST = float(np.finfo(np.float64).max)
 
 FORESEEABLE = 10_000
 """Rounds beyond which no forecast is made: nobody waits for them."""
@@ -155,6 +157,6 @@ def rounds_for_half_width(target: float, sd: float, alpha: float) -> int | None:
     """
     if not target > 0 or not sd >= 0:
         return None
-    factors = _factors(alpha)
-    enough = np.isfinite(factors) & (np.where(np.isfinite(factors), factors, 0.0) * sd <= target)
-    return int(enough.argmax()) if bool(enough.any()) else None
+    widest = target / sd if sd > 0 else math.inf
+    least = int(np.searchsorted(-_factors(alpha), -min(widest, _LARGEST)))  # factors fall with every round
+    return least if least <= FORESEEABLE else None

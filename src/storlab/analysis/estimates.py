@@ -9,7 +9,7 @@ Everything is computed by grouped expressions: a study may well have a million r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
@@ -29,6 +29,9 @@ from storlab.analysis.series import Recorded
 from storlab.analysis.summary import Estimate
 from storlab.analysis.wording import plural
 
+ROWS_AT_ONCE = 100_000
+"""Ranks and scores take several times the memory of the values themselves."""
+
 
 def estimates(
     recorded: Recorded, cells: Mapping[int, Levels], confidence: float, min_rounds: int
@@ -37,7 +40,10 @@ def estimates(
 
     Values that are null, NaN or infinite are left out, and a warning says in how many rounds.
     """
-    statistics = _with_intervals(_statistics(_with_scores(recorded.values)), 1 - confidence)
+    if recorded.values.is_empty():
+        return ()
+    statistics = pl.concat(_statistics(_with_scores(part)) for part in _parts(recorded.values))
+    statistics = _with_intervals(statistics, 1 - confidence)
     table = recorded.series.join(statistics, on="series", maintain_order="left")
     return tuple(
         Estimate(
@@ -59,6 +65,16 @@ def estimates(
         )
         for row in table.iter_rows(named=True)
     )
+
+
+def _parts(values: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    """``values``, sorted by series, in parts of whole series and about ``ROWS_AT_ONCE`` rows."""
+    begin = 0
+    while begin < values.height:
+        last = min(begin + ROWS_AT_ONCE, values.height) - 1
+        end = values["series"].search_sorted(values["series"][last], side="right")
+        yield values[begin:end]
+        begin = end
 
 
 def _with_scores(values: pl.DataFrame) -> pl.DataFrame:

@@ -154,7 +154,7 @@ def _plan_pooled(parts: list[Planned], least: int) -> Iterator[Planned]:
             warnings = tuple(
                 f"Not over {level_names(part.question.within)}: {part.problem or part.waiting}"
                 for part in having
-                if part not in able
+                if part.problem or part.waiting
             )
             question = replace(able[0].question, within={}, pooled=True)
             cells = tuple(part.cells[0] for part in able)

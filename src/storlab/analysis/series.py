@@ -18,7 +18,7 @@ KEYS = ("cell", "source", "metric")
 class Recorded:
     """``series``: ``series``, ``cell``, ``source``, ``metric``, ``unit``, ``better``; cells in the design's order.
 
-    ``values``: ``series``, ``round``, ``value`` (null, NaN and infinities as they came).
+    ``values``: ``series``, ``round``, ``value``, sorted by the first two (null, NaN and infinities as they came).
     """
 
     series: pl.DataFrame
