@@ -1,0 +1,31 @@
+# Storlab's front door: `make demo` and `make test` install what they need. Each target is a script in scripts/.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench agent image clean
+MAKEFLAGS += --no-print-directory
+export PYTHON
+
+help: ## What can be made
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null \
+		|| sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1  \2/p' Makefile
+
+demo: ## Install what is missing, run the study `quick` on this machine, show the result
+	@scripts/demo.sh
+
+test: ## Install what is missing, run all tests: Rust, then Python
+	@scripts/test.sh
+
+lint: ## Formatting, lint, strict types, import contracts: Rust, Python, shell
+	@scripts/lint.sh
+
+bench: ## Storlab's own speed, beside its peers'
+	@scripts/bench.sh
+
+agent: ## Build the agent, the static program that runs on nodes
+	@scripts/agent.sh
+
+image: ## The root file system of VM nodes (comes with VM nodes)
+	@echo "storlab: there is no image to make yet: it comes with VM nodes." >&2; exit 2
+
+clean: ## Remove what was built or downloaded here; runs/ stays
+	@scripts/clean.sh

@@ -1,0 +1,47 @@
+#!/bin/bash
+# `make lint`: every check runs, quiet where it finds nothing; the status says whether any found something.
+
+. "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
+. scripts/lib/packages.sh
+. scripts/lib/rust.sh
+. scripts/lib/python.sh
+
+need_writable_checkout
+need_python
+need_rust
+for component in clippy rustfmt; do
+    program=cargo-${component/rustfmt/fmt}
+    "$program" --version >/dev/null 2>&1 && continue
+    have rustup || fail "$component is not installed: install Rust as https://rustup.rs says, which brings it."
+    quietly rustup rustup component add "$component"
+done
+if can_install; then
+    install_packages base lint
+fi
+python_environment dev
+
+status=0
+check() {
+    local name=$1
+    shift
+    if "$@" >"$made/lint.log" 2>&1 </dev/null; then
+        say "ok      $name"
+    else
+        say "FAILED  $name"
+        cat "$made/lint.log"
+        status=1
+    fi
+}
+
+check "ruff check" .venv/bin/ruff check --quiet
+check "ruff format" .venv/bin/ruff format --check --quiet
+check "mypy" .venv/bin/mypy --no-error-summary
+check "lint-imports" .venv/bin/lint-imports
+check "cargo fmt" cargo_agent fmt --check
+check "cargo clippy" cargo_agent clippy --locked --quiet --all-targets -- --deny warnings
+if have shellcheck; then
+    check "shellcheck" shellcheck --check-sourced scripts/*.sh .ci/run
+else
+    say "skipped shellcheck: it is not installed; $(by_hand shellcheck)"
+fi
+exit "$status"

@@ -1,0 +1,39 @@
+#!/bin/bash
+# `make test`: installs what tests need and runs all, Rust first. The last line is pytest's summary.
+# TESTS="tests/report -k escape" runs only those Python tests; WORKERS=4 runs four at once.
+
+. "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
+. scripts/lib/packages.sh
+. scripts/lib/rust.sh
+. scripts/lib/python.sh
+
+need_writable_checkout
+need_python
+need_rust
+need_packages base
+
+if can_install; then
+    install_packages base root test
+else
+    mapfile -t missing < <(missing_packages root test)
+    ((${#missing[@]} == 0)) ||
+        say "Some tests will be skipped, because these are not installed: ${missing[*]}; $(by_hand "${missing[@]}")."
+fi
+python_environment dev
+build_agent
+say "Prepared: $SECONDS s"
+
+begin=$SECONDS
+rust=0
+cargo_agent test --locked --quiet || rust=$?
+say "Rust tests: $((SECONDS - begin)) s, $( ((rust)) && echo "failed with status $rust" || echo passed)"
+
+python=0
+read -ra tests <<<"${TESTS:-}"
+.venv/bin/pytest --numprocesses "${WORKERS:-2}" "${tests[@]}" || python=$?
+
+if ((rust != 0)); then
+    say "storlab: the Rust tests failed, see above the Python tests" >&2
+    exit 1
+fi
+exit "$python"

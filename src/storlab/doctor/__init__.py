@@ -1,0 +1,1 @@
+"""What this machine can do: one small check each, gathered by ``checks.all_checks``."""
