@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -56,6 +57,8 @@ HOSTILE = (
     "+++pass+++ pass:[x] ++x++",
     "a. item",
     "iv) item",
+    "xxxviii) item",
+    "123456. item",
     ". item",
     ".Title",
     "* item",
@@ -83,19 +86,26 @@ texts = st.one_of(
 )
 
 
+@cache
+def _sample() -> ReportInput:
+    return sample()
+
+
 def hostile_run(text: str) -> ReportInput:
     """The sample, with ``text`` for a level, a metric, a reason, a warning, the title, facts and the study."""
-    given = sample()
+    given = _sample()
     summary = given.summary
+    # Levels are columns of Parquet files, which hold UTF-8: no lone surrogate gets there.
+    level_name = text.encode("utf-8", "replace").decode()
 
     def named(levels: dict[str, str]) -> dict[str, str]:
-        return {name: text if level == "xfs" else level for name, level in levels.items()}
+        return {name: level_name if level == "xfs" else level for name, level in levels.items()}
 
     def estimate(e: Estimate) -> Estimate:
         return replace(e, levels=named(e.levels), warnings=(text,))
 
     def comparison(c: Comparison) -> Comparison:
-        a, b = (text if level == "xfs" else level for level in (c.a, c.b))
+        a, b = (level_name if level == "xfs" else level for level in (c.a, c.b))
         return replace(c, a=a, b=b, reason=text, warnings=(text,))
 
     def state(cell: CellState) -> CellState:

@@ -21,10 +21,14 @@ from .hostile import HOSTILE, hostile_run, texts
 from .tools import tool
 
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-TAGS = frozenset(
-    "html head meta title style body a header h1 h2 h3 p nav ul li main section article div span small figure "
-    "figcaption table thead tbody tr th td ol details summary dl dt dd pre strong svg g path rect line text".split()
-)
+# fmt: off
+TAGS = frozenset({
+    "a", "article", "body", "dd", "details", "div", "dl", "dt", "figcaption", "figure", "g", "h1", "h2",
+    "h3", "head", "header", "html", "li", "line", "main", "meta", "nav", "ol", "p", "path", "pre", "rect",
+    "section", "small", "span", "strong", "style", "summary", "svg", "table", "tbody", "td", "text", "th",
+    "thead", "title", "tr", "tspan", "ul",
+})
+# fmt: on
 
 
 @given(texts)
@@ -55,11 +59,16 @@ def test_asciidoc_shows_paragraphs_cells_and_items_as_they_are() -> None:
         [tool("asciidoctor"), "-e", "-o", "-", "-"], input=document, capture_output=True, text=True, check=True
     )
     assert shown.stderr == ""
+    # AsciiDoc makes an apostrophe between letters a curly one: the same sign, better set.
     paragraphs = re.findall(r"<p(?: class=\"tableblock\")?>(.*?)</p>", shown.stdout, re.DOTALL)
     cells = re.findall(r"<p class=\"tableblock\">(.*?)</p>", shown.stdout, re.DOTALL)
-    assert [html.unescape(text) for text in cells] == lines
-    assert [html.unescape(text) for text in paragraphs[::3]] == lines
-    assert [html.unescape(text) for text in paragraphs[1::3]] == [f"▲ {line}" for line in lines]
+    assert [_read(text) for text in cells] == lines
+    assert [_read(text) for text in paragraphs[::3]] == lines
+    assert [_read(text) for text in paragraphs[1::3]] == [f"▲ {line}" for line in lines]
+
+
+def _read(shown: str) -> str:
+    return html.unescape(shown).replace("’", "'")
 
 
 def _many_texts() -> list[str]:
@@ -108,7 +117,8 @@ def test_the_other_formats_survive_hostile_names(text: str) -> None:
     terminal = render(run, "text")
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f]", terminal)
     assert "".join(one_line(text).split()) in "".join(terminal.split())
-    assert "<script" not in re.sub(r"^ {4}.*$", "", render(run, "md"), flags=re.MULTILINE)
+    prose = re.sub(r"^ {4}.*$", "", render(run, "md"), flags=re.MULTILINE)  # indented lines are code
+    assert not re.search(r"(?<!\\)<", prose)
     render(run, "adoc").encode("utf-8")
 
 

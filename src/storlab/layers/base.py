@@ -70,6 +70,10 @@ class Layer(BaseModel):
 
     layer: str  # the layer's name in study files; a subclass narrows it to a literal with that default
 
+    def label(self) -> str:
+        """A few characters for people: ``mkfs xfs``."""
+        return self.layer
+
     def needs(self) -> Needs:
         """What the node must have."""
         return Needs()

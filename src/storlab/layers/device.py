@@ -30,6 +30,9 @@ class DeviceLayer(Layer):
     takes: ClassVar = (None,)
     gives: ClassVar = Disk
 
+    def label(self) -> str:
+        return self.path
+
     def needs(self) -> Needs:
         return Needs(programs=("blkid", "wipefs", "blockdev"), root="a block device")
 

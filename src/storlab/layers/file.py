@@ -12,7 +12,7 @@ from storlab.layers.base import Layer, Site, undo
 from storlab.layers.resources import Dir, File, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.units import Size
+from storlab.units import Size, size_text
 
 
 @undo("file.remove")
@@ -49,6 +49,9 @@ class FileLayer(Layer):
         if self.overcommit and self.allocate != "sparse":
             raise ValueError("overcommit is for sparse files only")
         return self
+
+    def label(self) -> str:
+        return f"file {size_text(self.size)}" if self.size else f"copy of {self.copy_of}"
 
     def needs(self) -> Needs:
         return Needs(programs=("truncate", "fallocate", "dd", "cp"))

@@ -64,6 +64,9 @@ class MkfsLayer(Layer):
                 raise ValueError(f"{name} is an option of {' and '.join(types)}, not of {self.type}")
         return self
 
+    def label(self) -> str:
+        return f"mkfs {self.type}"
+
     def needs(self) -> Needs:
         programs = {"ext4": ("dumpe2fs",), "xfs": ("xfs_info",), "btrfs": ("btrfs",)}[self.type]
         return Needs((f"mkfs.{self.type}", "blkid", "wipefs", *programs), (self.type,), root="file systems")

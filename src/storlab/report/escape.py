@@ -24,10 +24,11 @@ _MARKDOWN_START = re.compile(r"^([-+=]|\d{1,9}(?=[.)](?:\s|$)))")
 _ADOC = re.compile(
     r"[^\w\s.,;%/=()?!\x80-\U0010ffff'\":-]|_"
     r"|^[.=/;!-]|(?<=[.;/(=-])[.;/(=-]|[.;/(=-](?=[.;/(=-])"
-    r"|(?<=^\w)[.)](?=\s|$)|(?<=^\w\w)[.)](?=\s|$)|(?<=^\w\w\w)[.)](?=\s|$)|(?<=^\w\w\w\w)[.)](?=\s|$)"
     r"|\((?=(?:C|R|TM)\))"
-    r"|(?<![a-z0-9]):|:(?![ 0-9])|(?<![^\W_])'|'(?![^\W_])",
+    r"|(?<![a-z0-9]):|:(?![ 0-9])|(?<![a-zA-Z0-9)]);|(?<![^\W_])'|'(?![^\W_])",
 )
+# "1.", "a.", "iv)" and the like begin lists.
+_ADOC_ITEM = re.compile(r"^(\w+)([.)])(?=\s|$)")
 
 
 def plain(text: str) -> str:
@@ -48,4 +49,11 @@ def markdown(text: str) -> str:
 
 def adoc(text: str) -> str:
     """``text`` so that AsciiDoc shows it as it is, on one line: signs become character references."""
-    return _ADOC.sub(lambda match: "".join(f"&#{ord(sign)};" for sign in match[0]), one_line(text))
+    line, start = one_line(text), ""
+    if item := _ADOC_ITEM.match(line):
+        start, line = f"{_references(_ADOC, item[1])}&#{ord(item[2])};", line[item.end() :]
+    return start + _references(_ADOC, line)
+
+
+def _references(signs: re.Pattern[str], text: str) -> str:
+    return signs.sub(lambda match: "".join(f"&#{ord(sign)};" for sign in match[0]), text)

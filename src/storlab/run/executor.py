@@ -45,6 +45,7 @@ class Outcome:
     folder: RunFolder
     ending: Ending
     summary: Summary
+    tables: Tables
     left_behind: tuple[str, ...] = ()
 
 
@@ -267,7 +268,7 @@ class _Executor:
     def _outcome(self, left: tuple[str, ...]) -> Outcome:
         failed = any(record.status == "failed" for record in self._tables.records)
         ending: Ending = "interrupted" if self._interrupts.finish else "failures" if failed else "complete"
-        return Outcome(self._run, ending, self._summarise(), left)
+        return Outcome(self._run, ending, self._summarise(), self._tables, left)
 
 
 def _set_aside(folder: Path) -> None:

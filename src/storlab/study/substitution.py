@@ -1,6 +1,6 @@
 """Putting factors into a study: ``"{name}"`` anywhere in its strings.
 
-A string that is nothing but ``"{name}"`` becomes the level's value, whatever its type; in a list, a value that is
+``"{name.key}"`` is one key of a level that is a table. A string that is nothing but ``"{name}"`` becomes the level's value, whatever its type; in a list, a value that is
 itself a list is spliced in. Inside a longer string the value is put in as text. ``{{`` stands for a brace.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from storlab.study.positions import Path
 
-_WORD = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w-]*)\}")
+_WORD = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Substitution:
             at = (*path, len(result))
             word = self._whole(item)
             if word is not None and isinstance(word.value, list):
-                self._active.append(item.strip("{}"))
+                self._active.append(_first(item))
                 for offset, child in enumerate(word.value):
                     result.append(self.apply(child, (*path, len(result)), (*word.origin, offset)))
                 self._active.pop()
@@ -70,16 +70,25 @@ class Substitution:
 
     def _whole(self, item: Any) -> Word | None:
         match = _WORD.fullmatch(item) if isinstance(item, str) else None
-        name = match[1] if match else None
-        if name is None or name not in self.words or name in self._active:
+        return None if match is None or match[1] is None else self._find(match[1])
+
+    def _find(self, name: str) -> Word | None:
+        """The value of ``name`` or ``name.key``; ``None`` where there is none, or where it would contain itself."""
+        first, *keys = name.split(".")
+        if first not in self.words or first in self._active:
             return None
-        self.used.add(name)
-        return self.words[name]
+        word = self.words[first]
+        for key in keys:
+            if not isinstance(word.value, dict) or key not in word.value:
+                return None
+            word = Word(word.value[key], (*word.origin, key))
+        self.used.add(first)
+        return word
 
     def _string(self, text: str, path: Path, origin: Path) -> Any:
         word = self._whole(text)
         if word is not None:
-            self._active.append(text.strip("{}"))
+            self._active.append(_first(text))
             value = self.apply(word.value, path, word.origin)
             self._active.pop()
             return value
@@ -88,9 +97,9 @@ class Substitution:
             name = match[1]
             if name is None:
                 return match[0][0]
-            if name in self.words and name not in self._active:
-                self.used.add(name)
-                return str(self.words[name].value)
+            word = self._find(name)
+            if word is not None:
+                return str(word.value)
             if name not in self.late:
                 self.unknown.append((origin, name))
             return match[0]
@@ -103,3 +112,7 @@ class Substitution:
             if path[:length] in self.origins:
                 return (*self.origins[path[:length]], *path[length:])
         return path
+
+
+def _first(word: str) -> str:
+    return word.strip("{}").partition(".")[0]

@@ -102,7 +102,9 @@ class _Gallery:
                 level = pl.lit(levels.get(self.factor, "all")).alias("level")
                 groups.setdefault(within, []).append(curve.with_columns(level))
             for within, curves in groups.items():
-                yield self._latency(pl.concat(curves), Combination(source, metric, "s", "lower", within, {}))
+                together = pl.concat(curves)
+                if together.height:  # a log axis shows nothing of bins that end at 0 or never
+                    yield self._latency(together, Combination(source, metric, "s", "lower", within, {}))
 
     def _latency(self, curves: pl.DataFrame, combination: Combination) -> Panel:
         draw = partial(latency_chart, curves, self.levels)

@@ -12,6 +12,8 @@ from typing import Any
 import altair as alt
 import vl_convert
 
+from storlab.report.escape import plain
+
 WIDTH = 360  # px, the whole chart: as wide as a phone's page, and a third of a desktop's
 INK, SOFT, FAINT, ZONE = "#24292f", "#57606a", "#d8dee4", "#eaeef2"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
@@ -64,13 +66,22 @@ def of(names: list[str], choices: tuple[Any, ...]) -> alt.Scale:
 
 def specification(chart: Chart, *, background: str | None = None, title: str = "") -> dict[str, Any]:
     """``chart`` as Vega-Lite with this theme, ``WIDTH`` wide over all."""
-    spec: dict[str, Any] = chart.to_dict()
+    spec: dict[str, Any] = _cleaned(chart.to_dict())
     spec["config"] = CONFIG | {"background": background}
     spec["width"] = WIDTH
     spec["autosize"] = {"type": "fit", "contains": "padding"}
     if title:
-        spec["title"] = title
+        spec["title"] = plain(title)
     return spec
+
+
+def _cleaned(part: Any) -> Any:
+    """``part`` of a specification without control characters: vl-convert 1.9 aborts the whole process on them."""
+    if isinstance(part, str):
+        return plain(part)
+    if isinstance(part, dict):
+        return {key: _cleaned(value) for key, value in part.items()}
+    return [_cleaned(value) for value in part] if isinstance(part, list) else part
 
 
 def to_svg(chart: Chart, *, title: str = "", background: str | None = None) -> str:

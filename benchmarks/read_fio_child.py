@@ -1,0 +1,116 @@
+"""One side of ``read_fio`` in a process of its own: ``read_fio_child.py SIDE TASK PATH`` prints seconds and rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def storlab_json() -> Callable[[Path], int]:
+    import polars as pl
+
+    from storlab.workloads.fio_output import parse_fio
+
+    def read(folder: Path) -> int:
+        metrics, histograms = [], []
+        for trial, path in enumerate(sorted(folder.iterdir()), start=1):
+            measured = parse_fio(path.read_bytes(), path.name)
+            metrics.append(measured.metrics.with_columns(trial=pl.lit(trial)))
+            histograms.append(measured.histograms.with_columns(trial=pl.lit(trial)))
+        return pl.concat(metrics).height + pl.concat(histograms).height
+
+    return read
+
+
+def storlab_json_streamed() -> Callable[[Path], int]:
+    import polars as pl
+
+    from storlab.workloads.fio_output import parse_fio
+
+    def read(folder: Path) -> int:
+        rows = 0
+        paths = sorted(folder.iterdir())
+        with tempfile.TemporaryDirectory() as tables:
+            for first in range(0, len(paths), 25):
+                metrics, histograms = [], []
+                for trial, path in enumerate(paths[first : first + 25], start=first + 1):
+                    measured = parse_fio(path.read_bytes(), path.name)
+                    metrics.append(measured.metrics.with_columns(trial=pl.lit(trial)))
+                    histograms.append(measured.histograms.with_columns(trial=pl.lit(trial)))
+                for name, frames in (("metrics", metrics), ("histograms", histograms)):
+                    together = pl.concat(frames)
+                    together.write_parquet(Path(tables) / f"{name}-{first}.parquet")
+                    rows += together.height
+        return rows
+
+    return read
+
+
+def storlab_log() -> Callable[[Path], int]:
+    from storlab.workloads.fio_operations import read_operations
+
+    def read(log: Path) -> int:
+        measured = read_operations({1: log})
+        [total] = measured.metrics.filter(measured.metrics["metric"] == "ios")["value"]
+        return int(total)
+
+    return read
+
+
+def pandas_json() -> Callable[[Path], int]:
+    import pandas as pd
+
+    def read(folder: Path) -> int:
+        metrics, bins = [], []
+        for trial, path in enumerate(sorted(folder.iterdir()), start=1):
+            with path.open() as file:
+                jobs = json.load(file)["jobs"]
+            for number, job in enumerate(jobs):
+                for direction in ("read", "write", "trim"):
+                    # Taken out, so that json_normalize doesn't make a column of every bin.
+                    counts: dict[str, int] = job[direction]["clat_ns"].pop("bins", {})
+                    if counts:
+                        frame = pd.DataFrame({"bin": counts.keys(), "count": counts.values()})
+                        frame["bin"] = frame["bin"].astype("int64")
+                        bins.append(frame.assign(trial=trial, job=number, direction=direction))
+            metrics.append(pd.json_normalize(jobs).assign(trial=trial))
+        together = pd.concat(metrics, ignore_index=True)
+        return len(together) + len(pd.concat(bins, ignore_index=True))
+
+    return read
+
+
+def pandas_log() -> Callable[[Path], int]:
+    import pandas as pd
+
+    def read(log: Path) -> int:
+        names = ["time", "value", "direction", "size"]
+        lines = pd.read_csv(log, header=None, names=names, usecols=[0, 1, 2, 3])
+        lines.groupby("direction")["value"].quantile([0.5, 0.9, 0.95, 0.99, 0.999, 0.9999])
+        lines.groupby("direction")["value"].agg(["min", "max", "mean"])
+        lines["second"] = lines["time"] // 1000
+        columns: dict[str, Any] = {"ios": ("value", "size"), "latency": ("value", "mean"), "bytes": ("size", "sum")}
+        lines.groupby(["second", "direction"]).agg(**columns)
+        return len(lines)
+
+    return read
+
+
+SIDES = {
+    ("storlab", "json"): storlab_json,
+    ("storlab", "json-streamed"): storlab_json_streamed,
+    ("storlab", "log"): storlab_log,
+    ("pandas", "json"): pandas_json,
+    ("pandas", "log"): pandas_log,
+}
+
+if __name__ == "__main__":
+    read = SIDES[sys.argv[1], sys.argv[2]]()
+    started = time.perf_counter()
+    rows = read(Path(sys.argv[3]))
+    print(json.dumps({"seconds": time.perf_counter() - started, "rows": rows}))

@@ -1,0 +1,160 @@
+"""The program ``storlab``: its commands and options. What a command does is in its own module.
+
+Modules are imported inside the commands, so that ``storlab --help`` and shell completion answer at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from storlab import __version__
+
+app = typer.Typer(
+    name="storlab",
+    help="A laboratory for storage performance: is set-up A better than B, by how much, is it real, and why?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # messages are for users; see cli/failure.py
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 complete, 2 a mistake in what was asked, 3 some trials failed, 1 a fault of Storlab's own, "
+    "130 interrupted.",
+)
+
+
+def _studies(incomplete: str) -> list[str]:
+    folder = Path(__file__).resolve().parent.parent / "studies"
+    return [path.stem for path in sorted(folder.glob("*.toml")) if path.stem.startswith(incomplete)]
+
+
+def _formats(incomplete: str) -> list[str]:
+    return [name for name in ("text", "md", "html", "csv", "json", "adoc") if name.startswith(incomplete)]
+
+
+Study = Annotated[
+    str, typer.Argument(metavar="STUDY", help="A shipped study's name, or a study file.", autocompletion=_studies)
+]
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Change a parameter or any key: size=1G, repeat.max=10."),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="FACTOR=LEVEL[,LEVEL]", help="Only these levels of a factor."),
+]
+Rounds = Annotated[int | None, typer.Option("--rounds", min=1, help="So many rounds, no fewer and no more.")]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="For the order of trials and random offsets.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")]
+
+
+@app.callback(invoke_without_command=True)
+def _main(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        print(f"storlab {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def run(
+    study: Study,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
+    set_: Set = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    only: Only = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run a study, from declaration to report."""
+    from storlab.cli.run import run as command
+
+    raise typer.Exit(command(study, out, set_ or [], only or [], rounds, seed, quiet, json))
+
+
+@app.command()
+def plan(
+    study: Study, set_: Set = None, rounds: Rounds = None, seed: Seed = None, only: Only = None, json: Json = False
+) -> None:
+    """Say what a study would do, what it needs and how long it takes. Runs nothing."""
+    from storlab.cli.plan import plan as command
+
+    command(study, set_ or [], only or [], rounds, seed, json)
+
+
+@app.command()
+def resume(folder: Run, quiet: Quiet = False, json: Json = False) -> None:
+    """Go on with a run that was interrupted: finished trials are kept, only the rest runs."""
+    from storlab.cli.run import resume as command
+
+    raise typer.Exit(command(folder, quiet, json))
+
+
+@app.command()
+def report(
+    folder: Run,
+    format_: Annotated[
+        str,
+        typer.Option("--format", "-f", metavar="text|md|html|csv|json|adoc", autocompletion=_formats, help="Format."),
+    ] = "text",
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")] = None,
+) -> None:
+    """Report on a run, new or old, from its records alone."""
+    from storlab.cli.report import report as command
+
+    command(folder, format_, output)
+
+
+@app.command("list")
+def list_(json: Json = False) -> None:
+    """List the shipped studies, and what studies can be built from."""
+    from storlab.cli.listing import listing as command
+
+    command(json)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of study files, for editors that complete them."""
+    from storlab.cli.schema import schema as command
+
+    command()
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """Say what this machine can do, and how to mend what it can't."""
+    from storlab.cli.doctor import doctor as command
+
+    command(json)
+
+
+@app.command()
+def clean(
+    folder: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="One run; by default all.")] = None,
+) -> None:
+    """Take down whatever a run's journal says was put up and still stands."""
+    from storlab.cli.clean import clean as command
+
+    raise typer.Exit(command(folder))
+
+
+def main() -> None:
+    """The entry point: runs a command and turns every error into a message and an exit status."""
+    from storlab.cli.failure import explain
+
+    try:
+        app()
+    except Exception as error:
+        sys.exit(explain(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""What a user sees while a run goes on: a live display on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from storlab.analysis.stopping import Continue, Stop
+from storlab.analysis.summary import Summary
+from storlab.records.trial_record import TrialRecord
+from storlab.report.format import duration
+from storlab.run.observer import Observer, Silent
+from storlab.run.order import PlannedTrial
+from storlab.run.plan import Plan
+from storlab.study.cells import Cell
+
+_MARKS = {"done": ("✓", "green"), "failed": ("✗", "bold red"), "unsupported": ("–", "yellow")}
+
+
+@contextmanager
+def observer(quiet: bool) -> Iterator[Observer]:
+    """The observer that fits standard error, where progress goes: results have standard output to themselves."""
+    if quiet:
+        yield _OnlyMessages()
+    elif sys.stderr.isatty():
+        console = Console(stderr=True, highlight=False)
+        display = LiveProgress(console)
+        with Live(display, console=console, refresh_per_second=4, transient=True):
+            yield display
+    else:
+        yield PlainProgress()
+
+
+class _OnlyMessages(Silent):
+    def told(self, message: str) -> None:
+        print(message, file=sys.stderr, flush=True)
+
+
+class PlainProgress:
+    """One line for each thing that happens."""
+
+    def run_begins(self, plan: Plan, folder: str, done: int) -> None:
+        """Where it goes, and how much there is."""
+        rounds = f"{plan.rounds[0]} to {plan.rounds[1]} rounds"
+        kept = f", {done} trials done before" if done else ""
+        _line(f"{plan.study.model.title}: {len(plan.supported)} cells, {rounds}, seed {plan.seed}{kept}. Run: {folder}")
+
+    def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
+        """Which, and how long it still takes."""
+        _line(f"round {planned.round}, trial {planned.number}: {levels_text(cell.levels)}; {left_text(left)}")
+
+    def trial_ends(self, record: TrialRecord) -> None:
+        """Only what went wrong."""
+        if record.status != "done":
+            _line(f"trial {record.trial} ({levels_text(record.levels)}) {record.status}: {record.reason}")
+
+    def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
+        """What the rounds so far say."""
+        _line(decision.reason)
+
+    def told(self, message: str) -> None:
+        """As it is."""
+        _line(message)
+
+
+def _line(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class LiveProgress:
+    """What runs now, rounds done, time left; drawn anew by Rich."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = time.monotonic()
+        self._plan: Plan | None = None
+        self._now = "Looking at this machine …"
+        self._trial_began = time.monotonic()
+        self._round = 0
+        self._in_round = 0
+        self._left: tuple[float, float] | None = None
+        self._said = ""
+
+    def run_begins(self, plan: Plan, folder: str, done: int) -> None:
+        """Print the head, which stays."""
+        self._plan = plan
+        self._console.print(Text(plan.study.model.title, style="bold"))
+        kept = f" · {done} trials done before" if done else ""
+        cells = f"{len(plan.supported)} cells · {plan.rounds[0]} to {plan.rounds[1]} rounds"
+        self._console.print(Text(f"{cells} · seed {plan.seed}{kept} · {folder}", style="dim"))
+        for number, reasons in plan.unsupported.items():
+            levels = next(cell.levels for cell in plan.study.cells if cell.number == number)
+            self._console.print(Text(f"– {levels_text(levels)}: unsupported here: {'; '.join(reasons)}", style="yellow"))
+
+    def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
+        """Show it as running."""
+        if planned.round != self._round:
+            self._round, self._in_round = planned.round, 0
+        self._now, self._left, self._trial_began = levels_text(cell.levels), left, time.monotonic()
+
+    def trial_ends(self, record: TrialRecord) -> None:
+        """Count it; print it where it went wrong."""
+        self._in_round += 1
+        self._now = ""
+        if record.status != "done":
+            mark, style = _MARKS[record.status]
+            text = f"{mark} trial {record.trial} ({levels_text(record.levels)}) {record.status}: {record.reason}"
+            self._console.print(Text(text, style=style))
+
+    def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
+        """Show what the rounds so far say."""
+        self._said = decision.reason
+
+    def told(self, message: str) -> None:
+        """Print it, so that it stays."""
+        self._console.print(Text(message, style="bold yellow"))
+
+    def __rich__(self) -> Group:
+        """Rich's protocol for what can be drawn."""
+        now = time.monotonic()
+        if self._plan is None:
+            return Group(Text(self._now, style="dim"))
+        cells = max(len(self._plan.supported), 1)
+        rounds = self._plan.rounds[1]
+        done = max(self._round - 1, 0) + min(self._in_round / cells, 1.0)
+        bar = Table.grid(padding=(0, 1))
+        elapsed = duration(now - self._began)
+        left = None if self._left is None else _less(self._left, now - self._trial_began)
+        text = f"round {self._round} of {self._plan.rounds[0]}–{rounds} · {elapsed} · {left_text(left)}"
+        bar.add_row(ProgressBar(total=rounds, completed=done, width=24), Text(text))
+        lines = [bar]
+        running = Text("▸ ", style="cyan") + Text(self._now or "…")
+        return Group(*lines, running, *([Text(self._said, style="dim")] if self._said else []))
+
+
+def _less(left: tuple[float, float], passed: float) -> tuple[float, float]:
+    return max(left[0] - passed, 0.0), max(left[1] - passed, 0.0)
+
+
+def levels_text(levels: object) -> str:
+    """``fs ext4, load random-write``."""
+    assert hasattr(levels, "items")
+    return ", ".join(f"{factor} {level}" for factor, level in levels.items()) or "the only cell"
+
+
+def left_text(left: tuple[float, float] | None) -> str:
+    """``2 min to 4 min left``; as a range, since how many rounds it takes is what the run is to find out."""
+    if left is None:
+        return "time left unknown until each cell has run once"
+    low, high = (duration(_round(seconds)) for seconds in left)
+    return f"{low} left" if low == high else f"{low} to {high} left"
+
+
+def _round(seconds: float) -> float:
+    """To a precision that such an estimate has."""
+    step = 1 if seconds < 20 else 5 if seconds < 120 else 30 if seconds < 3600 else 300
+    return round(seconds / step) * step

@@ -1,0 +1,42 @@
+"""``storlab report``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from storlab.analysis.summarise import summarise
+from storlab.cli.reporting import report_input, write_html
+from storlab.errors import UserError
+from storlab.records.derive import derive
+from storlab.records.run_folder import RunFolder
+from storlab.report.formats import FORMATS, render
+from storlab.run.design import design_of
+
+
+def report(folder: Path, format_name: str, output: Path | None) -> None:
+    """Derive everything anew from the raw records and print or write it."""
+    if format_name not in FORMATS:
+        raise UserError(f"there is no report format {format_name!r}; there are: {', '.join(FORMATS)}")
+    run = RunFolder.open(folder)
+    manifest = run.manifest
+    tables = derive(run)
+    if not tables.records:
+        raise UserError(f"{folder} has no finished trial yet: `storlab resume {folder}` goes on with it")
+    stopped = manifest.stopped or "The run has not ended yet."
+    design = design_of(manifest.study(), stopped, tables.warnings())
+    summary = summarise(tables.frame("trials"), tables.frame("metrics"), design)
+    given = report_input(run, tables, summary)
+    if output is not None:
+        output.write_text(render(given, format_name))
+        print(output)
+    elif format_name == "html":
+        print(write_html(run, given))
+    elif format_name == "text" and sys.stdout.isatty():
+        from storlab.report.text import TerminalReport
+
+        Console(highlight=False).print(TerminalReport(given))
+    else:
+        sys.stdout.write(render(given, format_name))

@@ -1,0 +1,46 @@
+"""From a run's records to what reports take, for the commands that report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from storlab.analysis.summary import Summary
+from storlab.records.derive import Tables
+from storlab.records.run_folder import RunFolder
+from storlab.records.trial_record import TrialRecord
+from storlab.report.input import ReportInput
+
+
+def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInput:
+    """All that a report shows."""
+    return ReportInput(
+        summary=summary,
+        trials=tables.frame("trials"),
+        metrics=tables.frame("metrics"),
+        series=tables.frame("series"),
+        histograms=tables.frame("histograms"),
+        manifest=run.manifest.as_dict(),
+        facts=_facts(tables.records),
+    )
+
+
+def _facts(records: Iterable[TrialRecord]) -> dict[int, dict[str, Mapping[str, Mapping[str, Any]]]]:
+    """Cell → node → layer → facts, of each cell's last trial that put its stack up."""
+    facts: dict[int, dict[str, Mapping[str, Mapping[str, Any]]]] = {}
+    for record in records:
+        for node, layers in record.facts.items():
+            named = {f"{position}. {layer['layer']}": layer for position, layer in enumerate(layers, start=1)}
+            facts.setdefault(record.cell, {})[node] = named
+    return facts
+
+
+def write_html(run: RunFolder, given: ReportInput) -> Path:
+    """Write ``report.html`` and ``charts/``; returns the page's path."""
+    from storlab.report.export import write_charts
+    from storlab.report.formats import render
+
+    run.report.write_text(render(given, "html"))
+    write_charts(given, run.path / "charts")
+    return run.report

@@ -1,0 +1,98 @@
+"""Charts: every panel of the sample, drawn and written to files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from storlab.report import ReportInput, render
+from storlab.report.charts import all_panels
+from storlab.report.charts.latency import percentile_curve
+from storlab.report.charts.paired import ratios
+from storlab.report.charts.series import over_time
+from storlab.report.charts.theme import to_svg
+from storlab.report.export import write_charts
+from storlab.report.frames import per_trial
+
+from .sample import sample
+
+
+@pytest.fixture(scope="module")
+def run() -> ReportInput:
+    return sample()
+
+
+def test_every_chart_is_written_as_svg_and_png(run: ReportInput, tmp_path: Path) -> None:
+    files = write_charts(run, tmp_path / "charts")
+    assert len(files) == 24
+    assert len(set(files)) == 24
+    for file in files:
+        start = file.read_bytes()[:8]
+        assert start.startswith(b"<svg") if file.suffix == ".svg" else start == b"\x89PNG\r\n\x1a\n"
+
+
+def test_panels_say_in_words_what_they_show(run: ReportInput) -> None:
+    panels = {panel.name: panel for panel in all_panels(run)}
+    rounds = panels["rounds-write-bandwidth-random-write"]
+    assert "write.bandwidth: ext4 47.3 MiB/s (45.7 to 48.9 MiB/s), xfs" in rounds.alt
+    assert "ext4 is better than xfs: 1.43×" in panels["paired-write-bandwidth-random-write"].alt
+
+
+def test_a_chart_and_the_tables_name_the_same_unit(run: ReportInput) -> None:
+    for panel in all_panels(run):
+        if panel.kind == "rounds":
+            assert "bandwidth (MiB/s" in to_svg(panel.draw())
+
+
+def test_a_failed_trial_leaves_a_gap_and_not_a_zero(run: ReportInput) -> None:
+    comparison = next(
+        c for c in run.summary.comparisons if (c.a, c.b, c.metric) == ("ext4", "btrfs", "write.bandwidth")
+    )
+    points = ratios(per_trial(run.metrics, "random-write", "write.bandwidth"), comparison, 1, 3)
+    assert points["round"].to_list() == [1, 2, 3, 4, 6, 7, 8]
+    assert points["ratio"].is_between(4, 7).all()
+
+
+def test_percentile_curves_rise_to_the_right(run: ReportInput) -> None:
+    curve = percentile_curve(run.histograms, 1, "random-write", "write.latency")
+    assert curve["nines"].is_sorted()
+    assert curve["latency"].is_sorted()
+    half = curve.filter(pl.col("nines") >= 0.30103)["latency"][0]
+    assert 1.0e-3 < half < 1.6e-3
+
+
+def test_series_add_up_over_nodes(run: ReportInput) -> None:
+    together = over_time(run.series, "random-write", "write.bandwidth", "sum")
+    one = run.series.filter(cell=1, round=1, t=1.0, source="random-write")["value"]
+    assert len(one) == 2
+    assert together.filter(cell=1, round=1, t=1.0)["value"].item() == pytest.approx(one.sum())
+
+
+def test_a_run_without_series_and_histograms_has_only_the_other_charts(run: ReportInput) -> None:
+    bare = ReportInput(run.summary, metrics=run.metrics)
+    assert {panel.kind for panel in all_panels(bare)} == {"paired", "rounds"}
+    assert "Over time" not in render(bare, "html")
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e-30, 1e30, float("nan"), float("inf"), -1.0])
+def test_absurd_numbers_are_drawn_or_left_out_but_never_fatal(run: ReportInput, scale: float) -> None:
+    estimates = tuple(replace(e, mean=e.mean * scale, low=None, high=scale) for e in run.summary.estimates)
+    odd = replace(
+        run,
+        summary=replace(run.summary, estimates=estimates),
+        metrics=run.metrics.with_columns(pl.col("value") * scale),
+        series=run.series.with_columns(pl.col("value") * scale),
+        histograms=run.histograms.with_columns(pl.col("upper") * scale),
+    )
+    for panel in all_panels(odd):
+        to_svg(panel.draw())
+
+
+def test_more_charts_than_fit_a_page_are_counted(run: ReportInput, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storlab.report.html._MOST", 1)
+    page = render(run, "html")
+    assert page.count('class="chart"') == 4
+    assert "8 more charts are not on this page" in page

@@ -1,0 +1,101 @@
+"""The page, as a browser sees it: on a phone, on a desk, in the dark and on paper."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from storlab.report import render
+
+from .browser import DARK, Browser
+from .hostile import hostile_run
+from .sample import sample
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return render(sample(), "html")
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Browser:
+    return Browser(tmp_path)
+
+
+@pytest.fixture
+def file(page: str, tmp_path: Path) -> Path:
+    path = tmp_path / "report.html"
+    path.write_text(page, "utf-8")
+    return path
+
+
+def test_the_page_names_no_address_outside_itself(page: str) -> None:
+    assert not re.search(r"https?:|//\w|@import|\bsrc=|srcset|<link|<script|<iframe", page)
+    assert set(re.findall(r"url\(.", page)) <= {"url(#"}
+
+
+def test_the_page_comes_with_a_policy_that_forbids_requests_and_scripts(page: str) -> None:
+    assert "default-src 'none'; style-src 'unsafe-inline'" in page
+
+
+def test_ids_are_unique_and_every_link_has_its_target(page: str) -> None:
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert {link[1:] for link in re.findall(r'href="([^"]+)"', page)} <= set(ids)
+    assert set(re.findall(r'aria-labelledby="([^"]+)"', page)) <= set(ids)
+
+
+def test_the_page_stays_light(page: str) -> None:
+    assert len(page) < 400_000
+
+
+def test_the_verdicts_stand_before_every_table(page: str) -> None:
+    assert page.index("ext4 is better than xfs:") < page.index("<table")
+
+
+def test_the_browser_has_nothing_to_complain_about(browser: Browser, file: Path) -> None:
+    assert browser.console(file) == []
+
+
+@pytest.mark.parametrize("width", [320, 375, 768, 1280, 1920])
+def test_nothing_sticks_out_and_no_text_lies_on_another(browser: Browser, page: str, width: int) -> None:
+    seen = browser.measure(page, width)
+    assert seen["width"] == width
+    assert seen["scroll"] <= width
+    assert seen["charts"] == 12
+    assert seen["unnamed"] == 0
+    assert seen["overlaps"] == []
+    assert seen["small"] == []
+    assert seen["outside"] == []
+
+
+@pytest.mark.parametrize("text", ["very-long-" * 40, "W" * 300, "two words " * 30])
+def test_long_names_do_not_widen_a_phones_page(browser: Browser, text: str) -> None:
+    seen = browser.measure(render(hostile_run(text), "html"), 375)
+    assert seen["scroll"] <= 375
+    assert seen["overlaps"] == []
+
+
+def test_dark_and_light_differ_and_both_show_something(browser: Browser, page: str, file: Path) -> None:
+    light, dark = browser.measure(page, 1280), browser.measure(page, 1280, DARK)
+    assert (light["background"], light["ink"]) == ("rgb(255, 255, 255)", "rgb(36, 41, 47)")
+    assert (dark["background"], dark["ink"]) == ("rgb(20, 24, 29)", "rgb(230, 233, 237)")
+    shots = browser.screenshot(file), browser.screenshot(file, DARK)
+    assert all(len(shot) > 100_000 for shot in shots), "a blank page packs into a few kilobytes"
+    assert shots[0] != shots[1]
+
+
+def test_every_colour_of_the_charts_has_an_answer_in_the_dark(page: str) -> None:
+    style, body = page.split("</style>", 1)
+    used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{3,6})"', body))
+    assert used
+    assert used <= set(re.findall(r'\[(?:fill|stroke)="(#[0-9a-f]{3,6})"\]', style))
+
+
+def test_on_paper_the_details_are_open(browser: Browser, file: Path) -> None:
+    text = browser.printed(file)
+    assert "mkfs.ext4" in text
+    assert "[factors.filesystem]" in text
+    assert "write.latency.p99.9" in text

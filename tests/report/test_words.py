@@ -1,0 +1,126 @@
+"""The sentences: whoever reads only them knows the verdict, how sure it is, and what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storlab.analysis.summary import CellState, Comparison, Summary, Verdict
+from storlab.report import words
+from storlab.report.view import not_compared, overview, primary_comparisons, verdict_groups
+
+BASE = Comparison(
+    factor="fs",
+    a="ext4",
+    b="xfs",
+    within={"load": "write"},
+    pooled=False,
+    source="write",
+    metric="write.bandwidth",
+    unit="B/s",
+    better="higher",
+    rounds=8,
+    ratio=1.42,
+    low=1.31,
+    high=1.54,
+    confidence=0.99,
+    margin=0.05,
+    verdict="better",
+    reason="ext4 is higher than xfs in 8 of 8 rounds",
+)
+
+
+def _pair(a: str, b: str, verdict: Verdict) -> Comparison:
+    return replace(BASE, a=a, b=b, verdict=verdict)
+
+
+@pytest.mark.parametrize(
+    ("comparison", "sentence"),
+    [
+        (BASE, "ext4 is better than xfs: 1.42× (1.31× to 1.54×, 8 rounds)."),
+        (
+            replace(BASE, verdict="worse", ratio=0.7, low=0.6, high=0.8, rounds=1),
+            "ext4 is worse than xfs: 0.70× (0.60× to 0.80×, 1 round).",
+        ),
+        (
+            replace(BASE, verdict="equivalent", ratio=1.01, low=0.97, high=1.04),
+            "ext4 and xfs are equivalent within ±5 %: 1.01× (0.97× to 1.04×, 8 rounds).",
+        ),
+        (
+            replace(BASE, verdict="undecided", rounds_to_decide=1),
+            "ext4 against xfs is undecided: 1.42× (1.31× to 1.54×, 8 rounds). "
+            "About 1 more round would be needed to decide.",
+        ),
+        (
+            replace(BASE, verdict="undecided", low=None, high=None, reason=""),
+            "ext4 against xfs is undecided: 1.42× (no interval yet, 8 rounds). "
+            "How many more rounds it needs can't be said yet.",
+        ),
+        (
+            replace(BASE, verdict="undecided", ratio=None, reason="xfs is unsupported: no mkfs.xfs"),
+            "ext4 against xfs can't be compared: xfs is unsupported: no mkfs.xfs.",
+        ),
+    ],
+)
+def test_a_verdict_in_one_sentence(comparison: Comparison, sentence: str) -> None:
+    assert words.sentence(comparison) == sentence
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "lead"),
+    [
+        ([BASE], ""),
+        (
+            [_pair("a", "b", "better"), _pair("a", "c", "better"), _pair("b", "c", "undecided")],
+            "a is better than b and c.",
+        ),
+        ([_pair("a", "b", "worse"), _pair("a", "c", "better"), _pair("b", "c", "better")], "b is better than a and c."),
+        ([_pair("a", "b", "undecided"), _pair("b", "c", "undecided")], "No level is better than another so far."),
+        ([_pair("a", "b", "equivalent"), _pair("a", "c", "equivalent")], "a, b and c are equivalent."),
+        (
+            [_pair("a", "b", "equivalent"), _pair("a", "c", "better"), _pair("b", "c", "better")],
+            "No single best: nothing beats a or b.",
+        ),
+    ],
+)
+def test_the_lead_names_a_winner_only_where_there_is_one(comparisons: list[Comparison], lead: str) -> None:
+    assert words.lead(comparisons) == lead
+
+
+def test_comparisons_without_an_answer_share_one_sentence_and_no_verdict() -> None:
+    reason = "zfs is unsupported: no module"
+    missing = [
+        replace(BASE, b="zfs", ratio=None, reason=reason),
+        replace(BASE, a="xfs", b="zfs", ratio=None, reason=reason),
+    ]
+    assert not_compared([BASE, *missing]) == [
+        "ext4 against zfs and xfs against zfs can't be compared: zfs is unsupported: no module."
+    ]
+    summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE, *missing))
+    assert primary_comparisons(summary) == [BASE]
+    assert overview(summary) == "8 rounds done; 3 comparisons: 1 different, 2 without an answer."
+
+
+def test_pooled_verdicts_come_first() -> None:
+    pooled = replace(BASE, pooled=True, within={})
+    groups = verdict_groups([BASE, pooled])
+    assert [group.heading for group in groups] == [
+        "write.bandwidth: write, all combinations pooled",
+        "write.bandwidth: write",
+    ]
+
+
+def test_the_overview_counts_cells_and_says_why_the_run_ended() -> None:
+    cells = (CellState(1, {"fs": "a"}, "measured", 5), CellState(2, {"fs": "b"}, "unsupported", 0))
+    summary = Summary("t", "bandwidth", 0.95, 1, "the precision was reached", cells=cells)
+    assert overview(summary) == "1 round done; 1 of 2 cells measured; no comparisons. The precision was reached."
+
+
+def test_the_certainty_of_ranges_is_told_once() -> None:
+    summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE,))
+    assert words.certainty(summary) == (
+        "Ranges in parentheses are 99 % intervals, so that all of them together hold at 95 %."
+    )
+    assert words.certainty(replace(summary, comparisons=())) == ""
+    assert words.certainty(replace(summary, confidence=0.99)) == "Ranges in parentheses are 99 % intervals."
