@@ -240,3 +240,10 @@ def test_extreme_values_overflow_nowhere() -> None:
 def test_an_alpha_out_of_range_is_refused() -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         compare(question(), Pairs(), 0.0)
+
+
+def test_a_verdict_that_would_rest_on_an_outlier_is_withheld_in_so_many_words() -> None:
+    found = ratios([0.10, 0.11, 0.09, 0.10, 0.11, 0.20], margin=0.0)
+    assert found.verdict == "undecided"
+    assert found.reason.endswith("the interval excludes 1, but a verdict would rest on an outlier round.")
+    assert ratios([0.10, 0.11, 0.09, 0.10, 0.11, 0.20, 0.1, 0.09], margin=0.0).verdict == "better"

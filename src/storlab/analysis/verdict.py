@@ -149,7 +149,7 @@ def _why_undecided(evidence: _Evidence, rules: Rules, within: bool) -> str:
         if evidence.interval.n < fewest:
             return f"{but} to tell it from chance in noise of any shape takes at least {fewest} rounds"
         if not steady:
-            return f"{but} that rests on an outlier round"
+            return f"{but} a verdict would rest on an outlier round"
         return f"{but} the signs and ranks of the rounds don't yet tell it from chance"
     beyond = f" and reaches beyond the margin of ±{percent(rules.margin)}" if rules.margin > 0 else ""
     return f"the interval includes 1{beyond}"
