@@ -60,6 +60,14 @@ pub fn adopt_inherited(fd: RawFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// Keeps every file descriptor but the standard streams from being inherited by the program: whoever started the
+/// agent may have leaked some into it. `close_range(2)`, since Linux 5.11; on older kernels they are passed on.
+pub fn inherit_standard_streams_only() {
+    let first = libc::STDERR_FILENO + 1;
+    // SAFETY: it takes three numbers, closes nothing, and only sets a flag that exec looks at.
+    unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+}
+
 /// Gives every signal its default action. A program inherits through exec what its parent ignored: SIGPIPE of the
 /// agent, SIGHUP of a `nohup`.
 pub fn reset_signal_actions() {

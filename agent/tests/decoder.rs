@@ -59,7 +59,7 @@ proptest! {
 
     #[test]
     fn random_bytes_neither_panic_nor_take_more_memory_than_a_frame(
-        noise in prop::collection::vec(any::<u8>(), 0..200_000),
+        noise in prop::collection::vec(any::<u8>(), 0..100_000),
         chunks in prop::collection::vec(1_usize..CHUNK, 1..20),
         greet in any::<bool>(),
     ) {

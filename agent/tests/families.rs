@@ -23,7 +23,8 @@ fn daemon(pid_file: &Path) -> String {
 fn agent_without_cgroups(directory: &Directory) -> Agent {
     let mut command = if is_root() {
         let program = directory.path("storlab-agent");
-        fs::copy(PROGRAM, &program).unwrap();
+        // Not by fs::copy: a process that another test starts meanwhile would hold the copy open for writing.
+        assert!(Command::new("cp").args([PROGRAM.as_ref(), program.as_path()]).status().unwrap().success());
         fs::set_permissions(&directory.0, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
         let mut command = Command::new(program);
         command.uid(65_534).gid(65_534);

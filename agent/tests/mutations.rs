@@ -11,6 +11,8 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 use serde_json::{Value, json};
 use storlab_agent::protocol::PREFACE;
 
+/// What is most likely to be misunderstood.
+const SYNTAX: &[u8] = b"\"{}[],:-09eE\\\0\xff";
 /// Change it to see other mutations; it is fixed so that a failure can be repeated.
 const SEED: [u8; 32] = *b"storlab agent mutations, seed 01";
 
@@ -36,12 +38,15 @@ fn requests() -> Vec<Vec<u8>> {
 fn mutate(random: &mut TestRng, bytes: &mut Vec<u8>) {
     let pick = |random: &mut TestRng, below: usize| random.next_u32() as usize % below.max(1);
     for _ in 0..=pick(random, 3) {
+        if bytes.is_empty() {
+            return;
+        }
         let at = pick(random, bytes.len());
         match pick(random, 6) {
             0 => bytes[at] = random.next_u32() as u8,
             1 => bytes[at] ^= 1 << pick(random, 8),
             2 => drop(bytes.remove(at)),
-            3 => bytes.insert(at, b"\"{}[],:-09eE\\\0\xff"[pick(random, 16)]),
+            3 => bytes.insert(at, SYNTAX[pick(random, SYNTAX.len())]),
             4 => bytes.truncate(at.max(1)),
             _ => {
                 let piece = bytes[at..(at + pick(random, 16)).min(bytes.len())].to_vec();

@@ -176,7 +176,11 @@ fn a_parent_that_ignores_the_death_of_children_does_not_disturb() {
     let mut agent = Agent::start_command(Command::new("/bin/sh").args(["-c", &script]));
     assert_eq!(agent.ask_final(sh("exit 5")).number("code"), 5);
     let status = common::output(&agent.ask(sh("grep -E 'SigIgn|SigBlk' /proc/self/status")), "stdout");
-    assert_eq!(status.matches("0000000000000000").count(), 2, "{status}");
+    for line in status.lines() {
+        let set = u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
+        // 32 and 33 belong to the C library, which lets nobody change them.
+        assert_eq!(set & !(3 << 31), 0, "{status}");
+    }
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn prepare_and_execute(
         return Err(Stopped::AgentGone); // it died before the line above
     }
     let in_cgroup = spec.cgroup.as_ref().is_some_and(|cgroup| join_cgroup(cgroup).is_ok());
+    sys::inherit_standard_streams_only();
     sys::reset_signal_actions();
     let _ = SigSet::empty().thread_set_mask();
     redirect(spec)?;

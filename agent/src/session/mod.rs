@@ -74,7 +74,8 @@ impl Session {
             self.connect_at = Some(clock::monotonic_ns() + CONNECT_NS);
         }
         loop {
-            if let Some(end) = self.flush() {
+            // What goes out makes room, and that lets others go on: this must come right before waiting.
+            if let Some(end) = self.flush().or_else(|| self.go_on()) {
                 return Ok(end);
             }
             self.prepare_to_wait()?;
@@ -82,9 +83,6 @@ impl Session {
                 if let Some(end) = self.on_ready(token)? {
                     return Ok(end);
                 }
-            }
-            if let Some(end) = self.on_time() {
-                return Ok(end);
             }
         }
     }
@@ -153,7 +151,7 @@ impl Session {
     }
 
     /// Does what is due, and what has become possible.
-    fn on_time(&mut self) -> Option<End> {
+    fn go_on(&mut self) -> Option<End> {
         let now = clock::monotonic_ns();
         self.try_to_connect(now);
         for run in self.runs.values_mut() {
