@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -33,7 +32,7 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 
-FIO = ("fio", "--name=rand", "--ioengine=null", "--size=64M", "--output-format=json+")
+FIO = ("fio", "--name=rand", "--ioengine=null", "--norandommap", "--output-format=json+")
 
 
 @dataclass(frozen=True)
@@ -73,10 +72,10 @@ def main() -> None:
 def make_files(folder: Path, number: int, distinct: int) -> tuple[int, int]:
     """``number`` json+ files, of ``distinct`` runs with different directions, block sizes, jobs and lengths."""
     folder.mkdir(parents=True)
-    ways = list(product(("randread", "randwrite", "randrw"), ("4k", "64k"), (1, 4, 8), (20_000, 100_000)))
+    ways = list(product(("randread", "randwrite", "randrw"), ("4k", "64k"), (1, 4, 8), (10_000, 40_000)))
     texts = []
     for rw, size, jobs, ios in ways[:: max(len(ways) // distinct, 1)][:distinct]:
-        extra = (f"--rw={rw}", f"--bs={size}", f"--numjobs={jobs}", f"--number_ios={ios}", "--loops=200")
+        extra = (f"--rw={rw}", f"--bs={size}", f"--numjobs={jobs}", f"--size={ios * int(size[:-1])}k")
         texts.append(subprocess.run([*FIO, *extra], capture_output=True, check=True).stdout)
     for at in range(number):
         (folder / f"{at:04}.json").write_bytes(texts[at % len(texts)])
@@ -86,9 +85,8 @@ def make_files(folder: Path, number: int, distinct: int) -> tuple[int, int]:
 def make_log(folder: Path, lines: int) -> tuple[Path, int, int]:
     """A latency log of ``lines`` operations."""
     folder.mkdir(parents=True)
-    ios = f"--number_ios={lines}"
-    rate = f"--rate_iops={max(lines // 20, 1)}"  # about ten seconds, so that the series has some length
-    extra = ("--rw=randrw", "--bs=4k", "--loops=1000", ios, rate, "--write_lat_log=x", "--disable_slat=1")
+    rate = f"--rate_iops={max(lines // 20, 1)}"  # of each direction: about ten seconds, for a series of some length
+    extra = ("--rw=randrw", "--bs=4k", f"--size={4 * lines}k", rate, "--write_lat_log=x", "--disable_slat=1")
     subprocess.run([*FIO, *extra], cwd=folder, capture_output=True, check=True)
     for unused in [*folder.glob("x_lat*"), *folder.glob("x_slat*")]:
         unused.unlink()
@@ -127,17 +125,10 @@ def spread(ratios: list[float]) -> dict[str, float]:
 
 
 def child(side: str, task: str, path: Path) -> Run:
-    """One run in a process of its own; its peak memory is what the kernel says when it ends."""
+    """One run in a process of its own."""
     command = [sys.executable, str(Path(__file__).with_name("read_fio_child.py")), side, task, str(path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    output = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
-    said = json.loads(output)
-    return Run(said["seconds"], usage.ru_maxrss * 1024, said["rows"])
+    said = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    return Run(said["seconds"], said["peak"], said["rows"])
 
 
 def table(results: dict[str, dict[str, object]]) -> str:

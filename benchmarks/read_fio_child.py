@@ -1,4 +1,4 @@
-"""One side of ``read_fio`` in a process of its own: ``read_fio_child.py SIDE TASK PATH`` prints seconds and rows."""
+"""One side of ``read_fio`` in its own process: ``SIDE TASK PATH`` in, seconds, peak bytes and rows out."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def storlab_log() -> Callable[[Path], int]:
 
 
 def pandas_json() -> Callable[[Path], int]:
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped, unused-ignore]
 
     def read(folder: Path) -> int:
         metrics, bins = [], []
@@ -86,13 +86,14 @@ def pandas_json() -> Callable[[Path], int]:
 
 
 def pandas_log() -> Callable[[Path], int]:
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped, unused-ignore]
 
     def read(log: Path) -> int:
         names = ["time", "value", "direction", "size"]
         lines = pd.read_csv(log, header=None, names=names, usecols=[0, 1, 2, 3])
-        lines.groupby("direction")["value"].quantile([0.5, 0.9, 0.95, 0.99, 0.999, 0.9999])
-        lines.groupby("direction")["value"].agg(["min", "max", "mean"])
+        latencies: Any = lines.groupby("direction")["value"]
+        latencies.quantile([0.5, 0.9, 0.95, 0.99, 0.999, 0.9999])
+        latencies.agg(["min", "max", "mean"])
         lines["second"] = lines["time"] // 1000
         columns: dict[str, Any] = {"ios": ("value", "size"), "latency": ("value", "mean"), "bytes": ("size", "sum")}
         lines.groupby(["second", "direction"]).agg(**columns)
@@ -113,4 +114,7 @@ if __name__ == "__main__":
     read = SIDES[sys.argv[1], sys.argv[2]]()
     started = time.perf_counter()
     rows = read(Path(sys.argv[3]))
-    print(json.dumps({"seconds": time.perf_counter() - started, "rows": rows}))
+    seconds = time.perf_counter() - started
+    # Not getrusage: its ru_maxrss also counts what the parent held when this process was forked.
+    [peak] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+    print(json.dumps({"seconds": seconds, "peak": int(peak.split()[1]) * 1024, "rows": rows}))

@@ -54,7 +54,7 @@ class Latency:
 def read_latency(node: Node) -> Latency:
     """The latency object at ``node``; ``ParseError`` names what in it is wrong."""
     percentiles: dict[float, int] = {}
-    if "percentile" in node:
+    if "percentile" in node and "bins" not in node:
         listed = node["percentile"]
         for key in listed.members():
             try:

@@ -68,11 +68,14 @@ def histograms(jobs: Sequence[Job]) -> pl.DataFrame:
         return empty(HISTOGRAM_COLUMNS)
     bins = np.concatenate([part.bins for part in parts])
     of_part = np.repeat(np.arange(len(parts)), [part.bins.size for part in parts])
-    keys = pl.DataFrame({"job": names, "metric": metrics}, schema_overrides={"job": pl.String})[of_part]
-    return keys.with_columns(
-        pl.Series("lower", histogram.LOWER[bins]),
-        pl.Series("upper", histogram.UPPER[bins]),
-        pl.Series("count", np.concatenate([part.counts for part in parts])),
+    return pl.DataFrame(
+        [
+            pl.Series("job", names, pl.String).gather(of_part),
+            pl.Series("metric", metrics, pl.String).gather(of_part),
+            pl.Series("lower", histogram.LOWER[bins]),
+            pl.Series("upper", histogram.UPPER[bins]),
+            pl.Series("count", np.concatenate([part.counts for part in parts])),
+        ]
     )
 
 

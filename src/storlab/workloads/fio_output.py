@@ -185,6 +185,9 @@ def _job(node: Node, name: str, phase: int) -> Job:
 def _direction(node: Node) -> Direction:
     if "clat" in node:
         raise ParseError(f"{node.path}.clat: this is fio 2's output, in µs; use fio 3", node.source)
+    amount, ios, runtime = node["io_bytes"].count(), node["total_ios"].count(), node["runtime"].count() / 1000
+    if not ios and not amount:
+        return Direction(0, 0, runtime, Latency.none())
     latency = read_latency(node["clat_ns"])
     if not latency.has_bins and "lat_ns" in node:
         # lat_percentiles=1 moves bins and percentiles from one to the other.
