@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,9 @@ import polars as pl
 from storlab.errors import ParseError, StorlabError
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements
 from storlab.probes.base import Window
+from storlab.probes.host_load import HostLoadProbe
 from storlab.records.across_nodes import across_nodes
+from storlab.records.amplification import SOURCE, amplification, moved_bytes
 from storlab.records.run_folder import RunFolder
 from storlab.records.trial_record import TrialRecord
 from storlab.study.cells import Cell
@@ -53,22 +56,51 @@ def raw_folder(trial: Path, node: str, source: str) -> Path:
 def derive_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
     """Parse one trial that is done. Raises ``TrialError`` where a workload reports a failure, or ``ParseError``."""
     tables = TrialTables()
+    measured: dict[str, list[Measurements]] = {}
     for load in cell.loads:
-        measured = {
+        by_node = {
             node: load.workload.parse(raw_folder(folder, node, load.name)) for node in record.loads.get(load.name, [])
         }
-        _add(tables, record, load.name, measured)
-    for name, probe in cell.probes.items():
+        _add(tables, record, load.name, by_node)
+        for node, each in by_node.items():
+            measured.setdefault(node, []).append(each)
+    for name in cell.probes:
         seen = {}
         for node in record.probes.get(name, []):
-            at = record.nodes[node]
             try:
-                raw = raw_folder(folder, node, PROBE + name)
-                seen[node] = probe.parse(raw, Window(at.start, at.end), at.disk)
+                seen[node] = _observed(folder, record, cell, name, node, node)
             except ParseError as error:  # what was measured stands, though it was not observed
                 tables.warnings.append(f"probe {name} on {node}: {error}")
         _add(tables, record, PROBE + name, seen)
+    _add_amplification(tables, folder, record, cell, measured)
     return tables
+
+
+def _observed(folder: Path, record: TrialRecord, cell: Cell, probe: str, watcher: str, node: str) -> Measurements:
+    """What the probe on ``watcher`` saw, with the disk under test of ``node`` on the same machine."""
+    at = record.nodes[watcher]
+    raw = raw_folder(folder, watcher, PROBE + probe)
+    return cell.probes[probe].parse(raw, Window(at.start, at.end), record.nodes[node].disk)
+
+
+def _add_amplification(
+    tables: TrialTables, folder: Path, record: TrialRecord, cell: Cell, measured: Mapping[str, list[Measurements]]
+) -> None:
+    """Bytes at the disk for each byte of the load, per node and of all nodes together."""
+    place = {"trial": record.trial, "round": record.round, "cell": record.cell, "source": SOURCE}
+    watchers = {record.nodes[node].machine: node for node in record.probes.get(HostLoadProbe.kind, [])}
+    total: Counter[str] = Counter()
+    for node, loads in measured.items():
+        watcher = watchers.get(record.nodes[node].machine)
+        if watcher is None or record.nodes[node].disk is None:
+            return  # a sum over only some of the nodes would say nothing
+        try:
+            moved = moved_bytes(loads, _observed(folder, record, cell, HostLoadProbe.kind, watcher, node))
+        except ParseError:
+            return  # named above, with the probe's own numbers
+        tables.metrics.append(_placed(amplification(moved), "metrics", {**place, "node": node}))
+        total += moved
+    tables.metrics.append(_placed(amplification(total), "metrics", {**place, "node": None}))
 
 
 def _add(tables: TrialTables, record: TrialRecord, source: str, by_node: Mapping[str, Measurements]) -> None:

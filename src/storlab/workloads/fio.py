@@ -22,7 +22,8 @@ Option = bool | int | float | str | list[str | int | float]
 
 _OUR_OPTIONS = frozenset({"output", "output-format", "create_only", "parse-only", "showcmd", "client", "server"})
 _PATH_OPTIONS = frozenset({"filename", "directory", "opendir"})
-_LOG_INTERVAL = 100  # ms: fine enough to see where no I/O completed; tables hold seconds
+_LOG_INTERVAL = 100  # ms, of runs up to a minute: fine enough to see when no operation completed
+_LONG_LOG_INTERVAL = 250  # ms, of longer ones
 
 
 class FioJob(BaseModel):
@@ -89,6 +90,14 @@ class FioWorkload(Workload):
             said = (ended.stderr + ended.stdout).decode(errors="replace").strip().splitlines()
             raise UserError(f"fio does not take these options: {'; '.join(said[:3]) or ended.describe()}")
 
+    def _log_interval(self) -> int:
+        """Milliseconds; the study's own log_avg_msec wins."""
+        own = self._shared().get("log_avg_msec")
+        if isinstance(own, int) and own > 0:
+            return own
+        duration = self.duration(0.0)
+        return _LOG_INTERVAL if duration is not None and duration <= 60 else _LONG_LOG_INTERVAL
+
     def job_text(self, given: Mapping[str, Option], name: str) -> str:
         """The job file, with ``given`` options beneath the study's own."""
         sections = {"global": {**given, **self._shared()}}
@@ -102,7 +111,7 @@ class FioWorkload(Workload):
         )
         logs: dict[str, Option] = {f"write_{what}_log": "series" for what in ("bw", "iops", "lat")}
         ramp: dict[str, Option] = {"ramp_time": f"{place.warm_up:g}s"} if place.warm_up else {}
-        return target | {"randseed": place.seed} | logs | {"log_avg_msec": _LOG_INTERVAL} | ramp
+        return target | {"randseed": place.seed} | logs | {"log_avg_msec": self._log_interval()} | ramp
 
     async def _job_arguments(self, place: Place) -> list[str]:
         given = self._given(place)
@@ -134,7 +143,7 @@ class FioWorkload(Workload):
     def parse(self, raw: Path) -> Measurements:
         from storlab.workloads.fio_results import read_results  # numpy and polars: not needed to load a study
 
-        return read_results(raw)
+        return read_results(raw, self._log_interval() / 1000)
 
 
 def _extra(model: BaseModel) -> dict[str, Option]:
