@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from storlab.version import __version__
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from storlab.records.run_folder import RunFolder
 
 __all__ = ["__version__", "open_run"]
-
-__version__ = "0.1.0"
 
 
 def open_run(path: str | Path) -> RunFolder:

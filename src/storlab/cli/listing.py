@@ -23,7 +23,9 @@ def listing(json: bool) -> None:
         "probes": {name: _purpose(cls) for name, cls in probe_types().items()},
     }
     if json:
-        described = {name: {"title": s.model.title, "cells": len(s.cells), "file": s.file} for name, s in studies.items()}
+        described = {
+            name: {"title": s.model.title, "cells": len(s.cells), "file": s.file} for name, s in studies.items()
+        }
         print(json_module.dumps({"studies": described, **kinds}, indent=2))
         return
     console = Console(highlight=False)

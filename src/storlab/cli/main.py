@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from storlab import __version__
+from storlab.version import __version__
 
 app = typer.Typer(
     name="storlab",

@@ -129,4 +129,5 @@ def _question(made: Plan) -> str:
     factor = made.study.factors[0]
     others = levels_text({other.name: "fixed" for other in made.study.factors[1:]}) if made.study.factors[1:] else ""
     levels = ", ".join(level.label for level in factor.levels)
-    return f"{made.study.model.primary} between the levels of {factor.name} ({levels}){f', with {others}' if others else ''}"
+    rest = f", with {others}" if others else ""
+    return f"{made.study.model.primary} between the levels of {factor.name} ({levels}){rest}"

@@ -98,7 +98,8 @@ class LiveProgress:
         self._console.print(Text(f"{cells} · seed {plan.seed}{kept} · {folder}", style="dim"))
         for number, reasons in plan.unsupported.items():
             levels = next(cell.levels for cell in plan.study.cells if cell.number == number)
-            self._console.print(Text(f"– {levels_text(levels)}: unsupported here: {'; '.join(reasons)}", style="yellow"))
+            text = f"– {levels_text(levels)}: unsupported here: {'; '.join(reasons)}"
+            self._console.print(Text(text, style="yellow"))
 
     def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
         """Show it as running."""

@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
-from storlab import __version__
 from storlab.errors import NodeLost, ProtocolError
 from storlab.nodes.protocol import PREFACE, VERSION, Decoder, Frame, encode
+from storlab.version import __version__
 
 _FINAL = {"hello", "refused", "clock", "facts", "exit", "done", "error"}
 

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from storlab import __version__
 from storlab.analysis.stopping import Stop, decide
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary, to_json
@@ -34,6 +33,7 @@ from storlab.run.stacks import Stacks
 from storlab.run.teardown import Teardown, take_down
 from storlab.run.trial import TrialRun
 from storlab.study.study import Study
+from storlab.version import __version__
 
 Ending = Literal["complete", "failures", "interrupted"]
 

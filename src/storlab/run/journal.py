@@ -60,7 +60,7 @@ class Journal:
         return entry
 
     def undone(self, entry: Pending, did: str | None) -> None:
-        """Note that it is down; ``did`` says what was done, ``None`` that nothing stood. Losing the line is harmless."""
+        """Note that it is down; ``did`` says what was done, ``None`` that nothing stood. Its loss is harmless."""
         self._append({"undone": entry.number, "did": did})
         self._pending.pop(entry.number, None)
 
