@@ -68,6 +68,34 @@ pub fn inherit_standard_streams_only() {
     unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
+/// How the kernel schedules a process: `sched(7)`.
+#[derive(Clone, Copy)]
+pub struct Scheduling {
+    policy: i32,
+    priority: i32,
+}
+
+/// Lets nothing but other real-time processes keep this one from running, and gives what was before. `None` where
+/// that isn't allowed.
+pub fn schedule_first() -> Option<Scheduling> {
+    let mut parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the pointer is valid for the call; 0 is this process.
+    let policy = unsafe {
+        libc::sched_getparam(0, &raw mut parameters);
+        libc::sched_getscheduler(0)
+    };
+    let before = Scheduling { policy, priority: parameters.sched_priority };
+    let first = Scheduling { policy: libc::SCHED_FIFO, priority: 1 };
+    (policy >= 0 && schedule_as(first)).then_some(before)
+}
+
+/// Schedules this process in this way from now on.
+pub fn schedule_as(Scheduling { policy, priority }: Scheduling) -> bool {
+    let parameters = libc::sched_param { sched_priority: priority };
+    // SAFETY: the pointer is valid for the call; 0 is this process.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
+}
+
 /// Gives every signal its default action. A program inherits through exec what its parent ignored: SIGPIPE of the
 /// agent, SIGHUP of a `nohup`.
 pub fn reset_signal_actions() {

@@ -49,7 +49,7 @@ fn daemons_die_with_their_run(agent: &mut Agent, directory: &Directory) {
     let pid_file = directory.path("stopped");
     let (id, _) = agent.start_run(sh(&format!("{} exec sleep 1000", daemon(&pid_file))));
     let pid = read_pid(&pid_file);
-    agent.ask_final(json!({"op": "stop", "run": id, "grace_ns": 50_000_000}));
+    agent.ask_final(json!({"op": "stop", "run": id, "grace_ns": 1_000_000_000}));
     let exit = agent.finish_last(id);
     assert_eq!((exit.get("stopped_by"), exit.number("survivors")), (&json!("KILL"), 1), "{exit:?}");
     assert!(!lives(pid));

@@ -244,6 +244,15 @@ fn four_agents_start_at_one_instant() {
 }
 
 #[test]
+fn a_program_that_waited_for_its_instant_is_scheduled_like_any_other() {
+    let mut agent = Agent::start();
+    let at = agent.ask_final(json!({"op": "clock"})).number("monotonic_ns") + 50 * MILLISECOND;
+    let script = "cut -d' ' -f40,41 /proc/self/stat; cat /proc/self/timerslack_ns";
+    let waited = output(&agent.ask(with(sh(script), json!({"start_at_ns": at}))), "stdout");
+    assert_eq!(waited, output(&agent.ask(sh(script)), "stdout"));
+}
+
+#[test]
 fn an_instant_that_has_passed_means_at_once() {
     let mut agent = Agent::start();
     for at in [0, -5, 1] {

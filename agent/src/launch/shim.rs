@@ -17,7 +17,7 @@ use nix::unistd::{dup2_stderr, dup2_stdout, execv, getppid};
 
 use super::{LaunchSpec, Report, Step, find_program};
 use crate::clock::{SECOND, monotonic_ns};
-use crate::sys;
+use crate::sys::{self, Scheduling};
 
 /// Sleeping ends late by a wake-up, some tens of microseconds; the rest is spent spinning.
 const SPIN_NS: u64 = 150_000;
@@ -70,13 +70,15 @@ fn prepare_and_execute(
     let argv = argv.iter().map(|argument| c_string(argument.as_bytes())).collect::<Result<Vec<_>, _>>()?;
 
     tell(report, &Report::Ready { in_cgroup });
-    if let Some(instant) = spec.start_at_ns {
-        wait_until(u64::try_from(instant).unwrap_or_default());
-    }
+    let scheduling =
+        spec.start_at_ns.and_then(|instant| wait_until(u64::try_from(instant).unwrap_or_default()));
     let (user_ns, system_ns) = own_usage();
     let start_ns = monotonic_ns();
     let late_ns = spec.start_at_ns.map(|at| start_ns.saturating_sub(u64::try_from(at).unwrap_or_default()));
     tell(report, &Report::Executing { start_ns, late_ns, user_ns, system_ns });
+    if let Some(before) = scheduling {
+        sys::schedule_as(before); // the program would inherit it
+    }
     execv(&program, &argv).map_err(at(Step::Execute))
 }
 
@@ -110,10 +112,13 @@ fn c_string(bytes: &[u8]) -> Result<CString, Stopped> {
     CString::new(bytes).map_err(|_| Stopped::Failed(Step::Execute, Errno::EINVAL))
 }
 
-/// Sleeps, and spins at the end.
-fn wait_until(instant: u64) {
+/// Sleeps, and spins at the end. What else runs on the node must not delay the start: the process gets a real-time
+/// priority for the meantime, where it may, and what it had before is given back.
+fn wait_until(instant: u64) -> Option<Scheduling> {
     let wake = instant.saturating_sub(SPIN_NS);
+    let mut scheduling = None;
     if monotonic_ns() < wake {
+        scheduling = sys::schedule_first();
         // The default of 50 µs would let the kernel wake us later. 0 restores it: the program would inherit it.
         let _ = prctl::set_timerslack(1);
         let time = TimeSpec::new((wake / SECOND) as i64, (wake % SECOND) as i64);
@@ -125,6 +130,7 @@ fn wait_until(instant: u64) {
     while monotonic_ns() < instant {
         std::hint::spin_loop();
     }
+    scheduling
 }
 
 fn own_usage() -> (u64, u64) {
