@@ -284,7 +284,7 @@ def _comparison(a: str, b: str, load: str, metric: str, unit: str, better: str, 
     elif high < 1 + margin and low > 1 / (1 + margin):
         verdict, reason = "equivalent", "the whole interval lies within ±5 %"
     else:
-        verdict, reason = "undecided", "the interval includes 1 and reaches beyond ±5 %"
+        verdict, reason = "undecided", f"{a} against {b}: the interval includes 1 and reaches beyond ±5 %"
     return Comparison(
         factor="filesystem",
         a=a,

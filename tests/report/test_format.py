@@ -137,8 +137,8 @@ def test_durations_have_two_units_at_most(seconds: float | None, text: str) -> N
     assert fmt.duration(seconds) == text
 
 
-def test_a_confidence_is_never_rounded_up() -> None:
-    assert [fmt.confidence(c) for c in (0.95, 0.99999, 1 - 0.05 / 6)] == ["95 %", "99.99 %", "99.16 %"]
+def test_a_confidence_never_becomes_certainty() -> None:
+    assert [fmt.confidence(c) for c in (0.95, 0.999999, 1 - 0.05 / 6)] == ["95 %", "99.99 %", "99.17 %"]
 
 
 def test_margins_moments_and_plurals() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,4 +43,4 @@ def test_the_terminals_report_does_not_wait_for_the_charts() -> None:
         "render(sample(), 'text'); slow = {'altair', 'vl_convert', 'jinja2', 'scipy'} & set(sys.modules);"
         "sys.exit(f'imported {slow}' if slow else 0)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

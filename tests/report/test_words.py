@@ -55,7 +55,7 @@ def _pair(a: str, b: str, verdict: Verdict) -> Comparison:
         (
             replace(BASE, verdict="undecided", low=None, high=None, reason=""),
             "ext4 against xfs is undecided: 1.42× (no interval yet, 8 rounds). "
-            "How many more rounds it needs can't be said yet.",
+            "How many more rounds it needs can't be foreseen.",
         ),
         (
             replace(BASE, verdict="undecided", ratio=None, reason="xfs is unsupported: no mkfs.xfs"),

@@ -148,7 +148,12 @@ def ratio_interval(low: float | None, high: float | None, value: float | None = 
     if low is None or high is None:
         return ""
     digits = _ratio_digits((low + high) / 2 if value is None else value, low, high)
-    return f"{number(low, digits)}× to {number(high, digits)}×"
+    return f"{number(low, _end_digits(low, digits))}× to {number(high, _end_digits(high, digits))}×"
+
+
+def _end_digits(end: float, digits: int) -> int:
+    """Hundredths, which small ratios need, are too many for an end that is far larger."""
+    return digits if digits > 2 or not math.isfinite(end) else min(digits, max(0, 2 - _place(end)))
 
 
 def _ratio_digits(value: float, low: float | None, high: float | None) -> int:
@@ -182,8 +187,8 @@ def margin(value: float) -> str:
 
 
 def confidence(value: float) -> str:
-    """0.95 → "95 %", 0.9917 → "99.17 %": what is claimed is never rounded up."""
-    text = f"{math.floor(value * 10000 + 1e-6) / 100:.2f}"
+    """0.95 → "95 %", 0.99167 → "99.17 %"; never 100 %."""
+    text = f"{min(round(value * 100, 2), 99.99):.2f}"
     return f"{text.rstrip('0').rstrip('.')} %"
 
 
@@ -212,6 +217,11 @@ def instant(text: str) -> str:
     zone = moment.utcoffset()
     name = "" if zone is None else " UTC" if not zone else moment.strftime(" %z")
     return f"{moment:%Y-%m-%d %H:%M:%S}{name}"
+
+
+def about(count: int) -> int:
+    """A forecast to two significant digits: 5422 → 5400."""
+    return int(_significant(count, 2))
 
 
 def plural(count: int, singular: str, several: str | None = None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import jinja2
 from markupsafe import Markup
@@ -33,7 +33,7 @@ def render_html(given: ReportInput) -> str:
         series=_by_group(charts["series"]),
         commands=commands(given.manifest),
         study=str(given.manifest.get("study_text") or ""),
-        study_file=str(given.manifest.get("study_file") or "study.toml"),
+        study_file=PurePath(str(given.manifest.get("study_file") or "study.toml")).name,
         left_out=len(panels) - sum(len(group) for group in charts.values()),
         nodes=node_sheets(given.manifest),
         stacks=stack_sheets(given),

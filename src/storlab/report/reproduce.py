@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from pathlib import PurePath
 from typing import Any
 
 from storlab.report.escape import one_line
@@ -12,6 +13,8 @@ from storlab.report.escape import one_line
 def commands(manifest: Mapping[str, Any]) -> list[str]:
     """Shell lines, each of one line; empty where the manifest doesn't say how the run was started."""
     argv = [str(word) for word in manifest.get("argv") or ()]
+    if argv and PurePath(argv[0]).name == "storlab":
+        argv[0] = "storlab"  # wherever it was installed
     study, seed = manifest.get("study_file"), manifest.get("seed")
     lines = []
     if argv:

@@ -12,6 +12,10 @@ _ROOT = re.compile(r"<svg\b[^>]*>")
 _VIEW_BOX = re.compile(r'viewBox="([^"]*)"')
 _ID = re.compile(r'\b(id="|url\(#)([A-Za-z0-9_-]+)')
 
+# Hundredths of a pixel are enough; only within tags, for texts may be numbers too.
+_TAG = re.compile(r"<[^>]*>")
+_LONG = re.compile(r"(\d\.\d\d)\d+")
+
 
 def inline(panel: Panel, prefix: str) -> str:
     """``panel`` as an ``<svg>`` element. ``prefix`` keeps its ids apart from those of other charts."""
@@ -24,4 +28,5 @@ def inline(panel: Panel, prefix: str) -> str:
         raise AssertionError("vl-convert gave an SVG without a viewBox")
     label = escape(plain(panel.alt), quote=True)
     opening = f'<svg class="chart" viewBox="{box[1]}" role="img" aria-label="{label}">'
-    return _ID.sub(lambda match: f"{match[1]}{prefix}-{match[2]}", opening + svg[root.end() :])
+    body = _TAG.sub(lambda tag: _LONG.sub(r"\1", tag[0]), svg[root.end() :])
+    return _ID.sub(lambda match: f"{match[1]}{prefix}-{match[2]}", opening + body)

@@ -11,8 +11,8 @@ from storlab.report import format as fmt
 from storlab.report import words
 
 PROBE = "probe:"
-_WORDS = frozenset({"verdict", "status", "reason"})
-_METRICS_A_TABLE = 4  # more columns than that don't fit a page
+_WORDS = frozenset({"verdict", "status", "reason", "better"})
+_CELLS_A_TABLE = 3  # more columns than that don't fit a page
 
 
 Span = tuple[float, float, float]
@@ -137,7 +137,7 @@ def _comparison_table(group: Sequence[Comparison]) -> Table:
                 *([text] if placed else []),
                 fmt.ratio(c.ratio, c.low, c.high),
                 fmt.ratio_interval(c.low, c.high, c.ratio) or "none",
-                f"{words.MARKS[c.verdict]} {c.verdict}",
+                notes.mark(f"{words.MARKS[c.verdict]} {c.verdict}", _doubts(c)),
                 notes.mark(str(c.rounds), c.warnings),
             )
         )
@@ -151,6 +151,11 @@ def _comparison_table(group: Sequence[Comparison]) -> Table:
         notes=notes.sentences(),
         spans=tuple(_span(c) for c in group),
     )
+
+
+def _doubts(c: Comparison) -> list[str]:
+    """Why a comparison is undecided, which a ratio and its interval alone don't tell."""
+    return [c.reason] if c.verdict == "undecided" and c.reason else []
 
 
 def _span(c: Comparison) -> Span | None:
@@ -185,38 +190,45 @@ def together(cells: Sequence[CellState], all_cells: Sequence[CellState]) -> str:
     return "; ".join(words.levels(cell.levels) or f"cell {cell.cell}" for cell in cells)
 
 
-def probe_tables(estimates: Sequence[Estimate]) -> list[Table]:
-    """One table a probe (or several, where it has many metrics): a row a cell, a column a metric."""
-    probes: dict[str, list[Estimate]] = {}
+def matrix_tables(estimates: Sequence[Estimate]) -> list[Table]:
+    """One table a workload or probe: a row a metric, a column a cell, ``_CELLS_A_TABLE`` at a time."""
+    sources: dict[str, list[Estimate]] = {}
     for estimate in estimates:
-        if estimate.source.startswith(PROBE):
-            probes.setdefault(estimate.source, []).append(estimate)
+        sources.setdefault(estimate.source, []).append(estimate)
     tables = []
-    for source, group in probes.items():
-        metrics = list(dict.fromkeys(e.metric for e in group))
-        for start in range(0, len(metrics), _METRICS_A_TABLE):
-            tables.append(_probe_table(source.removeprefix(PROBE), group, metrics[start : start + _METRICS_A_TABLE]))
+    for source, group in sources.items():
+        cells = {e.cell: e.levels for e in group}
+        shared, factors = split_levels(list(cells.values()))
+        names = {cell: ", ".join(levels.get(f, "") for f in factors) or "all" for cell, levels in cells.items()}
+        where = words.levels({name: level for name, level in shared.items() if level != source})
+        title = ": ".join(part for part in (source.removeprefix(PROBE), where) if part)
+        numbers = list(names)
+        for start in range(0, len(numbers), _CELLS_A_TABLE):
+            shown = {cell: names[cell] for cell in numbers[start : start + _CELLS_A_TABLE]}
+            tables.append(_matrix(title, [e for e in group if e.cell in shown], shown))
     return tables
 
 
-def _probe_table(name: str, group: Sequence[Estimate], metrics: Sequence[str]) -> Table:
-    notes, cells = _Notes(), dict[int, dict[str, Estimate]]()
+def _matrix(title: str, group: Sequence[Estimate], cells: Mapping[int, str]) -> Table:
+    notes, metrics = _Notes(), dict[str, dict[int, Estimate]]()
     for e in group:
-        if e.metric in metrics:
-            cells.setdefault(e.cell, {})[e.metric] = e
-    chosen = {cell: next(iter(found.values())).levels for cell, found in cells.items()}
-    shared, factors = split_levels(list(chosen.values()))
-    rows = []
-    for cell, found in cells.items():
-        numbers = [_with_interval(found[m], notes) if m in found else "none" for m in metrics]
-        rows.append((*(chosen[cell].get(f, "") for f in factors), *numbers))
-    where = f": {words.levels(shared)}" if shared else ""
+        metrics.setdefault(e.metric, {})[e.cell] = e
+    rows: list[tuple[str, ...]] = []
+    for metric, found in metrics.items():
+        better = next(iter(found.values())).better
+        numbers = [_with_interval(found[cell], notes) if cell in found else "not measured" for cell in cells]
+        rows.append((metric, *numbers, better if words.direction(better) else ""))
+    columns = ("metric", *cells.values(), "better")
+    if not any(row[-1] for row in rows):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     caption = "mean over rounds, with its interval"
-    return Table(f"{name}{where}", (*factors, *metrics), tuple(rows), len(factors), caption, notes.sentences())
+    return Table(title, columns, tuple(rows), 1, caption, notes.sentences())
 
 
 def _with_interval(e: Estimate, notes: _Notes) -> str:
     shown = fmt.scale(e.mean, e.unit)
     value = fmt.quantity(e.mean, e.unit, e.low, e.high, within=shown)
+    if e.low is not None and e.low == e.high:
+        return notes.mark(f"{value} (always)", e.warnings)
     span = fmt.interval(e.low, e.high, e.unit, e.mean, within=fmt.Scale(shown.factor, "")) or "no interval"
     return notes.mark(f"{value} ({span})", e.warnings)

@@ -19,6 +19,7 @@ from storlab.report.forest import forest
 from storlab.report.input import ReportInput
 from storlab.report.tables import Table
 from storlab.report.view import VerdictGroup, View, view
+from storlab.report.words import MARKS
 
 WIDTH = 80
 _FOREST = range(12, 37)  # columns for drawn intervals: with fewer, they say nothing
@@ -142,7 +143,7 @@ def _table(table: Table, width: int) -> Iterator[RenderableType]:
 
 
 def _cell_style(cell: str) -> str:
-    return next((style for verdict, style in _STYLES.items() if cell.endswith(f" {verdict}")), "")
+    return next((style for verdict, style in _STYLES.items() if cell.startswith(f"{MARKS[verdict]} {verdict}")), "")
 
 
 def _text(text: str, style: str = "") -> Text:

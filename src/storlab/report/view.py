@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from storlab.analysis.summary import Comparison, Estimate, Summary, Verdict
@@ -16,7 +16,7 @@ from storlab.report.tables import (
     comparison_tables,
     estimate_tables,
     heading,
-    probe_tables,
+    matrix_tables,
 )
 
 
@@ -86,9 +86,9 @@ def view(given: ReportInput) -> View:
         warnings=tuple(words.stop(warning) for warning in summary.warnings),
         measured=tuple(estimate_tables(first)),
         comparisons=tuple(comparison_tables(summary.comparisons)),
-        others=tuple(estimate_tables(rest)),
+        others=tuple(matrix_tables(rest)),
         absent=absent_table(summary),
-        probes=tuple(probe_tables(summary.estimates)),
+        probes=tuple(matrix_tables([e for e in summary.estimates if e.source.startswith(PROBE)])),
         method=summary.method,
     )
 
@@ -157,10 +157,17 @@ def overview(summary: Summary) -> str:
     return f"{words.stop(counted)} {ended}".strip()
 
 
+def _kernel(facts: object) -> str:
+    """The kernel's release, which agents report alone or among other things about the kernel."""
+    kernel = facts.get("kernel") if isinstance(facts, Mapping) else None
+    release = kernel.get("release") if isinstance(kernel, Mapping) else kernel
+    return str(release or "")
+
+
 def _facts_line(given: ReportInput) -> str:
     manifest = given.manifest
     nodes = manifest.get("nodes") or {}
-    kernels = sorted({str(f["kernel"]) for f in nodes.values() if isinstance(f, dict) and f.get("kernel")})
+    kernels = sorted({_kernel(facts) for facts in nodes.values()} - {""})
     parts = [
         f"run {manifest['run']}" if manifest.get("run") else "",
         f"started {fmt.instant(str(manifest['started']))}" if manifest.get("started") else "",

@@ -72,9 +72,11 @@ def not_compared(comparisons: Sequence[Comparison]) -> str:
 def more_rounds(comparison: Comparison) -> str:
     """What an undecided comparison still needs."""
     if comparison.rounds_to_decide:
-        rounds = fmt.plural(comparison.rounds_to_decide, "more round")
+        rounds = fmt.plural(fmt.about(comparison.rounds_to_decide), "more round")
         return f"About {rounds} would be needed to decide."
-    return stop(comparison.reason or "How many more rounds it needs can't be said yet")
+    if not direction(comparison.better):
+        return "Neither direction of this metric is better."
+    return "How many more rounds it needs can't be foreseen."
 
 
 def stop(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import polars as pl
@@ -21,6 +22,7 @@ from storlab.report.charts.latency import latency_chart, percentile_curve
 from storlab.report.charts.paired import paired_chart, ratios
 from storlab.report.charts.panel import Kind, Panel
 from storlab.report.charts.rounds import rounds_chart
+from storlab.report.charts.scales import finite
 from storlab.report.charts.series import over_time, series_chart
 from storlab.report.frames import across_of, per_trial
 from storlab.report.input import ReportInput
@@ -70,21 +72,29 @@ class _Gallery:
 
     def series(self) -> Iterator[Panel]:
         for combination in self.combinations:
-            across = across_of(self.given.metrics, combination.source, combination.metric)
-            values = over_time(self.given.series, combination.source, combination.metric, across)
-            values = values.filter(pl.col("cell").is_in(list(combination.cells.values())))
-            if values.is_empty():
-                continue
-            top = float(str(values["value"].max()))
-            unit = fmt.scale(top, combination.unit)
-            for level, cell in combination.cells.items():
-                own = values.filter(pl.col("cell") == cell)
-                if own.is_empty():
-                    continue
+            for metric in self._series_of(combination):
+                across = across_of(self.given.metrics, combination.source, metric)
+                values = over_time(self.given.series, combination.source, metric, across)
+                values = values.filter(pl.col("cell").is_in(list(combination.cells.values())))
+                if values.height:
+                    yield from self._series(replace(combination, metric=metric), finite(values))
+
+    def _series_of(self, combination: Combination) -> list[str]:
+        """The metric's own series, or those of its parts: ``read.bandwidth`` and ``write.bandwidth``."""
+        found = self.given.series.filter(source=combination.source)["metric"].unique(maintain_order=True).to_list()
+        if combination.metric in found:
+            return [combination.metric]
+        return [metric for metric in found if metric.endswith(f".{combination.metric}")]
+
+    def _series(self, combination: Combination, values: pl.DataFrame) -> Iterator[Panel]:
+        top = float(str(values["value"].max() or 0.0))
+        unit = fmt.scale(top, combination.unit)
+        for level, cell in combination.cells.items():
+            own = values.filter(pl.col("cell") == cell)
+            if own.height:
                 draw = partial(series_chart, own, level, self.levels, combination.metric, unit, top)
                 rounds = fmt.plural(own["round"].n_unique(), "round")
-                mean = _mean(self.estimates[cell, combination.source, combination.metric])
-                alt = f"{combination.metric} of {level} over the time of a trial, {rounds}. Mean {mean}."
+                alt = f"{combination.metric} of {level} over the time of a trial, {rounds}, up to {_top(own, unit)}."
                 name = self.name("series", f"{combination.title}-{level}")
                 yield Panel("series", name, combination.title, level, alt, draw)
 
@@ -92,6 +102,7 @@ class _Gallery:
         histograms = self.given.histograms
         kinds = histograms.sort("cell").select("source", "metric").unique(maintain_order=True)
         cells = {cell.cell: cell.levels for cell in self.given.summary.cells}
+        shown: list[pl.DataFrame] = []
         for source, metric in kinds.iter_rows():
             own = histograms.filter(source=source, metric=metric)
             groups: dict[tuple[tuple[str, str], ...], list[pl.DataFrame]] = {}
@@ -103,7 +114,10 @@ class _Gallery:
                 groups.setdefault(within, []).append(curve.with_columns(level))
             for within, curves in groups.items():
                 together = pl.concat(curves)
-                if together.height:  # a log axis shows nothing of bins that end at 0 or never
+                # A log axis shows nothing of bins that end at 0 or never. A load that only writes has the same
+                # histogram as "latency" and as "write.latency": one chart of it is enough.
+                if together.height and not any(together.equals(other) for other in shown):
+                    shown.append(together)
                     yield self._latency(together, Combination(source, metric, "s", "lower", within, {}))
 
     def _latency(self, curves: pl.DataFrame, combination: Combination) -> Panel:
@@ -123,6 +137,11 @@ def _with_level(values: pl.DataFrame, combination: Combination) -> pl.DataFrame:
         orient="row",
     )
     return values.join(names, on="cell")
+
+
+def _top(values: pl.DataFrame, unit: fmt.Scale) -> str:
+    top = float(str(values["value"].max() or 0.0)) / unit.factor
+    return unit.attach(fmt.number(top, fmt.decimals(top)))
 
 
 def _mean(e: Estimate) -> str:

@@ -24,7 +24,7 @@ def over_time(series: pl.DataFrame, source: str, metric: str, across: str) -> pl
     lanes = ["cell", "round", "trial", "node"]
     return (
         rows.filter(whole | ~whole.any().over(lanes))
-        .with_columns(t=((pl.col("t") / step).ceil() * step))
+        .with_columns(t=((pl.col("t") / step).round() * step))
         .group_by(*lanes, "job", "t")
         .agg(pl.col("value").mean())
         .group_by("cell", "round", "t")
