@@ -15,7 +15,8 @@ one fio run's log is shorter, it is repeated with its times shifted. pandas: ``r
 ``quantile``, ``groupby``. Storlab's percentiles are from bins (to within 1/128), pandas' are exact.
 
 Each run is a new interpreter: seconds are those of the task after imports; memory is the whole process's
-peak. Runs of both sides alternate, and a ratio is the median over pairs of neighbours, with its range.
+peak, imports included. Runs of both sides alternate, and a ratio is the median over pairs of neighbours, with
+its range. Of a machine that does other things too, trust the CPU seconds rather than the others.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ FIO = ("fio", "--name=rand", "--ioengine=null", "--norandommap", "--output-forma
 
 @dataclass(frozen=True)
 class Run:
-    """One run of one side: seconds of the task, peak resident bytes of the process, rows or lines read."""
+    """One run of one side: seconds and CPU seconds of the task, peak bytes of the process, rows or lines read."""
 
     seconds: float
+    cpu: float
     peak: int
     rows: int
 
@@ -116,6 +118,7 @@ def compare(task: str, path: Path, repeats: int, pandas_task: str | None = None)
         "storlab": [asdict(run) for run in ours],
         "pandas": [asdict(run) for run in theirs],
         "times faster": spread([theirs.seconds / ours.seconds for ours, theirs in pairs]),
+        "times less CPU": spread([theirs.cpu / ours.cpu for ours, theirs in pairs]),
         "share of memory": spread([ours.peak / theirs.peak for ours, theirs in pairs]),
     }
 
@@ -128,7 +131,7 @@ def child(side: str, task: str, path: Path) -> Run:
     """One run in a process of its own."""
     command = [sys.executable, str(Path(__file__).with_name("read_fio_child.py")), side, task, str(path)]
     said = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    return Run(said["seconds"], said["peak"], said["rows"])
+    return Run(said["seconds"], said["cpu"], said["peak"], said["rows"])
 
 
 def table(results: dict[str, dict[str, object]]) -> str:
@@ -141,7 +144,7 @@ def table(results: dict[str, dict[str, object]]) -> str:
             seconds, peak = middle([run["seconds"] for run in runs]), middle([run["peak"] for run in runs])
             rows = runs[0]["rows"]
             lines.append(f"{task:16} {side:8} {seconds:8.3f} {rows:10} {rows / seconds:12.0f} {peak / 1e6:8.0f}")
-        for name in ("times faster", "share of memory"):
+        for name in ("times faster", "times less CPU", "share of memory"):
             ratio = result[name]
             assert isinstance(ratio, dict)
             lines.append(f"{'':16} {name}: {ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['most']:.2f})")

@@ -29,9 +29,10 @@ def test_jobs_merged_by_us_and_by_fio_agree(tmp_path: Path) -> None:
     one, other = values(ours), values(theirs)
     for metric in ("bytes", "ios", "read.ios", "write.ios", "errors"):
         assert one[metric] == other[metric]
-    assert set(one) == set(other)
+    # fio measures CPU time in ms of run time, of which so short a run may have none.
+    assert {name for name in set(one) ^ set(other) if not name.startswith("cpu.")} == set()
     assert 0.2 < one["latency.p50"] / other["latency.p50"] < 5
-    assert set(values(theirs, "rand")) == set(other)
+    assert values(theirs, "rand") == other
 
 
 def test_merged_bins_hold_every_operation_that_fio_logged(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storlab.measurements import merge_histograms
 from storlab.workloads import histogram
 
+UNHURRIED = settings(deadline=None)  # the machine may be busy
 LATENCY = st.one_of(st.integers(0, 300), st.integers(0, 1 << 36))
 COUNTS = st.dictionaries(st.integers(0, histogram.BINS - 1), st.integers(1, 1 << 40), min_size=1, max_size=40)
 
@@ -40,6 +41,7 @@ def test_a_value_that_fio_never_prints_is_refused() -> None:
         histogram.bin_edges(128)
 
 
+@UNHURRIED
 @given(LATENCY)
 def test_a_latency_lies_within_its_bin_and_near_its_value(latency: int) -> None:
     index = int(histogram.bin_index([latency])[0])
@@ -55,12 +57,14 @@ def test_the_index_of_every_edge_is_the_bin_that_it_begins() -> None:
     assert (histogram.bin_index(histogram.UPPER_NS[:-1] - 1) == np.arange(histogram.BINS - 1)).all()
 
 
+@UNHURRIED
 @given(COUNTS)
 def test_percentiles_never_fall(counts: dict[int, int]) -> None:
     found = list(histogram.percentiles(histogram.frame(dense(counts)), [1.0, 50.0, 90.0, 99.0, 99.9, 100.0]).values())
     assert found == sorted(found)
 
 
+@UNHURRIED
 @given(COUNTS)
 def test_percentiles_of_a_frame_are_those_of_its_counts(counts: dict[int, int]) -> None:
     array = dense(counts)
@@ -69,6 +73,7 @@ def test_percentiles_of_a_frame_are_those_of_its_counts(counts: dict[int, int]) 
     assert list(of_frame.values()) == pytest.approx(of_counts.tolist(), rel=1e-9)
 
 
+@UNHURRIED
 @given(st.lists(LATENCY, min_size=1, max_size=200), st.floats(0.01, 100))
 def test_a_percentile_is_near_the_operation_of_that_rank(latencies: list[int], percentile: float) -> None:
     latencies = [min(latency, int(histogram.LOWER_NS[-1]) - 1) for latency in latencies]
@@ -79,6 +84,7 @@ def test_a_percentile_is_near_the_operation_of_that_rank(latencies: list[int], p
     assert abs(found - exact) <= exact * histogram.RELATIVE_ERROR
 
 
+@UNHURRIED
 @given(st.lists(COUNTS, min_size=1, max_size=5))
 def test_merging_is_exact_in_any_order_and_grouping(parts: list[dict[int, int]]) -> None:
     frames = [histogram.frame(dense(part)).with_columns(metric=pl.lit("latency")) for part in parts]

@@ -6,8 +6,9 @@ there where fio kept percentiles of this kind of latency, ``bins`` then only und
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -44,6 +45,12 @@ class Latency:
     @property
     def has_bins(self) -> bool:
         return bool(self.bins.size)
+
+    @cached_property
+    def from_bins(self) -> dict[float, int]:
+        """Percentiles from the bins; kept, because the sum of a single direction or job is that one itself."""
+        at = histogram.ranked(self.counts, histogram.PERCENTILES)
+        return dict(zip(histogram.PERCENTILES, histogram.VALUE_NS[self.bins[at]].tolist(), strict=True))
 
     @staticmethod
     def none() -> Latency:
@@ -122,9 +129,7 @@ def merge(parts: Iterable[Latency]) -> Latency:
     )
 
 
-def latency_values(
-    latency: Latency, metric: str, job: str | None, wanted: Sequence[float] = histogram.PERCENTILES
-) -> Iterator[Value]:
+def latency_values(latency: Latency, metric: str, job: str | None) -> Iterator[Value]:
     """``metric``.mean, .min, .max and percentiles in s; nothing where no operation was measured."""
     if not latency.n:
         return
@@ -133,11 +138,10 @@ def latency_values(
     yield Value(f"{metric}.min", latency.minimum / 1e9, "s", lower, "min", job)
     yield Value(f"{metric}.max", latency.maximum / 1e9, "s", lower, "max", job)
     if latency.has_bins:
-        at = histogram.ranked(latency.counts, wanted)
-        found = dict(zip(wanted, histogram.VALUE_NS[latency.bins[at]].tolist(), strict=True))
+        found = latency.from_bins
         across: Across = "merge"
     else:
-        found = {p: latency.percentiles[p] for p in wanted if p in latency.percentiles}
+        found = {p: latency.percentiles[p] for p in histogram.PERCENTILES if p in latency.percentiles}
         across = "none"
     for percentile, value in found.items():
         name = f"{metric}.{histogram.percentile_name(percentile)}"

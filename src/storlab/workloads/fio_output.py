@@ -193,7 +193,7 @@ def _direction(node: Node) -> Direction:
         # lat_percentiles=1 moves bins and percentiles from one to the other.
         total = read_latency(node["lat_ns"])
         latency = total if total.has_bins or (total.percentiles and not latency.percentiles) else latency
-    return Direction(node["io_bytes"].count(), node["total_ios"].count(), node["runtime"].count() / 1000, latency)
+    return Direction(amount, ios, runtime, latency)
 
 
 def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
