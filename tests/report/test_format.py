@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storlab.report import format as fmt
@@ -90,7 +90,8 @@ def test_a_column_with_one_unit_never_hides_a_value_behind_zeros(values: list[fl
         assert all(value / shared.factor >= 0.1 for value in values)
 
 
-@given(st.floats(min_value=1e-4, max_value=1e4), st.floats(min_value=1e-4, max_value=0.5))
+@settings(max_examples=500)
+@given(st.floats(min_value=1e-4, max_value=1e4), st.floats(min_value=1e-4, max_value=3))
 def test_a_ratios_ends_are_printed_on_their_sides_of_it(value: float, width: float) -> None:
     low, high = value * math.exp(-width), value * math.exp(width)
     ends = [_number(part) for part in fmt.ratio_interval(low, high, value).split(" to ")]
@@ -149,3 +150,8 @@ def test_margins_moments_and_plurals() -> None:
     assert fmt.instant("yesterday") == "yesterday"
     assert fmt.plural(1, "round") == "1 round"
     assert fmt.plural(0, "round") == "0 rounds"
+
+
+def test_a_wide_interval_has_no_spurious_hundredths() -> None:
+    assert fmt.ratio_interval(0.22, 14.11, 1.76) == "0.22× to 14.1×"
+    assert fmt.ratio_interval(0.22, math.inf, 1.76) == "0.22× to ∞×"

@@ -87,8 +87,8 @@ def decimals(value: float, half_width: float | None = None) -> int:
 
 
 def _place(value: float) -> int:
-    """The power of ten of the first digit, after rounding to three digits; 0 for 0."""
-    return 0 if value == 0 else math.floor(math.log10(abs(_significant(value, 3))) + 1e-12)
+    """The power of ten of the first digit, after rounding to three digits; 0 for 0 and what is not finite."""
+    return 0 if value == 0 or not math.isfinite(value) else math.floor(math.log10(abs(_significant(value, 3))) + 1e-12)
 
 
 def number(value: float, digits: int = 0) -> str:
@@ -144,16 +144,15 @@ def ratio(value: float | None, low: float | None = None, high: float | None = No
 
 
 def ratio_interval(low: float | None, high: float | None, value: float | None = None) -> str:
-    """ "1.31× to 1.54×"; empty where there is none."""
+    """Both ends, as "1.31× to 1.54×" or "0.22× to 14.1×"; empty where there is none."""
     if low is None or high is None:
         return ""
-    digits = _ratio_digits((low + high) / 2 if value is None else value, low, high)
-    return f"{number(low, _end_digits(low, digits))}× to {number(high, _end_digits(high, digits))}×"
-
-
-def _end_digits(end: float, digits: int) -> int:
-    """Hundredths, which small ratios need, are too many for an end that is far larger."""
-    return digits if digits > 2 or not math.isfinite(end) else min(digits, max(0, 2 - _place(end)))
+    centre = (low + high) / 2 if value is None else value
+    digits = _ratio_digits(centre, low, high)
+    # Hundredths that only a small ratio needs are too many for an end that is far larger.
+    spare = digits > max(0, decimals(centre, _half_width(low, high)))
+    ends = (number(end, min(digits, max(0, 2 - _place(end))) if spare else digits) for end in (low, high))
+    return " to ".join(f"{end}×" for end in ends)
 
 
 def _ratio_digits(value: float, low: float | None, high: float | None) -> int:
