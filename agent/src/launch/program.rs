@@ -1,5 +1,5 @@
-//! Which file a program's name means. Source: `execvp(3)`, but for one thing: a file that is neither a binary nor
-//! begins with `#!` isn't given to a shell.
+//! Which file a program's name means. Source: `execvp(3)`, except that a file that is neither a binary nor begins
+//! with `#!` isn't given to a shell, and that a directory without permission to search holds nothing.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -25,9 +25,10 @@ pub fn find_program(name: &OsStr, search_path: Option<&OsStr>) -> Result<PathBuf
         let file = if directory.as_os_str().is_empty() { PathBuf::from(".") } else { directory }.join(name);
         match access(&file, AccessFlags::X_OK) {
             Ok(()) if file.is_file() => return Ok(file),
-            // A file that is there but can't be executed is the better explanation, unless another is found.
-            Ok(()) | Err(Errno::EACCES) => error = Errno::EACCES,
-            Err(_) => {}
+            // A file that is there but can't be executed is the better explanation, unless another is found. A
+            // directory that may not be searched is none: execvp takes it for one.
+            _ if file.exists() => error = Errno::EACCES,
+            _ => {}
         }
     }
     Err(error)
