@@ -7,9 +7,16 @@ Sizes follow fio: ``k``, ``m``, ``g``, ``t``, ``p`` are powers of 1024, in eithe
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import Annotated
 
 from pydantic import BeforeValidator, WithJsonSchema
+
+MAX_SIZE = 2**63 - 1
+"""Bytes: the largest offset that Linux knows."""
+
+MAX_DURATION = 366 * 86400.0
+"""Seconds: nothing here takes longer than a year, and an absurd number is a slip of the pen."""
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?\s*", re.IGNORECASE)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -23,27 +30,34 @@ def parse_size(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 0:
             raise ValueError(f"{value} is not a size: it is negative")
-        return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f'{value!r} is not a size: write bytes, or a number with k, M, G or T, such as "4k"')
-    size = float(match[1]) * 1024 ** _POWER[match[2].lower()]
-    if size != int(size):
-        raise ValueError(f"{value!r} is not a whole number of bytes")
+        size = Fraction(value)
+    else:
+        match = _SIZE.fullmatch(value) if isinstance(value, str) and value.isascii() and len(value) < 64 else None
+        if match is None:
+            raise ValueError(f'{shown(value)} is not a size: write bytes, or a number with k, M, G or T, such as "4k"')
+        size = Fraction(match[1]) * 1024 ** _POWER[match[2].lower()]  # exact: a float is not, above 8 PiB
+    if size.denominator != 1:
+        raise ValueError(f"{shown(value)} is not a whole number of bytes")
+    if size > MAX_SIZE:
+        raise ValueError(f"{shown(value)} is not a size: Linux knows none above 8 EiB")
     return int(size)
 
 
 def parse_duration(value: object) -> float:
     """``"1m30s"`` → 90.0 seconds; a number is seconds. Raises ``ValueError`` that names what would be right."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if not 0 <= value < float("inf"):
-            raise ValueError(f"{value} is not a duration: it must be a finite number of seconds, 0 or more")
-        return float(value)
-    text = value.strip() if isinstance(value, str) else ""
-    parts = list(_DURATION_PART.finditer(text))
-    if not parts or _DURATION_PART.sub("", text).strip():
-        raise ValueError(f'{value!r} is not a duration: write a number with ms, s, m or h, such as "60s"')
-    return sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
+        if not value >= 0:
+            raise ValueError(f"{value} is not a duration: it must be 0 or more seconds")
+        seconds: float = value
+    else:
+        text = value.strip() if isinstance(value, str) and value.replace("µ", "").isascii() else ""
+        parts = list(_DURATION_PART.finditer(text))
+        if not parts or _DURATION_PART.sub("", text).strip():
+            raise ValueError(f'{shown(value)} is not a duration: write a number with ms, s, m or h, such as "60s"')
+        seconds = sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
+    if seconds > MAX_DURATION:
+        raise ValueError(f"{shown(value)} is not a duration: it is longer than a year")
+    return float(seconds)
 
 
 def parse_share(value: object) -> float:
@@ -51,13 +65,33 @@ def parse_share(value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         share = float(value)
     else:
-        match = _SHARE.fullmatch(value) if isinstance(value, str) else None
+        match = _SHARE.fullmatch(value) if isinstance(value, str) and value.replace("±", "").isascii() else None
         if match is None:
-            raise ValueError(f'{value!r} is not a share: write a percentage, such as "5%"')
+            raise ValueError(f'{shown(value)} is not a share: write a percentage, such as "5%"')
         share = float(match[1]) / 100
     if not 0 < share < 1:
-        raise ValueError(f"{value!r} must lie between 0 % and 100 %")
+        raise ValueError(f'{shown(value)} must lie between 0 % and 100 %, such as "5%"')
     return share
+
+
+def shown(value: object, width: int = 60) -> str:
+    """A value in a message, as its user wrote it rather than as Python would: quoted text, true, 2024-01-31."""
+    match value:
+        case bool():
+            text = str(value).lower()
+        case str():
+            text = '"' + value.replace("\n", "\\n").replace("\t", "\\t") + '"'
+            text = "".join(sign if sign.isprintable() else f"\\u{ord(sign):04X}" for sign in text)
+        case list() | tuple():
+            text = f"[{', '.join(shown(item, width) for item in value[:width])}]"
+        case dict():
+            pairs = (f"{key} = {shown(item, width)}" for key, item in list(value.items())[:width])
+            text = f"{{ {', '.join(pairs)} }}" if value else "{}"
+        case None:
+            text = "nothing"
+        case _:
+            text = str(value) if not isinstance(value, int) or abs(value) < 10**30 else "this number"
+    return text if len(text) <= width else f"{text[: width - 2]} …"
 
 
 def size_text(size: int) -> str:

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from storlab.study.positions import Path
-from storlab.units import size_text
+from storlab.units import shown, size_text
 
 Report = Callable[[Path, str], None]
+
+MAX_LABEL = 60
+MAX_NUMBER = 10**30
+_NEITHER = "a factor is a table: levels = [ … ], or a name for each level"
 
 
 @dataclass(frozen=True)
@@ -29,59 +33,67 @@ class Factor:
     levels: tuple[Level, ...]
 
 
-def read_factors(raw: Mapping[str, Any], only: Mapping[str, Sequence[str]], report: Report) -> list[Factor]:
-    """The study's factors, cut down to the levels of ``only``; problems go to ``report`` with their place."""
+def read_factors(raw: Mapping[str, Any], report: Report) -> list[Factor]:
+    """The study's factors with all their levels; problems go to ``report`` with their place."""
     factors = []
     for name, tree in raw.items():
         levels = _levels(name, tree, report)
         _refuse_twice(levels, report)
-        if name in only:
-            levels = [level for level in levels if level.label in only[name]]
+        for level in levels:
+            if not is_label(level.label):
+                named = f"give it a short name: [factors.{name}] and NAME = {shown(level.value)}"
+                report(level.origin, f"{shown(level.label)} is no name that a table could show: {named}")
         if levels:
             factors.append(Factor(name, tuple(levels)))
     return factors
 
 
+def is_label(text: str) -> bool:
+    """Whether people can read it in a table and write it on a command line."""
+    return 0 < len(text) <= MAX_LABEL and text.isprintable() and text == text.strip()
+
+
 def _levels(name: str, tree: Any, report: Report) -> list[Level]:
     path: Path = ("factors", name)
-    if isinstance(tree, list):
-        tree = {"levels": tree}
-    if not isinstance(tree, dict) or not tree:
-        report(path, "a factor is a table: levels = [...], or a name for each level")
-        return []
-    if "levels" not in tree:
+    at = path
+    if isinstance(tree, dict) and "levels" in tree:
+        if len(tree) > 1:
+            report(path, "a factor has either levels = [ … ] or a name for each level, not both")
+            return []
+        tree, at = tree["levels"], (*path, "levels")
+    if isinstance(tree, dict) and tree and at == path:
         return [Level(label, value, (*path, label)) for label, value in tree.items()]
-    if len(tree) > 1:
-        report(path, "a factor has either levels = [...] or a name for each level, not both")
-        return []
-    if not isinstance(tree["levels"], list) or not tree["levels"]:
-        report((*path, "levels"), "levels must be a list of one or more values")
+    if not isinstance(tree, list) or not tree:
+        message = "levels must be a list of one or more values" if at != path else _NEITHER
+        report(at, message)
         return []
     levels = []
-    for index, value in enumerate(tree["levels"]):
-        at = (*path, "levels", index)
+    for index, value in enumerate(tree):
         if isinstance(value, dict | list):
-            report(at, f"a level that is a table or a list needs a name: write [factors.{name}] and NAME = …")
+            report((*at, index), f"a level that is a table or a list needs a name: [factors.{name}] and NAME = …")
         else:
-            levels.append(Level(_label(value), value, at))
+            levels.append(Level(_label(value), value, (*at, index)))
     return levels
 
 
 def _label(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, int) and abs(value) >= MAX_NUMBER:
+        return "?" * (MAX_LABEL + 1)  # no label: Python refuses to print numbers of thousands of digits
     return size_text(value) if isinstance(value, int) and value >= 4096 and value % 1024 == 0 else str(value)
 
 
 def _refuse_twice(levels: Sequence[Level], report: Report) -> None:
-    seen: dict[str, Level] = {}
+    labels: set[str] = set()
+    values: dict[tuple[type, Any], str] = {}
     for level in levels:
-        if level.label in seen:
-            report(level.origin, f"the level {level.label!r} is there twice")
-        elif any(level.value == other.value and type(level.value) is type(other.value) for other in seen.values()):
-            twin = next(other for other in seen.values() if level.value == other.value)
-            if not isinstance(level.value, str | int | float | bool):
-                seen[level.label] = level
-                continue  # two names for the same stack: an A/A comparison is a sound thing to ask for
-            report(level.origin, f"the level {level.label!r} is the same as {twin.label!r}")
-        seen[level.label] = level
+        # Two names for the same table or stack are an A/A comparison, which is a sound thing to ask for.
+        value = None if isinstance(level.value, dict | list) else (type(level.value), level.value)
+        if level.label in labels:
+            report(level.origin, f"the level {shown(level.label)} is there twice")
+        elif value is not None and value in values:
+            report(level.origin, f"the level {shown(level.label)} is the same as {shown(values[value])}")
+        labels.add(level.label)
+        if value is not None:
+            values.setdefault(value, level.label)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from typing import Any, get_args
 
@@ -10,70 +11,108 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from storlab.study.positions import Path
+from storlab.units import shown
 
 _KINDS = {
-    "string_type": "a string",
+    "string_type": "text in quotes",
     "int_type": "a whole number",
     "int_parsing": "a whole number",
+    "int_parsing_size": "a whole number that is not as large",
+    "int_from_float": "a whole number",
     "float_type": "a number",
     "float_parsing": "a number",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
-    "dict_type": "a table",
-    "model_type": "a table",
-    "tuple_type": "a list",
-    "list_type": "a list",
+    "dict_type": "a table: { key = value }",
+    "model_type": "a table: { key = value }",
+    "tuple_type": "a list: [ … ]",
+    "list_type": "a list: [ … ]",
 }
+_LIMITS = {
+    "greater_than_equal": ("ge", "at least"),
+    "less_than_equal": ("le", "at most"),
+    "greater_than": ("gt", "more than"),
+    "less_than": ("lt", "less than"),
+}
+_ALTERNATIVE = re.compile(r"\w[\w-]*\[.*\]|str|int|float|bool|dict|list", re.DOTALL)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` where something close exists, else nothing."""
+    names = {name.lower(): name for name in known}
+    close = get_close_matches(word.lower()[:100], names, n=1)
+    return f"; did you mean {names[close[0]]!r}?" if close else ""
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Path, str]]:
     """(path below the model, message) for each problem; alternatives of a union come as one."""
-    seen: set[Path] = set()
+    by_path: dict[Path, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
-        path = _real_path(detail, model)
-        if path not in seen:
-            seen.add(path)
-            yield path, _message(detail, path, model)
+        by_path.setdefault(_real_path(detail), []).append(detail)
+    for path, details in by_path.items():
+        inner = any(path == other[: len(path)] for other in by_path if other != path)
+        if not inner:  # what is wrong inside says it better
+            yield path, _message(details, path, model)
 
 
-def _real_path(detail: ErrorDetails, model: type[BaseModel]) -> Path:
-    """Without the parts that pydantic adds for the alternatives of a union, such as ``str`` or ``function-before``."""
+def _real_path(detail: ErrorDetails) -> Path:
+    """Without the parts that pydantic adds for the alternatives of a union, such as ``str`` or ``function-before[…]``,
+    and for a key that is itself wrong.
+    """
     path: list[str | int] = []
     here: Any = detail["loc"]
-    for part in here:
-        if isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "bool")):
+    if detail["type"] == "extra_forbidden":
+        return tuple(here)
+    for index, part in enumerate(here):
+        if index and isinstance(part, str) and (part == "[key]" or _ALTERNATIVE.fullmatch(part)):
             break
         path.append(part)
     return tuple(path)
 
 
-def _message(detail: ErrorDetails, path: Path, model: type[BaseModel]) -> str:
-    kind, given = detail["type"], detail["input"]
+def _message(details: list[ErrorDetails], path: Path, model: type[BaseModel]) -> str:
+    detail = details[0]
+    kind, given, context = detail["type"], shown(detail["input"]), detail.get("ctx", {})
+    wanted = list(dict.fromkeys(_KINDS[each["type"]] for each in details if each["type"] in _KINDS))
     match kind:
         case "extra_forbidden":
             return _unknown_key(str(path[-1]), _model_at(path[:-1], model))
+        case "missing" if path and isinstance(path[-1], int):
+            return "this list is too short"
         case "missing":
             return "this key is missing"
         case "value_error":
-            return str(detail["ctx"]["error"])
+            return str(context["error"])
         case "literal_error":
-            expected = detail["ctx"]["expected"]
+            expected = str(context["expected"])
             words = [word.strip("' ") for word in expected.replace(" or ", ", ").split(",")]
-            close = get_close_matches(str(given), words, n=1)
-            return f"{given!r} is none of {expected}" + (f"; did you mean {close[0]!r}?" if close else "")
-        case _ if kind in _KINDS:
-            return f"{given!r} should be {_KINDS[kind]}"
+            return f"{given} is none of {expected}{nearest(str(detail['input']), words)}"
+        case "too_short":
+            return f"{given} is too short: it takes at least {context['min_length']}"
+        case "too_long":
+            return f"{given} is too long: it takes at most {context['max_length']}"
+        case "string_too_short":
+            return f"{given} is empty: write a text"
+        case _ if kind in _LIMITS:
+            key, words_for_it = _LIMITS[kind]
+            return f"{given} should be {words_for_it} {context[key]}"
+        case _ if wanted:
+            return f"{given} should be {_either(wanted)}"
         case _:
-            return f"{given!r}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
+            return f"{given}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
+
+
+def _either(wanted: list[str]) -> str:
+    if "a whole number" in wanted and "a number" in wanted:
+        wanted.remove("a whole number")
+    return wanted[0] if len(wanted) == 1 else f"{', '.join(wanted[:-1])} or {wanted[-1]}"
 
 
 def _unknown_key(key: str, model: type[BaseModel] | None) -> str:
     if model is None:
         return "this key is unknown"
     known = [info.alias or name for name, info in model.model_fields.items()]
-    close = get_close_matches(key, known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
-    return f"this key is unknown; {hint}"
+    return f"this key is unknown{nearest(key, known) or '; there are: ' + ', '.join(known)}"
 
 
 def _model_at(path: Path, model: type[BaseModel]) -> type[BaseModel] | None:

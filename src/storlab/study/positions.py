@@ -23,17 +23,16 @@ def positions(text: str) -> dict[Path, int]:
 
     tree = Parser(Language(tree_sitter_toml.language())).parse(text.encode())
     found: dict[Path, int] = {}
-    counts: dict[Path, int] = {}
+    counts: dict[Path, int] = {}  # elements so far, of each array of tables
     for node in tree.root_node.named_children:
         match node.type:
             case "pair":
                 _pair(node, (), found)
             case "table" | "table_array_element":
-                path = _key(node.named_children[0])
+                path = _in_last_elements(_key(node.named_children[0]), counts, node.type == "table")
                 if node.type == "table_array_element":
                     index = counts.get(path, 0)
                     counts[path] = index + 1
-                    found.setdefault(path, _line(node))
                     path = (*path, index)
                 _note(path, node, found)
                 for pair in node.named_children[1:]:
@@ -66,6 +65,16 @@ def _value(node: Node, path: Path, found: dict[Path, int]) -> None:
         for index, element in enumerate(elements):
             found[(*path, index)] = _line(element)
             _value(element, (*path, index), found)
+
+
+def _in_last_elements(path: Path, counts: Mapping[Path, int], itself: bool) -> Path:
+    """``a.b`` → ``a[2].b`` where ``a`` is an array of tables: a header means its last element so far."""
+    real: Path = ()
+    for position, part in enumerate(path, start=1):
+        real = (*real, part)
+        if real in counts and (itself or position < len(path)):
+            real = (*real, counts[real] - 1)
+    return real
 
 
 def _key(node: Node) -> Path:

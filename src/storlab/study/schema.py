@@ -1,7 +1,7 @@
 """The study file's schema: what a user may write, with defaults and descriptions.
 
-``stack``, ``workload``, ``probes`` and ``trial`` may hold ``{factor}`` anywhere, so here they stay unread; once a
-cell's levels are put in, ``cells`` reads them with the models of layers, workloads and probes.
+``stack``, ``nodes``, ``workload``, ``probes`` and ``trial`` may hold ``{factor}`` anywhere, so here they stay unread;
+once a cell's levels are put in, ``read_cells`` reads them with the models of layers, workloads and probes.
 """
 
 from __future__ import annotations
@@ -9,27 +9,50 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
 
-from storlab.units import Duration, Share, parse_share
+from storlab.units import Duration, Share, parse_share, shown
 
 DEFAULT_PROBES: dict[str, dict[str, Any]] = {"host-load": {}, "stalls": {}}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
+WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
 def _name(value: str) -> str:
     if not NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is no name: letters, digits, '-', '_' and '.', beginning with a letter")
+        raise ValueError(f"{shown(value)} is no name: up to 63 letters, digits, - _ and ., beginning with a letter")
+    return value
+
+
+def _word(value: str) -> str:
+    if not WORD.fullmatch(value):
+        raise ValueError(f"{shown(value)} is no name: up to 63 letters, digits, - and _, beginning with a letter")
     return value
 
 
 Name = Annotated[str, AfterValidator(_name)]
+WordName = Annotated[str, AfterValidator(_word)]
+"""Names that stand in braces, where a dot would mean a key of the level: ``{mode.direct}``."""
+
+Whole = Annotated[int, Strict()]
+"""``true`` and ``"5"`` are no numbers in TOML, so they are a slip here."""
+
+Number = Annotated[float, Strict()]
+
+
+def _more_than_none(value: float) -> float:
+    if value <= 0:
+        raise ValueError("a time-out must be longer than 0 s")
+    return value
+
+
+Timeout = Annotated[Duration, AfterValidator(_more_than_none)]
 
 
 class Model(BaseModel):
     """Unknown keys are errors: a misspelt key that is ignored would measure something else than was meant."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Repeat(Model):
@@ -40,18 +63,18 @@ class Repeat(Model):
         description='"±5%": until the interval of every comparison is that narrow. "decided": until every comparison '
         'has a verdict. "max": always max rounds.',
     )
-    min: int = Field(5, ge=1, le=10_000, description="Rounds before it may stop.")
-    max: int = Field(30, ge=1, le=10_000, description="Rounds at most.")
+    min: Whole = Field(5, ge=1, le=10_000, description="Rounds before it may stop.")
+    max: Whole = Field(30, ge=1, le=10_000, description="Rounds at most.")
 
     @field_validator("until", mode="before")
     @classmethod
     def _read_until(cls, value: object) -> object:
-        if value in ("decided", "max"):
+        if isinstance(value, str) and value in ("decided", "max"):
             return value
         try:
             return parse_share(value)
         except ValueError:
-            raise ValueError(f'{value!r} is none of "decided", "max" or a precision such as "±5%"') from None
+            raise ValueError(f'{shown(value)} is none of "decided", "max" or a precision such as "±5%"') from None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -64,36 +87,39 @@ class NodeGroup(Model):
     """Machines of one kind. A group of several is named NAME-1, NAME-2, …"""
 
     kind: str = Field("local", description="`local`: this machine.")
-    count: int = Field(1, ge=1, le=256)
+    count: Whole = Field(1, ge=1, le=256, description="How many such nodes.")
     stack: Any = Field(None, description="The stack on these nodes, if not the study's.")
 
 
 class Settle(Model):
     """What is done right before the measured phase."""
 
-    sync: bool = True
+    sync: bool = Field(True, description="Write back what is dirty in the page cache, and wait for it.")
     drop_caches: bool = Field(True, description="Page cache, dentries and inodes; needs root, left out without.")
-    wait: Duration = 0.0
+    wait: Duration = Field(0.0, description="Then do nothing for so long.")
 
 
 class TimeoutRule(Model):
     """Another time-out for some cells."""
 
     where: dict[str, str] = Field(description='Levels that a cell must have: { fs = "btrfs" }')
-    timeout: Duration
+    timeout: Timeout = Field(description="Their time-out; of several rules that fit, the last one counts.")
+
+
+Command = Annotated[tuple[str, ...], Field(min_length=1)]
 
 
 class Trial(Model):
     """The phases of a trial: prepare, precondition, settle, warm-up, measure, verify."""
 
     workloads: tuple[str, ...] | None = Field(None, description="Which workloads run, all at once; by default all.")
-    prepare: tuple[tuple[str, ...], ...] = Field((), description="Commands before anything else, each a list of words.")
+    prepare: tuple[Command, ...] = Field((), description="Commands before anything else, each a list of words.")
     precondition: dict[str, Any] | None = Field(None, description="A workload that is run first and not measured.")
-    settle: Settle = Settle()
+    settle: Settle = Field(Settle(), description="What is done right before the measured phase.")
     warm_up: Duration = Field(0.0, description="Beginning of the load that is not measured.")
-    verify: tuple[tuple[str, ...], ...] = Field((), description="Commands afterwards; one that fails fails the trial.")
-    timeout: Duration = Field(600.0, description="A trial that takes longer is stopped and recorded as failed.")
-    timeouts: tuple[TimeoutRule, ...] = ()
+    verify: tuple[Command, ...] = Field((), description="Commands afterwards; one that fails fails the trial.")
+    timeout: Timeout = Field(600.0, description="A trial that takes longer is stopped and recorded as failed.")
+    timeouts: tuple[TimeoutRule, ...] = Field((), description="Other time-outs for some cells.")
     keep_stacks: bool = Field(
         False, description="Keep stacks up between trials: faster, but each trial finds what the last one left."
     )
@@ -114,38 +140,30 @@ class StudyFile(Model):
     """A study: which storage set-ups to compare, under which load, on which machines."""
 
     schema_version: Literal[1] = Field(1, alias="schema", description="Version of this format.")
-    title: str = Field(min_length=1)
-    description: str = ""
+    title: str = Field(min_length=1, description="What it finds out, in one line.")
+    description: str = Field("", description="More about it, in a sentence or two.")
     primary: str = Field("bandwidth", description="The metric that verdicts are about.")
-    confidence: float = Field(0.95, ge=0.5, le=0.9999, description="That no verdict of the study is false.")
+    confidence: Number = Field(0.95, ge=0.5, le=0.9999, description="That no verdict of the study is false.")
     scratch: str = Field("/var/tmp", description="Where Storlab puts files of its own, on each node.")
-    parameters: dict[Name, str | int | float | bool] = Field(
+    parameters: dict[WordName, str | int | float | bool] = Field(
         default_factory=dict, description="Values that --set changes: used as {name}, like factors."
     )
-    factors: dict[Name, Any] = Field(
+    factors: dict[WordName, Any] = Field(
         default_factory=dict, description="What varies: { levels = [...] }, or a table of name = value or stack."
     )
-    nodes: dict[Name, NodeGroup] = Field(default_factory=dict, description="By default this machine, named host.")
+    nodes: dict[Name, dict[str, Any]] = Field(default_factory=dict, description="By default this machine, named host.")
     stack: Any = Field(None, description="Layers in order, lowest first; {factor} puts in a level.")
     workload: dict[Name, dict[str, Any]] = Field(min_length=1, description="The load, by name.")
     probes: dict[str, dict[str, Any]] = Field(
         default_factory=lambda: dict(DEFAULT_PROBES), description="What is observed, by name of the probe."
     )
     trial: dict[str, Any] = Field(default_factory=dict, description="The phases of a trial.")
-    repeat: Repeat = Repeat()
-    compare: tuple[Compare, ...] = (Compare(),)
+    repeat: Repeat = Field(Repeat(), description="When to stop repeating.")
+    compare: tuple[Compare, ...] = Field((Compare(),), description="Which levels to compare; [] compares nothing.")
 
     @field_validator("scratch")
     @classmethod
     def _absolute(cls, value: str) -> str:
         if not value.startswith("/") or ".." in value.split("/"):
-            raise ValueError(f"{value!r} must be an absolute path")
+            raise ValueError(f"{shown(value)} must be an absolute path, such as /var/tmp")
         return value.rstrip("/") or "/"
-
-    @field_validator("nodes")
-    @classmethod
-    def _host_is_this_machine(cls, nodes: dict[str, NodeGroup]) -> dict[str, NodeGroup]:
-        host = nodes.get("host")
-        if host is not None and (host.kind != "local" or host.count != 1):
-            raise ValueError("the name host means this machine, once: call this group something else")
-        return nodes

@@ -1,0 +1,114 @@
+"""What the command line changes in a study: ``--set PATH=VALUE`` and ``--only FACTOR=LEVEL[,LEVEL]``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from storlab.errors import UserError
+from storlab.study.factors import Factor
+from storlab.study.messages import nearest
+from storlab.study.positions import Path
+from storlab.study.schema import StudyFile
+
+_TOP = [info.alias or name for name, info in StudyFile.model_fields.items()]
+
+
+def apply_override(raw: dict[str, Any], override: str) -> Path:
+    """Change the tree in place; returns where. Raises ``UserError``.
+
+    A path is written as in TOML, with numbers from 0 for the elements of lists. A single name that is a parameter
+    means that parameter. VALUE is TOML, or else text.
+    """
+    written, separator, value = override.partition("=")
+    path = _path(written)
+    if not separator or not path:
+        raise UserError(f"--set {override}: write PATH=VALUE, such as --set repeat.max=10")
+    parameters = raw.get("parameters")
+    known = list(parameters) if isinstance(parameters, dict) else []
+    if len(path) == 1 and path[0] in known:
+        path = ["parameters", path[0]]
+    elif path[0] not in _TOP:
+        what = "parameter" if len(path) == 1 else "key"
+        raise UserError(f"--set {override}: the study has no {what} {path[0]!r}{nearest(path[0], [*known, *_TOP])}")
+    real: list[str | int] = []
+    here: Any = raw
+    for part in path[:-1]:
+        key: Any = _key(here, part, override, real)
+        here = here[key] if isinstance(here, list) else here.setdefault(key, {})
+        real.append(key)
+    last: Any = _key(here, path[-1], override, real)
+    here[last] = _toml_value(value)
+    return (*real, last)
+
+
+def _path(written: str) -> list[str]:
+    """``workload."a.b".fio`` → its parts; TOML itself reads the quoted ones. Empty where it is none."""
+    try:
+        tree: Any = tomllib.loads(f"{written} = 0")
+    except (ValueError, RecursionError):
+        return []
+    parts: list[str] = []
+    while isinstance(tree, dict) and len(tree) == 1:
+        ((name, tree),) = tree.items()
+        parts.append(name)
+    return parts if tree == 0 else []
+
+
+def _key(here: Any, part: str, override: str, path: Sequence[str | int]) -> str | int:
+    """``part`` as a key of the table or a place in the list. Raises ``UserError`` where it is neither."""
+    where = ".".join(map(str, path))
+    if isinstance(here, dict):
+        return part
+    if not isinstance(here, list):
+        raise UserError(f"--set {override}: {where} is not a table, so it has no {part}")
+    if not (part.isascii() and part.isdigit() and len(part) < 7 and int(part) < len(here)):
+        number = f"a number from 0 to {len(here) - 1}" if here else "another path: it is empty"
+        raise UserError(f"--set {override}: {where} is a list; write {number} instead of {part!r}")
+    return int(part)
+
+
+def _toml_value(written: str) -> Any:
+    try:
+        tree = tomllib.loads(f"value = {written}")
+    except (ValueError, RecursionError):
+        return written
+    return tree["value"] if len(tree) == 1 else written
+
+
+def apply_only(only: Sequence[str], factors: Sequence[Factor]) -> list[Factor]:
+    """The factors cut down to the levels that were asked for. Raises ``UserError`` for what the study does not have."""
+    chosen: dict[str, set[str]] = {}
+    by_name = {factor.name: [level.label for level in factor.levels] for factor in factors}
+    for item in only:
+        name, separator, levels = item.partition("=")
+        name = name.strip()
+        if not separator or not levels.strip():
+            raise UserError(f"--only {item}: write FACTOR=LEVEL[,LEVEL]")
+        if name not in by_name:
+            has = nearest(name, by_name) or (f"; it has {', '.join(by_name)}" if by_name else "; it has none")
+            raise UserError(f"--only {item}: the study has no factor {name!r}{has}")
+        chosen.setdefault(name, set()).update(_labels(levels, name, by_name, item))
+    return [
+        Factor(factor.name, tuple(level for level in factor.levels if level.label in chosen[factor.name]))
+        if factor.name in chosen
+        else factor
+        for factor in factors
+    ]
+
+
+def _labels(text: str, name: str, by_name: Mapping[str, Sequence[str]], item: str) -> list[str]:
+    """The levels in a list with commas; a label may hold commas itself, so the longest that fits counts."""
+    labels = sorted(by_name[name], key=len, reverse=True)
+    found = []
+    rest = text.strip()
+    while rest:
+        label = next((label for label in labels if rest == label or rest.startswith(f"{label},")), None)
+        if label is None:
+            wrong = rest.partition(",")[0].strip()
+            known = ", ".join(by_name[name])
+            raise UserError(f"--only {item}: {name} has no level {wrong!r}{nearest(wrong, labels)}; it has {known}")
+        found.append(label)
+        rest = rest[len(label) :].removeprefix(",").strip()
+    return found

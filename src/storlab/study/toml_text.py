@@ -1,0 +1,86 @@
+"""Bytes as TOML, or an error that says what to write instead, in more words than a parser has."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+from storlab.errors import Problem, StudyError
+
+MAX_TEXT = 4 * 1024 * 1024  # bytes
+
+_WHERE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+_ASSIGNMENT = re.compile(r"\s*[\w.\"' -]+=")
+_UNQUOTED = re.compile(r"(?:^|[=,\[{])\s*([A-Za-z/.+±-][^\s,\]}\"'#]*|\d[\d._]*[A-Za-z%][^\s,\]}\"'#]*)")
+
+
+def read_toml(data: bytes, file: str) -> tuple[str, dict[str, Any]]:
+    """The text and its tree. Raises ``StudyError``."""
+
+    def refused(message: str, line: int | None = None) -> StudyError:
+        return StudyError(file, [Problem("", message, line)])
+
+    if len(data) > MAX_TEXT:
+        raise refused(f"more than {MAX_TEXT // 1024**2} MiB is too long for a study; is this the right file?")
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise refused("this is UTF-16; save it as UTF-8", 1)
+    try:
+        text = data.decode("utf-8-sig")  # some editors put a byte order mark first, which TOML 1.0 does not know
+    except UnicodeDecodeError as error:
+        raise refused("this is not UTF-8 text", data[: error.start].count(b"\n") + 1) from None
+    try:
+        return text, tomllib.loads(text)
+    except RecursionError:
+        raise refused("this is nested too deeply for a study") from None
+    except ValueError as error:  # a plain one for numbers of thousands of digits
+        reason, line, column = _place(str(error), text)
+        raise refused(f"this is not TOML: {reason}{_hint(reason, text, line, column)}", line) from None
+
+
+def _place(message: str, text: str) -> tuple[str, int | None, int]:
+    """(reason, line, column) of what tomllib says; the place of a missing end is the last line."""
+    where = _WHERE.search(message)
+    if where is None:
+        huge = "digit" in message
+        return ("a number is too large" if huge else message), None, 0
+    reason = message[: where.start()]
+    reason = reason[:1].lower() + reason[1:]
+    if where[1] is not None:
+        return reason, int(where[1]), int(where[2])
+    return f"{reason} at the end of the file", len(text.rstrip().splitlines()) or 1, 0
+
+
+def _hint(reason: str, text: str, line: int | None, column: int) -> str:
+    """What to write instead, for the slips that people really make."""
+    lines = text.splitlines()
+    written = lines[line - 1] if line is not None and line <= len(lines) else ""
+    before, rest = written[: column - 1], written[max(column - 1, 0) :]
+    if _inside_braces(lines, line, before):
+        if not rest.strip() or rest.lstrip().startswith("#") or not before.strip():
+            return "; a table in braces { … } stands on one line: write a [table] with one key a line instead"
+        if rest.lstrip().startswith("}") and before.rstrip().endswith(","):
+            return "; there must be no comma before the closing brace"
+    if "overwrite" in reason or "twice" in reason or "duplicate" in reason:
+        return "; the same key or [table] is there already"
+    if "immutable" in reason or "mutate" in reason:
+        return "; what is written in braces can't be added to further down"
+    if re.match(r"\s*(True|False|None|yes|no|on|off)\b", rest):
+        return "; write true or false"
+    if ":" in written and "=" not in written:
+        return "; TOML writes key = value, not key: value"
+    slip = next((word for word in _UNQUOTED.finditer(written) if word.end() >= column), None)
+    if slip is not None and _ASSIGNMENT.match(written) and slip[1] not in ("true", "false", "inf", "nan"):
+        return f'; text stands in quotes: "{slip[1]}"'
+    return ""
+
+
+def _inside_braces(lines: list[str], line: int | None, before: str) -> bool:
+    """Whether a brace that opened on this line or the one before is still open."""
+    if line is None:
+        return False
+    opened = before
+    if not before.strip() and line >= 2:
+        opened = lines[line - 2]
+    bare = re.sub(r"\"(?:\\.|[^\"\\])*\"|'[^']*'|#.*", "", opened)
+    return bare.count("{") > bare.count("}")
