@@ -40,5 +40,5 @@ say "\$ ${run[*]} run $study --out $folder"
 status=0
 "${run[@]}" run "$study" --out "$folder" || status=$?
 [[ ${run[0]} != sudo ]] || as_root chown -R "$(id -u):$(id -g)" "$folder"
-[[ ! -e $folder/report.html ]] || say "" "The report: $root/$folder/report.html"
+[[ ! -e $folder/report.html ]] || say "Open it: file://$root/$folder/report.html"
 exit "$status"

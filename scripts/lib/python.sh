@@ -101,9 +101,8 @@ install_uv() {
     rm -rf "$made/uv"
     local -a pip=("$python" -m pip)
     if ! "${pip[@]}" --version >/dev/null 2>&1; then
-        quietly pip-download "$python" -c "from urllib.request import urlretrieve
-urlretrieve('https://bootstrap.pypa.io/pip/pip.pyz', '$made/pip.pyz')"
-        pip=("$python" "$made/pip.pyz")
+        quietly pip "$python" scripts/lib/fetch_pip.py "$made/pip.whl"
+        pip=("$python" "$made/pip.whl/pip")
     fi
     quietly pip "${pip[@]}" install --quiet --disable-pip-version-check --target "$made/uv" "$wanted"
 }

@@ -1,1 +1,1 @@
-"""What this machine can do: one small check each, gathered by ``checks.all_checks``."""
+"""What this machine can do: a small check each, gathered by ``examination.examine``. Changes nothing."""

@@ -1,0 +1,84 @@
+"""Block devices and file systems: what the kernel has, which tools there are, and whether a loop device works."""
+
+from __future__ import annotations
+
+import tempfile
+
+from storlab.doctor.check import Check, missing, ok
+from storlab.doctor.host import SCRATCH
+from storlab.doctor.kernel import REMEDY, feature, feature_with_program, has_feature, why_not
+from storlab.doctor.machine import Machine
+from storlab.doctor.programs import version
+
+GROUP = "Block devices"
+FILESYSTEMS = "File systems"
+_TRIAL_SIZE = 1024**2  # bytes
+
+
+def checks(machine: Machine) -> list[Check]:
+    """Block devices, then file systems."""
+    return [
+        loop(machine),
+        feature_with_program(
+            machine, GROUP, "device mapper", "dm_mod", "CONFIG_BLK_DEV_DM", program="dmsetup", package="dmsetup"
+        ),
+        feature_with_program(machine, GROUP, "md (RAID)", "md_mod", "CONFIG_BLK_DEV_MD", "mdadm", "mdadm"),
+        feature(machine, GROUP, "null_blk", "null_blk", "CONFIG_BLK_DEV_NULL_BLK"),
+        feature(machine, GROUP, "ublk", "ublk_drv", "CONFIG_BLK_DEV_UBLK"),
+        feature_with_program(machine, GROUP, "nbd", "nbd", "CONFIG_BLK_DEV_NBD", "nbd-client", "nbd-client"),
+        filesystem(machine, "ext4", "CONFIG_EXT4_FS", "mkfs.ext4", "e2fsprogs"),
+        filesystem(machine, "xfs", "CONFIG_XFS_FS", "mkfs.xfs", "xfsprogs"),
+        filesystem(machine, "btrfs", "CONFIG_BTRFS_FS", "mkfs.btrfs", "btrfs-progs"),
+        filesystem(machine, "f2fs", "CONFIG_F2FS_FS", "mkfs.f2fs", "f2fs-tools"),
+        zfs(machine),
+        feature(machine, FILESYSTEMS, "overlay", "overlay", "CONFIG_OVERLAY_FS"),
+        feature(machine, FILESYSTEMS, "FUSE", "fuse", "CONFIG_FUSE_FS"),
+    ]
+
+
+def loop(machine: Machine) -> Check:
+    """Loop devices, by making one over an empty sparse file, read-only, and taking it away again."""
+    name = "loop devices"
+    if machine.which("losetup") is None:
+        return missing(name, GROUP, "losetup is not installed", "apt-get install mount")
+    if not machine.exists("/dev/loop-control"):
+        return missing(name, GROUP, "/dev/loop-control does not exist", "modprobe loop")
+    if not machine.is_root:
+        return missing(name, GROUP, "only root may make one", "run it as root, or with sudo")
+    with tempfile.NamedTemporaryFile(dir=SCRATCH, prefix="storlab-doctor-") as file:
+        file.truncate(_TRIAL_SIZE)
+        made = machine.run(["losetup", "--find", "--show", "--read-only", file.name])
+        device = made.text
+        try:
+            if made.status != 0:
+                return missing(name, GROUP, made.first_line, "give this machine or container loop devices")
+            return ok(name, GROUP, "one was made and taken away again")
+        finally:
+            if device.startswith("/dev/loop"):
+                machine.run(["losetup", "--detach", device])
+
+
+def filesystem(machine: Machine, name: str, option: str, mkfs: str, package: str) -> Check:
+    """A file system that ``mkfs`` makes: tools and kernel."""
+    mountable = _registered(machine, name) or has_feature(machine, name, option) is not None
+    if not mountable:
+        return missing(name, FILESYSTEMS, why_not(machine, option), REMEDY)
+    if machine.which(mkfs) is None:
+        return missing(
+            name, FILESYSTEMS, f"the kernel has it, but {mkfs} is not installed", f"apt-get install {package}"
+        )
+    return ok(name, FILESYSTEMS, f"{mkfs} {version(machine, mkfs, '-V')}")
+
+
+def zfs(machine: Machine) -> Check:
+    """ZFS, which no kernel of Debian's brings."""
+    remedy = "apt-get install zfs-dkms zfsutils-linux (bookworm-backports, contrib)"
+    if not _registered(machine, "zfs") and machine.run(["modprobe", "--dry-run", "--quiet", "zfs"]).status != 0:
+        return missing("zfs", FILESYSTEMS, f"this kernel ({machine.release}) has no zfs module", remedy)
+    if machine.which("zpool") is None:
+        return missing("zfs", FILESYSTEMS, "the module is there, but zpool is not installed", remedy)
+    return ok("zfs", FILESYSTEMS, version(machine, "zpool", "version"))
+
+
+def _registered(machine: Machine, name: str) -> bool:
+    return name in (machine.read("/proc/filesystems") or "").split()
