@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from storlab.doctor.leftovers import leftovers
+from storlab.run.journal import Journal
+
+
+def test_no_remembered_run_is_well() -> None:
+    assert [check.status for check in leftovers({})] == ["ok"]
+
+
+def test_what_a_journal_says_still_stands_is_named_with_the_command_that_takes_it_down(tmp_path: Path) -> None:
+    folder = tmp_path / "a run"
+    folder.mkdir()
+    with Journal(folder / "journal.jsonl") as journal:
+        journal.will("host", "mount.unmount", {"path": "/x"})
+        gone = journal.will("host", "loop.detach", {"file": "/y"})
+        journal.undone(gone, "detached")
+    (check,) = leftovers({"r1": folder})
+    assert check.status == "warn"
+    assert "1 things standing (mount.unmount)" in check.says
+    assert check.remedy == f"storlab clean '{folder}'"
+
+
+def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
+    (check,) = leftovers({"r1": tmp_path / "gone"})
+    assert (check.status, check.remedy) == ("warn", "storlab clean")
+
+
+def test_a_damaged_journal_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "journal.jsonl").write_text("nonsense\n")
+    (check,) = leftovers({"r1": tmp_path})
+    assert check.status == "missing"
+    assert "journal.jsonl:1 is damaged" in check.says

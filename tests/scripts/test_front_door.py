@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from storlab.nodes.programs import PROGRAMS
+
+from .front_door import ROOT, Ended, FrontDoor, front_door
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+
+
+@pytest.fixture
+def door() -> Iterator[FrontDoor]:
+    with front_door() as made:
+        yield made
+
+
+def only_sentence(ended: Ended) -> str:
+    """The one line that was printed."""
+    assert ended.status == 2, ended
+    assert ended.out == ""
+    (line,) = ended.err.splitlines()
+    assert line.startswith("storlab: ") and line.endswith(".")
+    return line
+
+
+def test_without_rust_one_sentence_names_where_to_get_it(door: FrontDoor) -> None:
+    door.with_python()
+    sentence = only_sentence(door.run("scripts/demo.sh"))
+    assert "cargo is not on PATH" in sentence
+    assert "https://rustup.rs" in sentence
+    assert door.made() == []
+
+
+def test_make_passes_the_sentence_on(door: FrontDoor) -> None:
+    door.with_python()
+    for target in ("demo", "test", "lint", "bench", "agent"):
+        ended = door.run("make", target)
+        assert ended.status == 2
+        assert ended.err.splitlines()[0].startswith("storlab: the agent is built with Rust")
+
+
+@pytest.mark.parametrize(("rustup", "remedy"), [(True, "rustup update stable"), (False, "https://rustup.rs")])
+def test_a_rust_that_is_too_old_is_named_with_the_remedy(door: FrontDoor, rustup: bool, remedy: str) -> None:
+    door.with_python()
+    door.with_rust("1.63.0")
+    if rustup:
+        door.program("rustup", "exit 0")
+    sentence = only_sentence(door.run("scripts/demo.sh"))
+    assert "rustc here is 1.63.0" in sentence
+    assert remedy in sentence
+
+
+def test_a_rustup_without_a_toolchain_is_named(door: FrontDoor) -> None:
+    door.with_python()
+    door.with_rust("1.95.0")
+    door.program("rustc", "exit 1")
+    assert "rustup default stable" in only_sentence(door.run("scripts/demo.sh"))
+
+
+def test_a_python_that_is_too_old_is_named_with_its_version(door: FrontDoor) -> None:
+    door.program("python3", 'case "$2" in *version_info*) exit 1 ;; *) echo 3.9.2 ;; esac')
+    sentence = only_sentence(door.run("scripts/demo.sh"))
+    assert "Python 3.11 or newer, and python3 here is 3.9.2" in sentence
+    assert "make demo PYTHON=" in sentence
+
+
+def test_a_newer_python_beside_an_old_one_is_found(door: FrontDoor) -> None:
+    door.with_python()
+    (door.programs / "python3").rename(door.programs / "python3.12")
+    door.program("python3", "exit 1")
+    assert "cargo is not on PATH" in only_sentence(door.run("scripts/demo.sh"))
+
+
+@needs_root
+@pytest.mark.root
+def test_without_root_what_is_missing_is_named_with_the_command_that_installs_it(door: FrontDoor) -> None:
+    door.with_rust("1.95.0")
+    door.program("python3", "exit 0")  # nobody may not read the one of these tests
+    door.program("apt-get", "echo apt-get was run >&2; exit 1")
+    sentence = only_sentence(door.run("scripts/demo.sh", as_nobody=True))
+    assert "missing here and not to be installed without root: fio;" in sentence
+    assert "`sudo apt-get install fio`" in sentence
+    assert door.made() == []
+
+
+@needs_root
+@pytest.mark.root
+def test_without_root_and_python_the_sentence_names_the_package(door: FrontDoor) -> None:
+    door.program("apt-get", "exit 1")
+    assert "`sudo apt-get install python3`" in only_sentence(door.run("scripts/demo.sh", as_nobody=True))
+
+
+@needs_root
+@pytest.mark.root
+def test_a_checkout_that_belongs_to_somebody_else_is_named(door: FrontDoor) -> None:
+    os.chown(door.checkout, 0, 0)
+    assert "clone Storlab into a folder of your own" in only_sentence(door.run("scripts/demo.sh", as_nobody=True))
+
+
+def test_without_apt_the_package_is_still_named(door: FrontDoor) -> None:
+    door.with_python()
+    door.with_rust("1.95.0")
+    assert "package manager (Debian calls it: fio)" in only_sentence(door.run("scripts/demo.sh"))
+
+
+def test_an_image_comes_later(door: FrontDoor) -> None:
+    ended = door.run("make", "image")
+    assert (ended.status, ended.err.splitlines()[0]) == (
+        2,
+        "storlab: there is no image to make yet: it comes with VM nodes.",
+    )
+
+
+def test_make_alone_lists_every_target(door: FrontDoor) -> None:
+    listed = door.run("make").out
+    targets = re.findall(r"^(\w+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert all(f"make {target} " in listed for target in targets)
+    assert {"demo", "test", "lint", "bench", "agent", "clean", "help"} <= set(targets)
+
+
+def test_every_program_that_storlab_drives_is_installed_by_make_demo() -> None:
+    lines = [line.split() for line in (ROOT / "scripts/packages.txt").read_text().splitlines()]
+    packages = {line[1] for line in lines if line and line[0] in ("base", "root")}
+    assert {program.package for program in PROGRAMS.values()} - packages <= {"coreutils"}
