@@ -46,7 +46,7 @@ def test_an_estimate_says_what_the_plain_functions_say(values: list[float]) -> N
     assert found.sd == pytest.approx(interval.sd, rel=1e-6, abs=1e-9)
     assert found.cv == pytest.approx(interval.sd / numbers.mean(), rel=1e-6, abs=1e-9)
     if interval.bounded:
-        assert (found.low, found.high) == pytest.approx((interval.low, interval.high), rel=1e-6)
+        assert (found.low, found.high) == pytest.approx((max(interval.low, 0.0), interval.high), rel=1e-6)
     else:
         assert (found.low, found.high) == (None, None)
 

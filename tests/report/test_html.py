@@ -64,7 +64,7 @@ def test_nothing_sticks_out_and_no_text_lies_on_another(browser: Browser, page: 
     seen = browser.measure(page, width)
     assert seen["width"] == width
     assert seen["scroll"] <= width
-    assert seen["charts"] == 12
+    assert seen["charts"] == 16
     assert seen["unnamed"] == 0
     assert seen["overlaps"] == []
     assert seen["small"] == []

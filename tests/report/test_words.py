@@ -8,7 +8,7 @@ import pytest
 
 from storlab.analysis.summary import CellState, Comparison, Summary, Verdict
 from storlab.report import words
-from storlab.report.view import not_compared, overview, primary_comparisons, verdict_groups
+from storlab.report.view import not_compared, overview, ordered_comparisons, verdict_groups
 
 BASE = Comparison(
     factor="fs",
@@ -98,7 +98,7 @@ def test_comparisons_without_an_answer_share_one_sentence_and_no_verdict() -> No
         "ext4 against zfs and xfs against zfs can't be compared: zfs is unsupported: no module."
     ]
     summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE, *missing))
-    assert primary_comparisons(summary) == [BASE]
+    assert ordered_comparisons(summary) == [BASE]
     assert overview(summary) == "8 rounds done; 3 comparisons: 1 different, 2 without an answer."
 
 

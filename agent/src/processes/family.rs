@@ -15,7 +15,7 @@ use super::cgroup::RunCgroup;
 use super::table::{descendants, snapshot};
 
 /// The environment variable that every process of a run inherits.
-pub const MARKER: &str = "STORLAB_RUN";
+pub const MARKER: &str = "STORLAB_AGENT_RUN";
 
 /// The processes of one run.
 #[derive(Debug)]

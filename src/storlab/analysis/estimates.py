@@ -29,6 +29,8 @@ from storlab.analysis.series import Recorded
 from storlab.analysis.summary import Estimate
 from storlab.analysis.wording import plural
 
+_NEVER_NEGATIVE = ("B/s", "1/s", "B", "s")
+
 ROWS_AT_ONCE = 100_000
 """Ranks and scores take several times the memory of the values themselves."""
 
@@ -43,8 +45,7 @@ def estimates(
     if recorded.values.is_empty():
         return ()
     statistics = pl.concat(_statistics(_with_scores(part)) for part in _parts(recorded.values))
-    statistics = _with_intervals(statistics, 1 - confidence)
-    table = recorded.series.join(statistics, on="series", maintain_order="left")
+    table = _with_intervals(recorded.series.join(statistics, on="series", maintain_order="left"), 1 - confidence)
     return tuple(
         Estimate(
             cell=row["cell"],
@@ -115,6 +116,7 @@ def _statistics(scored: pl.DataFrame) -> pl.DataFrame:
             n=value.count().cast(pl.Int64),
             missing=value.null_count(),
             median=value.median(),
+            least=value.min(),
             mean=value.mean(),
             sd=value.std(),
             floor=pl.col("floor").first(),
@@ -131,10 +133,15 @@ def _statistics(scored: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_intervals(table: pl.DataFrame, alpha: float) -> pl.DataFrame:
-    """``table`` with ``low`` and ``high`` of the mean; null where ``n`` allows no interval."""
+    """``table`` with ``low`` and ``high`` of the mean; null where ``n`` allows no interval.
+
+    Times, sizes and rates can't be negative: of their intervals only what lies above 0 is given, which loses nothing.
+    """
     factors = pl.Series(width_factors(table["n"].to_numpy(), alpha))
     half = pl.when(factors.is_finite()).then(factors * pl.col("sd"))
-    return table.with_columns(low=pl.col("mean") - half, high=pl.col("mean") + half)
+    whole = pl.col("mean") - half
+    above = pl.when(pl.col("unit").is_in(_NEVER_NEGATIVE) & (pl.col("least") >= 0)).then(whole.clip(lower_bound=0.0))
+    return table.with_columns(low=above.otherwise(whole), high=pl.col("mean") + half)
 
 
 def _warnings(row: Mapping[str, object], min_rounds: int) -> tuple[str, ...]:

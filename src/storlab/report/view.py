@@ -81,7 +81,7 @@ def view(given: ReportInput) -> View:
         platform_notes=tuple(words.stop(str(note)) for note in manifest.get("platform_notes") or ()),
         overview=overview(summary),
         certainty=words.certainty(summary),
-        verdicts=tuple(verdict_groups(primary_comparisons(summary))),
+        verdicts=tuple(verdict_groups(ordered_comparisons(summary))),
         not_compared=tuple(not_compared(summary.comparisons)),
         warnings=tuple(words.stop(warning) for warning in summary.warnings),
         measured=tuple(estimate_tables(first)),
@@ -94,13 +94,18 @@ def view(given: ReportInput) -> View:
 
 
 def split_primary(summary: Summary) -> tuple[list[Estimate], list[Estimate]]:
-    """Estimates of the workloads: those of the primary metric, and the others."""
-    return primary.split(summary.primary, (e for e in summary.estimates if not e.source.startswith(PROBE)))
+    """Estimates of what the study asks about, the primary metric first and then what else it compares; and the rest."""
+    compared = {(c.source, c.metric) for c in summary.comparisons}
+    everything = [e for e in summary.estimates if not e.source.startswith(PROBE) or (e.source, e.metric) in compared]
+    first, others = primary.split(summary.primary, everything)
+    asked = [e for e in others if (e.source, e.metric) in compared]
+    return first + asked, [e for e in others if (e.source, e.metric) not in compared]
 
 
-def primary_comparisons(summary: Summary) -> list[Comparison]:
-    """Comparisons of the primary metric that have a ratio; all of them where none is of the primary."""
-    return primary.split(summary.primary, (c for c in summary.comparisons if c.ratio is not None))[0]
+def ordered_comparisons(summary: Summary) -> list[Comparison]:
+    """Comparisons that have a ratio, those of the primary metric first."""
+    first, others = primary.split(summary.primary, (c for c in summary.comparisons if c.ratio is not None))
+    return first + others
 
 
 def not_compared(comparisons: Iterable[Comparison]) -> list[str]:

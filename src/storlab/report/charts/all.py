@@ -26,7 +26,7 @@ from storlab.report.charts.scales import finite
 from storlab.report.charts.series import over_time, series_chart
 from storlab.report.frames import across_of, per_trial
 from storlab.report.input import ReportInput
-from storlab.report.view import primary_comparisons, verdict_groups
+from storlab.report.view import ordered_comparisons, verdict_groups
 
 
 class _Gallery:
@@ -43,7 +43,7 @@ class _Gallery:
         return file_stem(kind, [title], self.taken)
 
     def paired(self) -> Iterator[Panel]:
-        for group in verdict_groups(primary_comparisons(self.given.summary)):
+        for group in verdict_groups(ordered_comparisons(self.given.summary)):
             first = group.comparisons[0]
             values = per_trial(self.given.metrics, first.source, first.metric)
             points = [ratios(values, c, a, b) for c in group.comparisons for a, b in self._cells(c)]

@@ -22,7 +22,8 @@ SECONDS = (
 )
 
 
-PLAIN = alt.Axis(format="~r")  # "1000" as in the tables, not "1,000"
+# "1000" as in the tables, not "1,000"; long level names leave the axis little room on a phone.
+PLAIN = alt.Axis(format="~r", tickCount=4)
 
 
 def decades(values: Iterable[float]) -> list[float]:
