@@ -11,7 +11,7 @@ from storlab.records.run_folder import RunFolder
 from storlab.run.journal import Journal, read_pending
 from storlab.run.registry_of_runs import forget_run, remembered_runs
 from storlab.run.session import open_session
-from storlab.run.teardown import Teardown, take_down
+from storlab.run.teardown import Teardown, take_down_rest
 from storlab.study.cells import HOST
 
 
@@ -50,7 +50,7 @@ def _clean(run: RunFolder) -> Teardown:
 async def _take_down(run: RunFolder, identity: str) -> Teardown:
     async with open_session(identity, [HOST]) as session:
         with Journal(run.journal) as journal:
-            return await take_down(journal, session.nodes)
+            return await take_down_rest(journal, session)
 
 
 def _report(folder: Path, result: Teardown) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import IO, TextIO, cast
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -31,7 +33,7 @@ def observer(quiet: bool) -> Iterator[Observer]:
     if quiet:
         yield _OnlyMessages()
     elif sys.stderr.isatty():
-        console = Console(stderr=True, highlight=False)
+        console = Console(file=cast(IO[str], _Lasting(sys.stderr)), highlight=False)
         display = LiveProgress(console)
         with Live(display, console=console, refresh_per_second=4, transient=True):
             yield display
@@ -39,9 +41,35 @@ def observer(quiet: bool) -> Iterator[Observer]:
         yield PlainProgress()
 
 
+class _Lasting(io.TextIOBase):
+    """A terminal that may go away, by a closed window or a lost connection: the run goes on to its orderly end."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        self._terminal = terminal
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._terminal.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._terminal.flush()
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._terminal.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._terminal.encoding
+
+
 class _OnlyMessages(Silent):
     def told(self, message: str) -> None:
-        print(message, file=sys.stderr, flush=True)
+        _line(message)
 
 
 class PlainProgress:
@@ -72,7 +100,8 @@ class PlainProgress:
 
 
 def _line(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    with suppress(OSError):  # nobody listens any more, but the run goes on
+        print(text, file=sys.stderr, flush=True)
 
 
 class LiveProgress:

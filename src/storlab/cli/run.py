@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import random
 import sys
 from collections.abc import Sequence
@@ -35,14 +37,22 @@ def run(
     folder = out if out is not None else _new_folder(study)
     chosen = seed if seed is not None else random.SystemRandom().randrange(2**32)
     with observer(quiet or json) as watching:
-        outcome = asyncio.run(run_study(study, folder, chosen, rounds_of(study, rounds), watching))
+        try:
+            outcome = asyncio.run(run_study(study, folder, chosen, rounds_of(study, rounds), watching))
+        except asyncio.CancelledError:
+            print("storlab: interrupted before anything was put up; nothing is left of it", file=sys.stderr)
+            return INTERRUPTED
     return _finish(outcome, json)
 
 
 def resume(folder: Path, quiet: bool, json: bool) -> int:
     """Go on with a run; returns the exit status."""
     with observer(quiet or json) as watching:
-        outcome = asyncio.run(resume_run(folder, watching))
+        try:
+            outcome = asyncio.run(resume_run(folder, watching))
+        except asyncio.CancelledError:
+            print(f"storlab: interrupted; `storlab resume {folder}` goes on", file=sys.stderr)
+            return INTERRUPTED
     return _finish(outcome, json)
 
 
@@ -64,6 +74,24 @@ def _new_folder(study: Study) -> Path:
 
 
 def _finish(outcome: Outcome, json: bool) -> int:
+    try:
+        _show(outcome, json)
+    except KeyboardInterrupt:
+        folder = outcome.folder.path
+        print(f"storlab: interrupted; all is recorded, and `storlab report {folder}` shows it", file=sys.stderr)
+        return INTERRUPTED
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the terminal is gone
+    if outcome.ending == "interrupted":
+        return INTERRUPTED
+    if outcome.left_behind:
+        return OWN_FAULT
+    return TRIALS_FAILED if outcome.ending == "failures" else 0
+
+
+def _show(outcome: Outcome, json: bool) -> None:
     given = report_input(outcome.folder, outcome.tables, outcome.summary)
     page = write_html(outcome.folder, given)
     if json:
@@ -82,7 +110,3 @@ def _finish(outcome: Outcome, json: bool) -> int:
         print(f"storlab: `storlab clean {outcome.folder.path}` tries again", file=sys.stderr)
     if outcome.ending == "interrupted":
         print(f"storlab: interrupted; `storlab resume {outcome.folder.path}` goes on", file=sys.stderr)
-        return INTERRUPTED
-    if outcome.left_behind:
-        return OWN_FAULT
-    return TRIALS_FAILED if outcome.ending == "failures" else 0

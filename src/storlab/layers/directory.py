@@ -7,21 +7,20 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.errors import StorlabError, UserError
+from storlab.errors import UserError
 from storlab.layers.base import Layer, Site, undo
 from storlab.layers.mountinfo import parse_mountinfo
+from storlab.layers.ours import refuse_foreign
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.node import Node
 
-OWN_PREFIX = ".storlab-"
-"""How every subfolder begins that Storlab makes in somebody else's directory."""
+_PREFIX = ".storlab-"
 
 
 @undo("directory.remove")
 async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
     path = arguments["path"]
-    if not path.rpartition("/")[2].startswith(OWN_PREFIX):
-        raise StorlabError(f"{path} is not a folder of Storlab's: left alone")
+    refuse_foreign(path, itself=True)
     if not (await node.run(["test", "-d", path], check=False)).ok:
         return None
     # One file system only: should something be mounted in there, its contents are not ours.
@@ -49,8 +48,9 @@ class DirectoryLayer(Layer):
             raise UserError(f"node {node.name}: the directory {self.path} can't be written to")
 
     async def put_up(self, below: Resource | None, site: Site) -> Dir:
-        parent = (self.path or site.scratch).rstrip("/")
-        path = f"{parent}/{OWN_PREFIX}{site.run}-{site.node.name}-{site.position}"
+        # The kernel names mounts and loop devices by real paths, and so must the journal.
+        real = await site.node.output("readlink", "--canonicalize-existing", self.path or site.scratch)
+        path = f"{real.removesuffix(chr(10)).rstrip('/')}/{_PREFIX}{site.run}-{site.node.name}-{site.position}"
         await site.will("directory.remove", path=path)
         await site.node.run(["mkdir", "--", path])
         return Dir(site.node.name, path, disk=await _disk_of(site.node, path))

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from storlab.errors import UserError
 from storlab.layers.base import Layer, Site, undo
+from storlab.layers.ours import refuse_foreign
 from storlab.layers.resources import Dir, File, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -18,6 +19,7 @@ from storlab.units import Size, size_text
 @undo("file.remove")
 async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
     path = arguments["path"]
+    refuse_foreign(path)
     if not (await node.run(["test", "-e", path], check=False)).ok:
         return None
     await node.run(["rm", "--force", "--", path])

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+import orjson
 from pydantic import Field, field_validator
 
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, Site, undo
 from storlab.layers.block import queue_facts
+from storlab.layers.ours import refuse_foreign
 from storlab.layers.resources import Disk, File, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -18,18 +20,25 @@ from storlab.units import Size
 
 @undo("loop.detach")
 async def _detach(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    devices = await _devices_of(node, arguments["file"])
+    file = arguments["file"]
+    refuse_foreign(file)
+    # A file that is gone is still listed under its old name, with "(deleted)" after it.
+    devices = [loop for loop, back in await loop_devices(node) if back in (file, f"{file} (deleted)")]
     for device in devices:
         await node.run(["losetup", "--detach", device])
-    return f"detached {', '.join(devices)} from {arguments['file']}" if devices else None
+    return f"detached {', '.join(devices)} from {file}" if devices else None
 
 
-async def _devices_of(node: Node, file: str) -> list[str]:
-    # A file that is gone is still listed under its old name, with "(deleted)" after it.
-    listing = await node.run(["losetup", "--list", "--noheadings", "--raw", "--output", "NAME,BACK-FILE"], check=False)
-    rows = (line.split(" ", 1) for line in listing.stdout.decode(errors="replace").splitlines())
-    names = {file, f"{file} (deleted)", f"{file}\\x20(deleted)"}
-    return [row[0] for row in rows if len(row) == 2 and row[1] in names]
+async def loop_devices(node: Node) -> list[tuple[str, str]]:
+    """Each loop device in use, and the file behind it."""
+    listing = await node.run(["losetup", "--list", "--json", "--output", "NAME,BACK-FILE"], check=False)
+    return parse_losetup(listing.stdout)
+
+
+def parse_losetup(listing: bytes) -> list[tuple[str, str]]:
+    """``losetup --list --json``, which prints nothing where there is none."""
+    rows = orjson.loads(listing)["loopdevices"] if listing.strip() else []
+    return [(row["name"], row["back-file"]) for row in rows if row["back-file"]]
 
 
 class LoopLayer(Layer):
@@ -68,7 +77,7 @@ class LoopLayer(Layer):
                 below.path,
             )
         except CommandFailed as error:
-            if "sector" in str(error) or "direct" in str(error):
+            if self.sector_size != 512 and "Invalid argument" in error.detail:
                 raise Unsupported(f"this kernel refuses such a loop device: {error}") from None
             raise
         device = device.strip()

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
+import orjson
 from pydantic import Field, model_validator
 
 from storlab.errors import CommandFailed, Unsupported
@@ -25,11 +26,19 @@ _NO_KERNEL_SUPPORT = re.compile(r"too big for system|not supported by (this|the)
 async def _forget(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Wipe the signature of a file system that Storlab made on a device of the user's: by its UUID, or not at all."""
     device = arguments["device"]
-    found = await node.run(["blkid", "--probe", "--match-tag", "UUID", "--output", "value", device], check=False)
-    if found.stdout.decode().strip() != arguments["uuid"]:
+    found = await node.run(["wipefs", "--no-act", "--json", device], check=False)
+    types = own_types(found.stdout, arguments["uuid"])
+    if not types:
         return None
-    await node.run(["wipefs", "--all", "--quiet", device])
+    await node.run(["wipefs", "--all", "--quiet", "--types", ",".join(types), device])
     return f"wiped the signature of Storlab's own file system from {device}"
+
+
+def own_types(listing: bytes, uuid: str) -> list[str]:
+    """Types of the signatures (``wipefs --json``) that are all of the file system with this UUID, and no one else's."""
+    rows = orjson.loads(listing)["signatures"] if listing.strip() else []
+    foreign = {row["type"] for row in rows if row["uuid"] != uuid}
+    return sorted({row["type"] for row in rows if row["uuid"] == uuid} - foreign)
 
 
 class MkfsLayer(Layer):

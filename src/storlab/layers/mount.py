@@ -12,6 +12,7 @@ from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, Site, undo
 from storlab.layers.mkfs import MkfsLayer
 from storlab.layers.mountinfo import Mount, parse_mountinfo
+from storlab.layers.ours import refuse_foreign
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -23,6 +24,7 @@ _BUSY_WAIT = 0.25  # s; the kernel may still drop references of processes that w
 @undo("mount.unmount")
 async def _unmount(node: Node, arguments: Mapping[str, Any]) -> str | None:
     path = arguments["path"]
+    refuse_foreign(path)
     done = None
     while any(mount.path == path for mount in await _mounts(node)):
         await _unmount_once(node, path)

@@ -49,10 +49,14 @@ def stack_needs(layers: Sequence[Layer]) -> Needs:
 
 @dataclass
 class StandingStack:
-    """A stack that is up: what its top gives, and what each layer really got."""
+    """A stack that is up: what its top gives, and what each layer really got.
+
+    ``memory`` is for workloads to note what they have already done on it.
+    """
 
     resource: Resource
     facts: list[dict[str, Any]] = field(default_factory=list)
+    memory: dict[str, str] = field(default_factory=dict)
 
 
 async def put_up(layers: Sequence[Layer], site_of: Callable[[int], Site]) -> StandingStack:

@@ -13,6 +13,7 @@ from storlab.errors import NodeLost, ProtocolError
 from storlab.nodes.protocol import PREFACE, VERSION, Decoder, Frame, encode
 from storlab.version import __version__
 
+_ANSWER = 8.0  # s, for an agent to answer what takes it no time; a loaded machine needs far less
 _FINAL = {"hello", "refused", "clock", "facts", "exit", "done", "error"}
 
 
@@ -97,14 +98,26 @@ class Connection:
         assert last is not None, "request() yields at least the final event"
         return last
 
+    async def stop(self, identity: int, grace: float) -> None:
+        """Ask the agent to end the request ``identity``. One that does not even answer is given up: ``NodeLost``."""
+        try:
+            async with asyncio.timeout(_ANSWER):
+                await self.ask("stop", run=identity, grace_ns=round(grace * 1e9))
+        except TimeoutError:
+            self.give_up(f"its agent has been silent for {_ANSWER:g} s")
+            raise NodeLost(self._lost) from None
+
+    def give_up(self, reason: str) -> None:
+        """Regard the stream as gone, though it still stands: every open request gets ``NodeLost``."""
+        self._fail(f"node {self._node}: {reason}")
+
     async def close(self) -> None:
         """Close the stream: the agent then kills all that it started. Idempotent."""
         self._stream.writer.close()
-        with contextlib.suppress(ConnectionError, BrokenPipeError):
+        with contextlib.suppress(ConnectionError):
             await self._stream.writer.wait_closed()
         self._reading.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._reading
+        await asyncio.wait([self._reading])
         self._fail(f"node {self._node}: its agent was closed")
 
     async def _read(self) -> None:

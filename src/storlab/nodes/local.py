@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Mapping
 
 from storlab.nodes.agent_binary import agent_path
 from storlab.nodes.connection import Connection, Stream
 from storlab.nodes.node import Node
+from storlab.nodes.waiting import to_its_end
 
 HELLO_TIMEOUT = 10.0  # s; a loaded machine needs far less
 _EXIT_TIMEOUT = 10.0
@@ -16,15 +18,17 @@ _EXIT_TIMEOUT = 10.0
 
 @contextlib.asynccontextmanager
 async def local_node(
-    name: str, *, cgroup: str | None = None, environment: Mapping[str, str | None] | None = None
+    name: str, *, cgroup: str | None = None, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Node]:
     """An agent on this machine for as long as the context lasts; leaving it ends all that the agent started.
 
-    ``cgroup`` names the agent's cgroup, so that what an agent killed from outside leaves can be found.
+    ``environment`` is added to the agent's own and to that of every command. ``cgroup`` names the agent's cgroup, so
+    that what an agent killed from outside leaves can be found.
     """
     argv = [str(agent_path()), "serve", *(["--cgroup", cgroup] if cgroup else [])]
     process = await asyncio.create_subprocess_exec(
         *argv,
+        env={**os.environ, **(environment or {})},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         # Ctrl-C in the terminal is for the controller alone: it decides what is stopped, and in which order.
@@ -36,14 +40,15 @@ async def local_node(
         greeting = await connection.greet(HELLO_TIMEOUT)
         yield Node(name, connection, "local", greeting["pid"], environment or {})
     finally:
-        await asyncio.shield(_end(connection, process))
+        await to_its_end(_end(connection, process))
 
 
 async def _end(connection: Connection, process: asyncio.subprocess.Process) -> None:
-    await connection.close()
     try:
         async with asyncio.timeout(_EXIT_TIMEOUT):
+            await connection.close()
             await process.wait()
-    except TimeoutError:
+    except TimeoutError:  # it stands still, or something that it started hangs in the kernel
         process.kill()
         await process.wait()
+        await connection.close()

@@ -5,66 +5,20 @@ Everything above this package uses only what is here. Kinds of node differ in ho
 
 from __future__ import annotations
 
-import shlex
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from storlab.errors import CommandFailed, DiskFull, NodeError, TimedOut
+from storlab.errors import DiskFull, NodeError
 from storlab.nodes.connection import Connection
+from storlab.nodes.process import Exit, Process
 from storlab.nodes.protocol import CHUNK, Frame
 
+__all__ = ["Clock", "Exit", "Node", "Process", "Sample"]
+
 _CLOCK_ROUNDS = 9
-
-
-@dataclass(frozen=True)
-class Exit:
-    """How a command ended. Times in seconds, ``start`` on the node's monotonic clock."""
-
-    argv: tuple[str, ...]
-    code: int | None
-    signal: str | None
-    timed_out: bool
-    stopped_by: str | None
-    late: float | None
-    start: float
-    elapsed: float
-    cpu_user: float
-    cpu_system: float
-    max_rss: int
-    survivors: int
-    stdout: bytes = b""
-    stderr: bytes = b""
-
-    @property
-    def ok(self) -> bool:
-        """Whether it ended by itself with status 0."""
-        return self.code == 0 and not self.timed_out and self.stopped_by is None
-
-    def describe(self) -> str:
-        """One sentence: the program and how it ended."""
-        name = self.argv[0]
-        if self.timed_out:
-            return f"{name} was stopped at its time-out after {self.elapsed:.1f} s (by {self.stopped_by or 'TERM'})"
-        if self.signal is not None:
-            return f"{name} was killed by {self.signal}"
-        return f"{name} ended with status {self.code}"
-
-    def check(self, node: str) -> Exit:
-        """This exit, if it is a success; else ``TimedOut``, ``DiskFull`` or ``CommandFailed``."""
-        if self.ok:
-            return self
-        output = (self.stderr or self.stdout).decode(errors="replace").strip()
-        last = output.splitlines()[-1] if output else "no output"
-        message = f"node {node}: {self.describe()}: {last}"
-        detail = f"$ {shlex.join(self.argv)}\n{output}"
-        if self.timed_out:
-            raise TimedOut(message, detail)
-        if "No space left on device" in output:
-            raise DiskFull(message, detail)
-        raise CommandFailed(message, detail)
 
 
 @dataclass(frozen=True)
@@ -130,12 +84,14 @@ class Node:
             "grace_ns": round(grace * 1e9),
             "start_at_ns": None if start_at is None else round(start_at * 1e9),
         }
-        identity = self.connection.next_id()
-        events = self.connection.request("run", request_id=identity, **fields)
-        process = Process(self, tuple(argv), identity, events)
-        await process.await_start()
-        if stdin is not None:
-            await process.feed(stdin)
+        process = Process(self.name, self.connection, tuple(argv), fields)
+        try:
+            await process.started()
+            if stdin is not None:
+                await process.feed(stdin)
+        except BaseException:
+            await process.end()  # nobody else knows of it yet
+            raise
         return process
 
     async def run(self, argv: Sequence[str], *, check: bool = True, **options: Any) -> Exit:
@@ -166,7 +122,7 @@ class Node:
         return (await self.read(path)).decode(errors="replace")
 
     async def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Create or replace a file."""
+        """Create or replace a file. Raises ``FileNotFoundError``, ``DiskFull`` or ``NodeError``."""
         offset = 0
         while True:
             chunk = data[offset : offset + CHUNK]
@@ -193,7 +149,7 @@ class Node:
                     ended = True
         finally:
             if not ended and self.lost is None:
-                await self.connection.ask("stop", run=identity, grace_ns=0)
+                await self.connection.stop(identity, grace=0.0)
 
     async def facts(self, tools: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """What this machine is; ``tools`` maps a name to the argv that prints its version."""
@@ -238,82 +194,3 @@ def _sample(frame: Frame) -> Sample:
         late=frame.header["late_ns"] / 1e9,
         contents=tuple(contents),
     )
-
-
-class Process:
-    """A command that runs on a node."""
-
-    def __init__(self, node: Node, argv: tuple[str, ...], identity: int, events: AsyncIterator[Frame]) -> None:
-        self._node, self._argv, self._id, self._events = node, argv, identity, events
-        self._output: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
-        self._exit: Exit | None = None
-        self.pid: int | None = None
-
-    async def await_start(self) -> None:
-        """Wait until the process exists; called once, by ``Node.start``."""
-        async for frame in self._events:
-            if frame.header["event"] == "started":
-                self.pid = frame.header["pid"]
-                return
-            self._take(frame)
-            if self._exit is not None:
-                return
-
-    async def feed(self, data: bytes) -> None:
-        """Give it this as its whole standard input."""
-        offset = 0
-        while True:
-            chunk = data[offset : offset + CHUNK]
-            offset += CHUNK
-            last = offset >= len(data)
-            await self._node.connection.ask("stdin", chunk, run=self._id, eof=last)
-            if last:
-                return
-
-    async def wait(self) -> Exit:
-        """Wait for its end. A cancelled caller stops the command before the cancellation goes on."""
-        try:
-            async for frame in self._events:
-                self._take(frame)
-        except BaseException:
-            if self._exit is None and self._node.lost is None:
-                await self.stop(grace=0.5)
-            raise
-        assert self._exit is not None, "a run ends with exit, error or NodeLost"
-        return self._exit
-
-    async def stop(self, grace: float = 2.0) -> None:
-        """TERM to its whole group now, KILL after ``grace`` seconds; ``wait`` then returns."""
-        await self._node.connection.ask("stop", run=self._id, grace_ns=round(grace * 1e9))
-
-    def _take(self, frame: Frame) -> None:
-        header = frame.header
-        match header["event"]:
-            case "stdout" | "stderr" as stream:
-                self._output[stream].append(frame.payload)
-            case "exit":
-                self._exit = self._ended(header)
-            case "error":
-                reason = header.get("message", "unknown error")
-                if header.get("errno") == "ENOENT":
-                    reason = "no such program"
-                raise CommandFailed(f"node {self._node.name}: {self._argv[0]} can't be run: {reason}")
-
-    def _ended(self, header: Mapping[str, Any]) -> Exit:
-        late = header["late_ns"]
-        return Exit(
-            argv=self._argv,
-            code=header["code"],
-            signal=header["signal"],
-            timed_out=header["timed_out"],
-            stopped_by=header["stopped_by"],
-            late=None if late is None else late / 1e9,
-            start=(header["start_ns"] or 0) / 1e9,
-            elapsed=header["elapsed_ns"] / 1e9,
-            cpu_user=header["user_ns"] / 1e9,
-            cpu_system=header["system_ns"] / 1e9,
-            max_rss=header["max_rss_bytes"],
-            survivors=header["survivors"],
-            stdout=b"".join(self._output["stdout"]),
-            stderr=b"".join(self._output["stderr"]),
-        )

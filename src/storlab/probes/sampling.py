@@ -17,6 +17,7 @@ import orjson
 
 from storlab.errors import NodeError, ParseError
 from storlab.nodes.node import Node, Sample
+from storlab.nodes.waiting import to_its_end
 
 NAME = "samples.jsonl"
 _END_TIMEOUT = 5.0  # s
@@ -30,16 +31,11 @@ async def sampling(node: Node, paths: Sequence[str], interval: float, raw: Path)
     with (raw / NAME).open("wb") as file:
         file.write(orjson.dumps({"paths": list(paths), "interval": interval}) + b"\n")
         task = asyncio.create_task(_record(node, paths, interval, file, first))
-        await asyncio.wait([task, asyncio.create_task(first.wait())], return_when=asyncio.FIRST_COMPLETED)
         try:
+            await first.wait()
             yield
         finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, NodeError):
-                await task
-            with contextlib.suppress(NodeError, TimeoutError):
-                async with asyncio.timeout(_END_TIMEOUT):
-                    await _last(node, paths, file)
+            await to_its_end(_finish(task, node, paths, file))
 
 
 async def _record(node: Node, paths: Sequence[str], interval: float, file: BinaryIO, first: asyncio.Event) -> None:
@@ -49,7 +45,17 @@ async def _record(node: Node, paths: Sequence[str], interval: float, file: Binar
                 file.write(_line(sample))
                 first.set()
     finally:
-        first.set()
+        first.set()  # or it failed, which is found out at the end
+
+
+async def _finish(task: asyncio.Task[None], node: Node, paths: Sequence[str], file: BinaryIO) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+    with contextlib.suppress(asyncio.CancelledError, NodeError):
+        task.result()
+    with contextlib.suppress(NodeError, TimeoutError):
+        async with asyncio.timeout(_END_TIMEOUT):
+            await _last(node, paths, file)
 
 
 async def _last(node: Node, paths: Sequence[str], file: BinaryIO) -> None:

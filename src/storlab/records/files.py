@@ -8,13 +8,27 @@ from pathlib import Path
 
 def write_durably(path: Path, data: bytes) -> None:
     """Replace ``path`` in one step, and let it survive a power cut once this returns."""
-    temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    temporary = unfinished(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        temporary.unlink(missing_ok=True)  # on a full disk, half a file is in the way
+        raise
     temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(path.parent)
+
+
+def unfinished(path: Path) -> Path:
+    """Under which name a file is written before it takes its place."""
+    return path.with_name(f".{path.name}.new")
+
+
+def sync_folder(path: Path) -> None:
+    """Let the names in a folder survive a power cut."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)
     finally:

@@ -13,6 +13,8 @@ from storlab.records.files import write_durably
 from storlab.study.study import Study, parse_study
 
 NAME = "manifest.json"
+LOCK = "lock"
+"""Made first of all in a run's folder; held by the process that executes, resumes or cleans the run."""
 FORMAT = 1
 
 
@@ -62,8 +64,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         fields = orjson.loads(path.read_bytes())
     except FileNotFoundError:
-        what = "is not a run: it has no manifest.json" if folder.is_dir() else "does not exist"
-        raise RecordsError(f"{folder} {what}") from None
+        raise RecordsError(_no_run(folder)) from None
     except (OSError, orjson.JSONDecodeError) as error:
         raise RecordsError(f"{path} can't be read: {error}") from None
     if not isinstance(fields, dict) or fields.get("format") != FORMAT:
@@ -74,3 +75,14 @@ def read_manifest(folder: Path) -> Manifest:
         return Manifest(**fields)
     except (TypeError, KeyError) as error:
         raise RecordsError(f"{path} is damaged: {error}") from None
+
+
+def _no_run(folder: Path) -> str:
+    if not folder.is_dir():
+        return f"{folder} does not exist"
+    if (folder / LOCK).exists():
+        return (
+            f"{folder} holds no run yet: `storlab run` was stopped there before it put anything up. "
+            f"Nothing is lost; begin anew with `storlab run STUDY --out {folder}`"
+        )
+    return f"{folder} is not a run: it has no manifest.json"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storlab.errors import RecordsError
-from storlab.records.manifest import Manifest, read_manifest
+from storlab.errors import RecordsError, UserError
+from storlab.records.files import sync_folder, unfinished
+from storlab.records.manifest import LOCK, NAME, Manifest, read_manifest
 from storlab.records.trial_record import TrialRecord, read_trial
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class RunFolder:
 
         The lock is the kernel's and goes with the process, however that ends.
         """
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,3 +118,27 @@ class RunFolder:
             yield
         finally:
             os.close(descriptor)
+
+
+@contextmanager
+def new_run_folder(path: Path) -> Iterator[RunFolder]:
+    """A new run's folder, locked. Raises ``UserError`` where it can't be, or where something lies in it.
+
+    What a run left that was killed before it had a manifest is nothing.
+    """
+    run = RunFolder(path)
+    with ExitStack() as held:
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            sync_folder(path.parent)
+            _refuse_unless_empty(path)
+            held.enter_context(run.lock())
+            _refuse_unless_empty(path)  # nor did another process begin a run here meanwhile
+        except OSError as error:
+            raise UserError(f"{path} can't be used for the run: {error.strerror}") from None
+        yield run
+
+
+def _refuse_unless_empty(path: Path) -> None:
+    if {entry.name for entry in path.iterdir()} - {LOCK, unfinished(path / NAME).name}:
+        raise UserError(f"{path} is not empty: name a new folder for this run")

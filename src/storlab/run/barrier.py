@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from storlab.nodes.node import Clock, Exit, Node, Process
+from storlab.nodes.waiting import all_of, to_its_end
 from storlab.workloads.base import Launch
 
 _LEAD = 0.02  # s, at least, from the decision to the start
@@ -25,7 +26,7 @@ class Start:
 
 async def compare_clocks(nodes: Sequence[Node]) -> dict[str, Clock]:
     """How each node's clock relates to the controller's, by the node's name."""
-    clocks = await asyncio.gather(*(node.clock() for node in nodes))
+    clocks = await all_of(*(node.clock() for node in nodes))
     return {node.name: clock for node, clock in zip(nodes, clocks, strict=True)}
 
 
@@ -38,20 +39,17 @@ async def start_together(starts: Sequence[Start], clocks: Mapping[str, Clock]) -
     async def start(each: Start) -> Process:
         launch = each.launch
         at = instant + clocks[each.node.name].offset
-        return await each.node.start(
+        process = await each.node.start(
             launch.argv, env=launch.env, cwd=launch.cwd, stdout_file=launch.stdout, start_at=at
         )
+        started.append(process)
+        return process
 
-    tasks = [asyncio.create_task(start(each)) for each in starts]
+    started: list[Process] = []
     try:
-        return list(await asyncio.gather(*tasks))
+        return await all_of(*(start(each) for each in starts))
     except BaseException:
-        # Those that did start must not run on alone.
-        for task in tasks:
-            task.cancel()
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(outcome, Process):
-                await outcome.stop(grace=0.5)
+        await to_its_end(end_all(started))  # those that did start must not run on alone
         raise
 
 
@@ -76,6 +74,10 @@ async def wait_for_all(processes: Sequence[Process]) -> list[Exit]:
                 await asyncio.gather(*(process.stop() for process in running), return_exceptions=True)
         return [task.result() for task in tasks]
     finally:
-        for task in tasks:
-            task.cancel()
+        await to_its_end(end_all(processes))
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def end_all(processes: Sequence[Process]) -> None:
+    """Stop what still runs, and wait until all are at rest."""
+    await asyncio.gather(*(process.end() for process in processes))

@@ -14,10 +14,11 @@ from storlab.analysis.stopping import Stop, decide
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary, to_json
 from storlab.errors import StorlabError, UserError
+from storlab.nodes.waiting import to_its_end
 from storlab.records.derive import Tables, derive
 from storlab.records.files import write_durably
 from storlab.records.manifest import Manifest, write_manifest
-from storlab.records.run_folder import RunFolder
+from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.records.trial_record import TrialRecord, write_trial
 from storlab.run.design import design_of, rule_of
 from storlab.run.estimate import time_left, trial_times
@@ -27,10 +28,10 @@ from storlab.run.observer import Observer
 from storlab.run.order import PlannedTrial
 from storlab.run.plan import Plan, make_plan
 from storlab.run.registry_of_runs import forget_run, remember_run
-from storlab.run.scratch import scratch_path
+from storlab.run.scratch import make_scratch
 from storlab.run.session import Session, open_session, wanted_nodes
 from storlab.run.stacks import Stacks
-from storlab.run.teardown import Teardown, take_down
+from storlab.run.teardown import take_down, take_down_rest
 from storlab.run.trial import TrialRun
 from storlab.study.study import Study
 from storlab.version import __version__
@@ -52,36 +53,37 @@ class Outcome:
 async def run_study(study: Study, folder: Path, seed: int, rounds: tuple[int, int], observer: Observer) -> Outcome:
     """Run a study into a new folder. Raises ``UserError``, with nothing done, where it can't be run here."""
     run = new_run_id()
-    async with open_session(run, wanted_nodes(study.cells)) as session:
-        plan = await make_plan(study, session, seed, rounds)
-        if not plan.supported:
-            reasons = dict.fromkeys(reason for found in plan.unsupported.values() for reason in found)
-            raise UserError(f"nothing of this study can run here: {'; '.join(reasons)}")
-        _make_folder(folder)
-        records = RunFolder(folder)
-        with records.lock():
-            write_manifest(folder, _manifest(run, study, session, plan))
-            executor = _Executor(records, study, plan, session, observer, Tables(*_shape(study)))
-            return await executor.execute()
+    interrupts = Interrupts(observer.told)
+    with interrupts.listening():
+        async with open_session(run, wanted_nodes(study.cells)) as session:
+            plan = await make_plan(study, session, seed, rounds)
+            if not plan.supported:
+                reasons = dict.fromkeys(reason for found in plan.unsupported.values() for reason in found)
+                raise UserError(f"nothing of this study can run here: {'; '.join(reasons)}")
+            with new_run_folder(folder) as records:
+                _write_first_manifest(folder, _manifest(run, study, session, plan))
+                tables = Tables(*_shape(study))
+                return await _Executor(records, study, plan, session, observer, interrupts, tables).execute()
 
 
 async def resume_run(folder: Path, observer: Observer) -> Outcome:
     """Go on with a run that was killed or interrupted: what stands is torn down, finished trials are kept."""
     records = RunFolder.open(folder)
-    with records.lock():
+    interrupts = Interrupts(observer.told)
+    with interrupts.listening(), records.lock():
         manifest = records.manifest
         study = manifest.study()
         async with open_session(manifest.run, wanted_nodes(study.cells)) as session:
             await _tear_down_rest(records, session, observer)
             plan = await make_plan(study, session, manifest.seed, manifest.rounds)
             write_manifest(folder, replace(manifest, finished=None, stopped=""))
-            executor = _Executor(records, study, plan, session, observer, derive(records))
-            return await executor.execute()
+            tables = derive(records)
+            return await _Executor(records, study, plan, session, observer, interrupts, tables).execute()
 
 
 async def _tear_down_rest(records: RunFolder, session: Session, observer: Observer) -> None:
     with Journal(records.journal) as journal:
-        result = await take_down(journal, session.nodes)
+        result = await take_down_rest(journal, session)
         journal.note("resume", did=result.did)
     for did in result.did:
         observer.told(f"From before: {did}.")
@@ -94,12 +96,9 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
-def _make_folder(folder: Path) -> None:
+def _write_first_manifest(folder: Path, manifest: Manifest) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise UserError(f"{folder} is not empty: name a new folder for this run")
-        (folder / "trials").mkdir()
+        write_manifest(folder, manifest)
     except OSError as error:
         raise UserError(f"{folder} can't be used for the run: {error.strerror}") from None
 
@@ -137,44 +136,51 @@ class _Executor:
     """One execution, from the session that is up to the last record."""
 
     def __init__(
-        self, run: RunFolder, study: Study, plan: Plan, session: Session, observer: Observer, tables: Tables
+        self,
+        run: RunFolder,
+        study: Study,
+        plan: Plan,
+        session: Session,
+        observer: Observer,
+        interrupts: Interrupts,
+        tables: Tables,
     ) -> None:
         self._run, self._study, self._plan = run, study, plan
-        self._session, self._observer, self._tables = session, observer, tables
+        self._session, self._observer, self._interrupts, self._tables = session, observer, interrupts, tables
         self._cells = {cell.number: cell for cell in study.cells}
         self._rule = rule_of(study, plan.rounds)
-        self._scratch = scratch_path(study.model.scratch, session.run)
         self._ended = {record.trial for record in tables.records}
         self._unsupported = dict(plan.unsupported)
         for record in tables.records:
             if record.status == "unsupported":
                 self._unsupported.setdefault(record.cell, (record.reason or "",))
-        self._interrupts = Interrupts(observer.told)
         self._remaining: int | None = None
         self._stopped = ""
+        self._left: tuple[str, ...] = ()
 
     async def execute(self) -> Outcome:
         remember_run(self._session.run, self._run.path)
-        left: tuple[str, ...] = ()
-        with Journal(self._run.journal) as journal, self._interrupts.listening():
+        with Journal(self._run.journal) as journal:
             journal.note("begin", storlab=__version__, pid=os.getpid())
             self._session.announce(journal)
+            self._interrupts.stage = "trials"
             try:
-                await self._rounds(journal)
+                try:
+                    await self._rounds(journal)
+                finally:
+                    self._interrupts.stage = "teardown"
+                    await to_its_end(self._end(journal))
             except asyncio.CancelledError:
                 if not self._interrupts.at_once:
                     raise
-            finally:
-                left = tuple((await asyncio.shield(self._end(journal))).failed)
-        if not left:
+        if not self._left:
             forget_run(self._session.run)
-        return self._outcome(left)
+        return self._outcome()
 
     async def _rounds(self, journal: Journal) -> None:
-        for name, node in self._session.nodes.items():
-            journal.will(name, "scratch.remove", {"path": self._scratch})
-            await node.run(["mkdir", "--parents", "--mode=0700", "--", self._scratch])
-        stacks = Stacks(self._session.run, self._scratch, journal, self._session.nodes)
+        root, run = self._study.model.scratch, self._session.run
+        scratch = {name: await make_scratch(node, root, run, journal) for name, node in self._session.nodes.items()}
+        stacks = Stacks(self._session, scratch, journal)
         self._observer.run_begins(self._plan, str(self._run.path), len(self._ended))
         for number in range(1, self._plan.rounds[1] + 1):
             order = self._plan.order(number)
@@ -213,7 +219,7 @@ class _Executor:
         folder.mkdir(parents=True)
         self._observer.trial_begins(planned, cell, self._time_left(planned.round, rest))
         journal.note("trial begins", trial=planned.number, round=planned.round, cell=planned.cell)
-        trial = TrialRun(planned, cell, self._session, stacks, folder, self._scratch)
+        trial = TrialRun(planned, cell, self._session, stacks, folder)
         record, tables = await trial.run()
         if record.status == "unsupported":
             self._unsupported[planned.cell] = (record.reason or "",)
@@ -250,11 +256,10 @@ class _Executor:
     def _write_tables(self) -> None:
         self._tables.write(self._run)
 
-    async def _end(self, journal: Journal) -> Teardown:
+    async def _end(self, journal: Journal) -> None:
         """Take everything down and write what is derived; on every way out."""
-        await self._session.revive()
-        # The agents themselves end right after, with the session; what they leave is looked for once they are gone.
-        result = await take_down(journal, self._session.nodes)
+        result = await take_down(journal, self._session)
+        self._left = tuple(result.failed)
         interrupted = self._interrupts.finish
         if interrupted and not self._stopped:
             self._stopped = "The run was interrupted; `storlab resume` goes on with it."
@@ -263,12 +268,11 @@ class _Executor:
         write_durably(self._run.summary, to_json(self._summarise()))
         finished = None if interrupted else _now()
         write_manifest(self._run.path, replace(self._run.manifest, finished=finished, stopped=self._stopped))
-        return result
 
-    def _outcome(self, left: tuple[str, ...]) -> Outcome:
+    def _outcome(self) -> Outcome:
         failed = any(record.status == "failed" for record in self._tables.records)
         ending: Ending = "interrupted" if self._interrupts.finish else "failures" if failed else "complete"
-        return Outcome(self._run, ending, self._summarise(), self._tables, left)
+        return Outcome(self._run, ending, self._summarise(), self._tables, self._left)
 
 
 def _set_aside(folder: Path) -> None:

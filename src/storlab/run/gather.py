@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from storlab.nodes.node import Exit, Node
 from storlab.workloads.exit_record import NAME, exit_bytes
 
 MAX_FILE = 1024**3  # bytes; larger ones are left out, with a note in their place
+
+_TAIL = 4096  # bytes
 
 
 async def fetch_folder(node: Node, folder: str, into: Path) -> None:
@@ -20,7 +23,8 @@ async def fetch_folder(node: Node, folder: str, into: Path) -> None:
         if int(size) > MAX_FILE:
             path.with_name(f"{path.name}.left-out").write_text(f"{size} bytes: longer than {MAX_FILE}\n")
         else:
-            path.write_bytes(await node.read(f"{folder}/{name}"))
+            with contextlib.suppress(FileNotFoundError):  # it was a passing one
+                path.write_bytes(await node.read(f"{folder}/{name}"))
 
 
 def keep_exit(raw: Path, ended: Exit) -> None:
@@ -32,3 +36,10 @@ def keep_exit(raw: Path, ended: Exit) -> None:
             (raw / name).write_bytes(output)
     if not (raw / "stdout").exists():
         (raw / "stdout").touch()
+
+
+def last_output(folder: Path) -> str:
+    """The end of what the commands of a trial printed, each with the place of its file."""
+    files = [*sorted(folder.rglob("stderr")), *sorted(folder.rglob("stdout"))]
+    texts = {path: path.read_bytes()[-_TAIL:].decode(errors="replace").strip() for path in files}
+    return "\n".join(f"{path.relative_to(folder)}:\n{text}" for path, text in texts.items() if text)

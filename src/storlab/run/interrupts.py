@@ -1,15 +1,20 @@
-"""Ctrl-C and SIGTERM: once, the trial that runs is finished; twice, or by SIGTERM, everything stops at once.
+"""Ctrl-C, SIGTERM, and SIGHUP of a terminal that closes.
 
-Either way all is torn down and recorded before Storlab ends.
+While a trial runs, the first Ctrl-C lets it finish; a second one, and the other signals, stop it at once. Before
+anything is up, every signal ends Storlab at once. While all is being taken down, signals are only answered.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass
@@ -17,36 +22,36 @@ class Interrupts:
     """What was asked for so far. ``told`` is called, with a sentence for the user, when a signal came."""
 
     told: Callable[[str], None]
+    stage: Literal["before", "trials", "teardown"] = "before"
     finish: bool = False
     at_once: bool = False
     _task: asyncio.Task[object] | None = field(default=None)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Handle the signals for as long as the context lasts; further ones during teardown are ignored."""
+        """Handle the signals for as long as the context lasts; ``at_once`` cancels the task that entered it."""
         loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        loop.add_signal_handler(signal.SIGINT, self._interrupted)
-        loop.add_signal_handler(signal.SIGTERM, self._stop)
-        loop.add_signal_handler(signal.SIGHUP, self._stop)
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._came, number)
         try:
             yield
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in _SIGNALS:
                 loop.remove_signal_handler(number)
 
-    def _interrupted(self) -> None:
-        if self.finish:
-            self._stop()
-            return
-        self.finish = True
-        self.told("Interrupted: the trial that runs is finished first. Ctrl-C again stops at once.")
-
-    def _stop(self) -> None:
-        if self.at_once:
-            self.told("Everything is being taken down; please wait.")
-            return
-        self.finish = self.at_once = True
-        self.told("Stopping at once; everything is taken down.")
-        if self._task is not None:
+    def _came(self, number: signal.Signals) -> None:
+        if self.stage == "teardown" or self.at_once:
+            self._say("Everything is being taken down; please wait.")
+        elif self.stage == "trials" and number == signal.SIGINT and not self.finish:
+            self.finish = True
+            self._say("Interrupted: the trial that runs is finished first. Ctrl-C again stops at once.")
+        else:
+            self.finish = self.at_once = True
+            assert self._task is not None
             self._task.cancel()
+            self._say("Stopping at once; everything is taken down.")
+
+    def _say(self, sentence: str) -> None:
+        with contextlib.suppress(OSError):  # the terminal may be what has gone
+            self.told(sentence)

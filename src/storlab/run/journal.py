@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any, Self
 import orjson
 
 from storlab.errors import RecordsError
+from storlab.records.files import sync_folder
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Journal:
         self._next = _last_number(path) + 1
         self._drop_torn_line()
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        sync_folder(path.parent)
 
     def __enter__(self) -> Self:
         return self
@@ -65,18 +68,26 @@ class Journal:
         self._pending.pop(entry.number, None)
 
     def failed(self, entry: Pending, reason: str) -> None:
-        """Note that it could not be taken down; it stays pending."""
+        """Note that it could not be taken down; it stays pending. Losing the line is harmless."""
         self._append({"failed": entry.number, "reason": reason})
 
     def note(self, event: str, **fields: Any) -> None:
-        """Note what happened, for people who read the journal."""
+        """Note what happened, for people who read the journal. Losing the line is harmless."""
         self._append({"event": event, **fields})
 
     def _append(self, fields: Mapping[str, Any], durable: bool = False) -> None:
+        """One line, whole or not at all. Only where it must be ``durable`` does a full disk matter: ``OSError``."""
         line = orjson.dumps({"time": datetime.now(UTC).isoformat(timespec="milliseconds"), **fields}) + b"\n"
-        os.write(self._descriptor, line)
-        if durable:
-            os.fdatasync(self._descriptor)
+        length = os.fstat(self._descriptor).st_size
+        try:
+            if os.write(self._descriptor, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+            if durable:
+                os.fdatasync(self._descriptor)
+        except OSError:
+            os.ftruncate(self._descriptor, length)
+            if durable:
+                raise
 
     def _drop_torn_line(self) -> None:
         """A power cut may leave half a line; what it announced had not been put up yet."""

@@ -45,11 +45,20 @@ async def measure(
     starts = [Start(place.node, await load.workload.launch(place)) for load, place in places]
     async with _watched(probes, posts, disks, folder):
         processes = await start_together(starts, clocks)
-        ended = await wait_for_all(processes)
+        try:
+            ended = await wait_for_all(processes)
+        except BaseException:  # the trial's time-out: what was printed until then may say why
+            for (load, place), process in zip(places, processes, strict=True):
+                if process.ended is not None:
+                    keep_exit(raw_folder(folder, place.node.name, load.name), process.ended)
+            raise
     for (load, place), each in zip(places, ended, strict=True):
         raw = raw_folder(folder, place.node.name, load.name)
         await fetch_folder(place.node, place.folder, raw)
         keep_exit(raw, each)
+    for (load, place), each in zip(places, ended, strict=True):
+        if not each.ok and each.stopped_by is None:  # the others were stopped on its account: it has the reason
+            load.workload.parse(raw_folder(folder, place.node.name, load.name))
     exits = [(place.node, each) for (_, place), each in zip(places, ended, strict=True)]
     return Measured(
         measured=max(each.elapsed for each in ended),

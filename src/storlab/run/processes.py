@@ -1,7 +1,7 @@
 """Processes of a run that outlived their agent, found by the mark that every one of them carries.
 
-Normally the agent ends what it started. Where it was killed itself, what escaped it is found here: by the variable
-``STORLAB_RUN`` in its environment, and in the agent's cgroup.
+Normally the agent ends what it started. Where it was killed itself, what escaped it is found here: by the variables
+``STORLAB_RUN`` and ``STORLAB_NODE`` in its environment, and in the agent's cgroup. Agents carry the mark too.
 """
 
 from __future__ import annotations
@@ -19,39 +19,46 @@ from storlab.errors import StorlabError
 from storlab.layers.base import undo
 from storlab.nodes.node import Node
 
-MARK = "STORLAB_RUN"
-_PATIENCE = 5.0  # s, for an agent whose stream just closed to end by itself
+_RUN, _NODE = "STORLAB_RUN", "STORLAB_NODE"
+_PATIENCE = 10.0  # s, for a process that was killed to be gone
+
+
+def mark(run: str, node: str) -> dict[str, str]:
+    """What stands in the environment of a node's agent and of all its processes."""
+    return {_RUN: run, _NODE: node}
 
 
 @undo("processes.end")
-async def _end(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    """On the controller's machine whatever ``node`` is: it has no agent of its own any more."""
-    run, cgroup = arguments["run"], arguments["cgroup"]
-    spare = {os.getpid(), node.pid}
+async def _end(_: Node, arguments: Mapping[str, Any]) -> str | None:
+    return await end_processes(**arguments)
+
+
+async def end_processes(run: str, node: str, cgroup: str) -> str | None:
+    """Kill what is left of a node's processes, but the agents of this very process. On the controller's machine."""
+    killed = set()
     deadline = time.monotonic() + _PATIENCE
-    while (left := _marked(run) - spare) and time.monotonic() < deadline:
-        await asyncio.sleep(0.02)
-    for pid in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    while _marked(run) - spare:
-        if time.monotonic() > deadline + _PATIENCE:
-            raise StorlabError(f"processes {sorted(_marked(run) - spare)} of the run can't be killed")
-        await asyncio.sleep(0.02)
+    while left := _marked(mark(run, node)):
+        if time.monotonic() > deadline:
+            raise StorlabError(f"the processes {sorted(left)} of the run can't be killed: they hang in the kernel")
+        killed |= left
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await asyncio.sleep(0.01)
     removed = _remove_cgroups(cgroup)
-    return f"killed {len(left)} processes" if left else f"removed the cgroup {cgroup}" if removed else None
+    return f"killed {len(killed)} processes" if killed else f"removed the cgroup {cgroup}" if removed else None
 
 
-def _marked(run: str) -> set[int]:
-    """Processes that carry the run's mark and are not zombies."""
+def _marked(variables: Mapping[str, str]) -> set[int]:
+    """Processes with these variables that are no zombies, and not this one's own agents."""
+    wanted = {f"{name}={value}".encode() for name, value in variables.items()}
     found = set()
-    mark = f"{MARK}={run}".encode()
     for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
         with contextlib.suppress(OSError):
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                found.add(int(folder.name))
+            if folder.name.isdigit() and wanted <= set((folder / "environ").read_bytes().split(b"\0")):
+                parent = (folder / "stat").read_text().rpartition(") ")[2].split()[1]
+                if os.getpid() not in (int(folder.name), int(parent)):
+                    found.add(int(folder.name))
     return found
 
 

@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from storlab.errors import StorlabError
 from storlab.layers.base import undo
+from storlab.layers.ours import refuse_foreign
 from storlab.nodes.node import Node
+from storlab.run.journal import Journal
 
-PREFIX = "storlab-"
 
-
-def scratch_path(root: str, run: str) -> str:
-    """Where the scratch folder of a run lies."""
-    return f"{root.rstrip('/')}/{PREFIX}{run}"
+async def make_scratch(node: Node, root: str, run: str, journal: Journal) -> str:
+    """Make the scratch folder of a run below ``root``; returns its path."""
+    # The kernel names mounts and loop devices by real paths, and so must the journal.
+    real = (await node.output("readlink", "--canonicalize-existing", root)).removesuffix("\n")
+    path = f"{real.rstrip('/')}/storlab-{run}"
+    journal.will(node.name, "scratch.remove", {"path": path})
+    await node.run(["mkdir", "--parents", "--mode=0700", "--", path])
+    return path
 
 
 @undo("scratch.remove")
 async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
     path = arguments["path"]
-    if not path.rpartition("/")[2].startswith(PREFIX):
-        raise StorlabError(f"{path} is not a scratch folder of Storlab's: left alone")
+    refuse_foreign(path, itself=True)
     if not (await node.run(["test", "-d", path], check=False)).ok:
         return None
     # Should a mount in there have outlived its own undoing, its contents stay.

@@ -11,8 +11,9 @@ from typing import Any
 from storlab.nodes.local import local_node
 from storlab.nodes.node import Node
 from storlab.nodes.programs import PROGRAMS, version_commands
+from storlab.nodes.waiting import all_of
 from storlab.run.journal import Journal
-from storlab.run.processes import MARK
+from storlab.run.processes import end_processes, mark
 from storlab.study.cells import HOST, Cell
 from storlab.study.schema import NodeGroup
 
@@ -22,10 +23,10 @@ class Session:
     """The nodes that are up. ``host`` is this machine; it is there whether or not a workload runs on it."""
 
     run: str
-    _contexts: AsyncExitStack
     nodes: dict[str, Node] = field(default_factory=dict)
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     machines: dict[str, str] = field(default_factory=dict)  # node → boot id of its machine
+    _contexts: dict[str, AsyncExitStack] = field(default_factory=dict)
 
     @property
     def host(self) -> Node:
@@ -37,27 +38,38 @@ class Session:
         return [self.nodes[node] for node in node_names(name, group)]
 
     async def launch(self, name: str) -> None:
-        """Launch one node, or launch it anew."""
-        launcher = local_node(name, cgroup=cgroup_name(self.run, name), environment={MARK: self.run})
-        self.nodes[name] = await self._contexts.enter_async_context(launcher)
+        """Launch one node."""
+        launcher = local_node(name, cgroup=cgroup_name(self.run, name), environment=mark(self.run, name))
+        self._contexts[name] = AsyncExitStack()
+        self.nodes[name] = await self._contexts[name].enter_async_context(launcher)
 
-    async def revive(self) -> list[str]:
-        """Launch anew every node that is lost; returns their names."""
-        lost = [name for name, node in self.nodes.items() if node.lost is not None]
-        for name in lost:
+    async def revive(self) -> None:
+        """Launch anew every node that is lost, once all is ended that it could have left."""
+        for name in [name for name, node in self.nodes.items() if node.lost is not None]:
+            await self._contexts[name].aclose()
+            await end_processes(self.run, name, cgroup_name(self.run, name))
             await self.launch(name)
-        return lost
+
+    async def close(self) -> None:
+        """End all nodes."""
+        async with AsyncExitStack() as together:
+            for contexts in self._contexts.values():
+                together.push_async_callback(contexts.aclose)
 
     async def look(self) -> None:
         """Ask every node what it is."""
-        for name, node in self.nodes.items():
+
+        async def one(name: str, node: Node) -> None:
             self.facts[name] = await node.facts(version_commands(PROGRAMS))
             self.machines[name] = (await node.read_text("/proc/sys/kernel/random/boot_id")).strip()
+
+        await all_of(*(one(name, node) for name, node in self.nodes.items()))
 
     def announce(self, journal: Journal) -> None:
         """Journal how to end what the agents could leave, should they be killed themselves."""
         for name in self.nodes:
-            journal.will(HOST, "processes.end", {"run": self.run, "cgroup": cgroup_name(self.run, name)})
+            arguments = {"run": self.run, "node": name, "cgroup": cgroup_name(self.run, name)}
+            journal.will(HOST, "processes.end", arguments)
 
 
 def cgroup_name(run: str, node: str) -> str:
@@ -79,9 +91,11 @@ def wanted_nodes(cells: Iterable[Cell]) -> list[str]:
 @asynccontextmanager
 async def open_session(run: str, names: Iterable[str]) -> AsyncIterator[Session]:
     """Launch an agent for each node; leaving the context ends them and all that they started."""
-    async with AsyncExitStack() as contexts:
-        session = Session(run, contexts)
+    session = Session(run)
+    try:
         for name in names:
             await session.launch(name)
         await session.look()
         yield session
+    finally:
+        await session.close()

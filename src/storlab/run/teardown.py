@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from storlab.errors import StorlabError
 from storlab.layers.base import UNDO
-from storlab.nodes.node import Node
 from storlab.run.journal import Journal, Pending
+from storlab.run.session import Session
+
+_PATIENCE = 120.0  # s, for one thing to come down: unmounting writes back whatever the page cache still holds
 
 
 @dataclass
@@ -19,25 +22,18 @@ class Teardown:
     failed: list[str] = field(default_factory=list)
 
 
-async def take_down(
-    journal: Journal, nodes: Mapping[str, Node], wanted: Callable[[Pending], bool] = lambda _: True
-) -> Teardown:
+async def take_down(journal: Journal, session: Session, wanted: Callable[[Pending], bool] = lambda _: True) -> Teardown:
     """Undo all pending entries that are wanted. One that fails stays pending, and the others go on.
 
-    A node that is gone took all that it held with it, but for nodes on this machine: ``host`` acts for them.
+    A node that is not in the session took all that it held with it, but for nodes on this machine: ``host`` acts for
+    them.
     """
     result = Teardown()
     for entry in journal.pending:
         if not wanted(entry):
             continue
-        node = nodes.get(entry.node)
-        if node is None or node.lost is not None:
-            node = nodes["host"]
-        undo = UNDO.get(entry.undo)
         try:
-            if undo is None:
-                raise StorlabError(f"this version of Storlab does not know how to undo {entry.undo}")
-            did = await undo(node, entry.arguments)
+            did = await _undo(entry, session)
         except StorlabError as error:
             journal.failed(entry, str(error))
             result.failed.append(f"{entry.undo} {_words(entry.arguments)}: {error}")
@@ -48,5 +44,30 @@ async def take_down(
     return result
 
 
-def _words(arguments: Mapping[str, object]) -> str:
-    return " ".join(str(value) for value in arguments.values())
+async def take_down_rest(journal: Journal, session: Session) -> Teardown:
+    """Take down what another process of Storlab's left when it died.
+
+    First what may still be running: it would keep all else busy, or go on putting things up.
+    """
+    processes = await take_down(journal, session, lambda entry: entry.undo == "processes.end")
+    rest = await take_down(journal, session, lambda entry: entry.undo != "processes.end")
+    return Teardown(processes.did + rest.did, processes.failed + rest.failed)
+
+
+async def _undo(entry: Pending, session: Session) -> str | None:
+    undo = UNDO.get(entry.undo)
+    if undo is None:
+        raise StorlabError(f"this version of Storlab does not know how to undo {entry.undo}")
+    await session.revive()  # an agent may have died during this very teardown
+    node = session.nodes.get(entry.node, session.host)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await undo(node, entry.arguments)
+    except TimeoutError:
+        raise StorlabError(f"it took longer than {_PATIENCE:g} s") from None
+    except (TypeError, KeyError, FileNotFoundError) as error:
+        raise StorlabError(f"that can't be undone: {error!r}") from None
+
+
+def _words(arguments: object) -> str:
+    return " ".join(str(value) for value in arguments.values()) if isinstance(arguments, dict) else str(arguments)

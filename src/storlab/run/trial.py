@@ -14,9 +14,10 @@ from storlab.errors import DiskFull, StorlabError, TimedOut, TrialError, Unsuppo
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.layers.stack import StandingStack
 from storlab.nodes.node import Node
+from storlab.nodes.waiting import all_of, to_its_end
 from storlab.records.derive import TrialTables, derive_trial, raw_folder
 from storlab.records.trial_record import TrialRecord
-from storlab.run.gather import fetch_folder
+from storlab.run.gather import fetch_folder, last_output
 from storlab.run.measure import measure
 from storlab.run.order import PlannedTrial
 from storlab.run.session import Session
@@ -36,7 +37,6 @@ class TrialRun:
     session: Session
     stacks: Stacks
     folder: Path  # for raw records, on the controller
-    scratch: str  # on every node
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     standing: dict[str, StandingStack] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class TrialRun:
         finally:
             keep = self.cell.trial.keep_stacks and record.status == "done"
             if not keep:
-                await asyncio.shield(self._take_down())
+                await to_its_end(self._take_down())
         facts = {node: standing.facts for node, standing in self.standing.items()}
         duration = time.monotonic() - began
         return replace(record, duration=duration, phases=self.phases, facts=facts, warnings=self.warnings), tables
@@ -78,7 +78,8 @@ class TrialRun:
                 record = await self._phases(record)
         except TimeoutError:
             phase = next(reversed(self.phases), "put up")
-            raise TimedOut(f"the trial was stopped at its time-out of {timeout:g} s, in the phase {phase!r}") from None
+            message = f"the trial was stopped at its time-out of {timeout:g} s, in the phase {phase!r}"
+            raise TimedOut(message, last_output(self.folder)) from None
         return record, derive_trial(self.folder, record, self.cell)
 
     async def _phases(self, record: TrialRecord) -> TrialRecord:
@@ -87,11 +88,11 @@ class TrialRun:
         places = [(load, self._place(load, node)) for load in self.cell.loads for node in self._nodes(load)]
         async with self._phase("prepare"):
             await self._commands(self.cell.trial.prepare, "prepare")
-            await asyncio.gather(*(self._prepare(load.workload, place) for load, place in places))
+            await all_of(*(self._prepare(load.workload, place) for load, place in places))
         async with self._phase("precondition"):
             await self._precondition()
         async with self._phase("settle"):
-            await asyncio.gather(*(self._settle(node) for node in self._all_nodes()))
+            await all_of(*(self._settle(node) for node in self._all_nodes()))
         async with self._phase("measure"):
             record = await self._measure(record, places)
         async with self._phase("verify"):
@@ -107,10 +108,9 @@ class TrialRun:
         finally:
             self.phases[name] = time.monotonic() - began
 
-    @property
-    def _folder(self) -> str:
-        """This trial's own folder on each node."""
-        return f"{self.scratch}/trial-{self.planned.number}"
+    def _folder(self, node: Node) -> str:
+        """This trial's own folder on a node."""
+        return f"{self.stacks.scratch[node.name]}/trial-{self.planned.number}-{node.name}"
 
     def _all_nodes(self) -> list[Node]:
         return [node for name, group in self.cell.nodes.items() for node in self.session.group(name, group)]
@@ -123,11 +123,7 @@ class TrialRun:
             self.standing[node.name] = await self.stacks.get(node, self.cell.stacks[group])
 
         groups = self.cell.nodes.items()
-        outcomes = await asyncio.gather(
-            *(one(node, name) for name, group in groups for node in self.session.group(name, group)),
-            return_exceptions=True,  # all must have come to rest before anything is taken down
-        )
-        _raise_first(outcomes)
+        await all_of(*(one(node, name) for name, group in groups for node in self.session.group(name, group)))
 
     async def _take_down(self) -> None:
         began = time.monotonic()
@@ -149,8 +145,9 @@ class TrialRun:
             "trial": str(self.planned.number),
             "seed": str(self.planned.seed),
         }
-        folder = f"{self._folder}/{node.name}/{name}"
-        return Place(node, target, folder, name, warm_up, self.planned.seed, words)
+        folder = f"{self._folder(node)}/{name}"
+        memory = self.standing[node.name].memory if self.cell.trial.keep_stacks else None
+        return Place(node, target, folder, name, warm_up, self.planned.seed, words, memory)
 
     @staticmethod
     async def _prepare(workload: Workload, place: Place) -> None:
@@ -160,23 +157,23 @@ class TrialRun:
     async def _commands(self, commands: Sequence[Sequence[str]], phase: str) -> None:
         for argv in commands:
             places = [self._place_named(phase, node, 0.0) for node in self._all_nodes()]
-            outcomes = await asyncio.gather(
-                *(place.node.run([place.fill(word) for word in argv]) for place in places), return_exceptions=True
-            )
-            _raise_first(outcomes)
+            try:
+                await all_of(*(place.node.run([place.fill(word) for word in argv]) for place in places))
+            except TrialError as error:
+                raise type(error)(f"{phase}: {error}", error.detail) from None
 
     async def _precondition(self) -> None:
         workload = self.cell.precondition
         if workload is None:
             return
         places = [self._place_named("precondition", node, 0.0) for node in self._all_nodes()]
-        await asyncio.gather(*(self._prepare(workload, place) for place in places))
+        await all_of(*(self._prepare(workload, place) for place in places))
         launches = [await workload.launch(place) for place in places]
         runs = (
             place.node.run(launch.argv, env=launch.env, cwd=launch.cwd)
             for place, launch in zip(places, launches, strict=True)
         )
-        await asyncio.gather(*runs)
+        await all_of(*runs)
         for place in places:
             await fetch_folder(place.node, place.folder, raw_folder(self.folder, place.node.name, "precondition"))
 
@@ -195,20 +192,21 @@ class TrialRun:
     async def _measure(self, record: TrialRecord, places: Sequence[tuple[Load, Place]]) -> TrialRecord:
         disks = {name: _disk(standing.resource) for name, standing in self.standing.items()}
         measured = await measure(places, self.cell.probes, disks, self.session, self.folder)
-        await asyncio.gather(*(node.run(["rm", "-rf", "--", self._folder]) for node in self._all_nodes()))
+        await all_of(*(node.run(["rm", "-rf", "--", self._folder(node)]) for node in self._all_nodes()))
         return replace(record, status="done", **measured)
 
     async def _reason(self, error: StorlabError) -> str:
         """The error in one sentence; a full disk is named as such, whoever noticed it and in whatever words."""
         if isinstance(error, DiskFull):
             return str(error)
-        full = [name for name in self.standing if await self._is_full(name)]
-        note = f" (the file system of {self.scratch} is full)" if full else ""
-        return f"{error}{note}"
+        for name in self.standing:
+            if await self._is_full(name):
+                return f"{error} (the file system of {self.stacks.scratch[name]} is full)"
+        return str(error)
 
     async def _is_full(self, node: str) -> bool:
         try:
-            listing = await self.session.nodes[node].output("df", "--output=avail", "-B1", self.scratch)
+            listing = await self.session.nodes[node].output("df", "--output=avail", "-B1", self.stacks.scratch[node])
             return int(listing.split()[-1]) < _FULL
         except (StorlabError, ValueError, IndexError):
             return False
@@ -222,9 +220,3 @@ def _path(target: Resource) -> str:
 def _disk(target: Resource) -> str | None:
     """The kernel's name of the disk beneath."""
     return target.name if isinstance(target, Disk) else target.disk if isinstance(target, Dir) else None
-
-
-def _raise_first(outcomes: Sequence[object]) -> None:
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome

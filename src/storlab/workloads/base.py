@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
@@ -31,6 +31,7 @@ class Place:
     warm_up: float  # s, at the start, not to be measured
     seed: int  # the same for the same round in every cell: all cells of a round get the same random offsets
     words: Mapping[str, str] = field(default_factory=dict)  # {target}, {node}, {round}, …
+    memory: MutableMapping[str, str] | None = None  # lasts as long as the target; None: it will not be kept
 
     @property
     def path(self) -> str:

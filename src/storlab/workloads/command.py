@@ -11,7 +11,7 @@ import orjson
 from jmespath.exceptions import JMESPathError
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from storlab.errors import ParseError, TimedOut, TrialError
+from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.measurements import Across, Better, Measurements, Value, metric_frame
 from storlab.nodes.needs import Needs
@@ -145,7 +145,10 @@ class CommandWorkload(Workload):
         return Launch(tuple(place.fill(word) for word in argv), env, cwd)
 
     def parse(self, raw: Path) -> Measurements:
-        values = list(elapsed_values(read_exit(raw)))
+        ended = read_exit(raw)
+        if ended.code != 0:
+            raise CommandFailed(f"{self.argv[0]} {_how(ended)}: {_last_line(raw)}")
+        values = list(elapsed_values(ended))
         for rule in self.metrics:
             path = raw / rule.source
             try:
@@ -155,6 +158,19 @@ class CommandWorkload(Workload):
             number = rule.read(text, str(path))
             values.append(Value(rule.name, number, rule.unit, rule.better, rule.across))
         return Measurements(metrics=metric_frame(values))
+
+
+def _how(ended: ExitRecord) -> str:
+    return f"was killed by {ended.signal}" if ended.signal else f"ended with status {ended.code}"
+
+
+def _last_line(raw: Path) -> str:
+    for name in ("stderr", "stdout"):
+        path = raw / name
+        lines = path.read_text(errors="replace").strip().splitlines() if path.is_file() else []
+        if lines:
+            return lines[-1]
+    return "no output"
 
 
 def elapsed_values(record: ExitRecord) -> tuple[Value, ...]:

@@ -1,0 +1,166 @@
+"""A command on a node: how it is followed, stopped, and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from storlab.errors import CommandFailed, DiskFull, NodeLost, TimedOut
+from storlab.nodes.connection import Connection
+from storlab.nodes.protocol import CHUNK
+from storlab.nodes.waiting import to_its_end
+
+_REST = 10.0  # s, for a command that was killed to be gone; one that hangs in the kernel never is
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a command ended. Times in seconds, ``start`` on the node's monotonic clock."""
+
+    argv: tuple[str, ...]
+    code: int | None
+    signal: str | None
+    timed_out: bool
+    stopped_by: str | None
+    late: float | None
+    start: float
+    elapsed: float
+    cpu_user: float
+    cpu_system: float
+    max_rss: int
+    survivors: int
+    stdout: bytes = b""
+    stderr: bytes = b""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended by itself with status 0."""
+        return self.code == 0 and not self.timed_out and self.stopped_by is None
+
+    def describe(self) -> str:
+        """One sentence: the program and how it ended."""
+        name = self.argv[0]
+        if self.timed_out:
+            return f"{name} was stopped at its time-out after {self.elapsed:.1f} s (by {self.stopped_by or 'TERM'})"
+        if self.signal is not None:
+            return f"{name} was killed by {self.signal}"
+        return f"{name} ended with status {self.code}"
+
+    def check(self, node: str) -> Exit:
+        """This exit, if it is a success; else ``TimedOut``, ``DiskFull`` or ``CommandFailed``."""
+        if self.ok:
+            return self
+        output = (self.stderr or self.stdout).decode(errors="replace").strip()
+        last = output.splitlines()[-1] if output else "no output"
+        message = f"node {node}: {self.describe()}: {last}"
+        detail = f"$ {shlex.join(self.argv)}\n{output}"
+        if self.timed_out:
+            raise TimedOut(message, detail)
+        if "No space left on device" in output:
+            raise DiskFull(message, detail)
+        raise CommandFailed(message, detail)
+
+
+class Process:
+    """A command that runs on a node. A task of its own follows it, so that nobody's cancellation loses sight of it."""
+
+    def __init__(self, node: str, connection: Connection, argv: tuple[str, ...], fields: Mapping[str, Any]) -> None:
+        self._node, self._connection, self._argv = node, connection, argv
+        self._id = connection.next_id()
+        self._started = asyncio.Event()
+        self._following = asyncio.create_task(self._follow(fields), name=f"{argv[0]} on {node}")
+        self._following.add_done_callback(lambda task: task.cancelled() or task.exception())  # seen, if nobody waits
+        self.pid: int | None = None
+
+    async def started(self) -> None:
+        """Wait until it exists. Raises ``CommandFailed`` where it can't be executed."""
+        await self._started.wait()
+        if self._following.done():
+            self._following.result()
+
+    async def feed(self, data: bytes) -> None:
+        """Give it this as its whole standard input."""
+        for offset in range(0, max(len(data), 1), CHUNK):
+            last = offset + CHUNK >= len(data)
+            await self._connection.ask("stdin", data[offset : offset + CHUNK], run=self._id, eof=last)
+
+    async def wait(self) -> Exit:
+        """Wait for its end. A cancelled caller stops it, and waits until it is at rest."""
+        try:
+            return await asyncio.shield(self._following)
+        except asyncio.CancelledError:
+            await self.end()
+            raise
+
+    @property
+    def ended(self) -> Exit | None:
+        """How it ended; ``None`` while it runs, or where that is not known."""
+        done = self._following.done() and not self._following.cancelled()
+        return self._following.result() if done and self._following.exception() is None else None
+
+    async def stop(self, grace: float = 2.0) -> None:
+        """TERM to its whole group now, KILL after ``grace`` seconds; ``wait`` then returns."""
+        await self._connection.stop(self._id, grace)
+
+    async def end(self) -> None:
+        """Stop it and wait until it is at rest. A node that does not get that done counts as lost."""
+        await to_its_end(self._end())
+
+    async def _end(self) -> None:
+        if self._following.done():
+            return
+        try:
+            async with asyncio.timeout(_REST):
+                await self.stop(grace=0.5)
+                await asyncio.wait([self._following])
+        except TimeoutError:
+            self._connection.give_up(f"{self._argv[0]} can't be stopped, not even by KILL: it hangs in the kernel")
+        except NodeLost:
+            pass  # with its agent it ends
+
+    async def _follow(self, fields: Mapping[str, Any]) -> Exit:
+        output: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+        try:
+            async with aclosing(self._connection.request("run", request_id=self._id, **fields)) as events:
+                async for frame in events:
+                    match frame.header["event"]:
+                        case "started":
+                            self.pid = frame.header["pid"]
+                            self._started.set()
+                        case "stdout" | "stderr" as stream:
+                            output[stream].append(frame.payload)
+                        case "error":
+                            raise CommandFailed(self._refused(frame.header))
+                        case "exit":
+                            return _ended(self._argv, frame.header, output)
+            raise AssertionError("a run ends with exit, error or NodeLost")
+        finally:
+            self._started.set()
+
+    def _refused(self, header: Mapping[str, Any]) -> str:
+        reason = "no such program" if header.get("errno") == "ENOENT" else header.get("message", "unknown error")
+        return f"node {self._node}: {self._argv[0]} can't be run: {reason}"
+
+
+def _ended(argv: tuple[str, ...], header: Mapping[str, Any], output: Mapping[str, list[bytes]]) -> Exit:
+    late = header["late_ns"]
+    return Exit(
+        argv=argv,
+        code=header["code"],
+        signal=header["signal"],
+        timed_out=header["timed_out"],
+        stopped_by=header["stopped_by"],
+        late=None if late is None else late / 1e9,
+        start=(header["start_ns"] or 0) / 1e9,
+        elapsed=header["elapsed_ns"] / 1e9,
+        cpu_user=header["user_ns"] / 1e9,
+        cpu_system=header["system_ns"] / 1e9,
+        max_rss=header["max_rss_bytes"],
+        survivors=header["survivors"],
+        stdout=b"".join(output["stdout"]),
+        stderr=b"".join(output["stderr"]),
+    )
