@@ -1,0 +1,1 @@
+"""Extensions of Storlab: one layer, one workload, one probe."""

@@ -1,0 +1,87 @@
+"""The documentation's pages, their code blocks and links, as Markdown's own parser sees them."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+EXAMPLES = ROOT / "examples"
+EXTENSIONS = EXAMPLES / "extensions"
+
+_SOURCE = re.compile(r'(?:src|srcset|href)="([^"]+)"')
+
+
+def name(path: Path) -> str:
+    """A page's path in the repository."""
+    return str(path.relative_to(ROOT))
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced code block. ``about`` is what follows the language: a path, ``study``, ``run``, or nothing."""
+
+    page: Path
+    line: int
+    language: str
+    about: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{name(self.page)}:{self.line}"
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """All fenced blocks of a page."""
+    for token in _tokens(page):
+        if token.type == "fence":
+            language, _, about = token.info.strip().partition(" ")
+            assert token.map is not None
+            yield Block(page, token.map[0] + 1, language, about.strip(), token.content)
+
+
+def all_blocks() -> list[Block]:
+    """Those of all pages."""
+    return [block for page in PAGES for block in blocks(page)]
+
+
+def links(page: Path) -> Iterator[str]:
+    """Every target of a link or picture, in Markdown or HTML."""
+    for token in _tokens(page):
+        yield from _SOURCE.findall(token.content) if token.type == "html_block" else ()
+        for child in token.children or ():
+            if child.type == "link_open":
+                yield str(child.attrs["href"])
+            elif child.type == "image":
+                yield str(child.attrs["src"])
+            elif child.type == "html_inline":
+                yield from _SOURCE.findall(child.content)
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of the headings: lower case, spaces as hyphens, other signs left out."""
+    tokens = _tokens(page)
+    titles = [text.content for head, text in pairwise(tokens) if head.type == "heading_open"]
+    return {re.sub(r"[^\w\- ]", "", title.replace("`", "").lower()).replace(" ", "-") for title in titles}
+
+
+def _tokens(page: Path) -> list[Token]:
+    return MarkdownIt("commonmark").enable("table").parse(page.read_text("utf-8"))
+
+
+def storlab(*words: str, folder: Path, path: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run this environment's Storlab in ``folder``, with ``path`` among the places where packages are installed."""
+    command = [sys.executable, "-m", "storlab.cli.main", *words]
+    search = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": search, "COLUMNS": "200", "XDG_STATE_HOME": str(folder / "state")}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
