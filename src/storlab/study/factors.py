@@ -72,11 +72,12 @@ def _levels(name: str, tree: Any, report: Report) -> list[Level]:
         if isinstance(value, dict | list):
             report((*at, index), f"a level that is a table or a list needs a name: [factors.{name}] and NAME = …")
         else:
-            levels.append(Level(_label(value), value, (*at, index)))
+            levels.append(Level(label_of(value), value, (*at, index)))
     return levels
 
 
-def _label(value: Any) -> str:
+def label_of(value: Any) -> str:
+    """The name of a level that is a plain value: ``4096`` → ``4k``."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int) and abs(value) >= MAX_NUMBER:

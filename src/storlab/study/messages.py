@@ -39,9 +39,14 @@ _ALTERNATIVE = re.compile(r"\w[\w-]*\[.*\]|str|int|float|bool|dict|list", re.DOT
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'?`` where something close exists, else nothing."""
+    close = _closest(word, known)
+    return f"; did you mean {close!r}?" if close else ""
+
+
+def _closest(word: str, known: Iterable[str]) -> str:
     names = {name.lower(): name for name in known}
     close = get_close_matches(word.lower()[:100], names, n=1)
-    return f"; did you mean {names[close[0]]!r}?" if close else ""
+    return names[close[0]] if close else ""
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Path, str]]:
@@ -49,10 +54,23 @@ def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Pa
     by_path: dict[Path, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
         by_path.setdefault(_real_path(detail), []).append(detail)
+    told: set[tuple[Path, str]] = set()
+    misspelt = set()
     for path, details in by_path.items():
-        inner = any(path == other[: len(path)] for other in by_path if other != path)
-        if not inner:  # what is wrong inside says it better
-            yield path, _message(details, path, model)
+        if details[0]["type"] == "extra_forbidden":
+            misspelt.add((*path[:-1], _nearest_key(str(path[-1]), _model_at(path[:-1], model))))
+    for path, details in by_path.items():
+        if any(path == other[: len(path)] for other in by_path if other != path):
+            continue  # what is wrong inside says it better
+        if details[0]["type"] == "missing" and path in misspelt:
+            continue  # it is there, under another name
+        if path and isinstance(path[-1], int):
+            list_of_one_kind = path[:-1], details[0]["type"]
+            if list_of_one_kind in told:
+                continue  # a list of nothing but words where lists are wanted is one mistake, not one each
+            told.add(list_of_one_kind)
+        at = getattr(details[0].get("ctx", {}).get("error"), "path", ())
+        yield (*path, *at), _message(details, path, model)
 
 
 def _real_path(detail: ErrorDetails) -> Path:
@@ -111,8 +129,14 @@ def _either(wanted: list[str]) -> str:
 def _unknown_key(key: str, model: type[BaseModel] | None) -> str:
     if model is None:
         return "this key is unknown"
-    known = [info.alias or name for name, info in model.model_fields.items()]
-    return f"this key is unknown{nearest(key, known) or '; there are: ' + ', '.join(known)}"
+    close = _nearest_key(key, model)
+    known = ", ".join(info.alias or name for name, info in model.model_fields.items())
+    return f"this key is unknown; did you mean {close!r}?" if close else f"this key is unknown; there are: {known}"
+
+
+def _nearest_key(key: str, model: type[BaseModel] | None) -> str:
+    fields = {} if model is None else model.model_fields
+    return _closest(key, (info.alias or name for name, info in fields.items()))
 
 
 def _model_at(path: Path, model: type[BaseModel]) -> type[BaseModel] | None:

@@ -70,9 +70,9 @@ class _CellReader:
         trial, precondition = self.trial()
         groups = self.groups()
         loads = self.loads(trial, groups)
-        accepted = {name: [load.workload.accepts for load in loads if name in load.on] for name in groups}
+        accepted = {name: [load.workload.takes() for load in loads if name in load.on] for name in groups}
         if precondition is not None:
-            accepted = {name: [*kinds, precondition.accepts] for name, kinds in accepted.items()}
+            accepted = {name: [*kinds, precondition.takes()] for name, kinds in accepted.items()}
         stacks, origins = self.stacks(groups, accepted)
         probes = self.probes()
         for path, message in self.substitution.problems:
@@ -205,7 +205,7 @@ class _CellReader:
                 continue
             kinds = accepted[name]
             wanted = set(kinds[0]).intersection(*kinds[1:]) if kinds else {Dir, Disk}
-            for position, message in type_errors(layers, sorted(wanted, key=lambda kind: kind.kind)):
+            for position, message in type_errors(layers, sorted(wanted, key=lambda kind: kind.kind))[:1]:
                 self.problem((*path, position), message)
             stacks[name] = layers
             origins[name] = tuple(self.substitution.origin_of((*path, index)) for index in range(len(layers)))

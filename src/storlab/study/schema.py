@@ -9,8 +9,18 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    field_validator,
+    model_validator,
+)
 
+from storlab.study.factors import label_of
 from storlab.units import Duration, Share, parse_share, shown
 
 DEFAULT_PROBES: dict[str, dict[str, Any]] = {"host-load": {}, "stalls": {}}
@@ -29,6 +39,13 @@ def _word(value: str) -> str:
         raise ValueError(f"{shown(value)} is no name: up to 63 letters, digits, - and _, beginning with a letter")
     return value
 
+
+def _label(value: object) -> object:
+    return label_of(value) if isinstance(value, int | float) else value
+
+
+Label = Annotated[str, BeforeValidator(_label)]
+"""A level's name; a level that is a number may be written as one."""
 
 Name = Annotated[str, AfterValidator(_name)]
 WordName = Annotated[str, AfterValidator(_word)]
@@ -102,7 +119,7 @@ class Settle(Model):
 class TimeoutRule(Model):
     """Another time-out for some cells."""
 
-    where: dict[str, str] = Field(description='Levels that a cell must have: { fs = "btrfs" }')
+    where: dict[str, Label] = Field(description='Levels that a cell must have: { fs = "btrfs" }')
     timeout: Timeout = Field(description="Their time-out; of several rules that fit, the last one counts.")
 
 
@@ -129,10 +146,14 @@ class Compare(Model):
     """Which levels to compare with each other."""
 
     factor: str | None = Field(None, description="By default the first factor.")
-    pairs: tuple[tuple[str, str], ...] | None = Field(None, description="By default all pairs of its levels.")
+    pairs: Annotated[tuple[tuple[Label, Label], ...], Field(min_length=1)] | None = Field(
+        None, description="By default all pairs of its levels."
+    )
     within: bool = Field(True, description="Within each combination of the other factors.")
     pooled: bool = Field(True, description="Over all combinations of the other factors together.")
-    metrics: tuple[str, ...] | None = Field(None, description="By default the primary metric.")
+    metrics: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+        None, description="By default the primary metric."
+    )
     margin: Share = Field(0.05, description="Differences up to this do not matter: the verdict is `equivalent`.")
 
 

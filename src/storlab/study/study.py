@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -22,6 +23,7 @@ from storlab.study.read_cells import Report, Source, expand
 from storlab.study.schema import StudyFile
 from storlab.study.substitution import Outgrown
 from storlab.study.toml_text import MAX_TEXT, read_toml
+from storlab.units import shown
 from storlab.workloads.base import PLACE_WORDS, ReadInput
 
 MAX_CELLS = 10_000
@@ -135,7 +137,7 @@ def parse_study(
     except RecursionError:
         raise StudyError(file, [Problem("", "this is nested too deeply for a study")]) from None
     except Outgrown as error:
-        raise StudyError(file, [Problem("", str(error))]) from None
+        raise StudyError(file, [_problem_at(error.path, str(error), positions(text), changed)]) from None
     notes = tuple(_notes(model, factors, cells, used))
     return Study(file, text, model, tuple(factors), cells, inputs, tuple(overrides), tuple(only), notes)
 
@@ -146,7 +148,8 @@ def _problem_at(
     """A problem with its key as one writes it and its line, or the --set that brought it."""
     key = ""
     for part in path:
-        key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else str(part)
+        written = part if isinstance(part, int) or re.fullmatch(r"[\w-]+", part) else shown(part)
+        key += f"[{written}]" if isinstance(part, int) else f".{written}" if key else str(written)
     for where, override in changed.items():
         if path[: len(where)] == where:
             return Problem(f"--set {override}", message)

@@ -20,8 +20,10 @@ from storlab.units import shown
 _NAME = r"[A-Za-z_][\w-]*(?:\.[\w-]+)*"
 _WORD = re.compile(rf"\{{\{{({_NAME})\}}\}}|\{{\{{|\}}\}}|\{{({_NAME})\}}", re.ASCII)
 
-MAX_PARTS = 200_000
-"""Values and kilobytes that one cell may grow to: more is a parameter that multiplies itself, not a study."""
+MAX_PARTS = 20_000
+"""Values, and pieces of text, that one cell may grow to: more is a parameter that multiplies itself, not a study."""
+
+_PIECE = 256  # characters
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,11 @@ class Word:
 
 
 class Outgrown(Exception):
-    """Words within words make a cell larger than any study can mean."""
+    """Words within words make a cell larger than any study can mean; ``path`` is where they are put in."""
+
+    def __init__(self, message: str, path: Path) -> None:
+        super().__init__(message)
+        self.path = path
 
 
 @dataclass
@@ -50,6 +56,7 @@ class Substitution:
     origins: dict[Path, Path] = field(default_factory=dict)
     _active: list[str] = field(default_factory=list)
     _late_here: bool = False
+    _at: Path = ()
     _parts: int = 0
 
     def apply(self, value: Any, path: Path, late: bool = False) -> Any:
@@ -57,7 +64,7 @@ class Substitution:
 
         With ``late``, the words that are filled in when a trial runs stay as they are.
         """
-        self._late_here = late
+        self._late_here, self._at = late, path
         return self._apply(value, path, path)
 
     def origin_of(self, path: Path) -> Path:
@@ -118,7 +125,7 @@ class Substitution:
                 return self._text(name, word, origin)
 
         filled = _WORD.sub(put_in, text)
-        self._grow(len(filled) // 1024)
+        self._grow(len(filled) // _PIECE)
         return filled
 
     def _text(self, name: str, word: Word, origin: Path) -> str:
@@ -173,7 +180,7 @@ class Substitution:
     def _grow(self, parts: int) -> None:
         self._parts += parts
         if self._parts > MAX_PARTS:
-            raise Outgrown("the words in braces make this study too large: does one contain others many times?")
+            raise Outgrown("the words in braces make this too large: does one contain others many times?", self._at)
 
     @contextmanager
     def _inside(self, name: str) -> Iterator[None]:

@@ -45,7 +45,7 @@ def _place(message: str, text: str) -> tuple[str, int | None, int]:
         huge = "digit" in message
         return ("a number is too large" if huge else message), None, 0
     reason = message[: where.start()]
-    reason = reason[:1].lower() + reason[1:]
+    reason = re.sub(r"\('(.*?)',?\)", lambda found: found[1].replace("', '", "."), reason[:1].lower() + reason[1:])
     if where[1] is not None:
         return reason, int(where[1]), int(where[2])
     return f"{reason} at the end of the file", len(text.rstrip().splitlines()) or 1, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -40,19 +41,34 @@ class Place:
         return self.target.path
 
     def fill(self, text: str) -> str:
-        """Put this place's words in: ``{target}/a`` → ``/mnt/x/a``."""
-        for word, value in self.words.items():
-            text = text.replace("{" + word + "}", value)
-        return text
+        """Put this place's words in: ``{target}/a`` → ``/mnt/x/a``; ``{{target}}`` stands for the text itself."""
+
+        def put_in(match: re.Match[str]) -> str:
+            return match[1] if match[1] is not None else self.words.get(match[2], match[0])
+
+        return _PLACE_WORD.sub(put_in, text)
 
 
 PLACE_WORDS = ("target", "node", "round", "trial", "seed")
 """Words in braces that a workload fills in when its trial runs, and that are no factors."""
 
+_PLACE_WORD = re.compile(rf"\{{(\{{(?:{'|'.join(PLACE_WORDS)})\}})\}}|\{{({'|'.join(PLACE_WORDS)})\}}")
+
+
+class OptionError(ValueError):
+    """A workload's options can't be; ``path`` leads to the key at fault, below the workload's table."""
+
+    def __init__(self, message: str, *path: str | int) -> None:
+        super().__init__(message)
+        self.path = path
+
 
 @dataclass(frozen=True)
 class Launch:
-    """The command that is started at the agreed instant. ``stdout``: a name in the folder, to keep it off the stream."""
+    """The command that is started at the agreed instant.
+
+    ``stdout``: a name in the folder, to keep it off the stream.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str | None] = field(default_factory=dict)
@@ -71,6 +87,10 @@ class Workload(BaseModel):
 
     kind: ClassVar[str]
     accepts: ClassVar[tuple[type[Resource], ...]] = (Dir, Disk)
+
+    def takes(self) -> tuple[type[Resource], ...]:
+        """The kinds of resource that it can run on with these options."""
+        return self.accepts
 
     def needs(self) -> Needs:
         """What the node must have."""

@@ -2,106 +2,23 @@
 
 from __future__ import annotations
 
-import re
+import contextlib
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Self
 
-import jmespath
-import orjson
-from jmespath.exceptions import JMESPathError
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
+from storlab.errors import CommandFailed, TimedOut, TrialError
 from storlab.layers.resources import Dir, Disk, Resource
-from storlab.measurements import Across, Better, Measurements, Value, metric_frame
+from storlab.measurements import Measurements, Value, metric_frame
 from storlab.nodes.needs import Needs
-from storlab.workloads.base import Launch, Place, Workload
+from storlab.units import Duration, shown
+from storlab.workloads.base import Launch, OptionError, Place, Workload
 from storlab.workloads.exit_record import ExitRecord, read_exit
+from storlab.workloads.metric_rule import MetricRule
 
-
-class MetricRule(BaseModel):
-    """Where in the program's output a number stands, and what it is."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(pattern=r"^[a-z][a-z0-9._-]*$", description="Name of the metric, such as `write.bandwidth`.")
-    regex: str | None = Field(
-        None, description="The first group is the number; several matches are combined by `pick`."
-    )
-    json_path: str | None = Field(None, alias="json", description="JMESPath into a JSON document.")
-    unit: str = Field("1", description="Base unit after scaling: B/s, 1/s, s, B, or 1.")
-    scale: float = Field(1.0, description="Factor from the program's unit to the base unit.")
-    better: Better = "neither"
-    across: Across = Field("sum", description="How values of several nodes combine.")
-    pick: Literal["only", "first", "last", "sum", "mean", "min", "max"] = Field(
-        "only", description="Which of several matches counts; `only`: exactly one must match."
-    )
-    source: str = Field("stdout", alias="from", description="stdout, stderr, or a file that it left in its folder.")
-
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if (self.regex is None) == (self.json_path is None):
-            raise ValueError(f"metric {self.name}: write either regex or json, one of them")
-        if self.regex is not None:
-            try:
-                groups = re.compile(self.regex, re.MULTILINE).groups
-            except re.error as error:
-                raise ValueError(f"metric {self.name}: the regex {self.regex!r} is none: {error}") from None
-            if groups != 1:
-                raise ValueError(f"metric {self.name}: the regex needs exactly one group, around the number")
-        if self.json_path is not None:
-            try:
-                jmespath.compile(self.json_path)
-            except JMESPathError as error:
-                raise ValueError(f"metric {self.name}: {self.json_path!r} is no JMESPath: {error}") from None
-        if "/" in self.source or self.source.startswith("."):
-            raise ValueError(f"metric {self.name}: from = {self.source!r} must be a plain file name")
-        return self
-
-    def read(self, text: str, source: str) -> float:
-        """The number, in base units. Raises ``ParseError`` where it is not there."""
-        numbers = self._by_regex(text) if self.regex is not None else self._by_json(text, source)
-        if not numbers:
-            raise ParseError(f"metric {self.name}: {self.regex or self.json_path!r} matches nothing", source)
-        if self.pick == "only" and len(numbers) > 1:
-            raise ParseError(
-                f'metric {self.name}: {len(numbers)} matches; say which by pick = "last" or another', source
-            )
-        match self.pick:
-            case "only" | "first":
-                number = numbers[0]
-            case "last":
-                number = numbers[-1]
-            case "sum":
-                number = sum(numbers)
-            case "mean":
-                number = sum(numbers) / len(numbers)
-            case "min":
-                number = min(numbers)
-            case "max":
-                number = max(numbers)
-        return number * self.scale
-
-    def _by_regex(self, text: str) -> list[float]:
-        assert self.regex is not None
-        found = []
-        for match in re.finditer(self.regex, text, re.MULTILINE):
-            try:
-                found.append(float((match[1] or "").replace(",", "")))
-            except ValueError:
-                raise ParseError(f"metric {self.name}: the match {match[1]!r} is not a number") from None
-        return found
-
-    def _by_json(self, text: str, source: str) -> list[float]:
-        try:
-            assert self.json_path is not None
-            found = jmespath.search(self.json_path, orjson.loads(text))
-        except (orjson.JSONDecodeError, JMESPathError) as error:
-            raise ParseError(f"metric {self.name}: {error}", source) from None
-        values = found if isinstance(found, list) else [] if found is None else [found]
-        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-            raise ParseError(f"metric {self.name}: {self.json_path!r} gives {found!r}, which is not a number", source)
-        return [float(value) for value in values]
+ALWAYS = ("elapsed", "cpu.user.time", "cpu.system.time", "max_rss")
+"""Metrics of every command, without a rule."""
 
 
 class CommandWorkload(Workload):
@@ -111,11 +28,33 @@ class CommandWorkload(Workload):
     accepts: ClassVar[tuple[type[Resource], ...]] = (Dir, Disk)
 
     argv: tuple[str, ...] = Field(min_length=1, description="Program and arguments; {target} is the directory or disk.")
-    env: dict[str, str] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict, description="Environment variables to set.")
     cwd: str | None = Field(None, description="Working directory; by default a folder off the measured storage.")
     prepare_argv: tuple[str, ...] = Field((), alias="prepare", description="A command to run before, unmeasured.")
-    metrics: tuple[MetricRule, ...] = ()
-    expected: float | None = Field(None, description="Seconds that it takes, for the estimate of time.")
+    metrics: tuple[MetricRule, ...] = Field((), description="What to read out of its output.")
+    expected: Duration | None = Field(None, description="How long it takes, for the estimate of time.")
+
+    @model_validator(mode="after")
+    def _can_be_run(self) -> Self:
+        for key, argv in (("argv", self.argv), ("prepare", self.prepare_argv)):
+            if argv and not argv[0]:
+                raise OptionError("the name of a program is empty", key, 0)
+            for index, word in enumerate(argv):
+                if "\0" in word:
+                    raise OptionError(f"{shown(word)}: no program takes a NUL in an argument", key, index)
+        for name, value in self.env.items():
+            if not name or "=" in name or "\0" in name + value:
+                raise OptionError(f"{shown(name)} can't be an environment variable", "env", name)
+        if self.cwd is not None and not self.cwd.startswith(("/", "{")):
+            raise OptionError(f'{shown(self.cwd)} must be an absolute path, or begin with "{{target}}"', "cwd")
+        names = list(ALWAYS)
+        for index, rule in enumerate(self.metrics):
+            if rule.name in ALWAYS:
+                raise OptionError(f"{rule.name} is measured of every command: use another name", "metrics", index)
+            if rule.name in names:
+                raise OptionError(f"the metric {rule.name} is there twice", "metrics", index)
+            names.append(rule.name)
+        return self
 
     def needs(self) -> Needs:
         return Needs(programs=tuple(argv[0] for argv in (self.argv, self.prepare_argv) if argv and "{" not in argv[0]))
@@ -127,10 +66,8 @@ class CommandWorkload(Workload):
         if self.prepare_argv:
             await self._run(place, self.prepare_argv, timeout=None)
         if place.warm_up:
-            try:
+            with contextlib.suppress(TimedOut):  # as meant: it has been running for as long as the warm-up lasts
                 await self._run(place, self.argv, timeout=place.warm_up)
-            except TimedOut:
-                pass  # as meant: it has been running for as long as the warm-up is to last
 
     async def _run(self, place: Place, argv: tuple[str, ...], timeout: float | None) -> None:
         launch = self._launch(place, argv)
@@ -181,3 +118,22 @@ def elapsed_values(record: ExitRecord) -> tuple[Value, ...]:
         Value("cpu.system.time", record.cpu_system, "s", "lower", "sum"),
         Value("max_rss", record.max_rss, "B", "lower", "max"),
     )
+
+
+def _refuse_failure(record: ExitRecord, raw: Path) -> None:
+    """Raises ``TimedOut`` or ``CommandFailed`` with the last that it said."""
+    if record.code == 0 and not record.timed_out:
+        return
+    said = "\n".join(_text(raw / name) for name in ("stdout", "stderr")).strip()
+    last = f": {said.splitlines()[-1]}" if said else ""
+    if record.timed_out:
+        raise TimedOut(f"{record.argv[0]} was stopped at the time-out{last}", said)
+    how = f"status {record.code}" if record.code is not None else f"signal {record.signal}"
+    raise CommandFailed(f"{record.argv[0]} ended with {how}{last}", said)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

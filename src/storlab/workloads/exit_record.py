@@ -15,7 +15,7 @@ NAME = "exit.json"
 
 @dataclass(frozen=True)
 class ExitRecord:
-    """The lasting part of an ``Exit``. Times in seconds; ``start`` on the node's monotonic clock; ``max_rss`` in bytes."""
+    """The lasting part of an ``Exit``. Times in seconds, ``start`` by its node's clock; ``max_rss`` in bytes."""
 
     argv: tuple[str, ...]
     code: int | None

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from storlab.errors import UserError
-from storlab.layers.resources import Dir
+from storlab.layers.resources import Dir, Disk, Resource
 from storlab.measurements import Measurements
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.units import parse_duration, parse_size
-from storlab.workloads.base import Launch, Place, ReadInput, Workload
+from storlab.workloads import fio_options
+from storlab.workloads.base import Launch, OptionError, Place, ReadInput, Workload
+from storlab.workloads.fio_options import Job, Option, Options, Sections
 
-Option = bool | int | float | str | list[str | int | float]
-
-_OUR_OPTIONS = frozenset({"output", "output-format", "create_only", "parse-only", "showcmd", "client", "server"})
-_PATH_OPTIONS = frozenset({"filename", "directory", "opendir"})
 _LOG_INTERVAL = 100  # ms, of runs up to a minute: fine enough to see when no operation completed
 _LONG_LOG_INTERVAL = 250  # ms, of longer ones
 
@@ -34,7 +31,7 @@ class FioJob(BaseModel):
 
 
 class FioWorkload(Workload):
-    """Runs fio on the directory or disk. Every key that is not one of those below is an option of fio's own."""
+    """Runs fio on the directory or disk. Every key other than jobs and job_file is an option of fio's."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, Option]
@@ -49,14 +46,28 @@ class FioWorkload(Workload):
 
     @model_validator(mode="after")
     def _options_make_sense(self) -> Self:
-        if self.job_file is not None and self.jobs:
-            raise ValueError("jobs and job_file exclude each other: put the jobs into the file")
-        for options in (self._shared(), *(_extra(job) for job in self.jobs.values())):
-            _refuse_foreign(options.items())
+        if self.job_file is not None:
+            if self.jobs:
+                raise OptionError("jobs and job_file exclude each other: put the jobs into the file", "job_file")
+            if own := next(iter(self._shared()), None):
+                raise OptionError("with a job_file all options stand in that file: put this one there", own)
+        fio_options.check_options(self._shared())
+        for name, job in self.jobs.items():
+            fio_options.check_job_name(name)
+            fio_options.check_options(_extra(job), "jobs", name)
         return self
 
     def _shared(self) -> dict[str, Option]:
         return _extra(self)
+
+    def _jobs(self) -> list[Job]:
+        """All jobs, wherever they were written."""
+        if self._job_text is not None:
+            return fio_options.sections_of(self._job_text).jobs()
+        return self._sections({}, "fio").jobs()
+
+    def takes(self) -> tuple[type[Resource], ...]:
+        return (Dir,) if fio_options.names_files(self._jobs()) else (Dir, Disk)
 
     def needs(self) -> Needs:
         return Needs(programs=("fio",))
@@ -64,45 +75,53 @@ class FioWorkload(Workload):
     def resolve(self, read: ReadInput) -> Self:
         if self.job_file is None:
             return self
-        text = read(self.job_file)
-        _refuse_foreign(_pairs(text))
+        text = fio_options.read_job_file(self.job_file, read)
+        fio_options.check_job_file(text)
+        if not fio_options.sections_of(text).jobs():
+            raise OptionError(f"{self.job_file} is no job file of fio's: it has no job, such as [write]", "job_file")
         resolved = self.model_copy()
         resolved._job_text = text
         return resolved
 
     def space(self) -> int:
-        shared = self._shared()
-        jobs = [{**shared, **_extra(job)} for job in self.jobs.values()] or [shared]
-        return sum(_size(job) * _count(job) for job in jobs)
+        return fio_options.total_size(self._jobs())
 
     def duration(self, warm_up: float) -> float | None:
-        shared = self._shared()
-        jobs = [{**shared, **_extra(job)} for job in self.jobs.values()] or [shared]
-        times = [_seconds(job) for job in jobs]
-        return None if not all(times) else max(time or 0 for time in times) + warm_up
+        return fio_options.duration(self._jobs(), warm_up)
 
     async def check_node(self, node: Node) -> None:
         """Let fio itself parse the options, which runs nothing."""
-        argv = ["fio", "--parse-only", "--directory=/nowhere"]
         job = self._job_text if self._job_text is not None else self.job_text({}, "fio")
-        ended = await node.run([*argv, "-"], stdin=job.encode(), check=False)
+        # Any directory that exists will do: fio looks whether it does.
+        job = job.replace(fio_options.TARGET, "/").replace("//", "/")
+        ended = await node.run(["fio", "--parse-only", "--directory=/", "-"], stdin=job.encode(), check=False)
         if not ended.ok:
-            said = (ended.stderr + ended.stdout).decode(errors="replace").strip().splitlines()
-            raise UserError(f"fio does not take these options: {'; '.join(said[:3]) or ended.describe()}")
+            raise UserError(complaint((ended.stderr + ended.stdout).decode(errors="replace")) or ended.describe())
+        engines = {str(job.options["ioengine"]) for job in self._jobs() if "ioengine" in job.options}
+        for engine in sorted(engines):
+            await _check_engine(node, engine)
 
     def _log_interval(self) -> int:
         """Milliseconds; the study's own log_avg_msec wins."""
-        own = self._shared().get("log_avg_msec")
-        if isinstance(own, int) and own > 0:
-            return own
+        for job in self._jobs():
+            own = str(job.options.get("log_avg_msec", ""))
+            if own.isdigit() and int(own) > 0:
+                return int(own)
         duration = self.duration(0.0)
         return _LOG_INTERVAL if duration is not None and duration <= 60 else _LONG_LOG_INTERVAL
 
-    def job_text(self, given: Mapping[str, Option], name: str) -> str:
+    def _sections(self, given: Options, name: str) -> Sections:
+        return Sections(
+            [
+                ("global", {**given, **self._shared()}),
+                *([(job, _extra(options)) for job, options in self.jobs.items()] or [(name, {})]),
+            ]
+        )
+
+    def job_text(self, given: Options, name: str) -> str:
         """The job file, with ``given`` options beneath the study's own."""
-        sections = {"global": {**given, **self._shared()}}
-        sections |= {job: _extra(options) for job, options in self.jobs.items()} or {name: {}}
-        return "\n".join(_section(title, options) for title, options in sections.items())
+        sections = self._sections(given, name).found
+        return "\n".join(fio_options.section(title, options) for title, options in sections)
 
     def _given(self, place: Place) -> dict[str, Option]:
         """What Storlab gives: where to work, the round's seed, logs. The study's own options win."""
@@ -115,13 +134,13 @@ class FioWorkload(Workload):
 
     async def _job_arguments(self, place: Place) -> list[str]:
         given = self._given(place)
-        if self._job_text is not None:
-            await place.node.write(f"{place.folder}/job.fio", place.fill(self._job_text).encode())
-            # Options before a job file are defaults for its global section: the file itself stays as it stands.
-            return [*(f"--{key}={value}" for key, value in given.items()), "job.fio"]
-        text = place.fill(self.job_text(given, place.name))
-        await place.node.write(f"{place.folder}/job.fio", text.encode())
-        return ["job.fio"]
+        # Options before a job file are defaults for its global section: the file itself stays as it stands.
+        before = [] if self._job_text is None else [f"--{key}={value}" for key, value in given.items()]
+        text = self._job_text if self._job_text is not None else self.job_text(given, place.name)
+        if isinstance(place.target, Dir):
+            text = fio_options.in_job_file(text, fio_options.below_directory)
+        await place.node.write(f"{place.folder}/job.fio", place.fill(text).encode())
+        return [*before, "job.fio"]
 
     async def prepare(self, place: Place) -> None:
         if not isinstance(place.target, Dir):
@@ -161,58 +180,26 @@ def _extra(model: BaseModel) -> dict[str, Option]:
     return dict(model.__pydantic_extra__ or {})
 
 
-def _section(title: str, options: Mapping[str, Option]) -> str:
-    return "".join([f"[{title}]\n", *(f"{key}={_text(value)}\n" for key, value in options.items())])
+async def _check_engine(node: Node, engine: str) -> None:
+    """fio looks for its engine only when a job starts."""
+    if engine.startswith("external:") or "/" in engine:
+        return
+    listing = (await node.run(["fio", "--enghelp"], check=False)).stdout.decode(errors="replace")
+    known = [line.strip() for line in listing.splitlines() if line.startswith(("\t", " "))]
+    if not known or engine in known:
+        return
+    asked = await node.run(["fio", f"--enghelp={engine}"], check=False)
+    if b"not loadable" in asked.stderr + asked.stdout:
+        raise UserError(f"this fio has no ioengine {engine}; it has {', '.join(known)}")
 
 
-def _text(value: Option) -> str:
-    match value:
-        case bool():
-            return str(int(value))
-        case list():
-            return ":".join(str(item) for item in value)
-        case _:
-            return str(value)
-
-
-def _pairs(job_file: str) -> Iterable[tuple[str, str]]:
-    for line in job_file.splitlines():
-        key, separator, value = line.partition("=")
-        if separator and not key.lstrip().startswith(("#", ";")):
-            yield key.strip(), value.strip()
-
-
-def _refuse_foreign(options: Iterable[tuple[str, Option]]) -> None:
-    """Storlab touches only what its stack provides: fio may not be sent elsewhere."""
-    for key, value in options:
-        if key.replace("-", "_") in {option.replace("-", "_") for option in _OUR_OPTIONS}:
-            raise ValueError(f"the option {key} is Storlab's own: leave it out")
-        elsewhere = [
-            part for part in re.split(r"(?<!\\):", str(value)) if part.startswith("/") or ".." in part.split("/")
-        ]
-        if key in _PATH_OPTIONS and elsewhere:
-            raise ValueError(
-                f"{key} = {value!r} leads away from the stack under test: write a name relative to it, "
-                "or {target}, and name devices by a layer in the stack"
-            )
-
-
-def _size(options: Mapping[str, Option]) -> int:
-    try:
-        return parse_size(options.get("size", 0))
-    except ValueError:
-        return 0  # "80%": fio's own way of saying it depends on the target
-
-
-def _count(options: Mapping[str, Option]) -> int:
-    count = options.get("numjobs", 1)
-    return int(str(count)) if str(count).isdigit() else 1
-
-
-def _seconds(options: Mapping[str, Option]) -> float | None:
-    if not options.get("time_based") or "runtime" not in options:
-        return None
-    try:
-        return parse_duration(options["runtime"])
-    except ValueError:
-        return float(str(options["runtime"])) if str(options["runtime"]).isdigit() else None
+def complaint(said: str) -> str:
+    """What fio says of options that it does not take, in one sentence; empty where it says nothing known."""
+    lines: Sequence[str] = [line.strip() for line in said.splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        if match := re.fullmatch(r"Bad option <(.*?)(=.*)?>", line):
+            hint = next((other for other in lines[number + 1 :] if other.startswith("Did you mean")), "")
+            close = re.sub(r"Did you mean (.*)\?", r"; did you mean \1?", hint)
+            return f"fio knows no option {match[1]}{close}"
+    said_of = [line.removeprefix("fio: ") for line in lines if not line.startswith(("fio: job", "valid values", ":"))]
+    return f"fio does not take these options: {'; '.join(said_of[:3])}" if said_of else ""
