@@ -1,0 +1,113 @@
+"""Not TOML, or only nearly."""
+
+from . import read
+
+MISTAKES = read(
+    {
+        "text without quotes": """
+[parameters]
+size = 64M  #! text stands in quotes: "64M"
+""",
+        "a word without quotes": """
+primary = bandwidth  #! text stands in quotes: "bandwidth"
+""",
+        "a word without quotes in a table": """
+[workload.load]
+fio = { rw = randwrite, bs = "4k" }  #! text stands in quotes: "randwrite"
+""",
+        "a size without quotes in a list": """
+[factors.bs]
+levels = ["4k", 64k]  #! text stands in quotes: "64k"
+""",
+        "a path without quotes": """
+scratch = /var/tmp  #! text stands in quotes: "/var/tmp"
+""",
+        "Python's True": """
+[trial]
+keep_stacks = True  #! write true or false
+""",
+        "yes": """
+[trial]
+keep_stacks = yes  #! write true or false
+""",
+        "YAML": """
+title: "A study"  #! TOML writes key = value, not key: value
+""",
+        "a key without a value": """
+primary =  #! invalid value
+""",
+        "a key alone": """
+primary  #! expected '=' after a key
+""",
+        "a table in braces over several lines": """
+[workload.load]
+fio = { rw = "write",  #! stands on one line
+        bs = "4k" }
+""",
+        "a comma before the closing brace": """
+[workload.load]
+fio = { rw = "write", bs = "4k", }  #! no comma before the closing brace
+""",
+        "a string that is not closed": """
+primary = "bandwidth  #! illegal character '\\n'
+""",
+        "a header that is not closed": """
+[repeat  #! expected ']'
+max = 3
+""",
+        "the same key twice": """
+primary = "bandwidth"
+primary = "iops"  #! the same key or [table] is there already
+""",
+        "the same table twice": """
+[repeat]
+min = 2
+[repeat]  #! the same key or [table] is there already
+max = 3
+""",
+        "the same workload twice": """
+[workload.load]
+fio = { rw = "write", size = "1M" }
+[workload.load]  #! the same key or [table] is there already
+fio = { rw = "read", size = "1M" }
+""",
+        "a table in braces that is added to": """
+trial = { warm_up = "1s" }
+[trial.settle]  #! cannot declare trial.settle twice
+sync = true
+""",
+        "an impossible date": """
+description = 2024-13-45  #! this is not TOML
+""",
+        "two values on one line": """
+primary = "bandwidth" title = "x"  #! expected newline
+""",
+        "a comment in C": """
+// what this is about  #! invalid statement
+""",
+        "an INI file's comment": """
+; what this is about  #! invalid statement
+""",
+        "an unknown escape": """
+description = "C:\\data"  #! unescaped '\\' in a string
+""",
+        "a list without commas": """
+[factors.bs]
+levels = ["4k" "64k"]  #! unclosed array
+""",
+        "a leading zero": """
+[repeat]
+min = 05  #! this is not TOML
+""",
+        "a NUL byte": """
+description = "a\0b"  #! illegal character '\\x00'
+""",
+        "a carriage return alone": """
+description = "a\rb"  #! illegal character '\\r'
+""",
+        "an array of tables after a table": """
+[compare]  #! should be a list
+factor = "fs"
+""",
+    }
+)
