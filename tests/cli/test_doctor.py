@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from storlab.cli.doctor import doctor, show, verdict
+from storlab.doctor import agent, block, fio, host, leftovers, network, programs, studies, tracing, virtual
 from storlab.doctor.check import missing, ok, warn
 
 FOUND = [
@@ -50,3 +52,9 @@ def test_json_is_a_list_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
     assert {tuple(check) for check in found} == {("name", "group", "status", "says", "remedy")}
     assert {check["status"] for check in found} <= {"ok", "warn", "missing"}
     assert len({(check["group"], check["name"]) for check in found}) == len(found)
+
+
+def test_the_documentation_names_every_group() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs/reference/doctor.md").read_text("utf-8")
+    groups = {part.GROUP for part in (agent, block, fio, host, leftovers, network, programs, studies, tracing, virtual)}
+    assert {group for group in groups | {block.FILESYSTEMS} if f"`{group}`" not in text} == set()
