@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 
 from storlab.errors import StorlabError
 from storlab.layers.base import UNDO
+from storlab.layers.registry import layer_types
+from storlab.run import processes, scratch
 from storlab.run.journal import Journal, Pending
 from storlab.run.session import Session
+
+__all__ = ["Teardown", "processes", "scratch", "take_down", "take_down_rest"]  # those two bring ways to undo
 
 _PATIENCE = 120.0  # s, for one thing to come down: unmounting writes back whatever the page cache still holds
 
@@ -55,6 +59,7 @@ async def take_down_rest(journal: Journal, session: Session) -> Teardown:
 
 
 async def _undo(entry: Pending, session: Session) -> str | None:
+    layer_types()  # among them those of somebody else's packages
     undo = UNDO.get(entry.undo)
     if undo is None:
         raise StorlabError(f"this version of Storlab does not know how to undo {entry.undo}")

@@ -1,0 +1,179 @@
+"""Storlab as its users run it, in a folder of a test's own, and what it must not leave behind there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storlab.records.run_folder import RunFolder
+from storlab.records.trial_record import TrialRecord
+
+COMMAND = (sys.executable, "-m", "storlab.cli.main")
+
+
+def needs_root(test: Any) -> Any:
+    """Mark a test that sets up loop devices and mounts."""
+    reason = "needs root: it sets up loop devices and mounts"
+    return pytest.mark.root(pytest.mark.skipif(os.geteuid() != 0, reason=reason)(test))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and all that it said."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    def __str__(self) -> str:
+        return f"status {self.status}\n{self.stdout}\n{self.stderr}"
+
+
+@dataclass
+class Laboratory:
+    """One folder with a scratch folder, runs, and the state that ``storlab clean`` looks at."""
+
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.scratch.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def scratch(self) -> Path:
+        """Where studies put their files."""
+        return self.folder / "scratch"
+
+    @property
+    def out(self) -> Path:
+        """The folder of the run."""
+        return self.folder / "out"
+
+    @property
+    def run_folder(self) -> RunFolder:
+        """The run, opened."""
+        return RunFolder.open(self.out)
+
+    @property
+    def links(self) -> list[str]:
+        """The runs that ``clean`` without a folder would look at."""
+        folder = self.folder / "state" / "storlab" / "runs"
+        return sorted(link.name for link in folder.iterdir()) if folder.is_dir() else []
+
+    def study(self, text: str) -> Path:
+        """A study file; ``scratch`` is filled in."""
+        path = self.folder / "study.toml"
+        path.write_text(f'schema = 1\ntitle = "A test"\nscratch = "{self.scratch}"\n{text}')
+        return path
+
+    def start(self, *arguments: str | Path, wrapper: Iterable[str] = (), **options: Any) -> subprocess.Popen[bytes]:
+        """Start a command and go on."""
+        environment = {**os.environ, "XDG_STATE_HOME": str(self.folder / "state"), "COLUMNS": "200"}
+        argv = [*wrapper, *COMMAND, *map(str, arguments)]
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
+        return subprocess.Popen(argv, env=environment | self.environment, start_new_session=True, **options)
+
+    def storlab(self, *arguments: str | Path, timeout: float = 120, **options: Any) -> Ended:
+        """Run a command to its end."""
+        return ended(self.start(*arguments, **options), timeout)
+
+    def run(self, study: str, *arguments: str, **options: Any) -> Ended:
+        """``storlab run``, into ``out``."""
+        return self.storlab("run", self.study(study), "--out", self.out, "--seed", "1", *arguments, **options)
+
+    def start_run(self, study: str, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        """As ``run``, and go on."""
+        return self.start("run", self.study(study), "--out", self.out, "--seed", "1", *arguments, **options)
+
+    def records(self) -> list[TrialRecord]:
+        """All trials that ended."""
+        return list(self.run_folder.records())
+
+    def journal(self) -> list[dict[str, Any]]:
+        """The whole lines of the journal so far."""
+        path = self.out / "journal.jsonl"
+        lines = path.read_text().split("\n")[:-1] if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def leftovers(self) -> list[str]:
+        """All that Storlab could have left, in words. Waits a little for what is just dying."""
+        wait_until(lambda: not self._leftovers(), 5.0)
+        return self._leftovers()
+
+    def _leftovers(self) -> list[str]:
+        mounts = [f"mount {line.split()[4]}" for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        return [
+            *(mount for mount in mounts if str(self.folder) in mount and "storlab-" in mount),
+            *(f"loop device over {back}" for back in backing_files() if self._ours(back)),
+            *(f"process {pid}" for pid in self.processes()),
+            *(f"file {path}" for path in self.scratch.iterdir() if "storlab-" in path.name),
+            *(f"cgroup {path}" for path in self._cgroups()),
+            *(f"link {link}" for link in self.links),
+        ]
+
+    def _ours(self, back: str) -> bool:
+        return back.startswith(f"{self.folder}/") and "storlab-" in back
+
+    def processes(self) -> list[int]:
+        """Controllers, agents and all that they started: the environment is inherited."""
+        return processes_with(f"XDG_STATE_HOME={self.folder / 'state'}")
+
+    def _cgroups(self) -> list[Path]:
+        identity = json.loads((self.out / "manifest.json").read_text())["run"] if self.out.exists() else "none"
+        return [path for root in (Path("/sys/fs/cgroup"),) for path in root.rglob(f"storlab-{identity}*")]
+
+
+def ended(process: subprocess.Popen[bytes], timeout: float = 120) -> Ended:
+    """Wait for a command that was started. One that hangs is killed, and fails the test with what it said."""
+    try:
+        stdout, stderr = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        stdout, stderr = process.communicate()
+        raise AssertionError(f"it hangs; it said {(stdout or b'').decode()}{(stderr or b'').decode()}") from None
+    return Ended(process.returncode, (stdout or b"").decode(), (stderr or b"").decode())
+
+
+def kill(process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal to this process alone, unless it has ended."""
+    if process.poll() is None:
+        os.kill(process.pid, number)
+
+
+def wait_until(condition: Callable[[], object], timeout: float = 60.0) -> bool:
+    """Look again and again; whether it came true."""
+    deadline = time.monotonic() + timeout
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def processes_with(variable: str) -> list[int]:
+    """Living processes that have this in their environment, but not this one."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                found.append(int(folder.name))
+        except OSError:
+            pass
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def backing_files() -> list[str]:
+    """The files behind all loop devices."""
+    listing = subprocess.run(["losetup", "--list", "--json", "--output", "BACK-FILE"], capture_output=True, check=True)
+    rows = json.loads(listing.stdout)["loopdevices"] if listing.stdout.strip() else []
+    return [row["back-file"] or "" for row in rows]

@@ -1,0 +1,31 @@
+"""Studies that are as small as studies can be."""
+
+from __future__ import annotations
+
+FIO = '{ rw = "randwrite", bs = "4k", ioengine = "psync", size = "1M", runtime = "200ms", time_based = true }'
+
+LOOPS = f"""
+primary = "bandwidth"
+stack = [{{ layer = "file", size = "320M" }}, {{ layer = "loop" }}, "{{fs}}", {{ layer = "mount" }}]
+repeat = {{ until = "max", min = 2, max = 2 }}
+[factors.fs]
+ext4 = {{ layer = "mkfs", type = "ext4" }}
+xfs = {{ layer = "mkfs", type = "xfs" }}
+[workload.writes]
+fio = {FIO}
+"""
+"""Two file systems on loop devices, two rounds: four trials."""
+
+
+def directory(workload: str, *, rounds: int = 1, trial: str = "", rest: str = "") -> str:
+    """One workload in a directory; needs no root. ``rest``: tables at the end of the study."""
+    return f"""
+primary = "elapsed"
+stack = [{{ layer = "directory" }}]
+repeat = {{ until = "max", min = {rounds}, max = {rounds} }}
+trial = {{ settle = {{ sync = false, drop_caches = false }}, {trial} }}
+[probes]
+[workload.load]
+{workload}
+{rest}
+"""
