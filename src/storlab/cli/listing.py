@@ -36,15 +36,17 @@ def listing(json: bool) -> None:
     for name, study in studies.items():
         table.add_row(name, str(len(study.cells)), study.model.title)
     console.print(table)
-    for title, entries in kinds.items():
-        table = Table(title=f"\n{title.capitalize()}", title_justify="left", box=None, pad_edge=False, title_style="bold")
+    for name, entries in kinds.items():
+        title = f"\n{name.capitalize()}"
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False, title_style="bold")
         table.add_column("", style="cyan", no_wrap=True)
         table.add_column("")
         table.show_header = False
-        for name, purpose in entries.items():
-            table.add_row(name, purpose)
+        for kind, purpose in entries.items():
+            table.add_row(kind, purpose)
         console.print(table)
 
 
 def _purpose(cls: type[BaseModel]) -> str:
-    return (cls.__doc__ or "").strip().splitlines()[0]
+    """The first paragraph of its docstring."""
+    return " ".join((cls.__doc__ or "").partition("\n\n")[0].split())

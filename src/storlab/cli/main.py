@@ -7,18 +7,38 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from storlab.version import __version__
 
+
+class Commands(TyperGroup):
+    """All commands; a reader that has seen enough of their output (``storlab list | head -1``) is no fault."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError as error:
+            from storlab.cli.failure import explain
+
+            raise typer.Exit(explain(error)) from None
+        except SystemExit:  # raised by Rich, and by nothing else in here: Console.on_broken_pipe()
+            raise typer.Exit(0) from None
+        return result
+
+
 app = typer.Typer(
     name="storlab",
+    cls=Commands,
     help="A laboratory for storage performance: is set-up A better than B, by how much, is it real, and why?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # messages are for users; see cli/failure.py
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # with it, Typer imports all of Rich and Markdown for a page of plain help
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 complete, 2 a mistake in what was asked, 3 some trials failed, 1 a fault of Storlab's own, "
     "130 interrupted.",
@@ -83,7 +103,10 @@ def run(
 def plan(
     study: Study, set_: Set = None, rounds: Rounds = None, seed: Seed = None, only: Only = None, json: Json = False
 ) -> None:
-    """Say what a study would do, what it needs and how long it takes. Runs nothing."""
+    """Say what a study would do and what it needs.
+
+    Its cells, their stacks, what is unsupported here and why, disk space, privileges and time. Runs nothing.
+    """
     from storlab.cli.plan import plan as command
 
     command(study, set_ or [], only or [], rounds, seed, json)
@@ -91,7 +114,10 @@ def plan(
 
 @app.command()
 def resume(folder: Run, quiet: Quiet = False, json: Json = False) -> None:
-    """Go on with a run that was interrupted: finished trials are kept, only the rest runs."""
+    """Go on with a run that was interrupted.
+
+    Finished trials are kept, only the rest runs, in the order that was planned.
+    """
     from storlab.cli.run import resume as command
 
     raise typer.Exit(command(folder, quiet, json))
@@ -106,7 +132,7 @@ def report(
     ] = "text",
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")] = None,
 ) -> None:
-    """Report on a run, new or old, from its records alone."""
+    """Report on a run, new or old, from its records."""
     from storlab.cli.report import report as command
 
     command(folder, format_, output)
@@ -114,7 +140,7 @@ def report(
 
 @app.command("list")
 def list_(json: Json = False) -> None:
-    """List the shipped studies, and what studies can be built from."""
+    """List the shipped studies and what studies are made of."""
     from storlab.cli.listing import listing as command
 
     command(json)
@@ -122,7 +148,11 @@ def list_(json: Json = False) -> None:
 
 @app.command()
 def schema() -> None:
-    """Print the JSON Schema of study files, for editors that complete them."""
+    """Print the JSON Schema of study files.
+
+    Editors complete and check studies by it: `storlab schema > study.schema.json`, and a first line
+    `#:schema study.schema.json` in the study.
+    """
     from storlab.cli.schema import schema as command
 
     command()
@@ -130,7 +160,7 @@ def schema() -> None:
 
 @app.command()
 def doctor(json: Json = False) -> None:
-    """Say what this machine can do, and how to mend what it can't."""
+    """Say what this machine can do, and how to mend the rest."""
     from storlab.cli.doctor import doctor as command
 
     command(json)
@@ -140,7 +170,10 @@ def doctor(json: Json = False) -> None:
 def clean(
     folder: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="One run; by default all.")] = None,
 ) -> None:
-    """Take down whatever a run's journal says was put up and still stands."""
+    """Take down what runs have left standing.
+
+    Whatever a run's journal says was put up and still stands, and never anything else.
+    """
     from storlab.cli.clean import clean as command
 
     raise typer.Exit(command(folder))

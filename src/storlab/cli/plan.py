@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import json as json_module
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from storlab.cli.progress import levels_text
-from storlab.cli.run import rounds_of
-from storlab.report.format import duration
-from storlab.run.executor import new_run_id
-from storlab.run.plan import Plan, make_plan
-from storlab.run.session import open_session, wanted_nodes
 from storlab.study.cells import Cell
 from storlab.study.study import find_study, load_study
 from storlab.units import size_text
+
+if TYPE_CHECKING:
+    from storlab.run.plan import Plan
 
 
 def plan(
@@ -26,6 +24,12 @@ def plan(
 ) -> None:
     """Print what a run would do. Looks at the nodes, changes nothing."""
     study = load_study(find_study(name), overrides, only)
+
+    # Slow to import, so only once there is a study to plan.
+    from storlab.cli.run import rounds_of
+    from storlab.run.executor import new_run_id
+    from storlab.run.plan import make_plan
+    from storlab.run.session import open_session, wanted_nodes
 
     async def look() -> Plan:
         async with open_session(new_run_id(), wanted_nodes(study.cells)) as session:
@@ -119,11 +123,15 @@ def _time(made: Plan) -> str:
     each = made.round_time()
     if each is None:
         return "unknown before the first round: a load runs until its work is done, not for a time"
+    from storlab.report.format import duration
+
     least, most = (duration(round(each * rounds)) for rounds in made.rounds)
     return f"about {least}" if least == most else f"about {least} to {most}"
 
 
 def _question(made: Plan) -> str:
+    from storlab.cli.progress import levels_text
+
     if not made.study.factors:
         return "none: without factors there is nothing to compare"
     factor = made.study.factors[0]

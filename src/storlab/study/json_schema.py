@@ -1,73 +1,107 @@
 """The JSON Schema of study files, for editors: composed of the models of the study, layers, workloads and probes.
 
-Any value may also be a ``"{factor}"``, so every scalar allows such a string beside its own type.
+Where factors can be put in, any value may also be a ``"{factor}"``, so every key allows such a string beside its own
+type.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel
 
 from storlab.layers.registry import layer_types
 from storlab.probes.registry import probe_types
-from storlab.study.schema import StudyFile, Trial
+from storlab.study.schema import NAME, WORD, NodeGroup, StudyFile, Trial
 from storlab.workloads.registry import workload_types
 
-_WORD = {"type": "string", "pattern": r"\{[A-Za-z_][\w.-]*\}"}
+Schema = dict[str, Any]
+
+_WORD = {"type": "string", "pattern": r"\{[A-Za-z_][A-Za-z0-9_.-]*\}"}
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_ONE_TEXT = {("MountLayer", "options")}
+"""Lists of words that may be written as one text with commas."""
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> Schema:
     """The schema as plain data."""
     schema = StudyFile.model_json_schema(by_alias=True)
-    definitions: dict[str, Any] = schema.setdefault("$defs", {})
+    definitions: Schema = schema.setdefault("$defs", {})
+    properties = schema["properties"]
+
     layers = [_add(definitions, cls, required=("layer",)) for cls in layer_types().values()]
     definitions["Layer"] = {"anyOf": [*layers, _WORD]}
-    definitions["Stack"] = {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/Layer"}}, _WORD]}
+    stack = {"type": "array", "items": _ref("Layer"), "minItems": 1}
+    definitions["Stack"] = {"anyOf": [stack, _ref("Layer")]}
+    properties["stack"] = {**_ref("Stack"), "description": properties["stack"]["description"]}
+
     definitions["Factor"] = {
-        "anyOf": [
-            {"type": "array"},
-            {"type": "object", "properties": {"levels": {"type": "array"}}},
-        ],
+        "anyOf": [{"type": "array", "minItems": 1}, {"type": "object", "minProperties": 1}],
         "description": "levels = [...], or a name for each level: a value, a layer, or a whole stack.",
     }
+    properties["factors"] |= {"additionalProperties": _ref("Factor"), **_names(WORD.pattern)}
+    properties["parameters"] |= _names(WORD.pattern)
+
     kinds = {kind: _add(definitions, cls) for kind, cls in workload_types().items()}
-    definitions["Workload"] = {
-        "type": "object",
-        "properties": {**kinds, "on": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}},
-        "additionalProperties": False,
-    }
-    properties = schema["properties"]
-    properties["stack"] = {"$ref": "#/$defs/Stack", "description": properties["stack"]["description"]}
-    properties["factors"]["additionalProperties"] = {"$ref": "#/$defs/Factor"}
-    properties["workload"]["additionalProperties"] = {"$ref": "#/$defs/Workload"}
+    nodes = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+    definitions["Workload"] = {**_one_of(kinds), "properties": {**kinds, "on": nodes}}
+    definitions["Precondition"] = _one_of(kinds)
+    properties["workload"] |= {"additionalProperties": _ref("Workload"), **_names(NAME.pattern)}
+
     probes = {kind: _add(definitions, cls) for kind, cls in probe_types().items()}
-    properties["probes"] = {"type": "object", "properties": probes, "additionalProperties": False}
+    properties["probes"] |= {"properties": probes, "additionalProperties": False}
+
     properties["trial"] = _add(definitions, Trial)
-    definitions["Trial"]["properties"]["precondition"] = {"$ref": "#/$defs/Workload"}
-    definitions["NodeGroup"]["properties"]["stack"] = {"$ref": "#/$defs/Stack"}
-    return {"$schema": _DIALECT, "title": "Storlab study", **_without_title(schema)}
+    definitions["Trial"]["properties"]["precondition"] |= {"anyOf": [_ref("Precondition"), _WORD]}
+    properties["nodes"] |= {"additionalProperties": _add(definitions, NodeGroup), **_names(NAME.pattern)}
+    definitions["NodeGroup"]["properties"]["stack"] |= _ref("Stack")
+    return {"$schema": _DIALECT, **schema, "title": "Storlab study", "required": ["title", "stack", "workload"]}
 
 
-def _add(definitions: dict[str, Any], cls: type[BaseModel], required: tuple[str, ...] = ()) -> dict[str, str]:
+def _ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _names(pattern: str) -> Schema:
+    return {"propertyNames": {"pattern": f"^{pattern}$"}}
+
+
+def _one_of(kinds: dict[str, dict[str, str]]) -> Schema:
+    """A table with exactly one kind of workload."""
+    return {
+        "type": "object",
+        "properties": kinds,
+        "additionalProperties": False,
+        "oneOf": [{"required": [kind]} for kind in kinds],
+    }
+
+
+def _add(definitions: Schema, cls: type[BaseModel], required: Iterable[str] = ()) -> dict[str, str]:
     """Put a model's schema among the definitions; gives the reference to it."""
     schema = cls.model_json_schema(by_alias=True, ref_template="#/$defs/{model}")
-    definitions |= {name: _open(definition) for name, definition in schema.pop("$defs", {}).items()}
-    if required:
-        schema["required"] = sorted({*schema.get("required", ()), *required})
-    definitions[cls.__name__] = _open(schema)
-    return {"$ref": f"#/$defs/{cls.__name__}"}
+    inner = schema.pop("$defs", {})
+    definitions |= {name: _open(name, definition) for name, definition in inner.items()}
+    schema["required"] = sorted({*schema.get("required", ()), *required})
+    definitions[cls.__name__] = _open(cls.__name__, schema)
+    return _ref(cls.__name__)
 
 
-def _open(schema: dict[str, Any]) -> dict[str, Any]:
+def _open(model: str, schema: Schema) -> Schema:
     """Let every property also be a ``{word}``."""
     for name, value in schema.get("properties", {}).items():
-        if name != "layer" and "$ref" not in value:
-            kept = {key: value.pop(key) for key in ("title", "description", "default") if key in value}
-            schema["properties"][name] = {**kept, "anyOf": [value, _WORD]}
+        if name == "layer":
+            continue
+        kept = {key: value.pop(key) for key in ("title", "description", "default", "examples") if key in value}
+        text = [{"type": "string"}] if (model, name) in _ONE_TEXT else []
+        schema["properties"][name] = {**kept, "anyOf": [_open_items(value), *text, _WORD]}
     return schema
 
 
-def _without_title(schema: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in schema.items() if key != "title"}
+def _open_items(schema: Schema) -> Schema:
+    """Lists, to which a word may also add elements."""
+    if "anyOf" in schema:
+        return {**schema, "anyOf": [_open_items(each) for each in schema["anyOf"]]}
+    if schema.get("type") == "array" and "items" in schema:
+        return {**schema, "items": {"anyOf": [_open_items(schema["items"]), _WORD]}}
+    return schema

@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     Strict,
+    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -44,7 +45,7 @@ def _label(value: object) -> object:
     return label_of(value) if isinstance(value, int | float) else value
 
 
-Label = Annotated[str, BeforeValidator(_label)]
+Label = Annotated[str, BeforeValidator(_label), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 """A level's name; a level that is a number may be written as one."""
 
 Name = Annotated[str, AfterValidator(_name)]
@@ -72,10 +73,25 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+_PRECISION = r"^\s*(±|\+/-|\+-)?\s*\d+(\.\d+)?\s*%\s*$"
+Until = Annotated[
+    float | Literal["decided", "max"],
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"enum": ["decided", "max"]},
+                {"type": "string", "pattern": _PRECISION},
+                {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+            ]
+        }
+    ),
+]
+
+
 class Repeat(Model):
     """When to stop repeating."""
 
-    until: float | Literal["decided", "max"] = Field(
+    until: Until = Field(
         "decided",
         description='"±5%": until the interval of every comparison is that narrow. "decided": until every comparison '
         'has a verdict. "max": always max rounds.',
