@@ -19,8 +19,8 @@ from storlab.workloads import fio_options
 from storlab.workloads.base import Launch, OptionError, Place, ReadInput, Workload
 from storlab.workloads.fio_options import Job, Option, Options, Sections
 
-_LOG_INTERVAL = 100  # ms, of runs up to a minute: fine enough to see when no operation completed
-_LONG_LOG_INTERVAL = 250  # ms, of longer ones
+_LOG_INTERVALS = {60.0: 100, 600.0: 250, float("inf"): 1000}
+"""Seconds of load, at most → milliseconds of its logs: fine enough to see when no operation completed."""
 
 
 class FioJob(BaseModel):
@@ -107,8 +107,8 @@ class FioWorkload(Workload):
             own = str(job.options.get("log_avg_msec", ""))
             if own.isdigit() and int(own) > 0:
                 return int(own)
-        duration = self.duration(0.0)
-        return _LOG_INTERVAL if duration is not None and duration <= 60 else _LONG_LOG_INTERVAL
+        duration = self.duration(0.0) or 600.0
+        return next(interval for longest, interval in _LOG_INTERVALS.items() if duration <= longest)
 
     def _sections(self, given: Options, name: str) -> Sections:
         return Sections(
@@ -130,7 +130,9 @@ class FioWorkload(Workload):
         )
         logs: dict[str, Option] = {f"write_{what}_log": "series" for what in ("bw", "iops", "lat")}
         ramp: dict[str, Option] = {"ramp_time": f"{place.warm_up:g}s"} if place.warm_up else {}
-        return target | {"randseed": place.seed} | logs | {"log_avg_msec": self._log_interval()} | ramp
+        # Rates are averaged over the same interval: fio would take 500 ms for them, whatever the logs have.
+        logs |= dict.fromkeys(("log_avg_msec", "bwavgtime", "iopsavgtime"), self._log_interval())
+        return target | {"randseed": place.seed} | logs | ramp
 
     async def _job_arguments(self, place: Place) -> list[str]:
         given = self._given(place)
