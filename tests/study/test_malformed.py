@@ -2,53 +2,154 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from storlab.cli.main import main
-
 from .mistakes import Mistake, of_factors, of_keys, of_stacks, of_toml, of_workloads
+from .program import PROGRAM, Ran, call
 
 EVERY = [m for each in (of_toml, of_keys, of_stacks, of_factors, of_workloads) for m in each.MISTAKES]
+AS_PROCESSES = EVERY[:: len(EVERY) // 30][:30]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def check(mistake: Mistake, status: int | str | None, output: str, message: str) -> None:
-    said = message.splitlines()
-    assert status == 2, message
-    assert output == ""
-    assert "Traceback" not in message
+def check(mistake: Mistake, ran: Ran) -> None:
+    assert ran.status == 2, ran.message
+    assert ran.output == ""
+    assert "Traceback" not in ran.message
     where = f"study.toml: line {mistake.line}: " if mistake.line is not None else "study.toml: "
-    assert len(said) == 1, message
-    assert message.startswith(where), f"{message}wanted: {where}{mistake.says}"
-    assert mistake.says in message
+    assert len(ran.message.splitlines()) == 1, ran.message
+    assert ran.message.startswith(where), f"{ran.message}wanted: {where}{mistake.says}"
+    assert mistake.says in ran.message
+
+
+def test_there_are_mistakes_enough() -> None:
+    assert len(EVERY) >= 250
+    assert len({mistake.text for mistake in EVERY}) == len(EVERY)
+    assert len(AS_PROCESSES) >= 30
 
 
 @pytest.mark.parametrize("mistake", EVERY, ids=lambda mistake: mistake.name)
-def test_a_mistake_is_named_once_with_its_line(
-    mistake: Mistake, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_named_once_with_its_line(mistake: Mistake, folder: Path) -> None:
     Path("study.toml").write_bytes(mistake.text.encode())
-    monkeypatch.setattr(sys, "argv", ["storlab", "plan", "study.toml"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    output, message = capsys.readouterr()
-    check(mistake, ended.value.code, output, message)
+    check(mistake, call("plan", "study.toml"))
     assert [path.name for path in folder.iterdir()] == ["study.toml"]
 
 
-@pytest.mark.parametrize("mistake", EVERY[:: max(len(EVERY) // 35, 1)], ids=lambda mistake: mistake.name)
-def test_the_installed_program_says_the_same(mistake: Mistake, folder: Path) -> None:
+def test_the_installed_program_says_the_same(folder: Path) -> None:
+    def run(mistake: Mistake) -> Ran:
+        home = folder / mistake.name.replace("/", " ")
+        home.mkdir()
+        (home / "study.toml").write_bytes(mistake.text.encode())
+        ran = subprocess.run([PROGRAM, "plan", "study.toml"], capture_output=True, cwd=home, timeout=120)
+        assert [path.name for path in home.iterdir()] == ["study.toml"]
+        return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for mistake, ran in zip(AS_PROCESSES, pool.map(run, AS_PROCESSES), strict=True):
+            check(mistake, ran)
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_run_and_plan_refuse_alike(command: str, folder: Path) -> None:
+    mistake = of_stacks.MISTAKES[0]
     Path("study.toml").write_bytes(mistake.text.encode())
-    program = Path(sys.executable).parent / "storlab"
-    ran = subprocess.run([program, "plan", "study.toml"], capture_output=True, text=True, timeout=60)
-    check(mistake, ran.returncode, ran.stdout, ran.stderr)
+    check(mistake, call(command, "study.toml"))
     assert [path.name for path in folder.iterdir()] == ["study.toml"]
+
+
+SOUND = 'title = "x"\nstack = [{ layer = "directory" }]\n[workload.load]\nfio = { rw = "write", size = "1M" }\n'
+
+FILES: dict[str, tuple[bytes, str]] = {
+    "an empty file": (b"", "study.toml: title: this key is missing\nstudy.toml: workload: this key is missing\n"),
+    "blanks alone": (b"\n \n", "study.toml: title: this key is missing\nstudy.toml: workload: this key is missing\n"),
+    "a study without a stack": (SOUND.replace("stack", "#stack").encode(), "study.toml: stack: there is no stack"),
+    "a study without a title": (SOUND.replace("title", "#title").encode(), "study.toml: title: this key is missing"),
+    "Latin-1": (b'title = "x"\ndescription = "\xe4"\n', "study.toml: line 2: this is not UTF-8 text"),
+    "UTF-16": (SOUND.encode("utf-16"), "study.toml: line 1: this is UTF-16; save it as UTF-8"),
+    "half a character": (SOUND.encode() + b"# \xe2\x82", "study.toml: line 5: this is not UTF-8 text"),
+    "a program": (Path(sys.executable).resolve().read_bytes()[:100_000], "study.toml: line"),
+    "more than a study": (b"#" * (5 * 1024 * 1024), "study.toml: more than 4 MiB is too long for a study"),
+    "lists without end": (b"x = " + b"[" * 100_000, "study.toml: this is nested too deeply"),
+    "deep lists": (b"stack = " + b"[" * 400 + b"]" * 400 + b"\n" + SOUND.encode(), "study.toml: "),
+    "deep tables": ((SOUND + "[workload.load.fio." + "a." * 3000 + "b]\n").encode(), "study.toml: "),
+    "a number of many digits": (f"x = {'9' * 5000}\n{SOUND}".encode(), "study.toml: this is not TOML: a number"),
+    "a hundred thousand levels": (
+        f"{SOUND}[factors.a]\nlevels = {list(range(100_000))}".encode(),
+        "study.toml: line 5: factors: these factors make 100000 cells, more than 10000",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_that_can_be_no_study_is_refused(name: str, folder: Path) -> None:
+    data, says = FILES[name]
+    Path("study.toml").write_bytes(data)
+    ran = call("plan", "study.toml")
+    assert ran.status == 2
+    assert ran.message.startswith(says), ran.message
+    assert "Traceback" not in ran.message
+    assert len(ran.message.splitlines()) == max(says.count("\n"), 1)
+    assert [path.name for path in folder.iterdir()] == ["study.toml"]
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_line_endings_and_byte_order_marks_do_not_matter(ending: str, mark: str) -> None:
+    text = mark + SOUND.replace("directory", "direktory").replace("\n", ending)
+    Path("study.toml").write_bytes(text.encode())
+    assert call("plan", "study.toml").message.startswith("study.toml: line 2: stack[0].layer: there is no layer")
+
+
+PLACES = {
+    "missing.toml": "storlab: there is no study 'missing.toml': neither a file nor one of",
+    "quik": "did you mean 'quick'?",
+    ".": "storlab: . is a folder; name a study file in it",
+    "study.toml/x": "there is no study",
+    "x" * 5000: "there is no study",
+    "/proc/self/mem": "storlab: /proc/self/mem can't be read: ",
+    "loop": "there is no study",
+}
+
+
+@pytest.mark.parametrize("name", PLACES, ids=lambda name: name[:20])
+def test_a_path_that_leads_to_no_study_is_refused(name: str) -> None:
+    Path("loop").symlink_to("loop")
+    Path("study.toml").touch()
+    ran = call("plan", name)
+    assert ran.status == 2
+    assert PLACES[name] in ran.message
+    assert ran.message.count("\n") == 1
+
+
+def test_a_file_that_may_not_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("study.toml").write_text(SOUND)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)  # root, who may run these tests, may read everything
+    ran = call("plan", "study.toml")
+    assert (ran.status, ran.message) == (2, "storlab: study.toml can't be read: Permission denied\n")
+
+
+def test_several_mistakes_are_told_together_in_the_order_of_their_lines() -> None:
+    text = (
+        SOUND.replace("rw =", "rv =").replace("directory", "direktory") + '[probes]\nstall = {}\n[repeat]\nmin = "1"\n'
+    )
+    Path("study.toml").write_text(text)
+    ran = call("plan", "study.toml")
+    assert ran.message == 'study.toml: line 8: repeat.min: "1" should be a whole number\n'
+    Path("study.toml").write_text(text.replace('"1"', "1"))
+    lines = [line.split(":")[1] for line in call("plan", "study.toml").message.splitlines()]
+    assert lines == [" line 2", " line 6"]

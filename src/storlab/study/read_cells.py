@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from storlab.layers.base import Layer
+from storlab.layers.file import FileLayer
 from storlab.layers.registry import layer_types
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.layers.stack import type_errors
@@ -21,7 +22,7 @@ from storlab.study.messages import explain, nearest
 from storlab.study.positions import Path
 from storlab.study.schema import DEFAULT_PROBES, NodeGroup, StudyFile, Trial
 from storlab.study.substitution import Substitution, Word
-from storlab.units import shown
+from storlab.units import shown, size_text
 from storlab.workloads.base import PLACE_WORDS, ReadInput, Workload
 from storlab.workloads.registry import workload_types
 
@@ -74,6 +75,7 @@ class _CellReader:
         if precondition is not None:
             accepted = {name: [*kinds, precondition.takes()] for name, kinds in accepted.items()}
         stacks, origins = self.stacks(groups, accepted)
+        self.room(stacks, loads)
         probes = self.probes()
         for path, message in self.substitution.problems:
             self._bad = True
@@ -210,6 +212,21 @@ class _CellReader:
             stacks[name] = layers
             origins[name] = tuple(self.substitution.origin_of((*path, index)) for index in range(len(layers)))
         return stacks, origins
+
+    def room(self, stacks: Mapping[str, tuple[Layer, ...]], loads: Sequence[Load]) -> None:
+        """Refuse a load that can't fit on its stack, where the study itself says how large both are."""
+        for name, layers in stacks.items():
+            lowest = layers[0]
+            if not isinstance(lowest, FileLayer) or lowest.size is None or not issubclass(layers[-1].gives, Dir):
+                continue
+            left = lowest.size
+            for load in loads:
+                needed = load.workload.space() if name in load.on else 0
+                if needed > left:
+                    sizes = f"takes up {size_text(needed)}, but the stack has {size_text(left)}"
+                    self.problem(("workload", load.name), f"this {sizes} for it: make one smaller or the other larger")
+                    break
+                left -= needed
 
     def layers(self, path: Path) -> tuple[Layer, ...] | None:
         written: Any = self.source.raw

@@ -300,6 +300,46 @@ metrics = [{ name = "x", json = "a", from = "/etc/passwd" }]  #! must be a plain
 argv = ["true"]
 metrics = [{ name = "x", json = "a", unit = "" }]  #! is empty
 """,
+        "more than fits on the stack": """
+stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+[workload.load]  #! this takes up 256M, but the stack has 64M for it
+fio = { rw = "write", size = "64M", numjobs = 4 }
+""",
+        "a file on a disk": """
+stack = [
+  { layer = "file", size = "64M" },
+  { layer = "loop" },  #! the stack ends as a Disk, but its workload needs a Dir
+]
+[workload.load]
+fio = { rw = "write", size = "16M", filename = "a" }
+""",
+        "a relative directory": """
+[workload.load.fio]
+rw = "write"
+directory = "sub"  #! Storlab gives fio its directory
+""",
+        "a job file of another kind": """
+[workload.load.fio]  #! outside of [] job section
+job_file = "study.toml"
+""",
+        "an argument with a NUL": """
+[workload.load.command]
+argv = ["echo", "a\\u0000b"]  #! no program takes a NUL
+""",
+        "a program without a name": """
+[workload.load.command]
+argv = ["", "x"]  #! the name of a program is empty
+""",
+        "a variable with an equals sign": """
+[workload.load.command]
+argv = ["true"]
+env = { "A=B" = "c" }  #! can't be an environment variable
+""",
+        "a relative working directory": """
+[workload.load.command]
+argv = ["true"]
+cwd = "sub"  #! must be an absolute path
+""",
         "a precondition that is none": """
 [trial]
 precondition = { foi = { rw = "write" } }  #! trial.precondition.foi: there is no kind of workload 'foi'
