@@ -11,7 +11,7 @@ import pytest
 from storlab.errors import CommandFailed, DiskFull, ParseError
 from storlab.measurements import METRIC_COLUMNS, SERIES_COLUMNS
 from storlab.workloads import histogram
-from storlab.workloads.fio_output import job_names, parse_fio, unique_names
+from storlab.workloads.fio_output import frames, job_names, parse_fio, read_report, unique_names
 
 from .fio_samples import GOLDEN, counts, golden, values
 
@@ -51,6 +51,15 @@ def test_percentiles_from_bins_are_those_that_fio_prints(name: str) -> None:
                     for key, value in percentiles_of(block).items():
                         if f"{direction}.latency.{key}" in mine:
                             assert mine[f"{direction}.latency.{key}"] == pytest.approx(value, rel=1e-12)
+
+
+def test_many_reports_give_what_each_gives_by_itself() -> None:
+    together = frames([read_report(golden(name), name) for name in READABLE])
+    for number, name in enumerate(READABLE):
+        alone = parse_fio(golden(name), name)
+        for frame, expected in zip(together, (alone.metrics, alone.series, alone.histograms), strict=True):
+            assert frame.filter(pl.col("report") == number).drop("report").equals(expected)
+    assert [len(frame) for frame in frames([])] == [0, 0, 0]
 
 
 def test_merged_jobs_are_what_fio_itself_merges() -> None:
@@ -225,7 +234,7 @@ def test_output_without_json_is_refused_with_the_option_it_needs() -> None:
 
 def test_a_wrong_value_is_named_by_its_path() -> None:
     text = golden("fio-group.json").replace(b'"io_bytes" : ', b'"io_bytes" : -', 1)
-    with pytest.raises(ParseError, match=r"jobs\[0\]\.read\.io_bytes should be a whole number"):
+    with pytest.raises(ParseError, match=r"jobs\[0\]\.read\.io_bytes isn't .*: Expected `int` >= 0"):
         parse_fio(text, "x")
 
 
@@ -244,6 +253,12 @@ def test_nan_and_paths_in_other_encodings_are_read() -> None:
 def test_latencies_beyond_the_last_bin_are_told() -> None:
     text = golden("fio-group.json").replace(b'"bins" : {', b'"bins" : {"17112760320" : 2,', 1)
     assert any("17.0 s or longer" in warning for warning in parse_fio(text, "x").warnings)
+
+
+def test_counts_that_could_not_be_added_are_refused() -> None:
+    text = golden("fio-group.json").replace(b'"bins" : {', b'"bins" : {"127" : 9007199254740991,', 1)
+    with pytest.raises(ParseError, match=r"read\.clat_ns\.bins should be counts"):
+        parse_fio(text, "x")
 
 
 def test_fio_2_is_refused() -> None:

@@ -97,6 +97,18 @@ def test_merging_is_exact_in_any_order_and_grouping(parts: list[dict[int, int]])
     assert merge_histograms(stepwise).equals(together)
 
 
+@UNHURRIED
+@given(st.lists(COUNTS, max_size=5))
+def test_percentiles_of_many_histograms_are_those_of_each(parts: list[dict[int, int]]) -> None:
+    arrays = [dense(part) for part in parts]
+    numbers = np.arange(len(parts)) * 2  # rows without a count may lie between
+    rows = np.repeat(numbers, histogram.BINS)
+    found, at = histogram.ranked(rows, np.concatenate([dense({})[:0], *arrays]), histogram.PERCENTILES)
+    assert found.tolist() == numbers.tolist()
+    for row, array in enumerate(arrays):
+        assert (histogram.VALUE_NS[at[row] % histogram.BINS] == histogram.fio_percentiles(array)).all()
+
+
 @pytest.mark.parametrize("wanted", [0.0, -1.0, 100.1, float("nan")])
 def test_a_percentile_out_of_range_is_refused(wanted: float) -> None:
     with pytest.raises(ValueError, match="greater than 0"):

@@ -1,148 +1,113 @@
-"""One of fio's latency objects (``clat_ns``, ``lat_ns``), and several of them merged into one.
-
-``{"min", "max", "mean", "N", "percentile": {"99.000000": ns}, "bins": {"19072": count}}``: ``percentile`` is
-there where fio kept percentiles of this kind of latency, ``bins`` then only under ``json+``.
-"""
+"""Many latency distributions as the rows of one table: merged, and their percentiles found, all at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from storlab.measurements import Across, Better, Value
 from storlab.workloads import histogram
-from storlab.workloads.fio_document import Node
-from storlab.workloads.histogram import Ints
+from storlab.workloads.fio_document import Latency
+from storlab.workloads.histogram import PERCENTILES, Floats, Ints
 
-_MOST = 1 << 53  # operations in one histogram; lets a thousand be added without overflow
+STATISTICS = ("mean", "min", "max", *map(histogram.percentile_name, PERCENTILES))
+"""The columns of ``Latencies.statistics``."""
 
-
-def _no_ints() -> Ints:
-    return np.empty(0, dtype=np.int64)
+_MOST = np.iinfo(np.int64).max
+_KEYS = tuple(f"{percentile:f}" for percentile in PERCENTILES)
 
 
 @dataclass(frozen=True)
-class Latency:
-    """Latencies of ``n`` operations, in ns.
+class Latencies:
+    """Latencies in ns, a row for each distribution.
 
-    ``bins`` (indices, ascending) and ``counts`` are of one length, empty where fio gave none.
-    ``percentiles`` are fio's own, kept for want of bins; they can't be merged.
-    ``total``: from submission's preparation on (``lat``), not from submission (``clat``).
+    ``counts[i]`` operations of row ``rows[i]`` are in bin ``bins[i]``; ``rows`` ascend. A row without bins may
+    have fio's own ``percentiles`` (a column for each of ``PERCENTILES``, NaN where unknown), which can't be merged.
     """
 
-    n: int
-    minimum: int
-    maximum: int
-    mean: float
-    bins: Ints = field(default_factory=_no_ints)
-    counts: Ints = field(default_factory=_no_ints)
-    percentiles: dict[float, int] = field(default_factory=dict)
-    total: bool = False
+    n: Ints
+    minimum: Ints
+    maximum: Ints
+    mean: Floats
+    percentiles: Floats
+    rows: Ints
+    bins: Ints
+    counts: Ints
 
     @property
-    def has_bins(self) -> bool:
-        return bool(self.bins.size)
+    def has_bins(self) -> npt.NDArray[np.bool_]:
+        found = np.zeros(self.n.size, dtype=np.bool_)
+        found[self.rows] = True
+        return found
 
-    @cached_property
-    def from_bins(self) -> dict[float, int]:
-        """Percentiles from the bins; kept, because the sum of a single direction or job is that one itself."""
-        at = histogram.ranked(self.counts, histogram.PERCENTILES)
-        return dict(zip(histogram.PERCENTILES, histogram.VALUE_NS[self.bins[at]].tolist(), strict=True))
+    def merged(self, part: Ints, into: Ints, number: int) -> Latencies:
+        """A table of ``number`` rows: ``into[i]`` takes in the operations of row ``part[i]``, for every i.
 
-    @staticmethod
-    def none() -> Latency:
-        """No operation at all."""
-        return Latency(0, 0, 0, 0.0)
+        Bins are added, means weighted by operations, the extremes are those of the extremes. Where only some
+        have bins the result has none; fio's own percentiles survive only where a single part had operations.
+        """
+        used = self.n[part] > 0
+        part, into = part[used], into[used]
+        n = np.zeros(number, dtype=np.int64)
+        np.add.at(n, into, self.n[part])
+        minimum, maximum = np.full(number, _MOST), np.zeros(number, dtype=np.int64)
+        np.minimum.at(minimum, into, self.minimum[part])
+        np.maximum.at(maximum, into, self.maximum[part])
+        mean: Floats = np.bincount(into, self.mean[part] * (self.n[part] / n[into]), number).astype(np.float64)
+        percentiles = np.full((number, len(PERCENTILES)), np.nan)
+        alone = np.bincount(into, minlength=number)[into] == 1
+        percentiles[into[alone]] = self.percentiles[part[alone]]
+        without = np.bincount(into, ~self.has_bins[part], number) > 0
+        kept = ~without[into]
+        return Latencies(n, minimum, maximum, mean, percentiles, *self._added(part[kept], into[kept]))
+
+    def _added(self, part: Ints, into: Ints) -> tuple[Ints, Ints, Ints]:
+        """Rows, bins and counts of the bins of each ``part``, added up in row ``into``."""
+        sizes = np.bincount(self.rows, minlength=self.n.size)
+        starts = np.cumsum(sizes) - sizes
+        lengths = sizes[part]
+        ends = np.cumsum(lengths)
+        entries = np.arange(lengths.sum()) + np.repeat(starts[part] - (ends - lengths), lengths)
+        key = np.repeat(into, lengths) * histogram.BINS + self.bins[entries]
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        first = np.flatnonzero(np.diff(key, prepend=-1))
+        counts = np.add.reduceat(self.counts[entries[order]], first) if first.size else self.counts[:0]
+        return key[first] // histogram.BINS, key[first] % histogram.BINS, counts
+
+    def statistics(self) -> Floats:
+        """``STATISTICS`` of every row, s; NaN where unknown, and where no operation was measured."""
+        percentiles = self.percentiles.copy()
+        rows, at = histogram.ranked(self.rows, self.counts, PERCENTILES)
+        percentiles[rows] = histogram.VALUE_NS[self.bins[at]]
+        found = np.column_stack([self.mean, self.minimum, self.maximum, percentiles]) / 1e9
+        found[self.n == 0] = np.nan
+        return found
 
 
-def read_latency(node: Node) -> Latency:
-    """The latency object at ``node``; ``ParseError`` names what in it is wrong."""
-    percentiles: dict[float, int] = {}
-    if "percentile" in node and "bins" not in node:
-        listed = node["percentile"]
-        for key in listed.members():
-            try:
-                percentiles[float(key)] = listed[key].count()
-            except ValueError:
-                raise listed.fail("an object whose keys are percentiles") from None
-    bins, counts = _bins(node["bins"]) if "bins" in node else (_no_ints(), _no_ints())
-    return Latency(
-        n=node["N"].count(),
-        minimum=node["min"].count(),
-        maximum=node["max"].count(),
-        mean=node["mean"].number(),
-        bins=bins,
-        counts=counts,
-        percentiles=percentiles,
-        total=node.path.endswith(".lat_ns"),
-    )
-
-
-def _bins(node: Node) -> tuple[Ints, Ints]:
-    members = node.members()
-    values = list(members.values())
-    if not all(type(value) is int and 0 <= value < _MOST for value in values):
-        raise node.fail("an object of counts")
-    try:
-        bins = np.array([histogram.BIN_OF_VALUE[key] for key in members], dtype=np.int64)
-    except KeyError as error:
-        raise node.fail(f"an object of fio's latency bins, of which {error} is none") from None
-    counts = np.array(values, dtype=np.int64)
-    if counts.sum(dtype=np.float64) >= _MOST:
-        raise node.fail("an object of counts")
+def latencies(blocks: Sequence[Latency]) -> Latencies:
+    """The table of fio's latency objects, whose bins are all fio's."""
+    keys = [histogram.BIN_OF_VALUE[key] for block in blocks for key in block.bins]
+    counts = np.array([count for block in blocks for count in block.bins.values()], dtype=np.int64)
     used = counts > 0
-    bins, counts = bins[used], counts[used]
-    if bins.size > 1 and not (bins[1:] > bins[:-1]).all():
-        order = np.argsort(bins)
-        bins, counts = bins[order], counts[order]
-    return bins, counts
-
-
-def merge(parts: Iterable[Latency]) -> Latency:
-    """All operations of ``parts``: bins added, means weighted by operations, the extremes of the extremes.
-
-    Where only some have bins the result has none; fio's own percentiles survive only where a single part
-    had operations.
-    """
-    used = [part for part in parts if part.n]
-    if len(used) < 2:
-        return used[0] if used else Latency.none()
-    n = sum(part.n for part in used)
-    bins, counts = _no_ints(), _no_ints()
-    if all(part.has_bins for part in used):
-        dense = np.zeros(histogram.BINS, dtype=np.int64)
-        for part in used:
-            dense[part.bins] += part.counts
-        bins = np.flatnonzero(dense)
-        counts = dense[bins]
-    return Latency(
-        n=n,
-        minimum=min(part.minimum for part in used),
-        maximum=max(part.maximum for part in used),
-        mean=sum(part.mean * (part.n / n) for part in used),
-        bins=bins,
-        counts=counts,
-        total=any(part.total for part in used),
+    return Latencies(
+        n=np.array([block.n for block in blocks], dtype=np.int64),
+        minimum=np.array([block.minimum for block in blocks], dtype=np.int64),
+        maximum=np.array([block.maximum for block in blocks], dtype=np.int64),
+        mean=np.array([block.mean or 0.0 for block in blocks]),
+        percentiles=np.array(list(map(_own, blocks))).reshape(-1, len(PERCENTILES)),
+        rows=np.repeat(np.arange(len(blocks)), [len(block.bins) for block in blocks])[used],
+        bins=np.array(keys, dtype=np.int64)[used],
+        counts=counts[used],
     )
 
 
-def latency_values(latency: Latency, metric: str, job: str | None) -> Iterator[Value]:
-    """``metric``.mean, .min, .max and percentiles in s; nothing where no operation was measured."""
-    if not latency.n:
-        return
-    lower: Better = "lower"
-    yield Value(f"{metric}.mean", latency.mean / 1e9, "s", lower, "merge", job)
-    yield Value(f"{metric}.min", latency.minimum / 1e9, "s", lower, "min", job)
-    yield Value(f"{metric}.max", latency.maximum / 1e9, "s", lower, "max", job)
-    if latency.has_bins:
-        found = latency.from_bins
-        across: Across = "merge"
-    else:
-        found = {p: latency.percentiles[p] for p in histogram.PERCENTILES if p in latency.percentiles}
-        across = "none"
-    for percentile, value in found.items():
-        name = f"{metric}.{histogram.percentile_name(percentile)}"
-        yield Value(name, value / 1e9, "s", lower, across, job)
+def _own(block: Latency) -> list[float]:
+    if block.bins:
+        return _UNKNOWN
+    return [block.percentile.get(key, np.nan) for key in _KEYS]
+
+
+_UNKNOWN = [np.nan] * len(PERCENTILES)

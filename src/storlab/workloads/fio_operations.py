@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, Value, empty, metric_frame
+from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Across, Measurements, Value, empty, metric_frame
 from storlab.workloads import histogram
-from storlab.workloads.fio_latency import Latency, latency_values, merge
+from storlab.workloads.fio_latency import STATISTICS, Latencies
 from storlab.workloads.fio_log_lines import DIRECTIONS, map_chunks
-from storlab.workloads.histogram import Ints
+from storlab.workloads.histogram import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,12 @@ def read_operations(logs: Mapping[int, Path], interval: float = 1.0, jobs: Seque
     of each where ``jobs`` names them all. Raises ``ParseError`` with file and line.
     """
     read = [_reduce(path, interval) for path in logs.values()]
-    everyone: list[tuple[str | None, _Reduced]] = [(None, _together(read))]
-    if len(jobs) == len(read):
-        everyone += zip(jobs, read, strict=True)
-    values: list[Value] = []
-    histograms, series = [empty(HISTOGRAM_COLUMNS)], [empty(SERIES_COLUMNS)]
-    for job, reduced in everyone:
-        latencies = {f"{DIRECTIONS[key]}.": latency for key, latency in reduced.latencies.items() if latency.n}
-        for prefix, latency in [*latencies.items(), ("", merge(latencies.values()))]:
-            metric = f"{prefix}latency"
-            values.append(Value(f"{prefix}ios", latency.n, "1", job=job))
-            values += latency_values(latency, metric, job)
-            histograms.append(_histogram(latency, job, metric))
-        series += _series(reduced.intervals, interval, job)
-    return Measurements(metric_frame(values), pl.concat(series), pl.concat(histograms))
+    names: list[str | None] = [None, *(jobs if len(jobs) == len(read) else ())]
+    latencies = _latencies(read, len(names))
+    series = [empty(SERIES_COLUMNS), *_series(_add([part for log in read for part in log.sums]), interval, None)]
+    for job, log in zip(names[1:], read, strict=False):
+        series += _series(_add(log.sums), interval, job)
+    return Measurements(metric_frame(_values(latencies, names)), pl.concat(series), _histograms(latencies, names))
 
 
 def longest_gap(logs: Iterable[Path], threshold: float, interval: float = 0.0, duration: float | None = None) -> Gaps:
@@ -76,108 +68,117 @@ def longest_gap(logs: Iterable[Path], threshold: float, interval: float = 0.0, d
 
 
 _WAYS = len(DIRECTIONS)
+_OF = (*(f"{name}." for name in DIRECTIONS), "")  # what a latency is of; the last: of all directions
 _MOST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class _Reduced:
-    """One job's log: latencies by direction, and sums (``ios``, ``value``, ``size``) by ``cell`` and ``direction``."""
-
-    latencies: dict[int, Latency]
-    intervals: pl.DataFrame
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What is kept of a chunk: counts by direction and bin, extremes by direction, sums by cell and direction."""
+class _Log:
+    """What is kept of a log: counts by direction and bin; extremes and totals by direction; sums by cell."""
 
     counts: Ints
     least: Ints
     most: Ints
-    sums: pl.DataFrame
+    totals: Floats
+    sums: list[pl.DataFrame]
 
 
-def _reduce(path: Path, interval: float) -> _Reduced:
-    counts = np.zeros((_WAYS, histogram.BINS), dtype=np.int64)
-    least, most = np.full(_WAYS, _MOST), np.zeros(_WAYS, dtype=np.int64)
-    sums = []
+def _reduce(path: Path, interval: float) -> _Log:
+    log = _nothing()
     for part in map_chunks(path, lambda lines: _reduce_chunk(lines, interval)):
-        counts += part.counts
-        np.minimum(least, part.least, out=least)
-        np.maximum(most, part.most, out=most)
-        sums.append(part.sums)
-    intervals = _add(sums)
-    totals = dict(intervals.group_by("direction").agg(pl.col("value").sum()).iter_rows())
-    latencies = {}
-    for way, total in totals.items():
-        bins = np.flatnonzero(counts[way])
-        n = int(counts[way].sum())
-        latencies[way] = Latency(n, int(least[way]), int(most[way]), total / n, bins, counts[way][bins])
-    return _Reduced(latencies, intervals)
+        np.add(log.counts, part.counts, out=log.counts)
+        np.minimum(log.least, part.least, out=log.least)
+        np.maximum(log.most, part.most, out=log.most)
+        np.add(log.totals, part.totals, out=log.totals)
+        log.sums.extend(part.sums)
+    return log
 
 
-def _reduce_chunk(lines: pl.DataFrame, interval: float) -> _Part:
-    direction = lines["direction"].to_numpy().astype(np.int64)
-    value = lines["value"].to_numpy()
-    bins = histogram.bin_index(value)
-    bins += direction * histogram.BINS
-    counts = np.bincount(bins, minlength=_WAYS * histogram.BINS).reshape(_WAYS, histogram.BINS)
-    least, most = np.full(_WAYS, _MOST), np.zeros(_WAYS, dtype=np.int64)
+def _nothing() -> _Log:
+    counts = np.zeros((_WAYS, histogram.BINS), dtype=np.int64)
+    return _Log(counts, np.full(_WAYS, _MOST), np.zeros(_WAYS, dtype=np.int64), np.zeros(_WAYS), [])
+
+
+def _reduce_chunk(lines: pl.DataFrame, interval: float) -> _Log:
+    part = _nothing()
+    time, value, direction, size = (column.to_numpy() for column in lines)
+    cell = (time / (interval * 1000)).astype(np.int64)
     for way in range(_WAYS):
+        # compress and reduceat: a boolean index, where=, and group_by take several times as long.
         mine = direction == way
-        least[way] = value.min(initial=_MOST, where=mine)
-        most[way] = value.max(initial=0, where=mine)
-    return _Part(counts, least, most, _sums(lines, direction, interval))
+        if not mine.any():
+            continue
+        values, sizes, cells = (np.compress(mine, column) for column in (value, size, cell))
+        part.counts[way] = np.bincount(histogram.bin_index(values), minlength=histogram.BINS)
+        part.least[way], part.most[way] = values.min(), values.max()
+        starts = np.flatnonzero(np.diff(cells, prepend=-1))  # of runs of lines in one cell
+        # As floats, sums are exact up to 2^53: a hundred days of ns in one chunk and cell.
+        sums = {
+            "cell": cells[starts],
+            "direction": np.full(starts.size, way),
+            "ios": np.diff(starts, append=cells.size),
+            "value": np.add.reduceat(values, starts, dtype=np.float64),
+            "size": np.add.reduceat(sizes, starts, dtype=np.float64),
+        }
+        part.totals[way] = sums["value"].sum()
+        part.sums.append(pl.DataFrame(sums, schema=_SUMS))
+    return part
 
 
-def _sums(lines: pl.DataFrame, direction: Ints, interval: float) -> pl.DataFrame:
-    """Sums of one chunk. Not ``group_by``: cells are few and dense, so counting by index takes a third of the time."""
-    cell = (lines["time"].to_numpy() / (interval * 1000)).astype(np.int64)
-    first = int(cell.min())
-    key = (cell - first) * _WAYS + direction
-    ios = np.bincount(key)
-    used = np.flatnonzero(ios)
-    # Sums as floats are exact up to 2^53: a hundred days of ns in one chunk and cell.
-    value, size = (np.bincount(key, lines[name].to_numpy())[used] for name in ("value", "size"))
-    return pl.DataFrame(
-        {"cell": first + used // _WAYS, "direction": used % _WAYS, "ios": ios[used], "value": value, "size": size},
-        schema=_INTERVALS,
-    )
-
-
-_INTERVALS = {
-    "cell": pl.Int64(),
-    "direction": pl.Int64(),
-    "ios": pl.Int64(),
-    "value": pl.Float64(),
-    "size": pl.Float64(),
-}
+_SUMS = {"cell": pl.Int64(), "direction": pl.Int64(), "ios": pl.Int64(), "value": pl.Float64(), "size": pl.Float64()}
 
 
 def _add(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Sums by cell and direction."""
     sums = (pl.col(name).sum() for name in ("ios", "value", "size"))
-    together = pl.concat([pl.DataFrame(schema=_INTERVALS), *parts])
+    together = pl.concat([pl.DataFrame(schema=_SUMS), *parts])
     return together.group_by("cell", "direction").agg(sums).sort("direction", "cell")
 
 
-def _together(read: Sequence[_Reduced]) -> _Reduced:
-    keys = sorted({key for reduced in read for key in reduced.latencies})
-    return _Reduced(
-        {key: merge(reduced.latencies.get(key, Latency.none()) for reduced in read) for key in keys},
-        _add([reduced.intervals for reduced in read]),
+def _latencies(read: Sequence[_Log], owners: int) -> Latencies:
+    """A row for each owner (all together, then each log, if ``owners`` are more than one) and each of ``_OF``."""
+    counts = np.array([log.counts for log in read], dtype=np.int64).reshape(-1, histogram.BINS)
+    n = counts.sum(axis=1)
+    rows, bins = np.nonzero(counts)
+    single = Latencies(
+        n=n,
+        minimum=np.array([log.least for log in read], dtype=np.int64).ravel(),
+        maximum=np.array([log.most for log in read], dtype=np.int64).ravel(),
+        mean=np.array([log.totals for log in read], dtype=np.float64).ravel() / np.maximum(n, 1),
+        percentiles=np.full((n.size, len(histogram.PERCENTILES)), np.nan),
+        rows=rows,
+        bins=bins,
+        counts=counts[rows, bins],
     )
+    part = np.arange(n.size)
+    log, way = np.divmod(part, _WAYS)
+    of = [np.zeros_like(log)] if owners == 1 else [np.zeros_like(log), log + 1]
+    into = [owner * len(_OF) + slot for owner in of for slot in (way, np.full_like(way, _WAYS))]
+    return single.merged(np.tile(part, len(into)), np.concatenate(into), owners * len(_OF))
 
 
-def _histogram(latency: Latency, job: str | None, metric: str) -> pl.DataFrame:
-    return pl.select(pl.lit(job, pl.String).alias("job"), pl.lit(metric).alias("metric")).join(
-        pl.DataFrame(
-            {
-                "lower": histogram.LOWER[latency.bins],
-                "upper": histogram.UPPER[latency.bins],
-                "count": latency.counts,
-            }
-        ),
-        how="cross",
+def _values(latencies: Latencies, names: Sequence[str | None]) -> Iterator[Value]:
+    across: dict[str, Across] = {"min": "min", "max": "max"}
+    for row, statistics in enumerate(latencies.statistics().tolist()):
+        job, prefix = names[row // len(_OF)], _OF[row % len(_OF)]
+        if latencies.n[row] or not prefix:
+            yield Value(f"{prefix}ios", int(latencies.n[row]), "1", job=job)
+        if latencies.n[row]:
+            for name, value in zip(STATISTICS, statistics, strict=True):
+                yield Value(f"{prefix}latency.{name}", value, "s", "lower", across.get(name, "merge"), job)
+
+
+def _histograms(latencies: Latencies, names: Sequence[str | None]) -> pl.DataFrame:
+    owner, of = np.divmod(latencies.rows, len(_OF))
+    return pl.DataFrame(
+        [
+            pl.Series("job", names, pl.String).gather(owner),
+            pl.Series("metric", [f"{prefix}latency" for prefix in _OF]).gather(of),
+            pl.Series("lower", histogram.LOWER[latencies.bins]),
+            pl.Series("upper", histogram.UPPER[latencies.bins]),
+            pl.Series("count", latencies.counts),
+        ],
+        schema=HISTOGRAM_COLUMNS,
     )
 
 

@@ -35,15 +35,25 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from storlab.errors import CommandFailed, DiskFull, ParseError
-from storlab.measurements import Measurements, metric_frame
-from storlab.workloads import fio_metrics, fio_steady, histogram
-from storlab.workloads.fio_document import Document, Node, read_document
-from storlab.workloads.fio_latency import Latency, read_latency
-from storlab.workloads.fio_metrics import Direction, Job
+import polars as pl
 
-DIRECTIONS = ("read", "write", "trim", "mixed")
+from storlab.errors import CommandFailed, DiskFull, ParseError
+from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
+from storlab.workloads import fio_metrics, fio_steady, histogram
+from storlab.workloads.fio_document import (
+    MOST_OPERATIONS,
+    NO_LATENCY,
+    DirectionBlock,
+    Document,
+    JobBlock,
+    Latency,
+    read_document,
+)
+from storlab.workloads.fio_metrics import DIRECTIONS, Direction, Job
+from storlab.workloads.fio_steady import Steady
+
 _FULL = re.compile(r"error on file (?P<path>.+?): No space left on device")
+_LAST_BIN = str(histogram.VALUE_NS[-1])
 _ALL_CLIENTS = "All clients"  # fio --client adds this sum of all jobs of all servers
 
 
@@ -56,31 +66,66 @@ class JobError:
     messages: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Report:
+    """One report of fio's, checked; ``frames`` makes the numbers of it."""
+
+    jobs: tuple[Job, ...]
+    steady: Steady
+    warnings: tuple[str, ...]
+    facts: dict[str, object]
+
+
 def parse_fio(output: bytes, source: str, messages: bytes = b"") -> Measurements:
     """All that fio measured, from its standard output (or ``--output`` file) and, if apart, standard error.
+
+    Raises as ``read_report``.
+    """
+    report = read_report(output, source, messages)
+    metrics, series, histograms = (frame[:, 1:] for frame in frames([report]))
+    return Measurements(metrics, series, histograms, report.warnings, report.facts)
+
+
+def read_report(output: bytes, source: str, messages: bytes = b"") -> Report:
+    """The report, in as much memory as its numbers need.
 
     Raises ``DiskFull`` where a job met a full file system, ``CommandFailed`` where fio ended a job or itself
     with another error, both with fio's own message; ``ParseError`` where this is not fio 3's JSON, with
     ``source`` and, where known, the line.
     """
     document = _document(output, source, messages)
-    jobs = _jobs(document)
+    blocks = _job_blocks(document, source)
+    jobs = _jobs(blocks, source)
     errors = job_errors(jobs, document.messages)
     if errors:
         raise _failure(errors, source, document.messages)
-    steady = fio_steady.steady_states(list(_job_nodes(document)), [job.name for job in jobs])
-    return Measurements(
-        metrics=metric_frame([*fio_metrics.values(jobs), *steady.values]),
-        series=steady.series,
-        histograms=fio_metrics.histograms(jobs),
-        warnings=(*_warnings(document, jobs), *steady.warnings),
-        facts=_facts(document, jobs) | steady.facts,
-    )
+    steady = fio_steady.steady_states(blocks, [job.name for job in jobs])
+    warnings = (*_warnings(document, jobs), *steady.warnings)
+    return Report(tuple(jobs), steady, warnings, _facts(document, blocks, jobs) | steady.facts)
+
+
+def frames(reports: Sequence[Report]) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Metrics, series and histograms of many reports, for much less than one by one.
+
+    Their columns are those of ``Measurements`` and before them ``report``, the number (from 0) of the report.
+    """
+    metrics, histograms = fio_metrics.frames([report.jobs for report in reports])
+    steady = [report.steady for report in reports]
+    values = [metrics, *(_of(at, metric_frame(each.values)) for at, each in enumerate(steady) if each.values)]
+    series = [_NO_SERIES, *(_of(at, each.series) for at, each in enumerate(steady) if each.values)]
+    return pl.concat(values), pl.concat(series), histograms
+
+
+_NO_SERIES = empty({"report": pl.Int64(), **SERIES_COLUMNS})
+
+
+def _of(report: int, frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.select(pl.lit(report, pl.Int64).alias("report"), pl.all())
 
 
 def job_names(output: bytes, source: str) -> tuple[str, ...]:
     """Names of the jobs as ``parse_fio`` gives them: in fio's order, which also numbers its logs from 1."""
-    return tuple(job.name for job in _jobs(_document(output, source, b"")))
+    return tuple(unique_names([block.jobname for block in _job_blocks(_document(output, source, b""), source)]))
 
 
 def job_errors(jobs: Sequence[Job], messages: Sequence[str]) -> tuple[JobError, ...]:
@@ -116,20 +161,21 @@ def _failure(errors: Sequence[JobError], source: str, messages: Sequence[str]) -
     return CommandFailed(f"{source}: fio: job {first.job}: {said}", detail)
 
 
-def _job_nodes(document: Document) -> Iterator[Node]:
-    key = "client_stats" if "client_stats" in document.root else "jobs"
-    for node in document.root[key].items():
-        if node["jobname"].value != _ALL_CLIENTS:
-            yield node
+def _job_blocks(document: Document, source: str) -> list[JobBlock]:
+    root = document.root
+    listed = root.jobs if root.client_stats is None else root.client_stats
+    if listed is None:
+        raise ParseError("jobs is missing: truncated, or not from fio 3", source)
+    blocks = [block for block in listed if block.jobname != _ALL_CLIENTS]
+    if not blocks:
+        raise ParseError("fio reported no job", source)
+    return blocks
 
 
-def _jobs(document: Document) -> list[Job]:
-    nodes = list(_job_nodes(document))
-    if not nodes:
-        raise ParseError("fio reported no job", document.root.source)
-    phases = _phases(nodes)
-    names = unique_names([node["jobname"].text() for node in nodes])
-    return [_job(node, name, phase) for node, name, phase in zip(nodes, names, phases, strict=True)]
+def _jobs(blocks: Sequence[JobBlock], source: str) -> list[Job]:
+    names = unique_names([block.jobname for block in blocks])
+    rows = zip(blocks, names, _phases(blocks), strict=True)
+    return [_job(block, name, phase, source) for block, name, phase in rows]
 
 
 def unique_names(names: Sequence[str]) -> list[str]:
@@ -148,52 +194,58 @@ def unique_names(names: Sequence[str]) -> list[str]:
     return unique
 
 
-def _phases(nodes: Sequence[Node]) -> list[int]:
+def _phases(blocks: Sequence[JobBlock]) -> list[int]:
     """For each job the number of phases before its own: a phase is a group that fio reports.
 
     A group begins at ``stonewall``, after which jobs wait for those before, or at ``new_group``, where they don't.
     fio 3.33 prints neither among the options; ``stonewall`` is by far the more usual.
     """
-    groups = [node["groupid"].count() for node in nodes]
+    groups = [block.groupid for block in blocks]
     order = {group: phase for phase, group in enumerate(dict.fromkeys(groups))}
     return [order[group] for group in groups]
 
 
-def _job(node: Node, name: str, phase: int) -> Job:
+def _job(block: JobBlock, name: str, phase: int, source: str) -> Job:
     directions = {}
-    for key in DIRECTIONS:
-        # "both" (unified_rw_reporting=2) gives the directions and their sum, which would count twice.
-        if key in node and not (key == "mixed" and "read" in node):
-            direction = _direction(node[key])
-            if direction.ios or direction.bytes:
-                directions[key] = direction
-    run = node["job_runtime"].count() / 1000 if "job_runtime" in node else 0.0
-    error = node["error"].count()
+    # "both" (unified_rw_reporting=2) gives the directions and their sum, which would count twice.
+    mixed = block.mixed if block.read is None else None
+    for key, way in zip(DIRECTIONS, (block.read, block.write, block.trim, mixed), strict=True):
+        if way is not None and way.clat is not None:
+            raise ParseError(f"job {name}: {key}.clat: this is fio 2's output, in µs; use fio 3", source)
+        if way is not None and (way.total_ios or way.io_bytes):
+            directions[key] = _direction(way, f"job {name}: {key}", source)
+    run = block.job_runtime / 1000
     return Job(
         name=name,
         phase=phase,
         directions=directions,
-        sync=read_latency(node["sync"]["lat_ns"]) if "sync" in node else Latency.none(),
-        cpu_user=node["usr_cpu"].number() / 100 * run,
-        cpu_system=node["sys_cpu"].number() / 100 * run,
+        sync=NO_LATENCY if block.sync is None else _fios(block.sync.lat_ns, f"job {name}: sync.lat_ns", source),
+        cpu_user=(block.usr_cpu or 0.0) / 100 * run,
+        cpu_system=(block.sys_cpu or 0.0) / 100 * run,
         cpu_runtime=run,
-        errors=node["total_err"].count() if "total_err" in node else int(error != 0),
-        error=error,
+        errors=int(block.error != 0) if block.total_err is None else block.total_err,
+        error=block.error,
     )
 
 
-def _direction(node: Node) -> Direction:
-    if "clat" in node:
-        raise ParseError(f"{node.path}.clat: this is fio 2's output, in µs; use fio 3", node.source)
-    amount, ios, runtime = node["io_bytes"].count(), node["total_ios"].count(), node["runtime"].count() / 1000
-    if not ios and not amount:
-        return Direction(0, 0, runtime, Latency.none())
-    latency = read_latency(node["clat_ns"])
-    if not latency.has_bins and "lat_ns" in node:
+def _direction(block: DirectionBlock, path: str, source: str) -> Direction:
+    if block.clat_ns is None:
+        raise ParseError(f"{path}.clat_ns is missing: truncated, or not from fio 3", source)
+    latency, total = _fios(block.clat_ns, f"{path}.clat_ns", source), block.lat_ns
+    if not latency.has_bins and total is not None and (total.has_bins or (total.percentile and not latency.percentile)):
         # lat_percentiles=1 moves bins and percentiles from one to the other.
-        total = read_latency(node["lat_ns"])
-        latency = total if total.has_bins or (total.percentiles and not latency.percentiles) else latency
-    return Direction(amount, ios, runtime, latency)
+        latency = _fios(total, f"{path}.lat_ns", source)
+    return Direction(block.io_bytes, block.total_ios, block.runtime / 1000, latency, latency is total)
+
+
+def _fios(latency: Latency, path: str, source: str) -> Latency:
+    """The latency, if its bins are fio's and their counts can be added."""
+    if not latency.bins.keys() <= histogram.BIN_OF_VALUE.keys():
+        wrong = next(key for key in latency.bins if key not in histogram.BIN_OF_VALUE)
+        raise ParseError(f"{path}.bins: {wrong!r} is none of fio's latency bins", source)
+    if sum(latency.bins.values()) > MOST_OPERATIONS:
+        raise ParseError(f"{path}.bins should be counts of operations", source)
+    return latency
 
 
 def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
@@ -204,9 +256,9 @@ def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
     latencies = [direction.latency for job in jobs for direction in job.directions.values()]
     if any(latency.n and not latency.has_bins for latency in latencies):
         yield "fio gave no latency bins (without --output-format=json+): its percentiles can't be merged"
-    if any(latency.total for latency in latencies):
+    if _any_total(jobs):
         yield "latencies are total latencies (lat), not completion latencies (clat): lat_percentiles=1"
-    beyond = sum(int(latency.counts[latency.bins == histogram.BINS - 1].sum()) for latency in latencies)
+    beyond = sum(latency.bins.get(_LAST_BIN, 0) for latency in latencies)
     if beyond:
         yield (
             f"{beyond} operations took {histogram.LAST_LOWER:.1f} s or longer, where fio's bins end: "
@@ -226,15 +278,14 @@ def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
             yield f"job {job.name} ran for less than a millisecond: no rates"
 
 
-def _facts(document: Document, jobs: Sequence[Job]) -> dict[str, object]:
-    options: dict[str, dict[str, object]] = {}
-    if "global options" in document.root:
-        options["global"] = dict(document.root["global options"].members())
-    for node, job in zip(_job_nodes(document), jobs, strict=True):
-        if "job options" in node:
-            options[job.name] = dict(node["job options"].members())
-    total = any(direction.latency.total for job in jobs for direction in job.directions.values())
-    facts: dict[str, object] = {"latency": "total" if total else "completion", "options": options}
-    if "fio version" in document.root:
-        facts["version"] = document.root["fio version"].text().removeprefix("fio-")
+def _any_total(jobs: Sequence[Job]) -> bool:
+    return any(direction.total for job in jobs for direction in job.directions.values())
+
+
+def _facts(document: Document, blocks: Sequence[JobBlock], jobs: Sequence[Job]) -> dict[str, object]:
+    options = {} if document.root.options is None else {"global": document.root.options}
+    options |= {job.name: block.options for block, job in zip(blocks, jobs, strict=True) if block.options is not None}
+    facts: dict[str, object] = {"latency": "total" if _any_total(jobs) else "completion", "options": options}
+    if document.root.version is not None:
+        facts["version"] = document.root.version.removeprefix("fio-")
     return facts

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from storlab.measurements import SERIES_COLUMNS, Value, empty
-from storlab.workloads.fio_document import Node
+from storlab.workloads.fio_document import JobBlock, SteadyBlock
 
-_QUANTITIES = {"iops": "iops", "bw": "bw", "lat": "lat_ns"}
+_QUANTITIES = ("iops", "bw", "lat")
 
 
 @dataclass(frozen=True)
@@ -36,27 +36,28 @@ class Steady:
     facts: dict[str, object] = field(default_factory=dict)
 
 
-def steady_states(jobs: Sequence[Node], names: Sequence[str]) -> Steady:
+_NONE = Steady()
+
+
+def steady_states(jobs: Sequence[JobBlock], names: Sequence[str]) -> Steady:
     """The ``steadystate`` blocks of these jobs, whose names are ``names``."""
     values: list[Value] = []
     rows: list[tuple[str, str, float, float, str]] = []
     warnings: list[str] = []
     facts: dict[str, object] = {}
-    for node, name in zip(jobs, names, strict=True):
-        if "steadystate" not in node:
+    for job, name in zip(jobs, names, strict=True):
+        block = job.steadystate
+        if block is None:
             continue
-        block = node["steadystate"]
-        criterion = block["ss"].text()
-        attained = block["attained"].count() > 0
-        facts[name] = criterion
-        values.append(Value("steady.attained", attained, "1", "neither", "min", name))
-        if not attained:
-            warnings.append(f"job {name} did not reach its steady state ({criterion})")
-        samples = _samples(block, attained)
+        facts[name] = block.criterion
+        values.append(Value("steady.attained", block.attained > 0, "1", "neither", "min", name))
+        if not block.attained:
+            warnings.append(f"job {name} did not reach its steady state ({block.criterion})")
+        samples = _samples(block)
         if not samples:
             continue
-        values += _flatness(block, criterion, samples, name)
-        ends = _run_time(node)
+        values += _flatness(block, samples, name)
+        ends = _run_time(job)
         for quantity, metric, unit in (("bw", "steady.bandwidth", "B/s"), ("iops", "steady.iops", "1/s")):
             column = samples.get(quantity, [])
             # The window ends with the job; a sample is a second.
@@ -65,7 +66,7 @@ def steady_states(jobs: Sequence[Node], names: Sequence[str]) -> Steady:
                 for at, value in enumerate(column, start=1)
             ]
     if not facts:
-        return Steady()
+        return _NONE
     values.append(Value("steady.attained", not warnings, "1", "neither", "min"))
     return Steady(
         values=tuple(values),
@@ -75,29 +76,29 @@ def steady_states(jobs: Sequence[Node], names: Sequence[str]) -> Steady:
     )
 
 
-def _samples(block: Node, attained: bool) -> dict[str, list[float]]:
+def _samples(block: SteadyBlock) -> dict[str, list[float]]:
     """The window's samples by quantity. Where it didn't fill up it ends in zeros that were never measured."""
-    data = block["data"]
-    columns = {key: [sample.number() for sample in data[key].items()] for key in _QUANTITIES.values() if key in data}
+    read = zip(_QUANTITIES, (block.data.iops, block.data.bw, block.data.lat_ns), strict=True)
+    columns = {quantity: [sample or 0.0 for sample in column] for quantity, column in read if column is not None}
     filled = min((len(column) for column in columns.values()), default=0)
-    if not attained:
+    if not block.attained:
         while filled and not any(column[filled - 1] for column in columns.values()):
             filled -= 1
     return {key: column[:filled] for key, column in columns.items()} if filled else {}
 
 
-def _flatness(block: Node, criterion: str, samples: dict[str, list[float]], job: str) -> list[Value]:
+def _flatness(block: SteadyBlock, samples: dict[str, list[float]], job: str) -> list[Value]:
     """The deviation or the slope, whichever fio computed; neither before the window was full."""
-    quantity = criterion.split(":")[0].removesuffix("_slope")
-    column = samples.get(_QUANTITIES.get(quantity, ""), [])
+    quantity = block.criterion.split(":")[0].removesuffix("_slope")
+    column = samples.get(quantity, [])
     mean = sum(column) / len(column) if column else 0.0
-    if not mean or len(column) < block["duration"].count():
+    if not mean or len(column) < block.duration:
         return []
-    if "_slope" in criterion:
-        return [Value("steady.slope", block["slope"].number() / mean, "1/s", "neither", "none", job)]
-    return [Value("steady.deviation", block["max_deviation"].number() / mean, "1", "lower", "max", job)]
+    if "_slope" in block.criterion:
+        return [Value("steady.slope", (block.slope or 0.0) / mean, "1/s", "neither", "none", job)]
+    return [Value("steady.deviation", (block.max_deviation or 0.0) / mean, "1", "lower", "max", job)]
 
 
-def _run_time(node: Node) -> float:
-    runtimes = [node[key]["runtime"].count() for key in ("read", "write", "trim", "mixed") if key in node]
+def _run_time(job: JobBlock) -> float:
+    runtimes = [way.runtime for way in (job.read, job.write, job.trim, job.mixed) if way is not None]
     return max(runtimes, default=0) / 1000

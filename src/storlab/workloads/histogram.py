@@ -62,21 +62,19 @@ def bin_edges(value_ns: int) -> tuple[int, int]:
 
 def bin_index(latency_ns: npt.ArrayLike) -> Ints:
     """The bins of latencies in ns, as fio's ``plat_val_to_idx`` has them; same shape as the input."""
-    latency = np.clip(np.asarray(latency_ns, dtype=np.int64), 0, LOWER_NS[-1])
-    # The exponent of a float64 (bits 52 up, less 1023) is the position of the highest bit; exact below 2^53.
-    discarded = latency.astype(np.float64).view(np.int64)
-    discarded >>= 52
-    discarded -= 1023 + _BITS
-    np.maximum(discarded, 0, out=discarded)
-    index: Ints = latency >> discarded
-    discarded <<= _BITS
-    index += discarded
-    return index
+    latency = np.asarray(latency_ns, dtype=np.int64)
+    # A float64 has its exponent (plus 1023) in the bits from 52, the mantissa below it: together the exponent and
+    # the mantissa's first bits count the bins from 64 ns on. Exact below 2^53, beyond all bins.
+    index: Ints = latency.astype(np.float64).view(np.int64)
+    index >>= 52 - _BITS
+    index -= (1023 + _BITS - 1) * _PER_GROUP
+    np.minimum(index, BINS - 1, out=index)
+    return np.maximum(index, np.clip(latency, 0, _PER_GROUP - 1), out=index)
 
 
 def fio_percentiles(counts: Ints, percentiles: Sequence[float] = PERCENTILES) -> Ints:
     """Percentiles in ns from counts of all ``BINS`` bins; equal to what fio prints from the same counts."""
-    return VALUE_NS[ranked(counts, percentiles)]
+    return VALUE_NS[_ranked_one(counts, percentiles)]
 
 
 def percentiles(histogram: pl.DataFrame, wanted: Sequence[float] = PERCENTILES) -> dict[float, float]:
@@ -89,26 +87,43 @@ def percentiles(histogram: pl.DataFrame, wanted: Sequence[float] = PERCENTILES) 
     """
     ordered = histogram.select("lower", "upper", "count").sort("lower")
     lower, upper = ordered["lower"].to_numpy(), ordered["upper"].to_numpy()
-    at = ranked(ordered["count"].to_numpy(), wanted)
+    at = _ranked_one(ordered["count"].to_numpy(), wanted)
     width = upper[at] - lower[at]
     value = np.where(width < 1.5e-9, lower[at], lower[at] + width / 2)
     return dict(zip(wanted, value.tolist(), strict=True))
 
 
-def ranked(counts: npt.NDArray[np.integer], wanted: Sequence[float]) -> npt.NDArray[np.intp]:
-    """For each percentile the position of the first count at which the running sum reaches its share.
+def ranked(rows: Ints, counts: Ints, wanted: Sequence[float]) -> tuple[Ints, Ints]:
+    """For each histogram and percentile the position of the count at which the running sum reaches its share.
 
-    ``counts`` are of ascending bins. Raises ``ValueError`` where all are 0, or for a p outside 0 < p ≤ 100.
+    ``counts[i]`` belongs to histogram ``rows[i]``; ``rows`` ascend, as do the bins of each. Returns the rows
+    that there are, and positions in ``counts``, a line for each of them and a column for each percentile.
+    Raises ``ValueError`` where the counts of one are all 0, or for a p outside 0 < p ≤ 100.
     """
     if not all(0 < p <= 100 for p in wanted):
         raise ValueError(f"percentiles are greater than 0 and at most 100, not {list(wanted)}")
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    sizes = np.diff(starts, append=rows.size)
     running = np.cumsum(counts, dtype=np.int64)
-    if not running.size or running[-1] <= 0:
+    running -= np.repeat((running - counts)[starts], sizes)
+    total = running[starts + sizes - 1]
+    if (total <= 0).any():
         raise ValueError("a histogram without any operation has no percentiles")
-    # long double, and divided first, as in fio: otherwise p99.9 of 1000 operations may be another rank.
-    share = np.asarray(wanted, dtype=np.longdouble) / 100 * running[-1]
-    at: npt.NDArray[np.intp] = np.searchsorted(running.astype(np.longdouble), share)
-    return np.minimum(at, running.size - 1)
+    at = np.empty((starts.size, len(wanted)), dtype=np.int64)
+    for column, p in enumerate(wanted):
+        # long double, and divided first, as in fio: otherwise p99.9 of 1000 operations may be another rank.
+        rank = np.ceil(np.longdouble(p) / 100 * total).astype(np.int64)
+        below = running < np.repeat(rank, sizes)
+        at[:, column] = starts + (np.add.reduceat(below, starts, dtype=np.int64) if starts.size else 0)
+    return rows[starts], at
+
+
+def _ranked_one(counts: Ints, wanted: Sequence[float]) -> Ints:
+    if not counts.size:
+        raise ValueError("a histogram without any operation has no percentiles")
+    _, at = ranked(np.zeros(counts.size, dtype=np.int64), counts, wanted)
+    position: Ints = at[0]
+    return position
 
 
 def frame(counts: Ints) -> pl.DataFrame:
