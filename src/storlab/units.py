@@ -81,7 +81,7 @@ def shown(value: object, width: int = 60) -> str:
             text = str(value).lower()
         case str():
             text = '"' + value.replace("\n", "\\n").replace("\t", "\\t") + '"'
-            text = "".join(sign if sign.isprintable() else f"\\u{ord(sign):04X}" for sign in text)
+            text = printable(text)
         case list() | tuple():
             text = f"[{', '.join(shown(item, width) for item in value[:width])}]"
         case dict():
@@ -92,6 +92,11 @@ def shown(value: object, width: int = 60) -> str:
         case _:
             text = str(value) if not isinstance(value, int) or abs(value) < 10**30 else "this number"
     return text if len(text) <= width else f"{text[: width - 2]} …"
+
+
+def printable(text: str) -> str:
+    """The text with a code in place of every sign that a terminal would act upon instead of showing it."""
+    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04X}" for sign in text)
 
 
 def size_text(size: int) -> str:

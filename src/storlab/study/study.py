@@ -23,7 +23,7 @@ from storlab.study.read_cells import Report, Source, expand
 from storlab.study.schema import StudyFile
 from storlab.study.substitution import Outgrown
 from storlab.study.toml_text import MAX_TEXT, read_toml
-from storlab.units import shown
+from storlab.units import printable, shown
 from storlab.workloads.base import PLACE_WORDS, ReadInput
 
 MAX_CELLS = 10_000
@@ -152,8 +152,8 @@ def _problem_at(
         key += f"[{written}]" if isinstance(part, int) else f".{written}" if key else str(written)
     for where, override in changed.items():
         if path[: len(where)] == where:
-            return Problem(f"--set {override}", message)
-    return Problem(key, message, line_of(path, lines))
+            return Problem(f"--set {override}", printable(message))
+    return Problem(key, printable(message), line_of(path, lines))
 
 
 def _model(raw: Mapping[str, Any], report: Report) -> StudyFile | None:

@@ -7,6 +7,7 @@ import tomllib
 from typing import Any
 
 from storlab.errors import Problem, StudyError
+from storlab.units import printable
 
 MAX_TEXT = 4 * 1024 * 1024  # bytes
 
@@ -35,7 +36,7 @@ def read_toml(data: bytes, file: str) -> tuple[str, dict[str, Any]]:
         raise refused("this is nested too deeply for a study") from None
     except ValueError as error:  # a plain one for numbers of thousands of digits
         reason, line, column = _place(str(error), text)
-        raise refused(f"this is not TOML: {reason}{_hint(reason, text, line, column)}", line) from None
+        raise refused(printable(f"this is not TOML: {reason}{_hint(reason, text, line, column)}"), line) from None
 
 
 def _place(message: str, text: str) -> tuple[str, int | None, int]:
