@@ -3,7 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from storlab.doctor.leftovers import leftovers
+from storlab.doctor.studies import judge
 from storlab.run.journal import Journal
+from storlab.run.plan import Plan
+from storlab.study.study import load_study, shipped_studies
 
 
 def test_no_remembered_run_is_well() -> None:
@@ -33,3 +36,14 @@ def test_a_damaged_journal_is_told_with_its_line(tmp_path: Path) -> None:
     (check,) = leftovers({"r1": tmp_path})
     assert check.status == "missing"
     assert "journal.jsonl:1 is damaged" in check.says
+
+
+def test_a_study_that_nothing_supports_here_says_why() -> None:
+    study = load_study(shipped_studies()["quick"])
+    everything = {cell.number: ("xfs is not installed",) for cell in study.cells}
+    nothing = judge("quick", Plan(study, 0, (1, 1), everything, {}, {}))
+    assert (nothing.status, nothing.says) == ("missing", "xfs is not installed")
+    first = dict(list(everything.items())[:2])
+    part = judge("quick", Plan(study, 0, (1, 1), first, {}, {}))
+    assert (part.status, part.says) == ("warn", "4 of 6 cells can run: xfs is not installed")
+    assert judge("quick", Plan(study, 0, (1, 1), {}, {}, {})).status == "ok"

@@ -42,4 +42,4 @@ def judge(name: str, plan: Plan) -> Check:
     reasons = "; ".join(dict.fromkeys(reason for each in plan.unsupported.values() for reason in each))
     if plan.supported:
         return warn(name, GROUP, f"{len(plan.supported)} of {cells} cells can run: {reasons}", f"storlab plan {name}")
-    return missing(name, GROUP, f"can't run: {reasons}", f"storlab plan {name}")
+    return missing(name, GROUP, reasons, f"storlab plan {name}")
