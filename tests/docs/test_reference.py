@@ -1,0 +1,107 @@
+"""The reference against what it describes: options of every command, metrics of real runs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+import storlab as python_interface
+from storlab.cli.main import app
+
+from .pages import ROOT, storlab
+
+CLI = (ROOT / "docs" / "reference" / "cli.md").read_text("utf-8")
+METRICS = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
+
+_OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
+
+
+def _sections(page: str) -> Iterator[tuple[str, str]]:
+    """Heading, text beneath."""
+    for part in page.split("\n## ")[1:]:
+        title, _, text = part.partition("\n")
+        yield title, text
+
+
+def _documented_options(text: str) -> set[str]:
+    """Options in the first column of tables."""
+    cells = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `-")]
+    return {option for cell in cells for option in _OPTION.findall(cell)}
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "resume", "report", "list", "schema", "doctor", "clean"])
+def test_the_options_of_a_command_are_those_of_its_help(command: str) -> None:
+    group = typer.main.get_command(app)
+    parameters = group.commands[command].params  # type: ignore[attr-defined]
+    real = {option for parameter in parameters for option in parameter.opts if option.startswith("-")}
+    text = next(text for title, text in _sections(CLI) if title.startswith(f"`storlab {command}"))
+    assert _documented_options(text) == real - {"--help", "-h"}
+
+
+def test_every_command_has_a_section() -> None:
+    real = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    assert {match[1] for match in re.finditer(r"^## `storlab ([a-z]+)", CLI, re.MULTILINE)} == real
+
+
+def _rules() -> list[tuple[str, re.Pattern[str], tuple[str, str, str]]]:
+    """Section, pattern of the metric's name, and (unit, better, combines)."""
+    rules = []
+    for title, text in _sections(METRICS):
+        for line in text.splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            if line.startswith("| `") and len(cells) == 5:
+                for metric in re.findall(r"`([^`]+)`", cells[0]):
+                    rules.append((title, _pattern(metric), (cells[1], cells[2], cells[3])))
+    return rules
+
+
+def _pattern(metric: str) -> re.Pattern[str]:
+    named = {"WAY": "(read|write|trim)", "PP": r"\d+(\.\d+)?"}
+    words = re.split(r"([A-Z]{2,})", metric)
+    return re.compile("".join(named.get(w, "[a-z0-9-]+") if w.isupper() else re.escape(w) for w in words))
+
+
+def _section(source: str) -> str:
+    kind, _, probe = source.partition(":")
+    return f"Probe `{probe}`" if probe else "Storage" if kind == "storage" else f"Workload `{kind}`"
+
+
+STUDY = """
+title = "every kind of metric"
+stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+[workload.fio.fio]
+rw = "randrw"
+bs = "4k"
+size = "8M"
+fsync = 8
+steadystate = "iops:50%"
+ss_dur = "1s"
+jobs = { a = {}, b = {} }
+[workload.command]
+command = { argv = ["true"] }
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="loop devices need root")
+def test_every_metric_of_a_real_run_is_documented_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "all.toml").write_text(STUDY)
+    ended = storlab("run", "all.toml", "--rounds", "1", "--out", "run", "--quiet", folder=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    metrics = python_interface.open_run(tmp_path / "run").metrics
+    rules = _rules()
+    for source, metric, *facts in metrics.select("source", "metric", "unit", "better", "across").unique().iter_rows():
+        section = _section(source)
+        found = {rule for title, pattern, rule in rules if title == section and pattern.fullmatch(metric)}
+        assert found == {tuple(facts)}, f"{section}: {metric}"
+    found_sections = {_section(source) for source in metrics["source"].unique()}
+    assert found_sections == {title for title, *_ in rules}
+
+
+def test_no_metric_is_documented_twice_in_a_section() -> None:
+    names = [(title, pattern.pattern) for title, pattern, _ in _rules()]
+    assert len(names) == len(set(names))
