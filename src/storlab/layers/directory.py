@@ -59,7 +59,10 @@ class DirectoryLayer(Layer):
         assert isinstance(resource, Dir)
         mounts = parse_mountinfo(await site.node.read_text("/proc/self/mountinfo"))
         inside = [m for m in mounts if resource.path.startswith(m.path.rstrip("/") + "/")]
-        mount = max(inside, key=lambda m: len(m.path))  # "/" is always among them
+        if not inside:  # in a chroot, "/" need not be a mount
+            filesystem = await site.node.output("stat", "--file-system", "--format=%T", resource.path)
+            return {"filesystem": filesystem.strip()}
+        mount = max(inside, key=lambda m: len(m.path))
         return {
             "filesystem": mount.filesystem,
             "source": mount.source,

@@ -7,6 +7,7 @@ can answer it with another one in dark mode (``templates/report.css``, which lis
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import altair as alt
@@ -71,14 +72,21 @@ def specification(chart: Chart, *, background: str | None = None, title: str = "
     spec["width"] = WIDTH
     spec["autosize"] = {"type": "fit", "contains": "padding"}
     if title:
-        spec["title"] = plain(title)
+        spec["title"] = _cleaned(title)
     return spec
 
 
+_BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
+
+
 def _cleaned(part: Any) -> Any:
-    """``part`` of a specification without control characters: vl-convert 1.9 aborts the whole process on them."""
+    """``part`` of a specification without what vl-convert 1.9 can't draw.
+
+    On control characters it aborts the whole process. Labels that are too long it cuts in units of UTF-16, through the
+    middle of a character that takes two, and then can't read its own output.
+    """
     if isinstance(part, str):
-        return plain(part)
+        return _BEYOND_16_BITS.sub("\N{REPLACEMENT CHARACTER}", plain(part))
     if isinstance(part, dict):
         return {key: _cleaned(value) for key, value in part.items()}
     return [_cleaned(value) for value in part] if isinstance(part, list) else part
