@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -17,6 +18,9 @@ import pytest
 
 from storlab.records.run_folder import RunFolder
 from storlab.records.trial_record import TrialRecord
+from storlab.run.executor import Outcome, resume_run, run_study
+from storlab.run.observer import Observer, Silent
+from storlab.study.study import load_study
 
 COMMAND = (sys.executable, "-m", "storlab.cli.main")
 
@@ -95,6 +99,16 @@ class Laboratory:
         """As ``run``, and go on."""
         return self.start("run", self.study(study), "--out", self.out, "--seed", "1", *arguments, **options)
 
+    def execute(self, study: str, observer: Observer | None = None) -> Outcome:
+        """As ``run``, but in this process, which is faster: no imports, no report."""
+        loaded = load_study(self.study(study))
+        rounds = loaded.model.repeat.min, loaded.model.repeat.max
+        return asyncio.run(run_study(loaded, self.out, 1, rounds, observer or Silent()))
+
+    def go_on(self, observer: Observer | None = None) -> Outcome:
+        """As ``storlab resume``, in this process."""
+        return asyncio.run(resume_run(self.out, observer or Silent()))
+
     def records(self) -> list[TrialRecord]:
         """All trials that ended."""
         return list(self.run_folder.records())
@@ -158,6 +172,14 @@ def wait_until(condition: Callable[[], object], timeout: float = 60.0) -> bool:
             return False
         time.sleep(0.01)
     return True
+
+
+def wait_for(process: subprocess.Popen[bytes], condition: Callable[[], object]) -> None:
+    """Wait for something to come true while a process runs; fails with what it said where it ends before."""
+    wait_until(lambda: process.poll() is not None or condition())
+    if not condition():
+        kill(process)
+        raise AssertionError(f"it never came true: {ended(process)}")
 
 
 def processes_with(variable: str) -> list[int]:

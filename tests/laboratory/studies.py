@@ -23,7 +23,7 @@ def directory(workload: str, *, rounds: int = 1, trial: str = "", rest: str = ""
 primary = "elapsed"
 stack = [{{ layer = "directory" }}]
 repeat = {{ until = "max", min = {rounds}, max = {rounds} }}
-trial = {{ settle = {{ sync = false, drop_caches = false }}, {trial} }}
+trial = {{ {", ".join(filter(None, ["settle = { sync = false, drop_caches = false }", trial]))} }}
 [probes]
 [workload.load]
 {workload}

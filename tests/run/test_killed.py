@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import polars as pl
 import pytest
+
 from laboratory import Ended, Laboratory, ended, kill, needs_root, wait_until
 from laboratory.studies import LOOPS
-
 from storlab.records.derive import derive
 from storlab.run.order import all_rounds
 

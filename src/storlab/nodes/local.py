@@ -44,11 +44,14 @@ async def local_node(
 
 
 async def _end(connection: Connection, process: asyncio.subprocess.Process) -> None:
+    if connection.lost is not None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()  # it may still live, and stand still
     try:
         async with asyncio.timeout(_EXIT_TIMEOUT):
             await connection.close()
             await process.wait()
-    except TimeoutError:  # it stands still, or something that it started hangs in the kernel
+    except TimeoutError:  # something that it started hangs in the kernel
         process.kill()
         await process.wait()
         await connection.close()

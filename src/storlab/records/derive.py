@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from storlab.probes.base import Window
 from storlab.probes.host_load import HostLoadProbe
 from storlab.records.across_nodes import across_nodes
 from storlab.records.amplification import SOURCE, amplification, moved_bytes
+from storlab.records.files import write_whole
 from storlab.records.run_folder import RunFolder
 from storlab.records.trial_record import TrialRecord
 from storlab.study.cells import Cell
@@ -181,9 +183,9 @@ class Tables:
         for name in ("trials", "metrics", "series", "histograms"):
             path = run.table_path(name)
             path.parent.mkdir(exist_ok=True)
-            temporary = path.with_suffix(".new")
-            self.frame(name).write_parquet(temporary)
-            temporary.replace(path)
+            table = io.BytesIO()  # Polars, writing to a full disk, does not say so in a way that can be told apart
+            self.frame(name).write_parquet(table)
+            write_whole(path, table.getvalue())
 
 
 def derive(run: RunFolder) -> Tables:

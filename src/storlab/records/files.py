@@ -8,17 +8,23 @@ from pathlib import Path
 
 def write_durably(path: Path, data: bytes) -> None:
     """Replace ``path`` in one step, and let it survive a power cut once this returns."""
+    write_whole(path, data, durable=True)
+    sync_folder(path.parent)
+
+
+def write_whole(path: Path, data: bytes, durable: bool = False) -> None:
+    """Replace ``path`` in one step. For what can be derived again, it need not survive a power cut."""
     temporary = unfinished(path)
     try:
         with temporary.open("wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
     except OSError:
         temporary.unlink(missing_ok=True)  # on a full disk, half a file is in the way
         raise
     temporary.replace(path)
-    sync_folder(path.parent)
 
 
 def unfinished(path: Path) -> Path:

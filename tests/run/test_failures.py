@@ -1,0 +1,283 @@
+"""What fails is recorded with its reason, the rest goes on, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from laboratory import Laboratory, needs_root, processes_with, wait_until
+from laboratory.studies import LOOPS, directory
+from storlab.errors import UserError
+
+
+@contextmanager
+def tmpfs(path: Path, size: str) -> Iterator[Path]:
+    """A small file system of its own."""
+    path.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(path)], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+@needs_root
+def test_a_load_that_fails_in_one_cell_is_told_in_its_own_words_and_the_others_go_on(lab: Laboratory) -> None:
+    study = """
+primary = "bandwidth"
+stack = [{ layer = "file", size = "16M" }, { layer = "loop", sector_size = "{sector}" }]
+repeat = { until = "max", min = 2, max = 2 }
+[factors.sector]
+levels = ["512", "16k"]
+[workload.load]
+fio = { rw = "write", bs = "4k", ioengine = "psync", direct = 1, size = "64k" }
+"""
+    outcome = lab.execute(study)
+    assert outcome.ending == "failures"
+    found = {(record.levels["sector"], record.status) for record in lab.records()}
+    assert found == {("512", "done"), ("16k", "failed")}
+    reasons = {record.reason or "" for record in lab.records() if record.status == "failed"}
+    assert all("Invalid argument" in reason for reason in reasons), reasons
+    assert lab.leftovers() == []
+
+
+def test_exit_status_3_says_that_some_trials_failed(lab: Laboratory) -> None:
+    result = lab.run(directory('command = { argv = ["sh", "-c", "echo first; echo broken >&2; exit 7"] }'))
+    assert result.status == 3, str(result)
+    (record,) = lab.records()
+    assert record.status == "failed"
+    assert record.reason is not None
+    assert "status 7" in record.reason
+    assert "broken" in record.reason
+    assert (lab.out / "trials" / "0001" / "host" / "load" / "stdout").read_text() == "first\n"
+    assert lab.leftovers() == []
+
+
+@pytest.mark.parametrize("hang", ["exec sleep 3600", "trap : TERM; while :; do sleep 3600; done"])
+def test_a_hung_trial_is_stopped_at_its_time_out_though_it_ignores_term(lab: Laboratory, hang: str) -> None:
+    began = time.monotonic()
+    load = f'command = {{ argv = ["sh", "-c", "echo so far; {hang}"] }}'
+    lab.execute(directory(load, trial='timeout = "0.5s"'))
+    assert time.monotonic() - began < 15
+    (record,) = lab.records()
+    assert record.status == "failed"
+    assert record.reason == "the trial was stopped at its time-out of 0.5 s, in the phase 'measure'"
+    assert "so far" in record.detail, "what it printed until then is kept"
+    assert lab.leftovers() == []
+
+
+def test_a_time_out_may_differ_from_cell_to_cell(lab: Laboratory) -> None:
+    study = directory(
+        'command = { argv = ["sleep", "{time}"] }',
+        trial='timeout = "60s", timeouts = [{ where = { time = "3600" }, timeout = "0.5s" }]',
+        rest='[factors.time]\nlevels = ["0.7", "3600"]',
+    )
+    lab.execute(study)
+    assert {record.levels["time"]: record.status for record in lab.records()} == {"0.7": "done", "3600": "failed"}
+
+
+def test_a_verify_command_that_fails_fails_the_trial_and_is_named(lab: Laboratory) -> None:
+    trial = 'prepare = [["touch", "{target}/a"]], verify = [["test", "-f", "{target}/a"], ["ls", "{target}/b"]]'
+    lab.execute(directory('command = { argv = ["true"] }', trial=trial))
+    (record,) = lab.records()
+    assert record.status == "failed"
+    assert record.reason is not None
+    assert record.reason.startswith("verify: node host: ls ended with status 2: ls: cannot access")
+
+
+def test_a_load_that_leaves_processes_behind_loses_them(lab: Laboratory) -> None:
+    daemon = 'setsid sh -c "while :; do sleep 0.1; done" >/dev/null 2>&1 & sleep 0.1'
+    lab.execute(directory(f"command = {{ argv = ['sh', '-c', '{daemon}'] }}"))
+    assert [record.status for record in lab.records()] == ["done"]
+    assert lab.leftovers() == []
+
+
+def test_an_agent_that_is_killed_fails_its_trial_and_the_run_goes_on(lab: Laboratory) -> None:
+    """Also what escaped the agent's process group is ended before the next trial begins."""
+    escape = '(setsid sh -c "while :; do sleep 0.1; done" >/dev/null 2>&1 &) ; exec sleep {time}'
+    study = directory(
+        f"command = {{ argv = ['sh', '-c', '{escape}'] }}", rest='[factors.time]\nlevels = ["0.1", "3600"]'
+    )
+    killer = threading.Thread(target=_kill_agent_of_sleeper, args=(lab,))
+    killer.start()
+    lab.execute(study)
+    killer.join()
+    records = {record.levels["time"]: record for record in lab.records()}
+    assert records["0.1"].status == "done"
+    assert records["3600"].status == "failed"
+    assert records["3600"].reason == "node host: the stream to its agent closed"
+    assert not any(record.warnings for record in records.values())
+    assert lab.leftovers() == []
+
+
+def _kill_agent_of_sleeper(lab: Laboratory) -> None:
+    """Wait for the load, then kill the agent that started it."""
+
+    def sleeper() -> int | None:
+        for pid in lab.processes():
+            try:
+                if b"sleep\x003600" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return pid
+            except OSError:
+                pass
+        return None
+
+    assert wait_until(sleeper)
+    agents = [pid for pid in lab.processes() if b"storlab-agent" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    for pid in agents:
+        os.kill(pid, signal.SIGKILL)
+
+
+@needs_root
+def test_an_agent_that_is_killed_while_a_file_system_is_mounted_leaves_nothing_for_the_next_trial(
+    lab: Laboratory,
+) -> None:
+    first = lab.scratch / "first"
+    first.write_text("3600")
+    load = f'command = {{ argv = ["sh", "-c", "cd $0; exec sleep $(cat {first} || echo 0.1)", "{{target}}"] }}'
+    study = LOOPS.replace(LOOPS[LOOPS.index("fio =") :], load)
+
+    def kill_agent() -> None:
+        _kill_agent_of_sleeper(lab)
+        first.unlink()
+
+    killer = threading.Thread(target=kill_agent)
+    killer.start()
+    lab.execute(study)
+    killer.join()
+    statuses = [record.status for record in lab.records()]
+    assert statuses[0] == "failed"
+    assert set(statuses[1:]) <= {"done", "failed"}
+    assert statuses[-1] == "done"
+    assert not any(record.warnings for record in lab.records())
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_an_agent_that_stands_still_is_given_up(lab: Laboratory) -> None:
+    study = directory('command = { argv = ["sh", "-c", "kill -STOP $PPID; exec sleep 3600"] }', trial='timeout = "1s"')
+    lab.execute(study)
+    (record,) = lab.records()
+    assert record.status == "failed"
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_a_full_file_system_under_test_is_named_as_such(lab: Laboratory) -> None:
+    study = """
+primary = "bandwidth"
+stack = [{ layer = "file", size = "32M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+repeat = { until = "max", min = 1, max = 1 }
+[workload.load]
+fio = { rw = "write", bs = "64k", ioengine = "psync", size = "31M", fallocate = "none" }
+"""
+    lab.execute(study)
+    (record,) = lab.records()
+    assert record.status == "failed"
+    assert record.reason is not None
+    assert "space" in record.reason
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_a_full_host_beneath_a_sparse_file_is_named_as_such(lab: Laboratory) -> None:
+    study = """
+primary = "bandwidth"
+stack = [{ layer = "file", size = "64M", overcommit = true }, { layer = "loop", direct_io = false }]
+repeat = { until = "max", min = 1, max = 1 }
+[workload.load]
+fio = { rw = "write", bs = "64k", ioengine = "psync", direct = 1, size = "60M" }
+"""
+    with tmpfs(lab.scratch, "8M"):
+        lab.execute(study)
+        (record,) = lab.records()
+        assert record.status == "failed"
+        assert record.reason is not None
+        assert f"the file system of {lab.scratch}" in record.reason
+        assert record.reason.endswith("is full)")
+        assert lab.leftovers() == []
+
+
+@needs_root
+def test_a_full_run_folder_stops_the_run_with_a_message_and_resume_goes_on_once_there_is_space(lab: Laboratory) -> None:
+    load = 'command = { argv = ["sh", "-c", "head -c 300000 /dev/urandom | base64"] }'
+    with tmpfs(lab.folder / "small", "2M") as small:
+        out = small / "out"
+        study = lab.study(directory(load, rounds=8))
+        result = lab.storlab("run", study, "--out", out, "--seed", "1", "--quiet")
+        assert result.status == 1, str(result)
+        assert "no space left on the file system of the run's folder" in result.stderr
+        assert "`storlab resume`" in result.stderr
+        assert not any("storlab-" in path.name for path in lab.scratch.iterdir()), "all the same, all is torn down"
+        subprocess.run(["mount", "-o", "remount,size=32M", str(small)], check=True)
+        result = lab.storlab("resume", out, "--quiet")
+        assert result.status == 0, str(result)
+        shutil.copytree(out, lab.out)
+    assert [record.trial for record in lab.records()] == list(range(1, 9))
+    assert {record.status for record in lab.records()} == {"done"}
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_what_the_kernel_can_not_mount_is_unsupported_with_the_kernels_reason(lab: Laboratory) -> None:
+    study = LOOPS.replace(
+        'xfs = { layer = "mkfs", type = "xfs" }', 'big = { layer = "mkfs", type = "ext4", block_size = "16k" }'
+    )
+    outcome = lab.execute(study)
+    assert outcome.ending == "complete"
+    records = [record for record in lab.records() if record.levels["fs"] == "big"]
+    assert [record.status for record in records] == ["unsupported"], "once, in the first round that came to it"
+    assert "too big for system" in str(records[0].reason) or "blocksize" in str(records[0].reason)
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_a_program_that_is_missing_makes_its_cells_unsupported_with_the_remedy(
+    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(path_without(lab.folder / "bin", "mkfs.xfs")))
+    outcome = lab.execute(LOOPS)
+    assert outcome.ending == "complete"
+    reasons = {record.levels["fs"]: record.reason for record in lab.records()}
+    assert reasons == {"ext4": None, "xfs": "mkfs.xfs is not installed (apt-get install xfsprogs)"}
+    assert lab.leftovers() == []
+
+
+def test_a_study_of_which_nothing_can_run_here_is_refused_with_nothing_done(
+    lab: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(path_without(lab.folder / "bin", "fio")))
+    study = directory('fio = { rw = "read", size = "1M" }')
+    with pytest.raises(UserError, match=r"nothing of this study can run here: fio is not installed \(apt-get"):
+        lab.execute(study)
+    assert not lab.out.exists()
+
+
+def path_without(folder: Path, program: str) -> Path:
+    """A folder with links to all programs but one."""
+    folder.mkdir()
+    for source in reversed([Path(part) for part in os.environ["PATH"].split(":") if Path(part).is_dir()]):
+        for path in source.iterdir():
+            link = folder / path.name
+            if path.name != program:
+                link.unlink(missing_ok=True)
+                link.symlink_to(path)
+    return folder
+
+
+def test_a_run_into_a_folder_with_files_is_refused_and_leaves_them(lab: Laboratory) -> None:
+    lab.out.mkdir()
+    (lab.out / "mine").write_text("mine")
+    with pytest.raises(UserError, match="is not empty"):
+        lab.execute(directory('command = { argv = ["true"] }'))
+    assert [path.name for path in lab.out.iterdir()] == ["mine"]
+    assert processes_with(f"XDG_STATE_HOME={lab.folder / 'state'}") == []
