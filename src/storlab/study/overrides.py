@@ -71,10 +71,10 @@ def _key(here: Any, part: str, override: str, path: Sequence[str | int]) -> str 
 
 def _toml_value(written: str) -> Any:
     try:
-        tree = tomllib.loads(f"value = {written}")
+        tree = tomllib.loads(f"value = [{written}]")  # in a list, so that a # is no comment but plain text
     except (ValueError, RecursionError):
         return written
-    return tree["value"] if len(tree) == 1 else written
+    return tree["value"][0] if len(tree) == 1 and len(tree["value"]) == 1 else written
 
 
 def apply_only(only: Sequence[str], factors: Sequence[Factor]) -> list[Factor]:
@@ -104,11 +104,16 @@ def _labels(text: str, name: str, by_name: Mapping[str, Sequence[str]], item: st
     found = []
     rest = text.strip()
     while rest:
-        label = next((label for label in labels if rest == label or rest.startswith(f"{label},")), None)
+        label = next((label for label in labels if _begins_with(rest, label)), None)
         if label is None:
             wrong = rest.partition(",")[0].strip()
             known = ", ".join(by_name[name])
             raise UserError(f"--only {item}: {name} has no level {wrong!r}{nearest(wrong, labels)}; it has {known}")
         found.append(label)
-        rest = rest[len(label) :].removeprefix(",").strip()
+        rest = rest[len(label) :].strip().removeprefix(",").strip()
     return found
+
+
+def _begins_with(text: str, label: str) -> bool:
+    after = text.removeprefix(label).strip()
+    return text.startswith(label) and (not after or after.startswith(","))

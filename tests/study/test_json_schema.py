@@ -1,0 +1,113 @@
+"""The schema that editors check by agrees with what Storlab itself takes and refuses."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from storlab.layers.registry import layer_types
+from storlab.study.json_schema import json_schema
+from storlab.study.study import shipped_studies
+
+from .mistakes import Mistake, of_factors, of_keys, of_stacks, of_workloads
+
+VALIDATOR = jsonschema.Draft202012Validator(json_schema())
+EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/*.toml"))
+SOUND: dict[str, Any] = {
+    "title": "x",
+    "stack": [{"layer": "directory"}],
+    "workload": {"load": {"fio": {"rw": "write"}}},
+}
+
+
+def takes(**changes: Any) -> bool:
+    return bool(VALIDATOR.is_valid({**SOUND, **changes}))
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+
+
+@pytest.mark.parametrize("file", [*shipped_studies().values(), *EXAMPLES], ids=lambda file: file.name)
+def test_studies_that_ship_are_valid(file: Path) -> None:
+    assert [error.message for error in VALIDATOR.iter_errors(tomllib.loads(file.read_text()))] == []
+
+
+def test_every_key_is_described() -> None:
+    schema = json_schema()
+    for name, definition in [("top", schema), *schema["$defs"].items()]:
+        for key, value in definition.get("properties", {}).items():
+            known = "$ref" in value or name in ("Workload", "Precondition") or key == "layer"
+            known = known or (name, key) in (
+                ("MkfsLayer", "type"),
+                ("HostLoadProbe", "interval"),
+            )  # what else could it be
+            assert known or value.get("description"), f"{name}.{key} has no description"
+
+
+@pytest.mark.parametrize("layer", layer_types())
+def test_a_misspelt_key_of_a_layer_is_marked(layer: str) -> None:
+    assert not takes(stack=[{"layer": layer, "a_misspelt_key": 1}])
+
+
+STRUCTURE = [
+    mistake
+    for each in (of_keys, of_stacks, of_factors, of_workloads)
+    for mistake in each.MISTAKES
+    if "this key is unknown" in mistake.says or "this key is missing" in mistake.says or "should be a" in mistake.says
+]
+
+
+@pytest.mark.parametrize("mistake", STRUCTURE, ids=lambda mistake: mistake.name)
+def test_mistakes_of_structure_are_marked_in_an_editor(mistake: Mistake) -> None:
+    if "[factors." in mistake.text and "[stack" not in mistake.text and "factors." in mistake.says:
+        pytest.skip("a level may be anything: only the place where it is put in says what it should be")
+    assert not VALIDATOR.is_valid(tomllib.loads(mistake.text))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"repeat": {"until": "±5%"}},
+        {"repeat": {"until": "max", "min": 1}},
+        {"repeat": {"until": 0.05}},
+        {"stack": "{fs}"},
+        {"stack": {"layer": "directory"}},
+        {"stack": [{"layer": "file", "size": "{size}", "overcommit": "{b}"}, "{fs}", {"layer": "loop"}]},
+        {"stack": [{"layer": "mount", "options": "noatime,discard"}, {"layer": "mount", "options": ["noatime"]}]},
+        {"trial": {"settle": {"sync": "{mode.sync}"}, "timeouts": [{"where": {"jobs": 4}, "timeout": "{t}"}]}},
+        {"trial": {"settle": "{settle}", "prepare": [["sync"], "{command}"], "precondition": {"fio": {"rw": "write"}}}},
+        {"compare": [{"pairs": [["a", "b"], [1, 2]]}]},
+        {"nodes": {"many": {"count": "{n}", "stack": "{fs}"}}},
+        {"factors": {"a": [1, 2], "b": {"levels": ["x"]}, "c": {"x": 1, "y": {"layer": "loop"}}}},
+        {"workload": {"x": {"on": ["a", "b"], "fio": {"rw": "write", "anything": True, "jobs": {"a": {"bs": 4096}}}}}},
+        {"workload": {"x": {"command": {"argv": ["true", "{list}"], "metrics": [{"name": "x", "json": "a"}, "{m}"]}}}},
+        {"probes": {"stalls": {"threshold": "{t}"}}},
+    ],
+)
+def test_what_storlab_takes_is_valid(changes: dict[str, Any]) -> None:
+    assert takes(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"repeat": {"until": "soon"}},
+        {"repeat": {"min": 0}},
+        {"stack": []},
+        {"stack": "directory"},
+        {"workload": {"x": {"fio": {}, "command": {"argv": ["true"]}}}},
+        {"workload": {"x": {"on": "host"}}},
+        {"workload": {"a b": {"fio": {}}}},
+        {"parameters": {"a.b": 1}},
+        {"factors": {"a": "4k"}},
+        {"probes": {"stall": {}}},
+        {"trial": {"precondition": {"on": "host", "fio": {}}}},
+    ],
+)
+def test_what_storlab_refuses_is_invalid(changes: dict[str, Any]) -> None:
+    assert not takes(**changes)

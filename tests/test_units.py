@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.units import MAX_SIZE, parse_duration, parse_share, parse_size, printable, shown, size_text
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        ("4k", 4096), ("4K", 4096), ("4kB", 4096), ("4KiB", 4096), (" 4 k ", 4096), ("512", 512), ("512B", 512),
+        ("1.5G", 3 * 2**29), ("0.5k", 512), ("2T", 2**41), ("1p", 2**50), ("0", 0), (0, 0), (4096, 4096),
+        ("9007199254740993", 9007199254740993), ("8191P", 8191 * 2**50), (MAX_SIZE, MAX_SIZE),
+    ],
+)  # fmt: skip
+def test_sizes(written: object, size: int) -> None:
+    assert parse_size(written) == size
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("", "k", "-1", "-1k", "1,5G", "4kk", "4x", "1e6", "0x10", "٤k", "1_000", "inf", "nan", "0.3", "1.0001k"),
+        *("8192P", "9" * 30, "9" * 5000, -1, 1.5, True, None, [], {}, math.nan, MAX_SIZE + 1),
+    ],
+)  # fmt: skip
+def test_what_is_no_size_is_refused_in_one_sentence(written: object) -> None:
+    with pytest.raises(ValueError) as raised:
+        parse_size(written)
+    assert len(str(raised.value)) < 200
+
+
+@given(st.integers(0, MAX_SIZE))
+def test_the_text_of_a_size_is_that_size(size: int) -> None:
+    assert parse_size(size_text(size)) == size
+    assert parse_size(str(size)) == size
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [
+        ("60s", 60), ("250ms", 0.25), ("1h30m", 5400), ("1h 30m", 5400), ("1 min", 60), ("2d", 172800), ("5us", 5e-6),
+        ("5µs", 5e-6), ("1.5s", 1.5), ("10sec", 10), ("0s", 0), (0, 0), (2.5, 2.5), (10, 10),
+    ],
+)  # fmt: skip
+def test_durations(written: object, seconds: float) -> None:
+    assert parse_duration(written) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("", "s", "10", "-1s", "1 fortnight", "1s2", "1h-5m", "ten s", "1e3s", "٥s", "367d", "9" * 400 + "s"),
+        *(-1, -0.1, math.nan, math.inf, -math.inf, True, None, [], 10**400),
+    ],
+)  # fmt: skip
+def test_what_is_no_duration_is_refused_in_one_sentence(written: object) -> None:
+    with pytest.raises(ValueError) as raised:
+        parse_duration(written)
+    assert len(str(raised.value)) < 200
+
+
+@pytest.mark.parametrize("written", ["5%", "±5%", "+/-5%", "+-5 %", " 5.0% ", 0.05])
+def test_shares(written: object) -> None:
+    assert parse_share(written) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("written", ["5", "0%", "100%", "-5%", "5%%", "%", "", 0, 1, 5, -0.1, True, None, math.nan, []])
+def test_what_is_no_share_is_refused(written: object) -> None:
+    with pytest.raises(ValueError):
+        parse_share(written)
+
+
+@given(st.text(max_size=20) | st.integers() | st.floats() | st.none() | st.booleans())
+def test_anything_is_read_or_refused(value: Any) -> None:
+    for parse in (parse_size, parse_duration, parse_share):
+        try:
+            result = parse(value)
+        except ValueError as error:
+            assert str(error)
+        else:
+            assert 0 <= result < math.inf
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.dates(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=5), inner),
+)
+
+
+@given(VALUES, st.integers(10, 80))
+def test_any_value_is_shown_on_one_short_line(value: Any, width: int) -> None:
+    text = shown(value, width)
+    assert len(text) <= width
+    assert text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("a", '"a"'), (True, "true"), (None, "nothing"), ([1, "b"], '[1, "b"]'), ({"a": 1}, "{ a = 1 }"), ({}, "{}"),
+        ("a\nb\t\x1b", '"a\\nb\\t\\u001B"'), (10**400, "this number"), ("x" * 100, '"' + "x" * 57 + " …"),
+    ],
+)  # fmt: skip
+def test_values_are_shown_as_their_user_wrote_them(value: object, text: str) -> None:
+    assert shown(value) == text
+
+
+@given(st.text())
+def test_printable_text_drives_no_terminal(text: str) -> None:
+    assert printable(text).isprintable()
