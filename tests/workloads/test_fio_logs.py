@@ -73,7 +73,21 @@ def test_no_logs_and_empty_logs_give_no_series(tmp_path: Path) -> None:
     assert read_series(tmp_path, "x", 1.0, ["a"]).is_empty()
 
 
-@pytest.mark.parametrize("line", ["1, 2", "1, x, 0, 0, 0", "1, 2, 7, 0, 0", "1, 2, 0, , 0", "{", "1, -2, 0, 0, 0"])
+ODD = [
+    "",
+    "1, 2, 0",
+    "1,, 0, 0, 0",
+    "1,  2, 0, 0, 0",
+    "1, 2, 0, 0x4, 0",
+    f"1, {10**18}, 0, 0",
+    "1 , 2, 0, 0",
+    "1, 2, 0, :",
+]
+
+
+@pytest.mark.parametrize(
+    "line", ["1, 2", "1, x, 0, 0, 0", "1, 2, 7, 0, 0", "1, 2, 0, , 0", "{", "1, -2, 0, 0, 0", *ODD]
+)
 def test_a_line_that_is_none_is_refused_with_file_and_number(tmp_path: Path, line: str) -> None:
     path = write(tmp_path, "x_bw.1.log", "1, 2, 0, 0, 0", "2, 2, 0, 0, 0", line, "3, 3, 0, 0, 0")
     with pytest.raises(ParseError, match="not a line of a fio log") as caught:
@@ -84,7 +98,7 @@ def test_a_line_that_is_none_is_refused_with_file_and_number(tmp_path: Path, lin
 def test_a_line_number_counts_from_the_start_of_the_file_in_every_chunk(tmp_path: Path) -> None:
     path = write(tmp_path, "x_bw.1.log", *["1, 2, 0, 0, 0"] * 100, "1, 2, 9, 0, 0")
     with pytest.raises(ParseError) as caught:
-        list(fio_log_lines.chunks(path, 64))
+        list(fio_log_lines.map_chunks(path, fio_log_lines.Lines.frame, 64))
     assert caught.value.line == 101
 
 
@@ -100,6 +114,29 @@ def test_offset_and_priority_may_follow(tmp_path: Path, extra: str) -> None:
     assert fio_log_lines.read_lines(path).row(0) == (0, 10801, 1, 4096)
 
 
+NUMBER = st.integers(0, 10**18 - 1) | st.integers(0, 99)
+TEXTS = st.binary(max_size=40).map(lambda text: text + b"\n") | st.sampled_from([b"1, 2, 0, 4\n", b"3,4,2,5,6,7\n"])
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rows=st.lists(st.tuples(st.integers(0, 10**9), NUMBER, st.integers(0, 2), NUMBER), min_size=1), data=st.data())
+def test_numbers_of_any_length_are_read(rows: list[tuple[int, ...]], data: st.DataObject, tmp_path: Path) -> None:
+    more = st.sampled_from(["", ", 0", ", 4096, 0x0004"])
+    path = write(tmp_path, "x_clat.1.log", *(", ".join(map(str, row)) + data.draw(more) for row in rows))
+    assert fio_log_lines.read_lines(path).rows() == rows
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(TEXTS, max_size=5).map(b"".join))
+def test_any_bytes_are_read_or_refused_by_line(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "x_clat.1.log"
+    path.write_bytes(text)
+    try:
+        assert fio_log_lines.read_lines(path).height == text.count(b"\n")
+    except ParseError as error:
+        assert error.line is not None and 1 <= error.line <= text.count(b"\n") + 1
+
+
 LINE = st.tuples(st.integers(0, 5000), st.integers(0, 1 << 34), st.integers(0, 2), st.sampled_from([512, 4096]))
 LINES = st.lists(LINE, min_size=1, max_size=60).map(lambda lines: sorted(lines, key=lambda line: line[0]))
 
@@ -112,7 +149,7 @@ def test_operations_give_the_same_in_chunks_of_any_size(
     path = write(tmp_path, "x_clat.1.log", *(f"{t}, {v}, {d}, {s}, 0" for t, v, d, s in lines))
     whole = fio_log_lines.read_lines(path)
     assert whole.rows() == lines
-    assert pl.concat(fio_log_lines.chunks(path, size)).equals(whole)
+    assert pl.concat(fio_log_lines.map_chunks(path, fio_log_lines.Lines.frame, size)).equals(whole)
 
     measured = read_operations({1: path}, jobs=["a"])
     ours = values(measured)

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Across, Measurements, Value, empty, metric_frame
+from storlab.measurements import SERIES_COLUMNS, Across, Measurements, Value, empty, metric_frame
 from storlab.workloads import histogram
 from storlab.workloads.fio_latency import STATISTICS, Latencies
-from storlab.workloads.fio_log_lines import DIRECTIONS, map_chunks
+from storlab.workloads.fio_log_lines import DIRECTIONS, Lines, map_chunks
 from storlab.workloads.histogram import Floats, Ints
 
 
@@ -41,9 +41,10 @@ def read_operations(logs: Mapping[int, Path], interval: float = 1.0, jobs: Seque
     read = [_reduce(path, interval) for path in logs.values()]
     names: list[str | None] = [None, *(jobs if len(jobs) == len(read) else ())]
     latencies = _latencies(read, len(names))
-    series = [empty(SERIES_COLUMNS), *_series(_add([part for log in read for part in log.sums]), interval, None)]
-    for job, log in zip(names[1:], read, strict=False):
-        series += _series(_add(log.sums), interval, job)
+    sums = [np.concatenate([log.sums for log in read] or [_NO_SUMS], axis=1), *(log.sums for log in read)]
+    series = [empty(SERIES_COLUMNS)]
+    for job, of_job in zip(names, sums, strict=False):
+        series += _series(of_job, interval, job)
     return Measurements(metric_frame(_values(latencies, names)), pl.concat(series), _histograms(latencies, names))
 
 
@@ -55,9 +56,9 @@ def longest_gap(logs: Iterable[Path], threshold: float, interval: float = 0.0, d
     precision, never overstated. The time from the start (0) to the first completion counts, and that from
     the last to ``duration``. Raises ``ParseError`` with file and line.
     """
-    times = [times for path in logs for times in map_chunks(path, lambda lines: lines["time"].unique())]
     # Distinct milliseconds only: their number is bounded by the length of the run.
-    ended = pl.concat([pl.Series("time", [], pl.Int64), *times]).unique().sort().to_numpy() / 1000
+    times = [times for path in logs for times in map_chunks(path, lambda lines: np.unique(lines.time))]
+    ended = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *times])) / 1000
     edges = np.concatenate([[0.0], ended, [] if duration is None else [max(duration + interval, 0.0)]])
     gaps = np.maximum(np.diff(edges) - interval, 0.0)
     if not gaps.size:
@@ -74,65 +75,47 @@ _MOST = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class _Log:
-    """What is kept of a log: counts by direction and bin; extremes and totals by direction; sums by cell."""
+    """What is kept of a log, or of a chunk of it: counts by direction and bin, extremes by direction, and sums.
+
+    ``sums``: rows of cell, direction, operations, values and sizes, added up over runs of lines of one cell.
+    """
 
     counts: Ints
     least: Ints
     most: Ints
-    totals: Floats
-    sums: list[pl.DataFrame]
+    sums: Floats
+
+
+_NO_SUMS = np.empty((5, 0))
 
 
 def _reduce(path: Path, interval: float) -> _Log:
-    log = _nothing()
-    for part in map_chunks(path, lambda lines: _reduce_chunk(lines, interval)):
-        np.add(log.counts, part.counts, out=log.counts)
-        np.minimum(log.least, part.least, out=log.least)
-        np.maximum(log.most, part.most, out=log.most)
-        np.add(log.totals, part.totals, out=log.totals)
-        log.sums.extend(part.sums)
-    return log
-
-
-def _nothing() -> _Log:
     counts = np.zeros((_WAYS, histogram.BINS), dtype=np.int64)
-    return _Log(counts, np.full(_WAYS, _MOST), np.zeros(_WAYS, dtype=np.int64), np.zeros(_WAYS), [])
+    least, most = np.full(_WAYS, _MOST), np.zeros(_WAYS, dtype=np.int64)
+    sums = [_NO_SUMS]
+    for part in map_chunks(path, lambda lines: _reduce_chunk(lines, interval)):
+        counts += part.counts
+        np.minimum(least, part.least, out=least)
+        np.maximum(most, part.most, out=most)
+        sums.append(part.sums)
+    return _Log(counts, least, most, np.concatenate(sums, axis=1))
 
 
-def _reduce_chunk(lines: pl.DataFrame, interval: float) -> _Log:
-    part = _nothing()
-    time, value, direction, size = (column.to_numpy() for column in lines)
-    cell = (time / (interval * 1000)).astype(np.int64)
-    for way in range(_WAYS):
-        # compress and reduceat: a boolean index, where=, and group_by take several times as long.
-        mine = direction == way
-        if not mine.any():
-            continue
-        values, sizes, cells = (np.compress(mine, column) for column in (value, size, cell))
-        part.counts[way] = np.bincount(histogram.bin_index(values), minlength=histogram.BINS)
-        part.least[way], part.most[way] = values.min(), values.max()
-        starts = np.flatnonzero(np.diff(cells, prepend=-1))  # of runs of lines in one cell
-        # As floats, sums are exact up to 2^53: a hundred days of ns in one chunk and cell.
-        sums = {
-            "cell": cells[starts],
-            "direction": np.full(starts.size, way),
-            "ios": np.diff(starts, append=cells.size),
-            "value": np.add.reduceat(values, starts, dtype=np.float64),
-            "size": np.add.reduceat(sizes, starts, dtype=np.float64),
-        }
-        part.totals[way] = sums["value"].sum()
-        part.sums.append(pl.DataFrame(sums, schema=_SUMS))
-    return part
-
-
-_SUMS = {"cell": pl.Int64(), "direction": pl.Int64(), "ios": pl.Int64(), "value": pl.Float64(), "size": pl.Float64()}
-
-
-def _add(parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Sums by cell and direction."""
-    sums = (pl.col(name).sum() for name in ("ios", "value", "size"))
-    together = pl.concat([pl.DataFrame(schema=_SUMS), *parts])
-    return together.group_by("cell", "direction").agg(sums).sort("direction", "cell")
+def _reduce_chunk(lines: Lines, interval: float) -> _Log:
+    counts = np.zeros((_WAYS, histogram.BINS), dtype=np.int64)
+    least, most = np.full(_WAYS, _MOST), np.zeros(_WAYS, dtype=np.int64)
+    sums = [_NO_SUMS]
+    cell = (lines.time / (interval * 1000)).astype(np.int64)
+    for way in np.flatnonzero(np.bincount(lines.direction)):
+        mine = lines.direction == way
+        value, size, cells = (column.compress(mine) for column in (lines.value, lines.size, cell))
+        counts[way] = np.bincount(histogram.bin_index(value), minlength=histogram.BINS)
+        least[way], most[way] = value.min(), value.max()
+        starts = np.flatnonzero(np.diff(cells, prepend=-1))
+        # As floats, sums are exact up to 2^53: a hundred days of ns in one cell.
+        added = (np.add.reduceat(column, starts, dtype=np.float64) for column in (value, size))
+        sums.append(np.array([cells[starts], np.full(starts.size, way), np.diff(starts, append=cells.size), *added]))
+    return _Log(counts, least, most, np.concatenate(sums, axis=1))
 
 
 def _latencies(read: Sequence[_Log], owners: int) -> Latencies:
@@ -144,7 +127,7 @@ def _latencies(read: Sequence[_Log], owners: int) -> Latencies:
         n=n,
         minimum=np.array([log.least for log in read], dtype=np.int64).ravel(),
         maximum=np.array([log.most for log in read], dtype=np.int64).ravel(),
-        mean=np.array([log.totals for log in read], dtype=np.float64).ravel() / np.maximum(n, 1),
+        mean=np.concatenate([_of_ways(log.sums[3], log.sums) for log in read] or [np.empty(0)]) / np.maximum(n, 1),
         percentiles=np.full((n.size, len(histogram.PERCENTILES)), np.nan),
         rows=rows,
         bins=bins,
@@ -172,33 +155,34 @@ def _histograms(latencies: Latencies, names: Sequence[str | None]) -> pl.DataFra
     owner, of = np.divmod(latencies.rows, len(_OF))
     return pl.DataFrame(
         [
-            pl.Series("job", names, pl.String).gather(owner),
-            pl.Series("metric", [f"{prefix}latency" for prefix in _OF]).gather(of),
+            pl.Series("job", [names[number] for number in owner], pl.String),
+            pl.Series("metric", [f"{_OF[number]}latency" for number in of], pl.String),
             pl.Series("lower", histogram.LOWER[latencies.bins]),
             pl.Series("upper", histogram.UPPER[latencies.bins]),
             pl.Series("count", latencies.counts),
-        ],
-        schema=HISTOGRAM_COLUMNS,
+        ]
     )
 
 
-def _series(intervals: pl.DataFrame, interval: float, job: str | None) -> Iterator[pl.DataFrame]:
+def _of_ways(added: Floats, sums: Floats) -> Floats:
+    """A row of ``sums`` by direction."""
+    return np.bincount(sums[1].astype(np.int64), added, _WAYS).astype(np.float64)
+
+
+def _series(sums: Floats, interval: float, job: str | None) -> Iterator[pl.DataFrame]:
     """Series of one job, with a 0 for every interval in which nothing completed (and no latency)."""
-    if not intervals.height:
-        return
-    last = intervals.select(pl.col("cell").max()).item()
-    grid = pl.DataFrame({"cell": np.arange(last + 1)})
-    for key in sorted(intervals["direction"].unique()):
-        mine = grid.join(intervals.filter(pl.col("direction") == key), on="cell", how="left", maintain_order="left")
-        for name, unit, value in (
-            ("bandwidth", "B/s", pl.col("size").fill_null(0) / interval),
-            ("iops", "1/s", pl.col("ios").fill_null(0) / interval),
-            ("latency", "s", pl.col("value") / pl.col("ios") / 1e9),
+    cells = int(sums[0].max(initial=-1)) + 1
+    ends = (np.arange(cells) + 1) * interval
+    for way in np.flatnonzero(_of_ways(sums[2], sums)):
+        mine = sums[:, sums[1] == way]
+        ios, value, size = (np.bincount(mine[0].astype(np.int64), added, cells) for added in mine[2:])
+        some = ios > 0
+        for name, unit, t, values in (
+            ("bandwidth", "B/s", ends, size / interval),
+            ("iops", "1/s", ends, ios / interval),
+            ("latency", "s", ends[some], value[some] / ios[some] / 1e9),
         ):
-            yield mine.select(
-                pl.lit(job, pl.String).alias("job"),
-                pl.lit(f"{DIRECTIONS[key]}.{name}").alias("metric"),
-                ((pl.col("cell") + 1) * interval).alias("t"),
-                value.alias("value"),
-                pl.lit(unit).alias("unit"),
-            ).drop_nulls("value")
+            same = {"job": job, "metric": f"{DIRECTIONS[way]}.{name}", "unit": unit}
+            columns = {key: pl.Series([value] * t.size, dtype=pl.String) for key, value in same.items()}
+            columns |= {"t": pl.Series(t), "value": pl.Series(values)}
+            yield pl.DataFrame({key: columns[key] for key in SERIES_COLUMNS})
