@@ -144,7 +144,8 @@ class Laboratory:
 
     def _cgroups(self) -> list[Path]:
         identity = json.loads((self.out / "manifest.json").read_text())["run"] if self.out.exists() else "none"
-        return [path for root in (Path("/sys/fs/cgroup"),) for path in root.rglob(f"storlab-{identity}*")]
+        found = [Path(folder, name) for folder, below, _ in os.walk("/sys/fs/cgroup") for name in below]
+        return [path for path in found if path.name.startswith(f"storlab-{identity}")]
 
 
 def ended(process: subprocess.Popen[bytes], timeout: float = 120) -> Ended:

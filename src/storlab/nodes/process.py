@@ -55,12 +55,13 @@ class Exit:
         if self.ok:
             return self
         output = (self.stderr or self.stdout).decode(errors="replace").strip()
-        last = output.splitlines()[-1] if output else "no output"
-        message = f"node {node}: {self.describe()}: {last}"
+        lines = output.splitlines() or ["no output"]
+        full = next((line for line in lines if "No space left on device" in line), None)
+        message = f"node {node}: {self.describe()}: {full or lines[-1]}"
         detail = f"$ {shlex.join(self.argv)}\n{output}"
         if self.timed_out:
             raise TimedOut(message, detail)
-        if "No space left on device" in output:
+        if full:
             raise DiskFull(message, detail)
         raise CommandFailed(message, detail)
 

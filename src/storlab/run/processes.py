@@ -64,12 +64,17 @@ def _marked(variables: Mapping[str, str]) -> set[int]:
 
 def _remove_cgroups(name: str) -> bool:
     removed = False
-    for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
-        for top in Path(root).rglob(name) if name and Path(root, "cgroup.procs").exists() else ():
-            with contextlib.suppress(OSError):  # what shed its mark, by an environment of its own, is still in here
-                (top / "cgroup.kill").write_text("1")
-            for folder in sorted([top, *(path for path in top.rglob("*") if path.is_dir())], reverse=True):
-                with contextlib.suppress(OSError):
-                    folder.rmdir()
-                    removed = True
+    for top in _cgroups(name):
+        with contextlib.suppress(OSError):  # what shed its mark, by an environment of its own, is still in here
+            (top / "cgroup.kill").write_text("1")
+        for folder, _, _ in os.walk(top, topdown=False):
+            with contextlib.suppress(OSError):
+                Path(folder).rmdir()
+                removed = True
     return removed
+
+
+def _cgroups(name: str) -> list[Path]:
+    # os.walk passes over what vanishes meanwhile, such as the cgroups of another run.
+    mounted = [root for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if Path(root, "cgroup.procs").exists()]
+    return [Path(folder, name) for root in mounted for folder, below, _ in os.walk(root) if name in below]

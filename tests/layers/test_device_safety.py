@@ -1,0 +1,275 @@
+"""Layer ``device``: what is in use or carries data is refused, and not a byte of it changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from laboratory import Laboratory, ended, kill, needs_root, wait_for, wait_until
+from storlab.errors import StudyError
+
+from .conftest import Device, sh
+from .signatures import WRITE, write_dos
+
+PLAIN = {"PATH": os.environ["PATH"]}  # without what marks the processes of a test's laboratory
+
+
+def study(path: str, *, more: str = "", rounds: int = 1, argv: str = '["true"]') -> str:
+    """ext4 on a device."""
+    return f"""
+primary = "elapsed"
+stack = [{{ layer = "device", path = "{path}"{more} }}, {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}]
+repeat = {{ until = "max", min = {rounds}, max = {rounds} }}
+trial = {{ settle = {{ sync = false, drop_caches = false }} }}
+[probes]
+[workload.load]
+command = {{ argv = {argv} }}
+"""
+
+
+@contextmanager
+def mounted(device: str, path: Path) -> Iterator[None]:
+    path.mkdir()
+    sh("mount", device, str(path))
+    try:
+        yield
+    finally:
+        sh("umount", str(path))
+
+
+def refused(lab: Laboratory, device: Device, text: str) -> str:
+    """The message; in the meantime no byte may change."""
+    before = device.checksum()
+    with pytest.raises(StudyError) as error:
+        lab.execute(text)
+    assert device.checksum() == before
+    assert not lab.out.exists()
+    assert lab.leftovers() == []
+    return str(error.value)
+
+
+@needs_root
+def test_a_mounted_device_is_refused_even_with_wipe(lab: Laboratory, device: Device) -> None:
+    sh("mkfs.ext4", "-q", device.path)
+    with mounted(device.path, lab.folder / "mnt"):
+        message = refused(lab, device, study(device.path, more=f', wipe = "{device.path}"'))
+    assert f"is mounted on {lab.folder}/mnt: Storlab does not touch it" in message
+
+
+@needs_root
+def test_a_refusal_is_the_users_mistake_exit_status_2(lab: Laboratory, device: Device) -> None:
+    sh("mkfs.ext4", "-q", device.path)
+    before = device.checksum()
+    result = lab.run(study(device.path))
+    assert result.status == 2
+    assert "carries a signature of ext4: its data would be lost" in result.stderr
+    assert f'wipe = "{device.path}"' in result.stderr
+    assert device.checksum() == before
+
+
+@needs_root
+def test_a_device_mounted_in_another_mount_namespace_is_refused(lab: Laboratory, device: Device) -> None:
+    sh("mkfs.ext4", "-q", device.path)
+    (lab.folder / "mnt").mkdir()
+    script = f"mount {device.path} {lab.folder}/mnt && echo up && read _"
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=PLAIN) as other:
+        assert other.stdout is not None
+        assert other.stdin is not None
+        assert other.stdout.readline() == b"up\n"
+        message = refused(lab, device, study(device.path, more=f', wipe = "{device.path}"'))
+        other.stdin.close()
+    assert "is mounted on" in message
+
+
+@needs_root
+def test_a_device_mounted_where_no_process_shows_it_is_refused(lab: Laboratory, device: Device) -> None:
+    """A detached mount has no path in any namespace; Btrfs shows no device number there at all."""
+    sh("mkfs.ext4", "-q", device.path)
+    (lab.folder / "mnt").mkdir()
+    sh("mount", device.path, str(lab.folder / "mnt"))
+    held = os.open(lab.folder / "mnt", os.O_RDONLY)
+    try:
+        sh("umount", "--lazy", str(lab.folder / "mnt"))
+        message = refused(lab, device, study(device.path, more=f', wipe = "{device.path}"'))
+    finally:
+        os.close(held)
+    assert "something holds it" in message
+
+
+@needs_root
+def test_a_device_that_is_swap_is_refused(lab: Laboratory, device: Device) -> None:
+    sh("mkswap", device.path)
+    if subprocess.run(["swapon", device.path], capture_output=True).returncode != 0:
+        pytest.skip("this kernel, or container, has no swap")
+    try:
+        message = refused(lab, device, study(device.path, more=f', wipe = "{device.path}"'))
+    finally:
+        sh("swapoff", device.path)
+    assert "is in use as swap" in message
+
+
+@needs_root
+def test_a_device_beneath_another_loop_device_is_refused(lab: Laboratory, device: Device) -> None:
+    above = sh("losetup", "--find", "--show", device.path).strip()
+    try:
+        message = refused(lab, device, study(device.path, more=f', wipe = "{device.path}"'))
+    finally:
+        sh("losetup", "--detach", above)
+    assert f"is in use by {above}" in message
+
+
+@needs_root
+def test_a_device_that_a_process_has_open_is_refused_with_its_name(lab: Laboratory, device: Device) -> None:
+    with subprocess.Popen(["sh", "-c", f"exec 3<>{device.path}; exec sleep 3600"], env=PLAIN) as holder:
+        try:
+            wait_until(lambda: device.path in [str(fd.readlink()) for fd in Path(f"/proc/{holder.pid}/fd").iterdir()])
+            message = refused(lab, device, study(device.path))
+        finally:
+            holder.kill()
+    assert f"is open in process {holder.pid} (sleep)" in message
+
+
+@needs_root
+def test_a_device_that_something_holds_exclusively_is_refused(lab: Laboratory, device: Device) -> None:
+    held = os.open(device.path, os.O_RDWR | os.O_EXCL)
+    try:
+        message = refused(lab, device, study(device.path))
+    finally:
+        os.close(held)
+    assert "does not touch it" in message
+
+
+@needs_root
+@pytest.mark.parametrize("kind", WRITE)
+def test_a_device_with_a_signature_is_refused_unless_it_is_named_twice(
+    lab: Laboratory, device: Device, kind: str
+) -> None:
+    WRITE[kind](device.path)
+    if kind not in device.signatures():
+        pytest.skip(f"this version of wipefs does not know this {kind}")
+    message = refused(lab, device, study(device.path))
+    assert f"carries a signature of {kind}" in message
+    lab.execute(study(device.path, more=f', wipe = "{device.path}"'))
+    assert [record.status for record in lab.records()] == ["done"], [record.reason for record in lab.records()]
+    assert device.signatures() == ""
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_xfs_and_btrfs_are_refused_too(lab: Laboratory, tmp_path: Path) -> None:
+    for kind in ("xfs", "btrfs"):
+        image = tmp_path / f"{kind}.img"
+        with image.open("wb") as file:
+            file.truncate(320 * 1024**2)
+        sh(f"mkfs.{kind}", "-q", "-f", str(image))
+        path = sh("losetup", "--find", "--show", str(image)).strip()
+        try:
+            with pytest.raises(StudyError, match=f"carries a signature of {kind}"):
+                lab.execute(study(path))
+            with mounted(path, tmp_path / kind), pytest.raises(StudyError, match="does not touch it"):
+                lab.execute(study(path, more=f', wipe = "{path}"'))
+        finally:
+            sh("losetup", "--detach", path)
+
+
+@needs_root
+def test_wipe_must_name_the_same_device(lab: Laboratory, device: Device) -> None:
+    assert "write the same path twice" in refused(lab, device, study(device.path, more=', wipe = "/dev/sda"'))
+
+
+@needs_root
+def test_what_is_no_block_device_is_refused(lab: Laboratory, device: Device) -> None:
+    assert f"there is no block device {device.image}" in refused(lab, device, study(str(device.image)))
+
+
+@needs_root
+def test_a_blank_device_works_over_several_rounds_and_is_blank_again(lab: Laboratory, device: Device) -> None:
+    lab.execute(study(device.path, rounds=3, argv='["touch", "{target}/a"]'))
+    assert [record.status for record in lab.records()] == ["done"] * 3, [record.reason for record in lab.records()]
+    assert device.signatures() == ""
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_a_link_to_a_device_is_that_device(lab: Laboratory, device: Device) -> None:
+    link = lab.folder / "by-id"
+    link.symlink_to(device.path)
+    lab.execute(study(str(link)))
+    (record,) = lab.records()
+    assert record.facts["host"][0]["device"] == device.path
+    sh("mkfs.ext4", "-q", device.path)
+    with mounted(device.path, lab.folder / "mnt"), pytest.raises(StudyError, match="is mounted on"):
+        Laboratory(lab.folder / "again").execute(study(str(link), more=f', wipe = "{link}"'))
+
+
+@needs_root
+def test_a_disk_whose_partition_is_mounted_is_refused_and_so_is_a_partition_of_a_mounted_disk(
+    lab: Laboratory, device: Device
+) -> None:
+    write_dos(device.path)
+    first, second = f"{device.path}p1", f"{device.path}p2"
+    sh("partx", "--update", device.path)
+    make_nodes(device.path)
+    sh("mkfs.ext4", "-q", first)
+    wipe = ', wipe = "{}"'
+    with mounted(first, lab.folder / "mnt"):
+        assert "is mounted on" in refused(lab, device, study(device.path, more=wipe.format(device.path)))
+        lab.execute(study(second))  # a free partition beside it is free
+    assert [record.status for record in lab.records()] == ["done"], [record.reason for record in lab.records()]
+    held = os.open(device.path, os.O_RDWR | os.O_EXCL)
+    try:
+        with pytest.raises(StudyError, match="does not touch it"):
+            Laboratory(lab.folder / "again").execute(study(second))
+    finally:
+        os.close(held)
+    remove_nodes(device.path)
+
+
+def make_nodes(disk: str) -> None:
+    """Partitions' device nodes, where no udev makes them."""
+    for sysfs in Path(f"/sys/class/block/{disk.removeprefix('/dev/')}").glob("loop*p*"):
+        major, minor = (sysfs / "dev").read_text().strip().split(":")
+        if not Path(f"/dev/{sysfs.name}").exists():
+            sh("mknod", f"/dev/{sysfs.name}", "b", major, minor)
+
+
+def remove_nodes(disk: str) -> None:
+    for path in Path("/dev").glob(f"{disk.removeprefix('/dev/')}p*"):
+        path.unlink()
+
+
+@needs_root
+def test_a_signature_that_the_user_makes_after_a_kill_is_never_wiped(lab: Laboratory, device: Device) -> None:
+    killed_on(lab, device)
+    assert "ext4" in device.signatures()
+    sh("umount", sh("findmnt", "--noheadings", "--output", "TARGET", device.path).strip())
+    sh("mkfs.ext4", "-q", "-F", device.path)
+    before = device.signatures()
+    result = lab.storlab("clean")
+    assert result.status == 0, str(result)
+    assert device.signatures() == before
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_clean_after_a_kill_wipes_storlabs_own_signature_and_no_other(lab: Laboratory, device: Device) -> None:
+    killed_on(lab, device)
+    result = lab.storlab("clean")
+    assert f"wiped the signature of Storlab's own file system from {device.path}" in result.stdout
+    assert device.signatures() == ""
+    assert lab.leftovers() == []
+
+
+def killed_on(lab: Laboratory, device: Device) -> None:
+    """A run on the device that was killed while its file system was mounted."""
+    process = lab.start_run(study(device.path, argv='["sleep", "3600"]'), "--quiet")
+    wait_for(process, lambda: any("mount.unmount" in str(line) for line in lab.journal()))
+    wait_for(process, lambda: device.path in Path("/proc/self/mountinfo").read_text())
+    kill(process)
+    assert ended(process).status == -9

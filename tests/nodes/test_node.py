@@ -1,0 +1,278 @@
+"""``Node`` against the real agent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from storlab.errors import CommandFailed, DiskFull, MissingTool, NodeError, NodeLost, TimedOut
+from storlab.nodes.local import local_node
+from storlab.nodes.node import Node
+from storlab.nodes.waiting import all_of, to_its_end
+
+T = TypeVar("T")
+
+
+def on_node(work: Callable[[Node], Awaitable[T]]) -> T:
+    """What ``work`` gives on a node of its own; nothing takes longer than half a minute."""
+
+    async def run() -> T:
+        async with asyncio.timeout(30), local_node("n", environment={"COLOUR": "red"}) as node:
+            return await work(node)
+
+    return asyncio.run(run())
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process, and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_command_gives_its_output_and_how_it_ended() -> None:
+    ended = on_node(lambda node: node.run(["sh", "-c", "echo out; echo err >&2; exit 3"], check=False))
+    assert (ended.stdout, ended.stderr, ended.code, ended.ok) == (b"out\n", b"err\n", 3, False)
+    assert 0 < ended.elapsed < 30
+
+
+def test_a_command_that_fails_says_which_where_how_and_its_last_words() -> None:
+    with pytest.raises(CommandFailed, match=r"^node n: sh ended with status 3: second$") as error:
+        on_node(lambda node: node.run(["sh", "-c", "echo first >&2; echo second >&2; exit 3"]))
+    assert error.value.detail.startswith("$ sh -c 'echo first")
+    assert "first\nsecond" in error.value.detail
+
+
+def test_a_program_that_does_not_exist_is_named() -> None:
+    with pytest.raises(CommandFailed, match="node n: no-such-program can't be run: no such program"):
+        on_node(lambda node: node.run(["no-such-program"]))
+
+
+def test_a_full_disk_in_a_commands_words_is_told_apart() -> None:
+    with pytest.raises(DiskFull, match="No space left on device"):
+        on_node(lambda node: node.run(["dd", "if=/dev/zero", "of=/dev/full", "bs=1", "count=1"]))
+
+
+def test_a_command_is_stopped_at_its_time_out_even_if_it_ignores_term() -> None:
+    script = "trap '' TERM; while :; do sleep 0.05; done"
+    with pytest.raises(TimedOut, match=r"stopped at its time-out after 0\.\d s \(by KILL\)"):
+        on_node(lambda node: node.run(["sh", "-c", script], timeout=0.2, grace=0.1))
+
+
+def test_standard_input_environment_and_folder_reach_the_command(tmp_path: Path) -> None:
+    data = os.urandom(1_000_000)
+
+    async def work(node: Node) -> tuple[bytes, bytes]:
+        echoed = await node.run(["cat"], stdin=data)
+        said = await node.run(["sh", "-c", "echo $COLOUR $SIZE; pwd"], env={"SIZE": "xl"}, cwd=str(tmp_path))
+        return echoed.stdout, said.stdout
+
+    echoed, said = on_node(work)
+    assert echoed == data
+    assert said.decode() == f"red xl\n{tmp_path}\n"
+
+
+def test_an_empty_standard_input_is_an_end_of_file() -> None:
+    assert on_node(lambda node: node.run(["cat"], stdin=b"")).stdout == b""
+
+
+def test_large_output_comes_whole_and_in_order() -> None:
+    ended = on_node(lambda node: node.run(["seq", "1000000"]))
+    assert ended.stdout == b"".join(b"%d\n" % number for number in range(1, 1_000_001))
+
+
+def test_files_are_written_and_read_in_any_size(tmp_path: Path) -> None:
+    async def work(node: Node) -> None:
+        for size in (0, 1, 256 * 1024, 256 * 1024 + 1, 3_000_000):
+            data = os.urandom(size)
+            await node.write(str(tmp_path / "file"), data, mode=0o600)
+            assert await node.read(str(tmp_path / "file")) == data
+        await node.write(str(tmp_path / "file"), b"short")
+        assert await node.read_text(str(tmp_path / "file")) == "short"
+
+    on_node(work)
+
+
+def test_what_can_not_be_read_or_written_is_told_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="missing"):
+        on_node(lambda node: node.read(str(tmp_path / "missing")))
+    with pytest.raises(NodeError, match=str(tmp_path)):
+        on_node(lambda node: node.read(str(tmp_path)))
+    with pytest.raises(FileNotFoundError, match="missing"):
+        on_node(lambda node: node.write(str(tmp_path / "missing" / "file"), b""))
+    with pytest.raises(DiskFull, match="/dev/full"):
+        on_node(lambda node: node.write("/dev/full", b"x"))
+
+
+def test_samples_come_at_their_times_until_the_iteration_is_closed(tmp_path: Path) -> None:
+    counter = tmp_path / "counter"
+
+    async def work(node: Node) -> list[tuple[float, bytes | None, bytes | None]]:
+        seen = []
+        async with aclosing(node.sample([str(counter), str(tmp_path / "missing")], 0.02)) as samples:
+            async for sample in samples:
+                seen.append((sample.t, *sample.contents))
+                if len(seen) == 5:
+                    break
+        assert (await node.output("echo", "still there")) == "still there\n"
+        return seen  # type: ignore[return-value]
+
+    counter.write_text("12")
+    seen = on_node(work)
+    assert [contents for _, *contents in seen] == [[b"12", None]] * 5
+    times = [t for t, *_ in seen]
+    assert times == sorted(times)
+    assert times[-1] - times[0] >= 0.07
+
+
+def test_facts_name_the_machine_and_the_tools_that_it_has() -> None:
+    facts = on_node(lambda node: node.facts({"sh": ["true"], "nothing": ["no-such-program", "--version"]}))
+    assert facts["kernel"]["release"] == os.uname().release
+    assert facts["uid"] == os.geteuid()
+    assert facts["tools"]["nothing"] is None
+
+
+def test_clocks_of_agents_on_one_machine_agree_within_their_errors() -> None:
+    clock = on_node(lambda node: node.clock())
+    assert abs(clock.offset) <= clock.error + 1e-4
+
+
+def test_a_command_starts_at_the_agreed_instant_and_never_before() -> None:
+    async def work(node: Node) -> tuple[float, float, float | None]:
+        at = time.monotonic() + 0.2
+        process = await node.start(["true"], start_at=at)
+        ended = await process.wait()
+        return at, ended.start, ended.late
+
+    at, start, late = on_node(work)
+    assert start >= at
+    assert late == pytest.approx(start - at, abs=1e-3)
+
+
+def test_a_cancelled_caller_leaves_no_command_running() -> None:
+    async def work(node: Node) -> int:
+        process = await node.start(["sleep", "3600"])
+        assert process.pid is not None
+        waiting = asyncio.create_task(process.wait())
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled()
+        assert not alive(process.pid)
+        return process.pid
+
+    on_node(work)
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.001, 0.003, 0.01])
+def test_a_command_that_is_cancelled_while_it_starts_has_ended_before_the_caller_goes_on(
+    tmp_path: Path, moment: float
+) -> None:
+    """Else what it puts up would appear after everything was taken down."""
+    trace = tmp_path / "trace"
+
+    async def work(node: Node) -> None:
+        script = f"echo begun >> {trace}; sleep 3600; echo too late >> {trace}"
+        running = asyncio.create_task(node.run(["sh", "-c", script]))
+        await asyncio.sleep(moment)
+        running.cancel()
+        await asyncio.wait([running])
+        assert running.cancelled()
+        left = await node.run(["pgrep", "--full", str(trace)], check=False)
+        assert left.stdout == b"", "it still runs"
+
+    on_node(work)
+
+
+def test_an_agent_that_is_killed_is_noticed_at_once_by_all_that_wait() -> None:
+    async def work(node: Node) -> float:
+        assert node.pid is not None
+        processes = [await node.start(["sleep", "3600"]) for _ in range(3)]
+        began = time.monotonic()
+        os.kill(node.pid, signal.SIGKILL)
+        ended = await asyncio.gather(*(process.wait() for process in processes), return_exceptions=True)
+        assert [type(error) for error in ended] == [NodeLost] * 3
+        with pytest.raises(NodeLost, match="node n: the stream to its agent closed"):
+            await node.run(["true"])
+        assert not any(alive(process.pid) for process in processes if process.pid)
+        return time.monotonic() - began
+
+    assert on_node(work) < 5
+
+
+def test_leaving_a_node_ends_all_that_runs_on_it() -> None:
+    async def work(node: Node) -> int:
+        process = await node.start(["sh", "-c", "setsid sleep 3600 & sleep 3600"])
+        assert process.pid is not None
+        return process.pid
+
+    assert not alive(on_node(work))
+
+
+def test_an_agent_that_is_not_there_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORLAB_AGENT", "/nowhere/storlab-agent")
+    with pytest.raises(MissingTool, match="/nowhere/storlab-agent"):
+        on_node(lambda node: node.run(["true"]))
+
+
+@pytest.mark.parametrize("says", ["exit 1", "exec cat /dev/zero", "echo hello; exec sleep 3600"])
+def test_what_is_no_agent_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str) -> None:
+    pretender = tmp_path / "agent"
+    pretender.write_text(f"#!/bin/sh\n{says}\n")
+    pretender.chmod(0o755)
+    monkeypatch.setenv("STORLAB_AGENT", str(pretender))
+    monkeypatch.setattr("storlab.nodes.local.HELLO_TIMEOUT", 0.5)
+    monkeypatch.setattr("storlab.nodes.local._EXIT_TIMEOUT", 0.5)
+    with pytest.raises(NodeError, match=r"^node n: "):
+        on_node(lambda node: node.run(["true"]))
+
+
+def test_work_that_must_come_to_its_end_does_though_its_caller_is_cancelled_twice() -> None:
+    done = []
+
+    async def work() -> None:
+        await asyncio.sleep(0.1)
+        done.append(True)
+
+    async def run() -> None:
+        task = asyncio.create_task(to_its_end(work()))
+        for _ in range(2):
+            await asyncio.sleep(0.02)
+            task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+
+    asyncio.run(run())
+    assert done == [True]
+
+
+def test_of_several_that_are_waited_for_the_first_failure_is_told_once_all_are_at_rest() -> None:
+    trace = []
+
+    async def slow() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.02)
+            trace.append("slow is at rest")
+
+    async def failing() -> None:
+        await asyncio.sleep(0.01)
+        raise NodeLost("first")
+
+    async def run() -> None:
+        with pytest.raises(NodeLost, match="first"):
+            await all_of(slow(), failing())
+        trace.append("told")
+
+    asyncio.run(run())
+    assert trace == ["slow is at rest", "told"]
