@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from storlab.layers.registry import layer_types
@@ -41,7 +41,12 @@ def test_every_key_is_described() -> None:
     schema = json_schema()
     for name, definition in [("top", schema), *schema["$defs"].items()]:
         for key, value in definition.get("properties", {}).items():
-            known = "$ref" in value or name in ("Workload", "Precondition") or key == "layer"
+            known = (
+                "$ref" in value
+                or {"$ref": "#/$defs/Settle"} in value.get("anyOf", ())
+                or name in ("Workload", "Precondition")
+                or key == "layer"
+            )
             known = known or (name, key) in (
                 ("MkfsLayer", "type"),
                 ("HostLoadProbe", "interval"),

@@ -39,7 +39,10 @@ QUOTED = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), 
 def documents(draw: st.DrawFn) -> str:
     """TOML with every way of writing keys; each scalar is a number of its own, alone between blanks."""
     count = iter(range(1000, 10**6))
-    number = lambda: f" {next(count)} "  # noqa: E731
+
+    def number() -> str:
+        return f" {next(count)} "
+
     filler = st.sampled_from(["", "# a = 1\n", "\n", "  # [x]\n"])
 
     def key() -> str:

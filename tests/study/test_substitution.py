@@ -104,10 +104,10 @@ def test_a_word_that_contains_itself_is_a_problem_where_it_does(values: dict[str
 
 
 def test_words_that_multiply_are_stopped() -> None:
-    values = {f"w{n}": f"{{w{n + 1}}}" * 10 for n in range(9)}
+    values: dict[str, Any] = {f"w{n}": f"{{w{n + 1}}}" * 10 for n in range(9)}
     with pytest.raises(Outgrown):
         put_in("{w0}", **values, w9="x")
-    lists = {f"w{n}": [f"{{w{n + 1}}}"] * 10 for n in range(9)}
+    lists: dict[str, Any] = {f"w{n}": [f"{{w{n + 1}}}"] * 10 for n in range(9)}
     with pytest.raises(Outgrown):
         put_in(["{w0}"], **lists, w9="x")
 

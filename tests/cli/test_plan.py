@@ -1,0 +1,160 @@
+"""``storlab plan``, ``list`` and ``schema``: what they print, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+
+from study.program import call
+
+GOLDEN = Path(__file__).parent / "golden"
+STUDY = """
+title = "Two directories"
+description = "A description that is so long that it has to be broken into two lines of eighty columns each."
+stack = [{ layer = "directory" }]
+[factors]
+bs = ["4k", "64k"]
+sync = ["fsync", "fdatasync", "end_fsync"]
+spare = ["one"]
+[repeat]
+min = 2
+max = 4
+[workload.random-write]
+fio = { rw = "randwrite", bs = "{bs}", size = "1M", runtime = "2s", time_based = true, description = "{sync}" }
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("two.toml").write_text(STUDY)
+    return tmp_path
+
+
+def planned(*arguments: str) -> str:
+    ran = call("plan", "two.toml", *arguments)
+    assert (ran.status, ran.message) == (0, "")
+    return ran.output
+
+
+def test_a_plan_fits_eighty_columns(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = re.sub(r"\d+G free", "N free", planned("--seed", "7"))
+    file = GOLDEN / "plan.txt"
+    if os.environ.get("STORLAB_UPDATE_GOLDEN"):
+        file.write_text(text)
+    assert text == file.read_text(), f"{file} differs; STORLAB_UPDATE_GOLDEN=1 writes it anew"
+    assert [path.name for path in study.iterdir()] == ["two.toml"]
+
+
+def test_a_plan_for_programs_is_the_same_for_the_same_seed(study: Path) -> None:
+    def made(seed: int) -> dict[str, Any]:
+        plan: dict[str, Any] = json.loads(planned("--json", "--seed", str(seed)))
+        plan.pop("space")  # what is free on the disk changes from one moment to the next
+        return plan
+
+    assert made(7) == made(7)
+    assert made(7)["order"] != made(8)["order"]
+    plan = made(7)
+    assert len(plan["cells"]) == 6
+    assert plan["rounds"] == {"min": 2, "max": 4}
+    assert all(sorted(order) == [1, 2, 3, 4, 5, 6] for order in plan["order"].values())
+    assert plan["seconds_per_round"] == pytest.approx(6 * 2.5)
+
+
+def test_seed_nought_is_a_seed(study: Path) -> None:
+    assert json.loads(planned("--json", "--seed", "0"))["order"] is not None
+    assert json.loads(planned("--json"))["order"] is None
+
+
+def test_rounds_only_and_set_change_the_plan(study: Path) -> None:
+    plan = json.loads(planned("--json", "--rounds", "3", "--only", "bs=4k", "--set", "title=Other"))
+    assert plan["rounds"] == {"min": 3, "max": 3}
+    assert plan["factors"]["bs"] == ["4k"]
+    assert plan["title"] == "Other"
+    assert [cell["cell"] for cell in plan["cells"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("written", "line", "says"),
+    [
+        ('path = "/nowhere/at/all"', 4, "there is no directory /nowhere/at/all"),
+        ('path = "relative"', 4, "write an absolute path"),
+        ('path = "/etc/hostname"', 4, "there is no directory /etc/hostname"),
+    ],
+)
+def test_a_directory_that_is_not_there_is_refused(
+    command: str, written: str, line: int, says: str, study: Path
+) -> None:
+    Path("two.toml").write_text(STUDY.replace('"directory"', f'"directory", {written}'))
+    ran = call(command, "two.toml")
+    assert ran.status == 2
+    assert ran.message.startswith(f"two.toml: line {line}: stack[0]: ")
+    assert says in ran.message
+    assert [path.name for path in study.iterdir()] == ["two.toml"]
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("bss = 1", "fio knows no option bss; did you mean bs?"),
+        ('ioengine = "psink"', "this fio has no ioengine psink"),
+        ("iodepth = -1", "iodepth: min value out of range: -1"),
+        ('rwmixread = "many"', "rwmixread"),
+    ],
+)
+def test_an_option_that_fio_does_not_know_is_refused(command: str, written: str, says: str, study: Path) -> None:
+    Path("two.toml").write_text(STUDY.replace('rw = "randwrite"', f'rw = "randwrite", {written}'))
+    ran = call(command, "two.toml")
+    assert ran.status == 2
+    assert ran.message.startswith("two.toml: line 12: workload.random-write: ")
+    assert says in ran.message
+    assert ran.message.count("\n") == 1
+    assert [path.name for path in study.iterdir()] == ["two.toml"]
+
+
+def test_a_file_larger_than_the_free_space_is_refused(study: Path) -> None:
+    stack = 'stack = [{ layer = "file", size = "4096T" }, { layer = "loop" }]'
+    Path("two.toml").write_text(STUDY.replace('stack = [{ layer = "directory" }]', stack))
+    ran = call("plan", "two.toml")
+    if os.geteuid() != 0:
+        pytest.skip("without root loop devices are unsupported, and so nothing takes space")
+    assert ran.status == 2
+    assert ran.message.startswith("two.toml: line 4: stack[0].size: ")
+    assert "free" in ran.message
+
+
+def test_a_device_that_is_not_there_is_refused(study: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("without root block devices are unsupported")
+    stack = 'stack = [{ layer = "device", path = "/dev/no-such-disk" }]'
+    Path("two.toml").write_text(STUDY.replace('stack = [{ layer = "directory" }]', stack))
+    ran = call("plan", "two.toml")
+    assert ran.status == 2
+    assert ran.message.startswith("two.toml: line 4: stack[0]: ")
+    assert "there is no block device /dev/no-such-disk" in ran.message
+
+
+def test_the_list_names_every_study_and_every_part() -> None:
+    listed = json.loads(call("list", "--json").output)
+    text = call("list").output
+    assert {"quick", "quick-directory"} <= set(listed["studies"])
+    assert set(listed) == {"studies", "layers", "workloads", "probes"}
+    for entries in listed.values():
+        for name, entry in entries.items():
+            assert name in text
+            purpose = entry["title"] if isinstance(entry, dict) else entry
+            assert purpose
+    assert all(Path(entry["file"]).is_file() for entry in listed["studies"].values())
+
+
+def test_the_schema_that_is_printed_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(json.loads(call("schema").output))
