@@ -1,4 +1,4 @@
-"""The decoder of frames: however the stream is cut, the frames are the same; rubbish is a ``ProtocolError`` or nothing."""
+"""The decoder of frames: any cutting gives the same frames, any rubbish a ``ProtocolError`` or nothing."""
 
 from __future__ import annotations
 

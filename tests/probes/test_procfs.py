@@ -1,0 +1,83 @@
+"""Kernel counters: golden files of a real machine, and rubbish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.probes.procfs import (
+    DiskCounters,
+    parse_cpu,
+    parse_disk_stat,
+    parse_diskstats,
+    parse_loadavg,
+    parse_pressure,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+LOADAVG = "2.54 3.31 4.08 3/164 28163\n"
+STAT = (GOLDEN / "stat.txt").read_text()
+DISKSTATS = (GOLDEN / "diskstats.txt").read_text()
+PRESSURE = """some avg10=23.24 avg60=10.74 avg300=7.99 total=494317095
+full avg10=8.51 avg60=5.62 avg300=3.74 total=200677422
+"""
+
+
+def test_load_averages() -> None:
+    assert parse_loadavg(LOADAVG) == (2.54, 3.31, 4.08)
+
+
+def test_cpu_ticks_are_those_of_all_cpus_together() -> None:
+    states = parse_cpu(STAT)
+    assert states["user"] == 541232
+    assert states["steal"] == 1441
+    assert list(states) == ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"]
+
+
+def test_pressure_is_in_seconds() -> None:
+    assert parse_pressure(PRESSURE) == {"some": 494.317095, "full": 200.677422}
+
+
+def test_disk_counters_are_bytes_operations_and_seconds() -> None:
+    disks = parse_diskstats(DISKSTATS)
+    assert disks["loop0"] == DiskCounters(
+        reads=2765246,
+        bytes_read=233826835 * 512,
+        writes=1208702,
+        bytes_written=145762895 * 512,
+        in_flight=1,
+        busy=494.604,
+        discards=833,
+        flushes=609848,
+    )
+    assert disks["loop0"].completed == 2765246 + 1208702 + 833 + 609848
+
+
+def test_kernels_before_4_18_have_neither_discards_nor_flushes() -> None:
+    assert parse_diskstats(DISKSTATS)["vda"].discards == 0
+    assert parse_diskstats(DISKSTATS)["vda"].flushes == 0
+
+
+PARSERS: list[tuple[Callable[[str], Any], str]] = [
+    (parse_loadavg, LOADAVG),
+    (parse_cpu, STAT),
+    (parse_pressure, PRESSURE),
+    (parse_disk_stat, DISKSTATS.split("loop0")[1].split("\n")[0]),
+    (parse_diskstats, DISKSTATS),
+]
+
+
+@pytest.mark.parametrize(("parse", "text"), PARSERS)
+@given(other=st.text(), place=st.integers(0), length=st.integers(0, 60))
+def test_no_text_and_no_damage_is_an_exception(
+    parse: Callable[[str], Any], text: str, other: str, place: int, length: int
+) -> None:
+    parse(other)
+    at = place % len(text)
+    parse(text[:at] + other[:5] + text[at + length :])
+    parse(text[:at])

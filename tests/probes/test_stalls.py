@@ -1,0 +1,94 @@
+"""Probe ``stalls``: times without a completed operation."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.probes.base import Window
+from storlab.probes.sampling import NAME
+from storlab.probes.stalls import Look, StallsProbe, find_stalls
+
+STEPS = st.lists(st.tuples(st.floats(0.01, 2.0), st.integers(0, 3), st.integers(0, 4)), max_size=40)
+
+
+def looks(steps: list[tuple[float, int, int]]) -> list[Look]:
+    """From time between looks, operations completed in it, operations in flight at its end."""
+    times = accumulate((step[0] for step in steps), initial=100.0)
+    completed = accumulate((step[1] for step in steps), initial=7)
+    return [Look(*each) for each in zip(times, completed, [1, *(step[2] for step in steps)], strict=True)]
+
+
+@given(STEPS)
+def test_stalls_and_times_with_completions_make_up_the_whole_time(steps: list[tuple[float, int, int]]) -> None:
+    stalled = sum(stall.length for stall in find_stalls(looks(steps)))
+    assert stalled == pytest.approx(sum(step[0] for step in steps if step[1] == 0))
+
+
+@given(STEPS)
+def test_stalls_do_not_overlap_and_each_begins_and_ends_at_a_look(steps: list[tuple[float, int, int]]) -> None:
+    seen = looks(steps)
+    stalls = find_stalls(seen)
+    for before, after in pairwise(stalls):
+        assert before.start + before.length < after.start + 1e-9
+    assert {stall.start for stall in stalls} <= {look.t for look in seen}
+    assert all(stall.length > 0 for stall in stalls)
+
+
+@given(STEPS)
+def test_a_wait_has_something_in_flight_at_every_look_within_it(steps: list[tuple[float, int, int]]) -> None:
+    seen = looks(steps)
+    for stall in find_stalls(seen):
+        within = [look for look in seen if stall.start <= look.t <= stall.start + stall.length + 1e-9]
+        assert stall.waiting == all(look.in_flight > 0 for look in within)
+
+
+@given(STEPS, st.floats(-1000, 1000))
+def test_when_the_clock_began_does_not_matter(steps: list[tuple[float, int, int]], shift: float) -> None:
+    here = find_stalls(looks(steps))
+    there = find_stalls([Look(look.t + shift, look.completed, look.in_flight) for look in looks(steps)])
+    assert [stall.length for stall in there] == pytest.approx([stall.length for stall in here], abs=1e-6)
+
+
+def test_no_looks_are_no_stalls() -> None:
+    assert find_stalls([]) == []
+    assert find_stalls([Look(1.0, 5, 1)]) == []
+
+
+def write(raw: Path, seen: list[Look]) -> None:
+    lines = [orjson.dumps({"paths": ["/sys/class/block/vdb/stat"], "interval": 0.05})]
+    for look in seen:
+        stat = f"{look.completed} 0 0 0 0 0 0 0 {look.in_flight} 0 0 0 0 0 0 0 0"
+        lines.append(orjson.dumps({"t": look.t, "late": 0.001, "contents": [stat]}))
+    (raw / NAME).write_bytes(b"\n".join(lines) + b"\n")
+
+
+def test_waits_over_the_threshold_are_summed_and_idleness_is_told_apart(tmp_path: Path) -> None:
+    steps = [(0.5, 1, 1), *[(0.5, 0, 2)] * 3, (0.5, 1, 0), *[(0.5, 0, 0)] * 8, (0.5, 3, 1), (0.5, 0, 1), (0.5, 1, 0)]
+    write(tmp_path, looks(steps))
+    measured = StallsProbe().parse(tmp_path, Window(100.0, 200.0), "vdb")
+    assert dict(measured.metrics.select("metric", "value").iter_rows()) == pytest.approx(
+        {
+            "stall.longest": 1.5,
+            "stall.total": 1.5,
+            "stall.count": 1.0,
+            "idle.longest": 4.0,
+            "machine.stall.longest": 0.001,
+        }
+    )
+
+
+def test_only_the_measured_phase_counts(tmp_path: Path) -> None:
+    write(tmp_path, looks([(1.0, 1, 1)] * 3 + [(5.0, 0, 1)] + [(1.0, 1, 1)] * 3))
+    measured = StallsProbe().parse(tmp_path, Window(108.0, 112.0), "vdb")
+    assert dict(measured.metrics.select("metric", "value").iter_rows())["stall.longest"] == 0.0
+
+
+def test_without_a_disk_beneath_that_is_said(tmp_path: Path) -> None:
+    (warning,) = StallsProbe().parse(tmp_path, Window(0.0, 1.0), None).warnings
+    assert "no disk beneath" in warning

@@ -1,0 +1,196 @@
+"""Records of a real run: derived again they are the same, damaged they are named, and they are as documented."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+
+import storlab
+from laboratory import Laboratory
+from storlab.errors import RecordsError
+from storlab.records.derive import derive
+from storlab.records.run_folder import TABLES, RunFolder
+from storlab.run.journal import Journal, read_pending
+
+STUDY = """
+primary = "bandwidth"
+stack = [{ layer = "directory" }]
+repeat = { until = "max", min = 2, max = 2 }
+trial = { settle = { sync = false, drop_caches = false }, verify = [["test", "{bs}", "!=", "8k"]] }
+[factors.bs]
+levels = ["4k", "8k"]
+[workload.load]
+fio = { rw = "randwrite", bs = "{bs}", ioengine = "psync", size = "256k" }
+"""
+DOCUMENT = Path(storlab.__file__).parent.parent.parent / "docs" / "reference" / "records.md"
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """One run for all tests here: two trials done, two failed."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("records")
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        lab = Laboratory(folder)
+        lab.execute(STUDY)
+        assert lab.leftovers() == []
+        yield lab.out
+
+
+@pytest.fixture
+def run(original: Path, tmp_path: Path) -> Path:
+    """A copy that may be damaged."""
+    return Path(shutil.copytree(original, tmp_path / "run"))
+
+
+def documented() -> dict[str, dict[str, str]]:
+    """Table → column → type, as the documentation's tables say."""
+    found: dict[str, dict[str, str]] = {}
+    for section in DOCUMENT.read_text().split("\n## tables/")[1:]:
+        name = section.partition(".parquet")[0]
+        columns: dict[str, str] = {}
+        for row in re.findall(r"^\| `.*", section, re.MULTILINE):
+            cells = [cell.strip() for cell in row.split("|")[1:-1]]
+            columns |= dict.fromkeys(re.findall(r"`([^`]+)`", cells[0]), cells[1])
+        found[name] = columns
+    return found
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_has_exactly_the_columns_that_are_documented(original: Path, name: str) -> None:
+    frame: pl.DataFrame = getattr(storlab.open_run(original), name)
+    documents = documented()
+    columns = {("factor.bs" if column == "factor.NAME" else column): kind for column, kind in documents[name].items()}
+    assert set(frame.columns) == set(columns)
+    everywhere = documents["trials"] | documents["metrics"]
+    for column, dtype in frame.schema.items():
+        kind = columns[column] or everywhere[column]
+        assert str(dtype).replace("time_unit=", "").replace("time_zone=", "").replace("'", "") == kind, column
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_trial_is_in_the_tables_with_the_keys_of_its_record(original: Path, name: str) -> None:
+    run = storlab.open_run(original)
+    keys = {(record.trial, record.round, record.cell) for record in run.records() if record.status == "done"}
+    frame: pl.DataFrame = getattr(run, name)
+    if name == "trials":
+        frame = frame.filter(status="done")
+    assert set(frame.select("trial", "round", "cell").iter_rows()) == keys
+    assert len(keys) == 2
+
+
+def test_deriving_again_gives_what_the_run_wrote(original: Path) -> None:
+    run = RunFolder.open(original)
+    tables = derive(run)
+    for name in TABLES:
+        assert tables.frame(name).equals(getattr(run, name)), name
+
+
+def test_a_report_on_an_old_run_gives_the_same_summary(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Laboratory(run.parent)
+    written = orjson.loads((run / "summary.json").read_bytes())
+    shutil.rmtree(run / "tables")
+    (run / "summary.json").unlink()
+    result = lab.storlab("report", run, "--format", "json")
+    assert result.status == 0, str(result)
+    assert _same(orjson.loads(result.stdout), written)
+
+
+def _same(report: object, summary: dict[str, object]) -> bool:
+    """Whether the report holds the summary's estimates, wherever it holds them."""
+    text = orjson.dumps(report, option=orjson.OPT_SORT_KEYS).decode()
+    return all(orjson.dumps(part, option=orjson.OPT_SORT_KEYS).decode() in text for part in summary.values())
+
+
+def damage(run: Path, name: str, change: Callable[[bytes], bytes]) -> Path:
+    path = run / name
+    path.write_bytes(change(path.read_bytes()))
+    return path
+
+
+HALF: Callable[[bytes], bytes] = lambda data: data[: len(data) // 2]  # noqa: E731
+DAMAGES = [HALF, lambda data: b"", lambda data: b"[]", lambda data: b'{"format": 1}', lambda data: b"\xff\xfe"]
+
+
+@pytest.mark.parametrize("change", DAMAGES)
+@pytest.mark.parametrize("name", ["manifest.json", "trials/0001/trial.json"])
+def test_a_damaged_record_is_the_users_to_know_with_the_files_name(
+    run: Path, name: str, change: Callable[[bytes], bytes]
+) -> None:
+    path = damage(run, name, change)
+    with pytest.raises(RecordsError, match=re.escape(str(path))):
+        derive(RunFolder.open(run))
+
+
+def test_a_damaged_line_of_the_journal_is_named_and_nothing_is_taken_down(run: Path) -> None:
+    path = run / "journal.jsonl"
+    lines = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([*lines[:2], b'{"will": 3, "node"', *lines[2:]]))
+    before = path.read_bytes()
+    result = Laboratory(run.parent).storlab("clean", run)
+    assert result.status == 2
+    assert f"{path}:3 is damaged" in result.stderr
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("length", range(0, 60, 7))
+def test_a_line_of_the_journal_that_a_power_cut_tore_is_as_if_it_were_not_there(tmp_path: Path, length: int) -> None:
+    path = tmp_path / "journal.jsonl"
+    with Journal(path) as journal:
+        kept = journal.will("host", "file.remove", {"path": "/a"})
+        journal.will("host", "file.remove", {"path": "/b"})
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[1][:length])
+    assert read_pending(path) == [kept]
+    with Journal(path) as journal:
+        assert journal.will("host", "file.remove", {"path": "/c"}).number == 2
+    assert [entry.arguments["path"] for entry in read_pending(path)] == ["/a", "/c"]
+
+
+def test_a_trial_whose_raw_files_are_damaged_is_named_in_a_warning_and_the_others_stay(run: Path) -> None:
+    trial = next(record.trial for record in RunFolder.open(run).records() if record.status == "done")
+    damage(run, f"trials/{trial:04d}/host/load/fio.json", HALF)
+    tables = derive(RunFolder.open(run))
+    assert len(tables.records) == 4
+    assert any(f"trial {trial}: its raw records can't be read" in warning for warning in tables.warnings())
+    assert tables.frame("metrics")["trial"].n_unique() == 1
+
+
+def test_two_processes_on_one_run_are_kept_apart(original: Path) -> None:
+    run, other = RunFolder.open(original), RunFolder.open(original)
+    with run.lock(), pytest.raises(RecordsError, match=r"is in use by process \d+"), other.lock():
+        pass
+    with other.lock():
+        pass
+
+
+def test_what_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(RecordsError, match="does not exist"):
+        storlab.open_run(tmp_path / "missing")
+    with pytest.raises(RecordsError, match="is not a run: it has no manifest"):
+        storlab.open_run(tmp_path)
+
+
+def test_a_run_of_another_format_is_said_to_be_of_another_version(run: Path) -> None:
+    damage(run, "manifest.json", lambda data: data.replace(b'"format": 1', b'"format": 2'))
+    with pytest.raises(RecordsError, match="another version of Storlab"):
+        storlab.open_run(run)
+
+
+def test_a_table_that_is_missing_is_named_with_the_remedy(run: Path) -> None:
+    (run / "tables" / "series.parquet").unlink()
+    with pytest.raises(RecordsError, match="storlab report"):
+        _ = storlab.open_run(run).series
+
+
+def test_a_failed_trial_keeps_its_reason_and_what_its_command_said(original: Path) -> None:
+    failed = [record for record in RunFolder.open(original).records() if record.status == "failed"]
+    assert {record.levels["bs"] for record in failed} == {"8k"}
+    assert all(record.reason == "verify: node host: test ended with status 1: no output" for record in failed)
+    assert all(record.detail.startswith("$ test 8k '!=' 8k") for record in failed)
