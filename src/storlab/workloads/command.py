@@ -83,8 +83,7 @@ class CommandWorkload(Workload):
 
     def parse(self, raw: Path) -> Measurements:
         ended = read_exit(raw)
-        if ended.code != 0:
-            raise CommandFailed(f"{self.argv[0]} {_how(ended)}: {_last_line(raw)}")
+        _refuse_failure(ended, raw)
         values = list(elapsed_values(ended))
         for rule in self.metrics:
             path = raw / rule.source
@@ -95,19 +94,6 @@ class CommandWorkload(Workload):
             number = rule.read(text, str(path))
             values.append(Value(rule.name, number, rule.unit, rule.better, rule.across))
         return Measurements(metrics=metric_frame(values))
-
-
-def _how(ended: ExitRecord) -> str:
-    return f"was killed by {ended.signal}" if ended.signal else f"ended with status {ended.code}"
-
-
-def _last_line(raw: Path) -> str:
-    for name in ("stderr", "stdout"):
-        path = raw / name
-        lines = path.read_text(errors="replace").strip().splitlines() if path.is_file() else []
-        if lines:
-            return lines[-1]
-    return "no output"
 
 
 def elapsed_values(record: ExitRecord) -> tuple[Value, ...]:
@@ -125,11 +111,11 @@ def _refuse_failure(record: ExitRecord, raw: Path) -> None:
     if record.code == 0 and not record.timed_out:
         return
     said = "\n".join(_text(raw / name) for name in ("stdout", "stderr")).strip()
-    last = f": {said.splitlines()[-1]}" if said else ""
+    last = f": {said.splitlines()[-1]}" if said else ": no output"
     if record.timed_out:
         raise TimedOut(f"{record.argv[0]} was stopped at the time-out{last}", said)
-    how = f"status {record.code}" if record.code is not None else f"signal {record.signal}"
-    raise CommandFailed(f"{record.argv[0]} ended with {how}{last}", said)
+    how = f"ended with status {record.code}" if record.code is not None else f"was killed by {record.signal}"
+    raise CommandFailed(f"{record.argv[0]} {how}{last}", said)
 
 
 def _text(path: Path) -> str:

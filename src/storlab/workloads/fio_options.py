@@ -221,7 +221,8 @@ def duration(jobs: Sequence[Job], warm_up: float) -> float | None:
     """Seconds that they run: at once, or one after another where there is a ``stonewall``; ``None`` where unknown."""
     groups: list[list[float]] = [[]]
     for job in jobs:
-        if _is_on(job.options.get("stonewall", False)) and groups[-1]:
+        waits = any(_is_on(job.options.get(name, False)) for name in ("stonewall", "wait_for_previous"))
+        if waits and groups[-1]:
             groups.append([])
         seconds = _seconds(job.options)
         if seconds is None:

@@ -1,0 +1,241 @@
+"""The workload command: its metrics, its failures, and what it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
+from storlab.layers.resources import Dir
+from storlab.measurements import Measurements
+from storlab.nodes.local import local_node
+from storlab.workloads.base import Place
+from storlab.workloads.command import CommandWorkload
+from storlab.workloads.exit_record import ExitRecord, exit_bytes
+from storlab.workloads.metric_rule import MetricRule
+
+
+def rule(**fields: Any) -> MetricRule:
+    return MetricRule.model_validate({"name": "x", **fields})
+
+
+def number(text: str, **fields: Any) -> float:
+    return rule(**fields).read(text, "stdout")
+
+
+NUMBERS = st.lists(st.floats(-1e9, 1e9, allow_nan=False), min_size=1, max_size=8)
+PICKS: dict[str, Any] = {
+    "first": lambda numbers: numbers[0], "last": lambda numbers: numbers[-1], "sum": sum, "min": min, "max": max,
+    "mean": lambda numbers: sum(numbers) / len(numbers),
+}  # fmt: skip
+
+
+@given(NUMBERS, st.sampled_from(sorted(PICKS)), st.sampled_from([1.0, 1e-3, 1024.0, -1.0]))
+def test_a_regex_and_a_path_pick_the_same_number(numbers: list[float], pick: str, scale: float) -> None:
+    lines = "\n".join(f"speed: {value!r} MB/s" for value in numbers)
+    document = json.dumps({"runs": [{"speed": value} for value in numbers]})
+    expected = pytest.approx(PICKS[pick](numbers) * scale, rel=1e-9, abs=1e-6)
+    assert number(lines, regex=r"^speed: (\S+) MB/s$", pick=pick, scale=scale) == expected
+    assert number(document, json="runs[].speed", pick=pick, scale=scale) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "regex", "value"),
+    [
+        ("1,234.5 ops", r"([\d,.]+) ops", 1234.5),
+        ("a\nb 5\n", r"^b (\d+)$", 5),
+        ("1.5e3", r"(.+)", 1500),
+        ("-7", r"(-?\d+)", -7),
+        ("time 0:05", r"time (?:\d+):(\d+)", 5),
+    ],
+)
+def test_numbers_are_read_as_programs_print_them(text: str, regex: str, value: float) -> None:
+    assert number(text, regex=regex) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "says"),
+    [
+        ("nothing", {"regex": r"(\d+)"}, "matches nothing"),
+        ("1 2", {"regex": r"(\d)"}, '2 matches; say which by pick = "last"'),
+        ("ab", {"regex": r"(a)"}, "is not a number"),
+        ("b", {"regex": r"(a)?b"}, "is not a number"),
+        ("nan", {"regex": r"(\w+)"}, "no finite number"),
+        ("1e999", {"regex": r"(\S+)"}, "no finite number"),
+        ("1e300", {"regex": r"(\S+)", "scale": 1e300}, "no finite number"),
+        ("{}", {"json": "a"}, "matches nothing"),
+        ('{"a": []}', {"json": "a"}, "matches nothing"),
+        ('{"a": "5"}', {"json": "a"}, "is not a number"),
+        ('{"a": true}', {"json": "a"}, "is not a number"),
+        ('{"a": [[1]]}', {"json": "a"}, "is not a number"),
+        ('{"a": [1, 2]}', {"json": "a"}, "2 matches"),
+        ("not json", {"json": "a"}, "metric x: "),
+        ("", {"json": "a"}, "metric x: "),
+        ('{"a": "x"}', {"json": "abs(a)"}, "metric x: "),
+    ],
+)
+def test_output_without_the_number_is_an_error_that_names_metric_and_file(
+    text: str, fields: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ParseError) as raised:
+        number(text, **fields)
+    assert str(raised.value).startswith("stdout: metric x")
+    assert says in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@given(
+    st.text(max_size=200), st.sampled_from([{"regex": r"(\d+)"}, {"regex": "(.*)"}, {"json": "@"}, {"json": "a[0]"}])
+)
+def test_any_output_gives_a_number_or_an_error(text: str, fields: dict[str, Any]) -> None:
+    try:
+        assert math.isfinite(number(text, **fields, pick="last"))
+    except ParseError as error:
+        assert "metric x" in str(error)
+
+
+@pytest.mark.parametrize(
+    "regex", ["(", "x", "(a)(b)", "((?:a+)+)", "((?:[^,]*)*)", "(?P<n>", "(*)", "(a{9999999999999})"]
+)
+def test_a_regex_that_can_not_serve_is_refused(regex: str) -> None:
+    with pytest.raises(ValidationError):
+        rule(regex=regex)
+
+
+@pytest.mark.parametrize(
+    "regex", [r"(\d+)", r"(?:a+ )+(\d+)", r"((?:\d+,)*\d+)", r"(?P<n>\d+)", "([+*])+x", r"\((\d+)\)+"]
+)
+def test_a_regex_that_serves_is_taken(regex: str) -> None:
+    assert re.compile(rule(regex=regex).regex or "").groups == 1
+
+
+def test_a_metric_stands_under_its_alias_in_the_study() -> None:
+    made = rule(json="a.b", **{"from": "result.json"})
+    assert (made.json_path, made.source) == ("a.b", "result.json")
+
+
+def record(**changes: Any) -> ExitRecord:
+    fields: dict[str, Any] = {
+        "argv": ("bench", "-x"), "code": 0, "signal": None, "timed_out": False, "stopped_by": None, "late": 0.001,
+        "start": 100.0, "elapsed": 2.5, "cpu_user": 1.0, "cpu_system": 0.5, "max_rss": 4096, "survivors": 0, **changes,
+    }  # fmt: skip
+    return ExitRecord(**fields)
+
+
+def parsed(folder: Path, workload: CommandWorkload, stdout: str = "", stderr: str = "", **changes: Any) -> Measurements:
+    (folder / "stdout").write_text(stdout)
+    (folder / "stderr").write_text(stderr)
+    (folder / "exit.json").write_text(json.dumps(record(**changes).__dict__))
+    return workload.parse(folder)
+
+
+def command(*metrics: dict[str, Any], **fields: Any) -> CommandWorkload:
+    return CommandWorkload.model_validate({"argv": ["bench"], "metrics": list(metrics), **fields})
+
+
+def test_metrics_come_with_unit_and_direction_beside_what_every_command_has(tmp_path: Path) -> None:
+    rules: list[dict[str, Any]] = [
+        {"name": "rate", "regex": r"rate (\S+)", "unit": "B/s", "scale": 2**20, "better": "higher"},
+        {"name": "p99", "json": "latency.p99", "from": "out.json", "unit": "s", "better": "lower", "across": "max"},
+        {"name": "warned", "regex": r"warnings: (\d+)", "from": "stderr"},
+    ]
+    (tmp_path / "out.json").write_text('{"latency": {"p99": 0.25}}')
+    rows = parsed(tmp_path, command(*rules), "rate 3\n", "warnings: 2\n").metrics.rows(named=True)
+    found = {row["metric"]: (row["value"], row["unit"], row["better"], row["across"]) for row in rows}
+    assert found == {
+        "elapsed": (2.5, "s", "lower", "max"),
+        "cpu.user.time": (1.0, "s", "lower", "sum"),
+        "cpu.system.time": (0.5, "s", "lower", "sum"),
+        "max_rss": (4096, "B", "lower", "max"),
+        "rate": (3 * 2**20, "B/s", "higher", "sum"),
+        "p99": (0.25, "s", "lower", "max"),
+        "warned": (2, "1", "neither", "sum"),
+    }
+
+
+def test_a_file_that_the_command_did_not_leave_is_named(tmp_path: Path) -> None:
+    with pytest.raises(TrialError, match=r"metric x: the command left no file out\.json"):
+        parsed(tmp_path, command({"name": "x", "json": "a", "from": "out.json"}))
+
+
+def test_output_that_is_not_text_is_read_all_the_same(tmp_path: Path) -> None:
+    workload = command({"name": "x", "regex": r"x=(\d+)"})
+    parsed(tmp_path, workload, "x=1")
+    (tmp_path / "stdout").write_bytes(b"\xff\xfe x=7 \x00")
+    assert workload.parse(tmp_path).metrics.filter(metric="x")["value"].to_list() == [7]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "says"),
+    [
+        ({"code": 3}, CommandFailed, "bench ended with status 3: it is broken"),
+        ({"code": None, "signal": "KILL"}, CommandFailed, "bench was killed by KILL: it is broken"),
+        ({"code": None, "timed_out": True}, TimedOut, "bench was stopped at the time-out: it is broken"),
+    ],
+)
+def test_a_command_that_failed_has_no_metrics(
+    changes: dict[str, Any], error: type[TrialError], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=says) as raised:
+        parsed(tmp_path, command({"name": "x", "regex": r"x=(\d+)"}), "x=5\n", "first\nit is broken\n", **changes)
+    assert "first" in raised.value.detail
+
+
+def test_a_damaged_record_of_its_end_is_an_error(tmp_path: Path) -> None:
+    for text in ("", "{}", "[]", '{"argv": 5}', "null"):
+        (tmp_path / "exit.json").write_text(text)
+        with pytest.raises(ParseError, match=r"exit.json"):
+            command().parse(tmp_path)
+
+
+def test_its_program_is_what_it_needs_and_its_length_what_is_expected() -> None:
+    assert command().needs().programs == ("bench",)
+    assert command(argv=["{target}/x"], prepare=["tar", "x"]).needs().programs == ("tar",)
+    assert command().duration(1) is None
+    assert command(expected="1m").duration(2) == 62
+
+
+def test_places_words_are_filled_in_once() -> None:
+    words = {"target": "/mnt/{round}", "round": "3", "trial": "9"}
+    place = Place(None, Dir("host", "/mnt"), "/folder", "load", 0.0, 7, words)  # type: ignore[arg-type]
+    assert place.fill("{target} {round}{trial} {{round}} {seed} {other} {} ${round}") == (
+        "/mnt/{round} 39 {round} {seed} {other} {} $3"
+    )
+
+
+def test_a_command_runs_where_it_is_to_run(tmp_path: Path) -> None:
+    target, folder = tmp_path / "target", tmp_path / "folder"
+    target.mkdir()
+    folder.mkdir()
+    workload = command(
+        {"name": "files", "regex": r"(\d+)"},
+        {"name": "answer", "json": "[0].a", "from": "out.json"},
+        argv=["sh", "-c", 'ls "$WHERE" | wc -l; pwd >&2; echo \'[{"a": 42}]\' > out.json', "{target}"],
+        env={"WHERE": "{target}"},
+        prepare=["touch", "{target}/one", "{target}/two"],
+    )
+
+    async def measured() -> Measurements:
+        async with local_node("host") as node:
+            place = Place(node, Dir("host", str(target)), str(folder), "load", 0.05, 7, {"target": str(target)})
+            await workload.prepare(place)
+            launch = await workload.launch(place)
+            ended = await node.run(launch.argv, cwd=launch.cwd, env=launch.env, check=False)
+            for name, data in (("stdout", ended.stdout), ("stderr", ended.stderr), ("exit.json", exit_bytes(ended))):
+                (folder / name).write_bytes(data)
+            return workload.parse(folder)
+
+    metrics = asyncio.run(measured()).metrics
+    found = dict(zip(metrics["metric"], metrics["value"], strict=True))
+    assert (found["files"], found["answer"]) == (2, 42)
+    assert found["elapsed"] > 0
+    assert (folder / "stderr").read_text() == f"{folder}\n"

@@ -1,0 +1,324 @@
+"""The workload fio: what is written into its job files, what is refused, and that fio runs what is written."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from storlab.errors import UserError
+from storlab.layers.resources import Dir, Disk, Resource
+from storlab.nodes.local import local_node
+from storlab.nodes.node import Node
+from storlab.workloads import fio_options
+from storlab.workloads.base import OptionError, Place
+from storlab.workloads.exit_record import exit_bytes
+from storlab.workloads.fio import FioWorkload, complaint
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def fio(**options: Any) -> FioWorkload:
+    return FioWorkload.model_validate(options)
+
+
+def job_file(**files: str) -> FioWorkload:
+    """A workload from native job files; the first is the one that it names."""
+    name = next(iter(files)).replace("_", ".")
+    given = {name.replace("_", "."): text for name, text in files.items()}
+    return fio(job_file=name).resolve(given.__getitem__)
+
+
+def refusal(**options: Any) -> OptionError:
+    with pytest.raises(ValidationError) as raised:
+        fio(**options)
+    (detail,) = raised.value.errors()
+    error = detail["ctx"]["error"]
+    assert isinstance(error, OptionError)
+    return error
+
+
+def test_the_job_file_as_it_is_written() -> None:
+    workload = fio(
+        rw="randrw", bs="4k", rwmixread=70, time_based=True, group_reporting=False, rate_iops=[500, 1000],
+        thinktime=0.00001, random_distribution="zipf:1.2", percentage_random=50.0, filename=["a", "b"],
+        jobs={"log writer": {"rw": "write", "fsync": 1}, "reader.2": {"numjobs": 2, "stonewall": True}},
+    )  # fmt: skip
+    text = workload.job_text({"directory": "/mnt/x", "randseed": 7, "bs": "64k"}, "load")
+    file = GOLDEN / "jobs.fio"
+    if os.environ.get("STORLAB_UPDATE_GOLDEN"):
+        file.write_text(text)
+    assert text == file.read_text(), f"{file} differs; STORLAB_UPDATE_GOLDEN=1 writes it anew"
+
+
+def test_without_jobs_there_is_one_named_as_the_workload() -> None:
+    assert fio(rw="read").job_text({}, "load") == "[global]\nrw=read\n\n[load]\n"
+
+
+SCALARS = st.booleans() | st.integers(-(10**15), 10**15) | st.floats(-1e9, 1e9) | st.from_regex(r"[\w.:%/k-]{0,8}")
+NAMES = st.from_regex(r"[a-z][a-z_]{2,6}", fullmatch=True).filter(lambda name: name not in ("jobs", "name", "output"))
+
+
+@given(st.dictionaries(NAMES, SCALARS, max_size=4), st.dictionaries(NAMES, SCALARS, max_size=3))
+def test_what_is_written_is_read_back_the_same(shared: dict[str, Any], own: dict[str, Any]) -> None:
+    try:
+        workload = fio(**shared, jobs={"one": own, "two": {}})
+    except ValidationError:
+        return
+    jobs = fio_options.sections_of(workload.job_text({}, "x")).jobs()
+    assert [job.name for job in jobs] == ["one", "two"]
+    assert jobs[0].options == {key: fio_options.text(value).strip() for key, value in {**shared, **own}.items()}
+    assert not any("e" in text for text in map(fio_options.text, [1e-7, 1e9, 123456789.5]))
+
+
+@pytest.mark.parametrize(
+    ("options", "path"),
+    [
+        ({"output": "x"}, ("output",)),
+        ({"output-format": "json"}, ("output-format",)),
+        ({"write_bw_log": "x"}, ("write_bw_log",)),
+        ({"filename": "/dev/sda"}, ("filename",)),
+        ({"filename": ["a", "/dev/sda"]}, ("filename",)),
+        ({"filename": "a:b:../c"}, ("filename",)),
+        ({"filename": "{target}/../c"}, ("filename",)),
+        ({"filename_format": "/x.$jobnum"}, ("filename_format",)),
+        ({"directory": "/tmp"}, ("directory",)),
+        ({"directory": "sub"}, ("directory",)),
+        ({"opendir": "/etc"}, ("opendir",)),
+        ({"replay_redirect": "/dev/sda"}, ("replay_redirect",)),
+        ({"bs": "4k\nfilename=/dev/sda"}, ("bs",)),
+        ({"bs\nfilename": "x"}, ("bs\nfilename",)),
+        ({"bs": ["4k", "x\ny"]}, ("bs",)),
+        ({"description": "one; two"}, ("description",)),
+        ({"description": "no. #2"}, ("description",)),
+        ({"rate": float("nan")}, ("rate",)),
+        ({"jobs": {"a": {"filename": "/dev/sda"}}}, ("jobs", "a", "filename")),
+        ({"jobs": {"global": {}}}, ("jobs", "global")),
+        ({"jobs": {"a]\n[b": {}}}, ("jobs", "a]\n[b")),
+        ({"jobs": {"": {}}}, ("jobs", "")),
+        ({"jobs": {"a": {}}, "job_file": "x"}, ("job_file",)),
+        ({"job_file": "x", "bs": "4k"}, ("bs",)),
+    ],
+)
+def test_what_leads_astray_is_refused_with_its_key(options: dict[str, Any], path: tuple[str, ...]) -> None:
+    assert refusal(**options).path == path
+
+
+@pytest.mark.parametrize("path", ["a", "a/b", "a:b", r"a\:/b", "{target}", "{target}/a", "{target}/a:b", "..a", "a..b"])
+def test_files_of_the_stack_may_be_named(path: str) -> None:
+    assert fio(filename=path, rw="read")
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("[a]\nfilename=/dev/sda\n", "line 2 of the job file: filename:"),
+        ("[a]\n filename = /dev/sda ; the disk\n", "line 2 of the job file: filename:"),
+        ("[global]\ndirectory=/mnt\n[a]\n", 'line 2 of the job file: directory: "/mnt" leads away'),
+        ("[a]\noutput=x\n", "line 2 of the job file: output: this option is Storlab's own"),
+        ("rw=read\n", "is no job file of fio's"),
+        ("", "is no job file of fio's"),
+        ("[global]\nrw=read\n", "it has no job"),
+    ],
+)
+def test_a_job_file_that_leads_astray_is_refused(lines: str, says: str) -> None:
+    with pytest.raises(OptionError) as raised:
+        job_file(x_fio=lines)
+    assert says in str(raised.value)
+    assert raised.value.path == ("job_file",)
+
+
+def test_comments_in_a_job_file_may_say_anything() -> None:
+    assert job_file(x_fio="# filename=/dev/sda\n; output=x\n[a]\nrw=read # directory=/x\n")
+
+
+def test_what_a_job_file_includes_is_put_in() -> None:
+    made = job_file(
+        a_fio="[global]\ninclude b.fio\n[a]\nsize=1M\n", b_fio="# b\nrw=read\ninclude  c.fio \n", c_fio="bs=4k"
+    )
+    assert made._job_text == "[global]\n# b\nrw=read\nbs=4k\n[a]\nsize=1M\n"
+    nested: list[str] = []
+
+    def read(name: str) -> str:
+        nested.append(name)
+        return "include c.fio\n[a]\n" if name == "jobs/a.fio" else "rw=read\n"
+
+    fio(job_file="jobs/a.fio").resolve(read)
+    assert nested == ["jobs/a.fio", "jobs/c.fio"]
+
+
+def test_a_job_file_that_includes_itself_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"includes itself: a.fio → b.fio → a.fio"):
+        job_file(a_fio="include b.fio\n", b_fio="include a.fio\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "size", "seconds"),
+    [
+        ({"size": "1M", "numjobs": 4}, 4 * 2**20, None),
+        ({"size": "1M", "numjobs": "4", "filename": "one"}, 2**20, None),
+        ({"size": "50%", "runtime": "5s", "time_based": True}, 0, 5),
+        ({"runtime": 5, "time_based": 1}, 0, 5),
+        ({"runtime": "5", "time_based": "1"}, 0, 5),
+        ({"runtime": "1m", "time_based": False}, 0, None),
+        ({"runtime": "1m", "time_based": "0"}, 0, None),
+        ({"runtime": "later", "time_based": 1}, 0, None),
+        ({"runtime": 5, "time_based": 1, "startdelay": 2, "ramp_time": "1s"}, 0, 8),
+        ({"size": "1M", "jobs": {"a": {}, "b": {"size": "3M", "numjobs": 2}}}, 7 * 2**20, None),
+        ({"time_based": 1, "jobs": {"a": {"runtime": 2}, "b": {"runtime": 3}}}, 0, 3),
+        ({"time_based": 1, "jobs": {"a": {"runtime": 2}, "b": {"runtime": 3, "stonewall": 1}}}, 0, 5),
+        ({"time_based": 1, "jobs": {"a": {"runtime": 2, "stonewall": 1}, "b": {"runtime": 3}}}, 0, 3),
+        ({"time_based": 1, "jobs": {"a": {"runtime": 2}, "b": {}}}, 0, None),
+    ],
+)
+def test_its_size_and_its_length_are_known_where_they_can_be(
+    options: dict[str, Any], size: int, seconds: float | None
+) -> None:
+    assert fio(**options).space() == size
+    assert fio(**options).duration(0) == seconds
+    lines = fio(**options).job_text({}, "x")
+    assert (job_file(x_fio=lines).space(), job_file(x_fio=lines).duration(0)) == (size, seconds)
+
+
+def test_a_warm_up_adds_to_the_length_but_to_a_ramp_of_its_own() -> None:
+    assert fio(runtime=5, time_based=1).duration(2) == 7
+    assert fio(runtime=5, time_based=1, ramp_time=1).duration(2) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "takes"),
+    [
+        ({"rw": "read"}, (Dir, Disk)),
+        ({"filename": "{target}"}, (Dir, Disk)),
+        ({"filename": "a"}, (Dir,)),
+        ({"filename": "{target}/a"}, (Dir,)),
+        ({"jobs": {"a": {"filename_format": "f.$jobnum"}}}, (Dir,)),
+        ({"directory": "{target}/sub"}, (Dir,)),
+    ],
+)
+def test_files_of_its_own_need_a_directory(options: dict[str, Any], takes: tuple[type[Resource], ...]) -> None:
+    assert fio(**options).takes() == takes
+
+
+def test_the_logs_interval_is_the_studys_own_where_it_has_one() -> None:
+    assert fio(rw="read", log_avg_msec=500)._log_interval() == 500
+    assert job_file(x_fio="[a]\nlog_avg_msec=250\n")._log_interval() == 250
+    assert fio(runtime=5, time_based=1)._log_interval() == 100
+    assert fio(rw="read")._log_interval() == 250
+
+
+def on_a_node(work: Any) -> Any:
+    async def connected() -> Any:
+        async with local_node("host") as node:
+            return await work(node)
+
+    return asyncio.run(connected())
+
+
+def checked(*workloads: FioWorkload) -> list[str]:
+    """What fio itself says of each, without running it."""
+
+    async def check(node: Node) -> list[str]:
+        said = []
+        for workload in workloads:
+            try:
+                await workload.check_node(node)
+                said.append("")
+            except UserError as error:
+                said.append(str(error))
+        return said
+
+    result: list[str] = on_a_node(check)
+    return result
+
+
+def test_fio_itself_says_which_options_it_takes() -> None:
+    said = checked(
+        fio(rw="randwrite", bs="4k", filename="{target}/a", ioengine="null"),
+        fio(rw="read", jobs={"log writer": {"directory": "{target}"}, "b": {"filename_format": "f.$jobnum"}}),
+        job_file(x_fio="[global]\nfilename={target}/{round}\n[a]\nrw=read\n"),
+        fio(rw="randwrite", bss="4k"),
+        job_file(x_fio="[a]\nrv=read\n"),
+        fio(rw="writ"),
+        fio(rw="write", ioengine="nul"),
+        fio(rw="write", iodepth=-1),
+        fio(**{"rw": "write", "time-based": True}),
+    )
+    assert said[:3] == ["", "", ""]
+    assert said[3] == "fio knows no option bss; did you mean bs?"
+    assert said[4].startswith("fio knows no option rv")
+    assert "failed parsing rw=writ" in said[5]
+    assert said[6].startswith("this fio has no ioengine nul; it has ")
+    assert "iodepth: min value out of range" in said[7]
+    assert said[8] == "fio knows no option time-based; did you mean time_based?"
+    assert all("\n" not in sentence for sentence in said)
+
+
+def test_complaints_are_one_sentence() -> None:
+    assert complaint("Bad option <bss=4k>\nDid you mean bs?\nfio: job global dropped\n") == (
+        "fio knows no option bss; did you mean bs?"
+    )
+    assert complaint("Bad option <x>\n") == "fio knows no option x"
+    assert complaint("") == ""
+
+
+def run(workload: FioWorkload, target: Resource, folder: Path) -> dict[str, float]:
+    """One measured run, as a trial makes it; gives the metrics of all jobs together."""
+
+    async def measured(node: Node) -> dict[str, float]:
+        place = Place(node, target, str(folder), "load", 0.0, 7, {"target": getattr(target, "path", ""), "round": "3"})
+        await workload.prepare(place)
+        launch = await workload.launch(place)
+        ended = await node.run(launch.argv, cwd=launch.cwd, env=launch.env, check=False)
+        (folder / "stderr").write_bytes(ended.stderr)
+        (folder / "exit.json").write_bytes(exit_bytes(ended))
+        rows = workload.parse(folder).metrics.rows(named=True)
+        return {row["metric"]: row["value"] for row in rows if row["job"] is None}
+
+    result: dict[str, float] = on_a_node(measured)
+    return result
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> tuple[Path, Path]:
+    target, folder = tmp_path / "target", tmp_path / "folder"
+    target.mkdir()
+    folder.mkdir()
+    return target, folder
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_table_runs_in_the_directory_and_nowhere_else(places: tuple[Path, Path]) -> None:
+    target, folder = places
+    workload = fio(rw="write", size="1M", bs="64k", jobs={"log writer": {}, "two": {"filename": "{target}/a:b"}})
+    metrics = run(workload, Dir("host", str(target)), folder)
+    assert metrics["write.ios"] == 32
+    assert files_in(target) == ["a", "b", "log writer.0.0"]
+
+
+def test_a_job_file_runs_as_it_stands(places: tuple[Path, Path]) -> None:
+    target, folder = places
+    lines = "; mine\n[global]\nbs=4k\nrw=write\n\n[a]\nsize=64k\nfilename={target}/round-{round}\n"
+    lines += "[b]\nstonewall\nsize=32k\n"
+    metrics = run(job_file(x_fio=lines), Dir("host", str(target)), folder)
+    assert metrics["write.ios"] == 24
+    assert files_in(target) == ["b.0.0", "round-3"]
+    assert (folder / "job.fio").read_text() == lines.replace("{target}/round-{round}", "round-3")
+
+
+def test_the_null_engine_runs_on_a_disk_that_it_never_touches(places: tuple[Path, Path]) -> None:
+    target, folder = places
+    metrics = run(
+        fio(rw="randread", size="1M", ioengine="null"), Disk("host", str(target / "disk"), 2**20, True), folder
+    )
+    assert metrics["read.ios"] == 256
+    assert files_in(target) == []
