@@ -28,7 +28,7 @@ from rich.text import Text
 ROOT = Path(__file__).resolve().parent.parent
 TEN_LINES = ROOT / "examples" / "ten-lines.toml"
 COLUMNS = 92
-WIDTH, HEIGHT, SCALE = 1120, 1130, 1.5  # CSS pixels of the window; a README shows it at about three quarters
+WIDTH, SCALE = 1120, 1.5  # CSS pixels of the window; a README shows it at about three quarters of that
 DARK = "--blink-settings=preferredColorScheme=0"
 
 
@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("--report", metavar="RUN", type=Path, help="take this run of `quick`, rather than a new one")
     parser.add_argument("--terminal", metavar="RUN", type=Path, help="take this run of examples/ten-lines.toml")
     parser.add_argument("--out", metavar="DIR", type=Path, default=ROOT / "docs" / "images", help="where they go")
+    parser.add_argument("--height", metavar="PIXELS", type=int, default=1390, help="how much of the report is shown")
     options = parser.parse_args()
     chromium = shutil.which("chromium")
     if chromium is None:
@@ -45,7 +46,7 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     page = report_of(options.report or run_study("quick"))
     for name, flags in (("report.png", []), ("report-dark.png", [DARK])):
-        photograph(chromium, page, options.out / name, flags)
+        photograph(chromium, page, options.out / name, [f"--window-size={WIDTH},{options.height}", *flags])
         print(options.out / name)
     print(draw_terminal(options.terminal or run_study(str(TEN_LINES)), options.out / "terminal.svg"))
 
@@ -72,8 +73,8 @@ def photograph(chromium: str, page: Path, picture: Path, flags: list[str]) -> No
     """The top of the page, as it stands in a window of that size."""
     with tempfile.TemporaryDirectory(prefix="storlab-chromium-") as profile:
         fixed = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}"]
-        size = [f"--window-size={WIDTH},{HEIGHT}", f"--force-device-scale-factor={SCALE}"]
-        command = [chromium, *fixed, *size, *flags, f"--screenshot={picture}", page.resolve().as_uri()]
+        shot = [f"--force-device-scale-factor={SCALE}", f"--screenshot={picture}"]
+        command = [chromium, *fixed, *flags, *shot, page.resolve().as_uri()]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
 
 

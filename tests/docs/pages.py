@@ -81,7 +81,19 @@ def _tokens(page: Path) -> list[Token]:
 
 def storlab(*words: str, folder: Path, path: tuple[Path, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Run this environment's Storlab in ``folder``, with ``path`` among the places where packages are installed."""
+    with start_storlab(*words, folder=folder, path=path) as running:
+        try:
+            printed, said = running.communicate(timeout=300)
+        finally:
+            running.kill()
+    return subprocess.CompletedProcess(words, running.returncode, printed, said)
+
+
+def start_storlab(*words: str, folder: Path, path: tuple[Path, ...] = ()) -> subprocess.Popen[str]:
+    """Start it."""
     command = [sys.executable, "-m", "storlab.cli.main", *words]
     search = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": search, "COLUMNS": "200", "XDG_STATE_HOME": str(folder / "state")}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )

@@ -15,7 +15,7 @@ import pytest
 
 from .pages import EXAMPLES, PAGES, Block, blocks, name, storlab
 
-ACTIONS = ("run", "saved", "mistake", "output")
+ACTIONS = ("run", "saved", "edit", "mistake", "output")
 USER_MISTAKE = 2
 
 
@@ -32,8 +32,10 @@ class Reader:
 
     def follow(self, block: Block) -> None:
         action, _, file = block.about.partition(" ")
-        if file:
+        if action == "saved":
             (self.folder / file).write_text(block.text)
+        elif action == "edit":
+            self.edit(self.folder / file, block)
         elif action == "output":
             self.compare(block)
         else:
@@ -41,6 +43,14 @@ class Reader:
             for line in block.text.splitlines():
                 if line.startswith("$ "):
                     self.command(shlex.split(line[2:], comments=True), 0 if action == "run" else USER_MISTAKE, block)
+
+    @staticmethod
+    def edit(file: Path, block: Block) -> None:
+        lines = file.read_text().splitlines()
+        for line in block.text.splitlines():
+            (at,) = (i for i, old in enumerate(lines) if old.split(" ")[0] == line.split(" ")[0])
+            lines[at] = line
+        file.write_text("\n".join(lines) + "\n")
 
     def command(self, words: list[str], status: int, block: Block) -> None:
         if words[0] == "storlab":

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from storlab.study.study import load_study
-
 from .pages import EXAMPLES, EXTENSIONS, ROOT, blocks, storlab
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="loop devices need root")
@@ -36,12 +34,13 @@ def test_the_ten_lines_of_the_readme_are_ten_and_run(tmp_path: Path) -> None:
 
 
 @root
-@pytest.mark.parametrize("name", ["keep-stacks", "journal-modes"])
-def test_a_round_runs(name: str, tmp_path: Path) -> None:
-    study = EXAMPLES / f"{name}.toml"
-    quickly = ["--set", "runtime=1s"] if "runtime" in load_study(study).model.parameters else []
-    ended = storlab("run", str(study), "--rounds", "1", "--out", "run", "--quiet", *quickly, folder=tmp_path)
+def test_cells_of_one_stack_share_it_where_stacks_are_kept(tmp_path: Path) -> None:
+    study = str(EXAMPLES / "keep-stacks.toml")
+    small = ["--only", "fs=ext4", "--only", "bs=64k,1M", "--set", "workload.read.fio.size=32M"]
+    ended = storlab("run", study, *small, "--rounds", "1", "--out", "run", "--quiet", folder=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+    journal = (tmp_path / "run" / "journal.jsonl").read_text()
+    assert journal.count('"undo":"loop.detach"') == 1
 
 
 @pytest.fixture

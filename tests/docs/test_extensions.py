@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 import tomllib
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 
 import storlab as python_interface
 
-from .pages import EXTENSIONS, storlab
+from .pages import EXTENSIONS, start_storlab, storlab
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="loop devices and mounts need root")
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def test_extensions_are_listed_beside_what_is_built_in(installed: tuple[Path, ..
     assert {"overlay", "dd", "dirty-pages"} <= names
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="loop devices and mounts need root")
+@needs_root
 def test_a_round_of_the_extensions_study_runs_and_leaves_nothing(installed: tuple[Path, ...], tmp_path: Path) -> None:
     study = str(EXTENSIONS / "overlay.toml")
     ended = storlab("run", study, "--rounds", "1", "--out", "run", "--quiet", folder=tmp_path, path=installed)
@@ -47,7 +50,39 @@ def test_a_round_of_the_extensions_study_runs_and_leaves_nothing(installed: tupl
     assert ("storage", "write.amplification") in found
     assert {("probe:dirty-pages", "dirty.max"), ("probe:dirty-pages", "writeback.max")} <= found
 
-    identity = run.manifest.run
+    _nothing_is_left_of(run.manifest.run)
+
+
+@needs_root
+def test_clean_takes_down_what_an_extension_put_up_before_it_was_killed(
+    installed: tuple[Path, ...], tmp_path: Path
+) -> None:
+    study = str(EXTENSIONS / "overlay.toml")
+    words = ["run", study, "--only", "on=overlayfs", "--rounds", "9", "--out", "run", "--quiet"]
+    with start_storlab(*words, folder=tmp_path, path=installed) as running:
+        try:
+            _wait_for_mount("overlay", tmp_path / "run")
+        finally:
+            running.kill()
+    ended = storlab("clean", "run", folder=tmp_path, path=installed)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "merged" in ended.stdout
+    _nothing_is_left_of(python_interface.open_run(tmp_path / "run").manifest.run)
+
+
+def _wait_for_mount(filesystem: str, run: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (run / "manifest.json").exists():
+            identity = python_interface.open_run(run).manifest.run
+            mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+            if any(identity in line and f" - {filesystem} " in line for line in mounts):
+                return
+        time.sleep(0.05)
+    pytest.fail(f"no {filesystem} was mounted within a minute")
+
+
+def _nothing_is_left_of(identity: str) -> None:
     assert identity not in Path("/proc/self/mountinfo").read_text()
     assert identity not in subprocess.run(["losetup", "--list"], capture_output=True, text=True, check=True).stdout
     assert not list(Path("/var/tmp").glob(f"*{identity}*"))

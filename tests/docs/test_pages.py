@@ -45,7 +45,7 @@ def test_a_block_that_is_a_study_loads(block: Block, tmp_path: Path) -> None:
 
 
 def test_blocks_say_only_what_is_known() -> None:
-    known = {"study", "run", "saved", "mistake", "output"}
+    known = {"study", "run", "saved", "edit", "mistake", "output"}
     strange = [str(b) for b in all_blocks() if b.about and "/" not in b.about and b.about.split(" ")[0] not in known]
     assert not strange
 

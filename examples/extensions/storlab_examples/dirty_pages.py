@@ -25,7 +25,7 @@ class DirtyPagesProbe(Probe):
     kind: ClassVar[str] = "dirty-pages"
     where: ClassVar[Where] = "machines"  # the page cache is the machine's, not the node's
 
-    interval: Duration = 0.2
+    interval: Duration = 0.05
 
     def watch(self, post: Post) -> AbstractAsyncContextManager[None]:
         return sampling(post.node, [_MEMINFO], self.interval, post.raw)
@@ -40,7 +40,8 @@ class DirtyPagesProbe(Probe):
         series = pl.DataFrame(points, schema=SERIES_COLUMNS, orient="row")
         most = series.group_by("metric", maintain_order=True).agg(pl.col("value").max())
         values = [Value(f"{metric}.max", value, "B", "neither", "max") for metric, value in most.iter_rows()]
-        return Measurements(metrics=metric_frame(values), series=series)
+        warnings = () if values else ("dirty-pages: the measured phase was too short to watch",)
+        return Measurements(metrics=metric_frame(values), series=series, warnings=warnings)
 
 
 def parse_meminfo(text: str) -> Iterator[tuple[str, float]]:
