@@ -75,43 +75,48 @@ def _texts(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
 
 def _parse(text: bytes, path: Path, offset: int) -> Lines:
     chars = np.frombuffer(text, dtype=np.uint8)
-    separators = np.flatnonzero((chars == _COMMA) | (chars == _NEWLINE))
-    lasts = np.flatnonzero(chars.take(separators) == _NEWLINE)  # of each line, among the separators
-    firsts = np.concatenate([[0], lasts[:-1] + 1])
-    if (lasts - firsts < len(_FIELDS) - 1).any():
+    newline = chars == _NEWLINE
+    separators = np.flatnonzero((chars == _COMMA) | newline)
+    width = text.count(b",", 0, text.find(b"\n")) + 1
+    lines = int(np.count_nonzero(newline))
+    if width < len(_FIELDS) or separators.size != lines * width or not newline[separators[width - 1 :: width]].all():
         raise _first_wrong(text, path, offset)
-    start = np.concatenate([[0], separators[lasts[:-1]] + 1])
+    ends = np.ascontiguousarray(separators.reshape(lines, width).T)
+    digits = chars - _ZERO
+    start = np.concatenate([[0], ends[-1, :-1] + 1])
     columns = []
-    for field in range(len(_FIELDS)):
-        end = separators.take(firsts + field)
+    for end in ends[: len(_FIELDS)]:
         start += chars.take(start) == _BLANK
-        column = _numbers(chars, start, end)
+        column = _numbers(digits, start, end)
         if column is None:
             raise _first_wrong(text, path, offset)
         columns.append(column)
         start = end + 1
-    lines = Lines(*columns)
-    if lines.time.max() > _LONGEST or lines.direction.max() >= len(DIRECTIONS):
+    time, _, direction, _ = columns
+    if time.max() > _LONGEST or direction.max() >= len(DIRECTIONS):
         raise _first_wrong(text, path, offset)
-    return lines
+    return Lines(*columns)
 
 
-def _numbers(chars: npt.NDArray[np.uint8], start: Ints, end: Ints) -> Ints | None:
-    """The whole number written from each start up to its end; nothing if there are other characters, or none."""
+def _numbers(digits: npt.NDArray[np.uint8], start: Ints, end: Ints) -> Ints | None:
+    """The whole number written from each start up to its end; nothing if there are other characters, or none.
+
+    ``digits``: the text less ``0``, so that all but digits are above 9.
+    """
     length = end - start
     least, most = int(length.min()), int(length.max())
     if least < 1 or most > _MOST_DIGITS:
         return None
     number: npt.NDArray[np.signedinteger] = np.zeros(length.size, dtype=np.int32 if most < 10 else np.int64)
     for at in range(least):
-        digit = chars.take(start + at) - _ZERO
+        digit = digits[at:].take(start)
         if digit.max() > 9:
             return None
         number *= 10
         number += digit
     longer = np.flatnonzero(length > least)
     for at in range(least, most):
-        digit = chars.take(start.take(longer) + at) - _ZERO
+        digit = digits[at:].take(start.take(longer))
         if digit.max() > 9:
             return None
         number[longer] = number.take(longer) * 10 + digit
@@ -122,9 +127,10 @@ def _numbers(chars: npt.NDArray[np.uint8], start: Ints, end: Ints) -> Ints | Non
 def _first_wrong(text: bytes, path: Path, offset: int) -> ParseError:
     with path.open("rb") as file:
         before = sum(1 for _ in takewhile(lambda _: file.tell() <= offset, iter(file.readline, b"")))
-    for number, line in enumerate(text.splitlines(), start=before + 1):
+    lines = text.splitlines()
+    for number, line in enumerate(lines, start=before + 1):
         wanted = _LINE.match(line)
-        if wanted is None or int(wanted["direction"]) >= len(DIRECTIONS):
+        if wanted is None or line.count(b",") != lines[0].count(b",") or int(wanted["direction"]) >= len(DIRECTIONS):
             shown = line[:60].decode(errors="replace")
             return ParseError(f"not a line of a fio log: {shown!r}", str(path), number)
         if int(wanted["time"]) > _LONGEST:

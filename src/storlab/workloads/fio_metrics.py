@@ -79,10 +79,14 @@ def _columns() -> list[tuple[str, str, str, str]]:
     return [*rates, ("sync.ios", "1", "neither", "sum"), *latency, *cpu, *rest]
 
 
-_COLUMNS = pl.DataFrame(_columns(), schema=["metric", "unit", "better", "across"], orient="row")
+_COLUMNS = _columns()
 # The same again, for percentiles that aren't from bins and so never combine.
-_DESCRIBED = pl.concat([_COLUMNS, _COLUMNS.with_columns(across=pl.lit("none"))])
-_FIRST_LATENCY = _COLUMNS["metric"].to_list().index(f"{_WAYS[0]}latency.{STATISTICS[0]}")
+_DESCRIBED = pl.DataFrame(
+    _COLUMNS + [(*described, "none") for *described, _ in _COLUMNS],
+    schema=["metric", "unit", "better", "across"],
+    orient="row",
+)
+_FIRST_LATENCY = [metric for metric, *_ in _COLUMNS].index(f"{_WAYS[0]}latency.{STATISTICS[0]}")
 _LATENCY = pl.DataFrame({"metric": [f"{way}latency" for way in _WAYS]})
 
 

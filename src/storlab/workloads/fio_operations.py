@@ -107,8 +107,8 @@ def _reduce_chunk(lines: Lines, interval: float) -> _Log:
     sums = [_NO_SUMS]
     cell = (lines.time / (interval * 1000)).astype(np.int64)
     for way in np.flatnonzero(np.bincount(lines.direction)):
-        mine = lines.direction == way
-        value, size, cells = (column.compress(mine) for column in (lines.value, lines.size, cell))
+        mine = np.flatnonzero(lines.direction == way)
+        value, size, cells = (column.take(mine) for column in (lines.value, lines.size, cell))
         counts[way] = np.bincount(histogram.bin_index(value), minlength=histogram.BINS)
         least[way], most[way] = value.min(), value.max()
         starts = np.flatnonzero(np.diff(cells, prepend=-1))
