@@ -34,8 +34,9 @@ command = {{ argv = {argv} }}
 
 @contextmanager
 def mounted(device: str, path: Path) -> Iterator[None]:
+    """Read-only: a file system that is mounted to be written goes on writing by itself for a while."""
     path.mkdir()
-    sh("mount", device, str(path))
+    sh("mount", "--read-only", device, str(path))
     try:
         yield
     finally:
@@ -76,7 +77,7 @@ def test_a_refusal_is_the_users_mistake_exit_status_2(lab: Laboratory, device: D
 def test_a_device_mounted_in_another_mount_namespace_is_refused(lab: Laboratory, device: Device) -> None:
     sh("mkfs.ext4", "-q", device.path)
     (lab.folder / "mnt").mkdir()
-    script = f"mount {device.path} {lab.folder}/mnt && echo up && read _"
+    script = f"mount --read-only {device.path} {lab.folder}/mnt && echo up && read _"
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=PLAIN) as other:
         assert other.stdout is not None
@@ -92,7 +93,7 @@ def test_a_device_mounted_where_no_process_shows_it_is_refused(lab: Laboratory, 
     """A detached mount has no path in any namespace; Btrfs shows no device number there at all."""
     sh("mkfs.ext4", "-q", device.path)
     (lab.folder / "mnt").mkdir()
-    sh("mount", device.path, str(lab.folder / "mnt"))
+    sh("mount", "--read-only", device.path, str(lab.folder / "mnt"))
     held = os.open(lab.folder / "mnt", os.O_RDONLY)
     try:
         sh("umount", "--lazy", str(lab.folder / "mnt"))
@@ -273,3 +274,16 @@ def killed_on(lab: Laboratory, device: Device) -> None:
     wait_for(process, lambda: device.path in Path("/proc/self/mountinfo").read_text())
     kill(process)
     assert ended(process).status == -9
+
+
+@needs_root
+def test_one_device_in_two_stacks_at_the_same_time_is_refused_before_anything_runs(
+    lab: Laboratory, device: Device
+) -> None:
+    both = study(device.path).replace('type = "ext4"', 'type = "{fs}"') + '[factors.fs]\nlevels = ["ext4", "btrfs"]\n'
+    assert f"{device.path} is in several stacks" in refused(lab, device, both.replace("trial = {", KEEP))
+    two = study(device.path) + "[nodes.n]\ncount = 2\n"
+    assert f"{device.path} is in several stacks" in refused(lab, device, two)
+
+
+KEEP = "trial = { keep_stacks = true,"

@@ -82,6 +82,10 @@ class Layer(BaseModel):
         """Bytes that this layer may take up on the file system that the scratch folder lies on."""
         return 0
 
+    def claims(self) -> str | None:
+        """What of the machine only one stack can have at a time: a device's path."""
+        return None
+
     def check_above(self, below: Layer | None) -> str | None:
         """What is wrong with this layer above that one, beyond its type; ``None`` where nothing is."""
         return None

@@ -41,6 +41,9 @@ class DeviceLayer(Layer):
     def needs(self) -> Needs:
         return Needs(programs=("blkid", "wipefs", "blockdev", "losetup"), root="a block device")
 
+    def claims(self) -> str | None:
+        return self.path
+
     async def check_node(self, node: Node) -> None:
         if not (await node.run(["test", "-b", self.path], check=False)).ok:
             raise UserError(f"node {node.name}: there is no block device {self.path}")

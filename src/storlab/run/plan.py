@@ -86,6 +86,7 @@ async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int
     free = {name: await _free_space(node, study.model.scratch) for name, node in session.nodes.items()}
     space = _space(supported, session)
     _refuse_too_large(study, supported, session, free)
+    _refuse_double_claims(study, supported, session)
     root = [needs.root for needs in (cell_needs(cell) for cell in study.cells) if needs.root]
     return Plan(study, seed, rounds, unsupported, space, free, tuple(dict.fromkeys(root)), study.notes)
 
@@ -180,6 +181,25 @@ def _refuse_too_large(study: Study, cells: Sequence[Cell], session: Session, fre
             f"the stacks take up {size_text(needed)} on node {name}, but {study.model.scratch} has only "
             f"{free[name] // 1024**2}M free: make them smaller, or set scratch to a larger file system",
         )
+
+
+def _refuse_double_claims(study: Study, cells: Sequence[Cell], session: Session) -> None:
+    """A device can't be in two stacks that stand at the same time, on several nodes or because stacks are kept."""
+    kept: dict[tuple[str, str], tuple[str, str]] = {}
+    for cell in cells:
+        standing = kept if cell.trial.keep_stacks else {}
+        for name, group in cell.nodes.items():
+            for node in session.group(name, group):
+                for position, layer in enumerate(cell.stacks[name]):
+                    claim = layer.claims()
+                    if claim is None:
+                        continue
+                    owner = node.name, repr(cell.stacks[name])
+                    if standing.setdefault((session.machines[node.name], claim), owner) != owner:
+                        reason = "several stacks that stand at the same time: take a device for each"
+                        if cell.trial.keep_stacks:
+                            reason += ", or leave out keep_stacks"
+                        raise study.problem(cell.origins[name][position], f"{claim} is in {reason}")
 
 
 def _cell(cell: Cell, unsupported: Sequence[str]) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from storlab.errors import StorlabError
 from storlab.nodes.local import local_node
 from storlab.nodes.node import Node
 from storlab.nodes.programs import PROGRAMS, version_commands
@@ -47,7 +49,8 @@ class Session:
         """Launch anew every node that is lost, once all is ended that it could have left."""
         for name in [name for name, node in self.nodes.items() if node.lost is not None]:
             await self._contexts[name].aclose()
-            await end_processes(self.run, name, cgroup_name(self.run, name))
+            with contextlib.suppress(StorlabError):  # what hangs in the kernel stays in the journal, and is told later
+                await end_processes(self.run, name, cgroup_name(self.run, name))
             await self.launch(name)
 
     async def close(self) -> None:
