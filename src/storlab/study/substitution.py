@@ -125,7 +125,7 @@ class Substitution:
                 return self._text(name, word, origin)
 
         filled = _WORD.sub(put_in, text)
-        self._grow(len(filled) // _PIECE)
+        self._grow(1 + len(filled) // _PIECE)
         return filled
 
     def _text(self, name: str, word: Word, origin: Path) -> str:

@@ -32,13 +32,18 @@ def read(texts: Mapping[str, str]) -> list[Mistake]:
     return [_read(name, text) for name, text in texts.items()]
 
 
-def _read(name: str, text: str) -> Mistake:
+def completed(text: str) -> str:
+    """With a title, a stack and a workload, where it has none."""
     whole = text
+    top = re.split(r"^\[", text, maxsplit=1, flags=re.MULTILINE)[0]
     for part, sound in _PARTS.items():
-        if not re.search(rf"^\s*\[*{part}\b", text, re.MULTILINE):
+        if not (re.search(rf"^\s*{part}\b", top, re.MULTILINE) or re.search(rf"^\[+{part}\b", text, re.MULTILINE)):
             whole = sound + whole
-    if not re.search(r"^\[*workload\b", text, re.MULTILINE):
-        whole += _WORKLOAD
+    return whole if re.search(r"^\[*workload\b", text, re.MULTILINE) else whole + _WORKLOAD
+
+
+def _read(name: str, text: str) -> Mistake:
+    whole = completed(text)
     marks = list(_MARK.finditer(whole))
     assert len(marks) == 1, f"{name}: {len(marks)} marks"
     line = whole[: marks[0].start(1)].count("\n") + 1

@@ -1,0 +1,153 @@
+"""The page ``docs/reference/study.md``, written from the schema by ``python -m storlab.study.reference``.
+
+Every key with its type, default and description, and an example of each layer, workload and probe.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from storlab.layers.base import Layer
+from storlab.layers.registry import layer_types
+from storlab.probes.registry import probe_types
+from storlab.study.reference_text import AFTER_EACH, BEFORE_EACH, END, EXAMPLES, START
+from storlab.study.schema import Compare, NodeGroup, Repeat, Settle, StudyFile, TimeoutRule, Trial
+from storlab.units import shown
+from storlab.workloads.metric_rule import MetricRule
+from storlab.workloads.registry import workload_types
+
+_BY_EXAMPLE = {"4k": "size", "60s": "duration", "5%": "share"}
+_TYPES = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "object": "table",
+    "null": "",
+}
+
+
+def reference() -> str:
+    """The whole page."""
+    return "\n".join([*_parts()]).rstrip() + "\n"
+
+
+def _parts() -> Iterator[str]:
+    yield START
+    yield from _section("The study", StudyFile, "")
+    for title, model, key in (
+        ("repeat", Repeat, "repeat"),
+        ("compare", Compare, "compare"),
+        ("nodes", NodeGroup, "nodes"),
+        ("trial", Trial, "trial"),
+        ("trial.settle", Settle, "settle"),
+        ("trial.timeouts", TimeoutRule, "timeouts"),
+    ):
+        yield from _section(title, model, key)
+    for heading, types, name in (
+        ("Layers", layer_types(), "layer"),
+        ("Workloads", workload_types(), "workload"),
+        ("Probes", probe_types(), "probe"),
+    ):
+        yield f"## {heading}\n"
+        yield BEFORE_EACH[heading]
+        for kind, cls in _own(types).items():
+            yield f"### {name} {kind}\n"
+            yield f"{_purpose(cls)}{_types_of(cls)}\n"
+            yield from _table(cls)
+            yield from _example(f"{name} {kind}")
+            if kind == "command":
+                yield "Keys of each of its `metrics`:\n"
+                yield from _table(MetricRule)
+    yield END
+
+
+def _own(types: Mapping[str, type[BaseModel]]) -> dict[str, type[BaseModel]]:
+    """Without those that other packages add on this machine."""
+    return {kind: cls for kind, cls in types.items() if cls.__module__.startswith("storlab.")}
+
+
+def _section(title: str, model: type[BaseModel], key: str) -> Iterator[str]:
+    yield f"## {f'`{title}`' if key else title}\n"
+    yield f"{_purpose(model)}\n"
+    yield from _table(model)
+    yield from _example(key or "study")
+    if key in AFTER_EACH:
+        yield AFTER_EACH[key]
+
+
+def _example(name: str) -> Iterator[str]:
+    if name in EXAMPLES:
+        yield f"```toml\n{EXAMPLES[name].strip()}\n```\n"
+
+
+def _purpose(model: type[BaseModel]) -> str:
+    return " ".join((model.__doc__ or "").partition("\n\n")[0].split())
+
+
+def _types_of(cls: type[BaseModel]) -> str:
+    if not issubclass(cls, Layer):
+        return ""
+    takes = " or ".join("nothing" if taken is None else f"a {taken.kind}" for taken in cls.takes)
+    return f" Takes {takes}, gives a {cls.gives.kind}."
+
+
+def _table(model: type[BaseModel]) -> Iterator[str]:
+    properties = model.model_json_schema(by_alias=True).get("properties", {})
+    definitions = model.model_json_schema(by_alias=True).get("$defs", {})
+    rows = []
+    for name, info in model.model_fields.items():
+        key = info.alias or name
+        if key == "layer":
+            continue
+        value = properties[key]
+        default = "required" if info.is_required() else _default(info.get_default(call_default_factory=True))
+        kind = "list of layers" if key == "stack" else _type(value, definitions)
+        rows.append(f"| `{key}` | {kind} | {default} | {_cell(info.description or '')} |")
+    if rows:
+        yield "\n".join(["| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows, ""])
+
+
+def _default(value: Any) -> str:
+    if value is None or value is PydanticUndefined:
+        return ""
+    if isinstance(value, BaseModel) or (isinstance(value, tuple) and value and isinstance(value[0], BaseModel)):
+        return "its keys' defaults"
+    return _cell(f"`{value:g}`" if isinstance(value, float) else f"`{shown(value)}`")
+
+
+def _type(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    """A JSON Schema in a few words."""
+    for example in schema.get("examples", ()):
+        if example in _BY_EXAMPLE:
+            return _BY_EXAMPLE[example]
+    if "$ref" in schema:
+        return "table" if "properties" in definitions.get(schema["$ref"].rpartition("/")[2], {}) else "text"
+    if "anyOf" in schema:
+        kinds = (_type(each, definitions) for each in schema["anyOf"])
+        return " or ".join(dict.fromkeys(kind for kind in kinds if kind))
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{shown(word)}`" for word in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "array":
+        return f"list of {_plural(_type(schema.get('items', {}), definitions))}"
+    kind = schema.get("type", "")
+    return _TYPES.get(kind, "") if isinstance(kind, str) else "name of a level"
+
+
+def _plural(kind: str) -> str:
+    if kind.startswith("list"):
+        return f"lists{kind.removeprefix('list')}"
+    return {"": "values", "text": "texts", "table": "tables", "name of a level": "names of levels"}.get(kind, kind)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,186 @@
+"""What ``docs/reference/study.md`` says beyond the schema: its frame, and examples, each of which loads."""
+
+# ruff: noqa: E501 - lines of a page, not of a program
+
+from __future__ import annotations
+
+START = """# Study files
+
+<!-- Written by `python -m storlab.study.reference`; change the models' descriptions, or reference_text.py. -->
+
+A study is a [TOML](https://toml.io/en/v1.0.0) file. `storlab plan FILE` checks it and runs nothing; `storlab schema` prints
+its JSON Schema, by which editors complete and check it. Every mistake is told with file, line and key, and nothing is run.
+
+**Sizes** are bytes, or text with k, M, G, T or P, which are powers of 1024: `4096`, `"4k"`, `"1.5G"`. **Durations** are
+seconds, or text with us, ms, s, m, h or d: `60`, `"250ms"`, `"1h30m"`. **Shares** are text such as `"5%"`, or `0.05`.
+
+**Words in braces** put in a level or a parameter, anywhere in `stack`, `nodes`, `workload`, `probes` and `trial`:
+
+- `"{bs}"` alone becomes the level's value, with its type: a number stays a number, a table a table.
+- In a list, a value that is itself a list is spliced in: `["{disk}", { layer = "mount" }]`.
+- `"{mode.direct}"` is one key of a level that is a table.
+- In a longer text the value is put in as text: `"file-{bs}"`.
+- `"{{"` and `"}}"` stand for braces.
+- `{target}`, `{node}`, `{round}`, `{trial}` and `{seed}` are filled in when a trial runs, in workloads and in `trial.prepare`,
+  `precondition` and `verify`: the directory or device under test, the node's name, the numbers of round and trial, and the
+  round's random seed.
+
+On the command line, `--set PATH=VALUE` changes any key for one run: `--set repeat.max=10`, `--set stack.0.size=1G`,
+`--set size=1G` for a parameter. `--only FACTOR=LEVEL[,LEVEL]` leaves out other levels.
+"""
+
+END = """## Limits
+
+At most 10,000 cells, 4 MiB of text, and 256 nodes in a group. Names are up to 63 letters, digits, `-` and `_` (those of
+workloads and nodes also `.`) and begin with a letter. A level's name is up to 60 characters that can be printed; a level
+that is a table or a list, or whose text is longer, is given one: `[factors.options]` and `plain = ""`.
+"""
+
+BEFORE_EACH = {
+    "Layers": """A stack is a list of layers, the lowest first; each takes what the one beneath gives. Every key may be a word in braces.
+""",
+    "Workloads": """`[workload.NAME]` holds one of these tables, and optionally `on`: the names of the groups of nodes that it runs on, by
+default all. All workloads of a cell run at once.
+""",
+    "Probes": """`[probes]` holds a table for each probe that watches; without `[probes]`, all of these do, and an empty `[probes]` means
+none.
+""",
+}
+
+AFTER_EACH = {
+    "nodes": """The name `host` means this machine, once. Several nodes of kind `local` are several agents on it.
+""",
+}
+
+EXAMPLES = {
+    "study": """
+schema  = 1
+title   = "ext4 or XFS for small synchronous writes?"
+primary = "write.iops"
+stack   = [{ layer = "file", size = "256M" }, { layer = "loop" }, "{fs}", { layer = "mount" }]
+
+[parameters]                        # --set runtime=10s
+runtime = "3s"
+
+[factors.fs]                        # named levels: a value, a layer, or a whole stack
+ext4 = { layer = "mkfs", type = "ext4" }
+xfs  = { layer = "mkfs", type = "xfs" }
+
+[factors.bs]                        # plain levels
+levels = ["4k", "64k"]
+
+[workload.random-write]
+fio = { rw = "randwrite", bs = "{bs}", fsync = 1, size = "64M", runtime = "{runtime}", time_based = true }
+""",
+    "repeat": """
+[repeat]
+until = "±5%"
+min   = 5
+max   = 20
+""",
+    "compare": """
+[factors]
+mode = ["buffered", "direct", "sync"]
+
+[[compare]]
+factor  = "mode"
+pairs   = [["buffered", "direct"], ["buffered", "sync"]]
+metrics = ["write.iops", "write.latency.p99"]
+margin  = "2%"
+""",
+    "nodes": """
+[nodes.writers]
+count = 2
+
+[nodes.readers]
+count = 4
+stack = [{ layer = "directory", path = "/srv" }]
+
+[workload.write]
+on  = "writers"
+fio = { rw = "write", size = "64M" }
+
+[workload.read]
+on  = "readers"
+fio = { rw = "read", size = "64M" }
+""",
+    "trial": """
+[trial]
+prepare      = [["mkdir", "-p", "{target}/data"]]
+precondition = { fio = { rw = "write", bs = "1M", size = "64M", filename = "aged" } }
+warm_up      = "2s"
+verify       = [["test", "-d", "{target}/data"]]
+timeout      = "5m"
+""",
+    "settle": """
+[trial]
+settle = { sync = true, drop_caches = false, wait = "1s" }
+""",
+    "timeouts": """
+[factors]
+bs = ["512", "1M"]
+
+[[trial.timeouts]]
+where   = { bs = "512" }
+timeout = "30m"
+""",
+    "layer directory": """
+stack = [{ layer = "directory", path = "/srv" }]
+""",
+    "layer file": """
+stack = [{ layer = "file", size = "1G", allocate = "preallocated" }, { layer = "loop" }]
+""",
+    "layer loop": """
+stack = [{ layer = "file", size = "1G" }, { layer = "loop", sector_size = "4k", direct_io = true }]
+""",
+    "layer device": """
+stack = [{ layer = "device", path = "/dev/disk/by-id/nvme-SCRATCH", wipe = "/dev/disk/by-id/nvme-SCRATCH" }]
+""",
+    "layer mkfs": """
+stack = ["{disk}", { layer = "mkfs", type = "xfs", block_size = "4k", reflink = false }, { layer = "mount" }]
+
+[factors.disk]
+sectors-of-512 = [{ layer = "file", size = "1G" }, { layer = "loop" }]
+sectors-of-4k  = [{ layer = "file", size = "1G" }, { layer = "loop", sector_size = "4k" }]
+""",
+    "layer mount": """
+stack = [
+  { layer = "file", size = "1G" },
+  { layer = "loop" },
+  { layer = "mkfs", type = "ext4" },
+  { layer = "mount", options = "noatime,data=journal" },
+]
+""",
+    "workload fio": """
+[workload.log-and-readers.fio]      # every key but jobs and job_file is an option of fio's own, see fio(1)
+ioengine   = "psync"
+size       = "64M"
+runtime    = "5s"
+time_based = true
+
+[workload.log-and-readers.fio.jobs.log]
+rw    = "write"
+bs    = "4k"
+fsync = 1
+
+[workload.log-and-readers.fio.jobs.readers]
+rw      = "randread"
+numjobs = 4
+""",
+    "workload command": """
+[workload.copy.command]
+argv    = ["dd", "if=/dev/zero", "of={target}/zeros", "bs=1M", "count=64", "conv=fsync"]
+env     = { LC_ALL = "C" }
+metrics = [
+  { name = "write.bandwidth", from = "stderr", regex = '([\\d.]+) MB/s', unit = "B/s", scale = 1e6, better = "higher" },
+]
+""",
+    "probe host-load": """
+[probes]
+host-load = { interval = "500ms" }
+""",
+    "probe stalls": """
+[probes]
+stalls = { threshold = "250ms" }
+""",
+}
