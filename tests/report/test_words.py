@@ -8,7 +8,7 @@ import pytest
 
 from storlab.analysis.summary import CellState, Comparison, Summary, Verdict
 from storlab.report import words
-from storlab.report.view import not_compared, overview, ordered_comparisons, verdict_groups
+from storlab.report.view import not_compared, ordered_comparisons, overview, verdict_groups
 
 BASE = Comparison(
     factor="fs",

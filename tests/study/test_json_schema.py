@@ -13,7 +13,7 @@ from storlab.layers.registry import layer_types
 from storlab.study.json_schema import json_schema
 from storlab.study.study import shipped_studies
 
-from .mistakes import Mistake, of_factors, of_keys, of_stacks, of_workloads
+from .mistakes import Mistake, of_commands, of_factors, of_keys, of_stacks, of_workloads
 
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/*.toml"))
@@ -61,7 +61,7 @@ def test_a_misspelt_key_of_a_layer_is_marked(layer: str) -> None:
 
 STRUCTURE = [
     mistake
-    for each in (of_keys, of_stacks, of_factors, of_workloads)
+    for each in (of_keys, of_stacks, of_factors, of_workloads, of_commands)
     for mistake in each.MISTAKES
     if "this key is unknown" in mistake.says or "this key is missing" in mistake.says or "should be a" in mistake.says
 ]
