@@ -101,6 +101,8 @@ def _message(details: list[ErrorDetails], path: Path, model: type[BaseModel]) ->
             return "this key is missing"
         case "value_error":
             return str(context["error"])
+        case "literal_error" if " or " not in str(context["expected"]):
+            return f"{given} should be {context['expected']}"
         case "literal_error":
             expected = str(context["expected"])
             words = [word.strip("' ") for word in expected.replace(" or ", ", ").split(",")]

@@ -186,7 +186,8 @@ class _CellReader:
             return None
         ((kind, options),) = tree.items()
         if unknown:
-            self.problem((*path, kind), f"there is no kind of workload {kind!r}{nearest(kind, kinds)}; it is {wanted}")
+            hint = nearest(kind, kinds) or f"; it is {wanted}"
+            self.problem((*path, kind), f"there is no kind of workload {kind!r}{hint}")
             return None
         workload: Workload | None = self.model(kinds[kind], options, (*path, kind))
         try:
@@ -254,7 +255,7 @@ class _CellReader:
         kind = tree["layer"]
         if not isinstance(kind, str) or kind not in kinds:
             hint = nearest(kind, kinds) if isinstance(kind, str) else ""
-            self.problem((*path, "layer"), f"there is no layer {shown(kind)}{hint}; {known}")
+            self.problem((*path, "layer"), f"there is no layer {shown(kind)}{hint or f'; {known}'}")
             return None
         layer: Layer | None = self.model(kinds[kind], tree, path)
         return layer
@@ -265,7 +266,8 @@ class _CellReader:
         for name, tree in self.source.raw.get("probes", DEFAULT_PROBES).items():
             path: Path = ("probes", name)
             if name not in kinds:
-                self.problem(path, f"there is no probe {name!r}{nearest(name, kinds)}; there are: {', '.join(kinds)}")
+                has = nearest(name, kinds) or f"; there are: {', '.join(kinds)}"
+                self.problem(path, f"there is no probe {name!r}{has}")
             elif (probe := self.model(kinds[name], self.substitution.apply(tree, path), path)) is not None:
                 probes[name] = probe
         return probes

@@ -11,6 +11,11 @@ from storlab.units import printable
 
 MAX_TEXT = 4 * 1024 * 1024  # bytes
 
+_HINTS = {
+    "illegal character '\\n'": "; a text in quotes ends on the line where it begins",
+    "unescaped '\\' in a string": "; write two, or the text in single quotes: 'a\\b'",
+}
+
 _WHERE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _ASSIGNMENT = re.compile(r"\s*[\w.\"' -]+=")
 _UNQUOTED = re.compile(r"(?:^|[=,\[{])\s*([A-Za-z/.+±-][^\s,\]}\"'#]*|\d[\d._]*[A-Za-z%][^\s,\]}\"'#]*)")
@@ -66,6 +71,10 @@ def _hint(reason: str, text: str, line: int | None, column: int) -> str:
         return "; the same key or [table] is there already"
     if "immutable" in reason or "mutate" in reason:
         return "; what is written in braces can't be added to further down"
+    if (hint := next((hint for what, hint in _HINTS.items() if what in reason), None)) is not None:
+        return hint
+    if reason == "invalid statement" and rest.lstrip().startswith(("//", ";", "--", "/*")):
+        return "; a comment begins with #"
     if re.match(r"\s*(True|False|None|yes|no|on|off)\b", rest):
         return "; write true or false"
     if ":" in written and "=" not in written:
@@ -73,7 +82,9 @@ def _hint(reason: str, text: str, line: int | None, column: int) -> str:
     slip = next((word for word in _UNQUOTED.finditer(written) if word.end() >= column), None)
     if slip is not None and _ASSIGNMENT.match(written) and slip[1] not in ("true", "false", "inf", "nan"):
         return f'; text stands in quotes: "{slip[1]}"'
-    return ""
+    if reason == "unclosed array":
+        return "; is a comma or a bracket missing?"
+    return "; write key = value" if reason.startswith("expected '=' after a key") else ""
 
 
 def _inside_braces(lines: list[str], line: int | None, before: str) -> bool:

@@ -17,10 +17,10 @@ fio = { rw = "write" }
 fio = { rw = "write" }
 """,
         "another version of the format": """
-schema = 2  #! 2 is none of 1
+schema = 2  #! 2 should be 1
 """,
         "a version in quotes": """
-schema = "1"  #! "1" is none of 1
+schema = "1"  #! "1" should be 1
 """,
         "a title that is a number": """
 title = 1  #! title: 1 should be text in quotes

@@ -37,7 +37,7 @@ title: "A study"  #! TOML writes key = value, not key: value
 primary =  #! invalid value
 """,
         "a key alone": """
-primary  #! expected '=' after a key
+primary  #! write key = value
 """,
         "a table in braces over several lines": """
 [workload.load]
@@ -49,7 +49,7 @@ fio = { rw = "write",  #! stands on one line
 fio = { rw = "write", bs = "4k", }  #! no comma before the closing brace
 """,
         "a string that is not closed": """
-primary = "bandwidth  #! illegal character '\\n'
+primary = "bandwidth  #! a text in quotes ends on the line where it begins
 """,
         "a header that is not closed": """
 [repeat  #! expected ']'
@@ -83,17 +83,17 @@ description = 2024-13-45  #! this is not TOML
 primary = "bandwidth" title = "x"  #! expected newline
 """,
         "a comment in C": """
-// what this is about  #! invalid statement
+// what this is about  #! a comment begins with #
 """,
         "an INI file's comment": """
-; what this is about  #! invalid statement
+; what this is about  #! a comment begins with #
 """,
         "an unknown escape": """
-description = "C:\\data"  #! unescaped '\\' in a string
+description = "C:\\data"  #! write two, or the text in single quotes
 """,
         "a list without commas": """
 [factors.bs]
-levels = ["4k" "64k"]  #! unclosed array
+levels = ["4k" "64k"]  #! is a comma or a bracket missing?
 """,
         "a leading zero": """
 [repeat]
