@@ -99,7 +99,7 @@ def test_comparisons_without_an_answer_share_one_sentence_and_no_verdict() -> No
     ]
     summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE, *missing))
     assert ordered_comparisons(summary) == [BASE]
-    assert overview(summary) == "8 rounds done; 3 comparisons: 1 different, 2 without an answer."
+    assert overview(summary) == "8 rounds done; 3 comparisons: 1 better or worse, 2 without an answer."
 
 
 def test_pooled_verdicts_come_first() -> None:

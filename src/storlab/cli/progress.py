@@ -18,7 +18,7 @@ from rich.text import Text
 from storlab.analysis.stopping import Continue, Stop
 from storlab.analysis.summary import Summary
 from storlab.records.trial_record import TrialRecord
-from storlab.report.format import duration
+from storlab.report.format import duration, plural
 from storlab.run.observer import Observer, Silent
 from storlab.run.order import PlannedTrial
 from storlab.run.plan import Plan
@@ -77,9 +77,7 @@ class PlainProgress:
 
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
         """Where it goes, and how much there is."""
-        rounds = f"{plan.rounds[0]} to {plan.rounds[1]} rounds"
-        kept = f", {done} trials done before" if done else ""
-        _line(f"{plan.study.model.title}: {len(plan.supported)} cells, {rounds}, seed {plan.seed}{kept}. Run: {folder}")
+        _line(f"{plan.study.model.title}: {', '.join(_size(plan, done))}. Run: {folder}")
 
     def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
         """Which, and how long it still takes."""
@@ -104,6 +102,14 @@ def _line(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def _size(plan: Plan, done: int) -> list[str]:
+    """``6 cells``, ``5 to 8 rounds``, ``seed 7``, and what an earlier part of the run has done."""
+    least, most = plan.rounds
+    rounds = plural(most, "round") if least == most else f"{least} to {plural(most, 'round')}"
+    before = [f"{plural(done, 'trial')} done before"] if done else []
+    return [plural(len(plan.supported), "cell"), rounds, f"seed {plan.seed}", *before]
+
+
 class LiveProgress:
     """What runs now, rounds done, time left; drawn anew by Rich."""
 
@@ -122,9 +128,7 @@ class LiveProgress:
         """Print the head, which stays."""
         self._plan = plan
         self._console.print(Text(plan.study.model.title, style="bold"))
-        kept = f" · {done} trials done before" if done else ""
-        cells = f"{len(plan.supported)} cells · {plan.rounds[0]} to {plan.rounds[1]} rounds"
-        self._console.print(Text(f"{cells} · seed {plan.seed}{kept} · {folder}", style="dim"))
+        self._console.print(Text(" · ".join([*_size(plan, done), folder]), style="dim"))
         for number, reasons in plan.unsupported.items():
             levels = next(cell.levels for cell in plan.study.cells if cell.number == number)
             text = f"– {levels_text(levels)}: unsupported here: {'; '.join(reasons)}"

@@ -108,13 +108,13 @@ def lead(comparisons: Sequence[Comparison]) -> str:
 
 
 def tally(comparisons: Sequence[Comparison]) -> str:
-    """ "4 different, 1 undecided": the whole study in one line."""
+    """ "4 better or worse, 1 undecided": the whole study in one line."""
     compared = [c.verdict for c in comparisons if c.ratio is not None]
     undecided = compared.count("undecided")
     equivalent = compared.count("equivalent")
-    different = len(compared) - undecided - equivalent
+    decided = len(compared) - undecided - equivalent
     parts = [
-        f"{different} different" if different else "",
+        f"{decided} better or worse" if decided else "",
         f"{equivalent} equivalent" if equivalent else "",
         f"{undecided} undecided" if undecided else "",
         f"{len(comparisons) - len(compared)} without an answer" if len(comparisons) > len(compared) else "",
