@@ -57,13 +57,18 @@ class Exit:
         output = (self.stderr or self.stdout).decode(errors="replace").strip()
         lines = output.splitlines() or ["no output"]
         full = next((line for line in lines if "No space left on device" in line), None)
-        message = f"node {node}: {self.describe()}: {full or lines[-1]}"
+        message = f"node {node}: {self.describe()}: {full or _telling(lines)}"
         detail = f"$ {shlex.join(self.argv)}\n{output}"
         if self.timed_out:
             raise TimedOut(message, detail)
         if full:
             raise DiskFull(message, detail)
         raise CommandFailed(message, detail)
+
+
+def _telling(lines: list[str]) -> str:
+    """The line that says what was wrong: the last, but for programs that print their usage after it (mkfs.xfs)."""
+    return lines[0] if any(line.startswith("Usage:") for line in lines[1:]) else lines[-1]
 
 
 class Process:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +36,8 @@ from storlab.run.teardown import take_down, take_down_rest
 from storlab.run.trial import TrialRun
 from storlab.study.study import Study
 from storlab.version import __version__
+
+_TABLES_EVERY = 30.0  # s; whoever looks into a long run finds tables, and short rounds don't pay for them
 
 Ending = Literal["complete", "failures", "interrupted"]
 
@@ -156,6 +159,7 @@ class _Executor:
                 self._unsupported.setdefault(record.cell, (record.reason or "",))
         self._remaining: int | None = None
         self._stopped = ""
+        self._written = time.monotonic()
         self._left: tuple[str, ...] = ()
 
     async def execute(self) -> Outcome:
@@ -192,7 +196,8 @@ class _Executor:
                 if self._interrupts.finish:
                     return
                 await self._trial(planned, [other.cell for other in order[position:]], stacks, journal)
-            self._write_tables()
+            if time.monotonic() - self._written > _TABLES_EVERY:
+                self._write_tables()
         self._enough(self._plan.rounds[1])
 
     def _enough(self, round_number: int) -> bool:
@@ -255,6 +260,7 @@ class _Executor:
 
     def _write_tables(self) -> None:
         self._tables.write(self._run)
+        self._written = time.monotonic()
 
     async def _end(self, journal: Journal) -> None:
         """Take everything down and write what is derived; on every way out."""
