@@ -30,7 +30,14 @@ class StorlabError(Exception):
 
 
 class UserError(StorlabError):
-    """Something that the user wrote or asked for can't be; the message says what to write instead."""
+    """Something that the user wrote or asked for can't be; the message says what to write instead.
+
+    ``key``: where below the layer or workload that raises it the fault was written, as far as it knows.
+    """
+
+    def __init__(self, message: str, key: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.key = key
 
 
 @dataclass(frozen=True)

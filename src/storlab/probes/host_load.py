@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import polars as pl
+from pydantic import Field
 
 from storlab.measurements import SERIES_COLUMNS, Measurements, Value, metric_frame
 from storlab.probes.base import Post, Probe, Where, Window
@@ -29,7 +30,7 @@ class HostLoadProbe(Probe):
     kind: ClassVar[str] = "host-load"
     where: ClassVar[Where] = "machines"
 
-    interval: Duration = 1.0
+    interval: Duration = Field(1.0, gt=0, description="Between two samples.")
 
     def watch(self, post: Post) -> AbstractAsyncContextManager[None]:
         return sampling(post.node, _PATHS, self.interval, post.raw)

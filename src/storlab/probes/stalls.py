@@ -30,7 +30,7 @@ class StallsProbe(Probe):
     kind: ClassVar[str] = "stalls"
 
     threshold: Duration = Field(1.0, description="Times without completed I/O that are longer are summed up.")
-    interval: Duration = Field(0.05, description="Between two looks.")
+    interval: Duration = Field(0.05, gt=0, description="Between two looks.")
 
     def watch(self, post: Post) -> AbstractAsyncContextManager[None]:
         if post.disk is None:

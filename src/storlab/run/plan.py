@@ -13,6 +13,7 @@ from storlab.nodes.needs import Needs, lacks, together
 from storlab.nodes.node import Node
 from storlab.run.order import PlannedTrial, round_order
 from storlab.run.session import Session
+from storlab.run.space import free_space, refuse_loads_too_large, refuse_stacks_too_large, stacks_space
 from storlab.study.cells import Cell
 from storlab.study.study import Study
 
@@ -83,9 +84,10 @@ async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int
         else:
             await checked.check(cell)
     supported = [cell for cell in study.cells if cell.number not in unsupported]
-    free = {name: await _free_space(node, study.model.scratch) for name, node in session.nodes.items()}
-    space = _space(supported, session)
-    _refuse_too_large(study, supported, session, free)
+    free = {name: await free_space(node, study.model.scratch) for name, node in session.nodes.items()}
+    space = stacks_space(supported, session)
+    refuse_stacks_too_large(study, supported, space, free)
+    await refuse_loads_too_large(study, supported, session)
     _refuse_double_claims(study, supported, session)
     root = [needs.root for needs in (cell_needs(cell) for cell in study.cells) if needs.root]
     return Plan(study, seed, rounds, unsupported, space, free, tuple(dict.fromkeys(root)), study.notes)
@@ -130,57 +132,7 @@ class _Checks:
         try:
             await what.check_node(node)
         except UserError as error:
-            raise self._study.problem(origin, str(error)) from None
-
-
-async def _free_space(node: Node, path: str) -> int:
-    if not (await node.run(["test", "-d", path], check=False)).ok:
-        raise UserError(f"node {node.name}: there is no directory {path} for scratch files; set scratch in the study")
-    return int((await node.output("df", "--output=avail", "-B1", path)).split()[-1])
-
-
-def _stack_space(layers: Sequence[Layer]) -> int:
-    return sum(layer.space() for layer in layers)
-
-
-def _space(cells: Sequence[Cell], session: Session) -> dict[str, int]:
-    """The worst moment: one trial's stacks, or all kept ones together; nodes of one machine share its disk."""
-    kept: dict[str, dict[str, int]] = {}
-    largest: dict[str, int] = {}
-    for cell in cells:
-        mine: dict[str, int] = {}
-        for name, group in cell.nodes.items():
-            for node in session.group(name, group):
-                machine = session.machines[node.name]
-                size = _stack_space(cell.stacks[name])
-                mine[machine] = mine.get(machine, 0) + size
-                if cell.trial.keep_stacks:
-                    kept.setdefault(machine, {})[f"{node.name}{cell.stacks[name]!r}"] = size
-        for machine, size in mine.items():
-            largest[machine] = max(largest.get(machine, 0), size)
-    at_worst = {m: max(size, sum(kept.get(m, {}).values())) for m, size in largest.items()}
-    return {name: at_worst.get(machine, 0) for name, machine in session.machines.items()}
-
-
-def _refuse_too_large(study: Study, cells: Sequence[Cell], session: Session, free: Mapping[str, int]) -> None:
-    from storlab.units import size_text
-
-    space = _space(cells, session)
-    for name, needed in space.items():
-        if needed <= free[name]:
-            continue
-        where: tuple[str | int, ...] = ("stack",)
-        largest = 0
-        for cell in cells:
-            for group, layers in cell.stacks.items():
-                for position, layer in enumerate(layers):
-                    if layer.space() > largest:
-                        largest, where = layer.space(), (*cell.origins[group][position], "size")
-        raise study.problem(
-            where,
-            f"the stacks take up {size_text(needed)} on node {name}, but {study.model.scratch} has only "
-            f"{free[name] // 1024**2}M free: make them smaller, or set scratch to a larger file system",
-        )
+            raise self._study.problem((*origin, *error.key), str(error)) from None
 
 
 def _refuse_double_claims(study: Study, cells: Sequence[Cell], session: Session) -> None:

@@ -97,10 +97,16 @@ class FioWorkload(Workload):
         ended = await node.run(["fio", "--parse-only", "--directory=/", "-"], stdin=job.encode(), check=False)
         said = (ended.stderr + ended.stdout).decode(errors="replace")
         if not ended.ok or "value out of range" in said:  # which fio tells, and then goes on with another value
-            raise UserError(complaint(said) or ended.describe())
+            raise UserError(complaint(said) or ended.describe(), self._written(bad_option(said)))
         engines = {str(job.options["ioengine"]) for job in self._jobs() if "ioengine" in job.options}
         for engine in sorted(engines):
             await _check_engine(node, engine)
+
+    def _written(self, option: str) -> tuple[str, ...]:
+        """Where in the workload's table an option stands; nowhere, where it is in a native job file."""
+        if option in self._shared():
+            return self.kind, option
+        return next((("fio", "jobs", job, option) for job, own in self.jobs.items() if option in _extra(own)), ())
 
     def _log_interval(self) -> int:
         """Milliseconds; the study's own log_avg_msec wins."""
@@ -194,6 +200,12 @@ async def _check_engine(node: Node, engine: str) -> None:
     asked = await node.run(["fio", f"--enghelp={engine}"], check=False)
     if b"not loadable" in asked.stderr + asked.stdout:
         raise UserError(f"this fio has no ioengine {engine}; it has {', '.join(known)}")
+
+
+def bad_option(said: str) -> str:
+    """The option that fio says it does not know; empty where it says no such thing."""
+    match = re.search(r"^Bad option <(.*?)(=.*)?>$", said, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def complaint(said: str) -> str:
