@@ -22,7 +22,7 @@ from storlab.records.derive import derive
 from storlab.run.order import all_rounds
 
 SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
-CHAINS, KILLS = 3, 10
+CHAINS, KILLS = 4, 8
 TRIALS = 4
 
 

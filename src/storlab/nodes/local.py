@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 from collections.abc import AsyncIterator, Mapping
 
 from storlab.nodes.agent_binary import agent_path
@@ -45,13 +46,19 @@ async def local_node(
 
 async def _end(connection: Connection, process: asyncio.subprocess.Process) -> None:
     if connection.lost is not None:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()  # it may still live, and stand still
+        _kill(process)  # it may still live, and stand still
     try:
         async with asyncio.timeout(_EXIT_TIMEOUT):
             await connection.close()
             await process.wait()
     except TimeoutError:  # something that it started hangs in the kernel
-        process.kill()
+        _kill(process)
         await process.wait()
         await connection.close()
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    # Not process.kill(): that reaps the child behind asyncio's back, which then warns of it (Python 3.11).
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
