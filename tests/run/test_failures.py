@@ -281,3 +281,10 @@ def test_a_run_into_a_folder_with_files_is_refused_and_leaves_them(lab: Laborato
         lab.execute(directory('command = { argv = ["true"] }'))
     assert [path.name for path in lab.out.iterdir()] == ["mine"]
     assert processes_with(f"XDG_STATE_HOME={lab.folder / 'state'}") == []
+
+
+def test_a_load_that_removes_its_own_folder_fails_alone(lab: Laboratory) -> None:
+    remove = "rm -rf $(dirname $(dirname $PWD))"
+    lab.execute(directory(f'command = {{ argv = ["sh", "-c", "{remove}; exec sleep 0.1"] }}', rounds=2))
+    assert [record.status for record in lab.records()] == ["failed", "failed"]
+    assert lab.leftovers() == []

@@ -160,6 +160,7 @@ class _Executor:
         self._remaining: int | None = None
         self._stopped = ""
         self._written = time.monotonic()
+        self._finished = False
         self._left: tuple[str, ...] = ()
 
     async def execute(self) -> Outcome:
@@ -171,6 +172,7 @@ class _Executor:
             try:
                 try:
                     await self._rounds(journal)
+                    self._finished = not self._interrupts.finish
                 finally:
                     self._interrupts.stage = "teardown"
                     await to_its_end(self._end(journal))
@@ -266,13 +268,13 @@ class _Executor:
         """Take everything down and write what is derived; on every way out."""
         result = await take_down(journal, self._session)
         self._left = tuple(result.failed)
-        interrupted = self._interrupts.finish
-        if interrupted and not self._stopped:
-            self._stopped = "The run was interrupted; `storlab resume` goes on with it."
-        journal.note("end", interrupted=interrupted, left_behind=result.failed)
+        if not self._finished and not self._stopped:
+            how = "was interrupted" if self._interrupts.finish else "broke off"
+            self._stopped = f"The run {how}; `storlab resume` goes on with it."
+        journal.note("end", finished=self._finished, left_behind=result.failed)
         self._write_tables()
         write_durably(self._run.summary, to_json(self._summarise()))
-        finished = None if interrupted else _now()
+        finished = _now() if self._finished else None
         write_manifest(self._run.path, replace(self._run.manifest, finished=finished, stopped=self._stopped))
 
     def _outcome(self) -> Outcome:

@@ -63,6 +63,10 @@ class TrialRun:
         except StorlabError as error:
             detail = error.detail if isinstance(error, TrialError) else ""
             record = replace(record, reason=await self._reason(error), detail=detail)
+        except FileNotFoundError as error:
+            if error.errno is not None:  # of the controller's own, not a node's
+                raise
+            record = replace(record, reason=f"there is no {error} any more")
         finally:
             keep = self.cell.trial.keep_stacks and record.status == "done"
             if not keep:
