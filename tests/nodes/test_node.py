@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -17,6 +18,7 @@ from storlab.errors import CommandFailed, DiskFull, MissingTool, NodeError, Node
 from storlab.nodes.local import local_node
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of, to_its_end
+from storlab.run.processes import end_processes
 
 T = TypeVar("T")
 
@@ -24,9 +26,14 @@ T = TypeVar("T")
 def on_node(work: Callable[[Node], Awaitable[T]]) -> T:
     """What ``work`` gives on a node of its own; nothing takes longer than half a minute."""
 
+    cgroup = f"storlab-test-{uuid.uuid4()}"
+
     async def run() -> T:
-        async with asyncio.timeout(30), local_node("n", environment={"COLOUR": "red"}) as node:
-            return await work(node)
+        try:
+            async with asyncio.timeout(30), local_node("n", cgroup=cgroup, environment={"COLOUR": "red"}) as node:
+                return await work(node)
+        finally:
+            await end_processes("none", "none", cgroup)  # an agent that was killed leaves its cgroup
 
     return asyncio.run(run())
 
@@ -203,7 +210,8 @@ def test_an_agent_that_is_killed_is_noticed_at_once_by_all_that_wait() -> None:
         assert [type(error) for error in ended] == [NodeLost] * 3
         with pytest.raises(NodeLost, match="node n: the stream to its agent closed"):
             await node.run(["true"])
-        assert not any(alive(process.pid) for process in processes if process.pid)
+        while any(alive(process.pid) for process in processes if process.pid):
+            await asyncio.sleep(0.01)
         return time.monotonic() - began
 
     assert on_node(work) < 5
