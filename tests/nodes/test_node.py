@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import pytest
 
+from laboratory import wait_until
 from storlab.errors import CommandFailed, DiskFull, MissingTool, NodeError, NodeLost, TimedOut
 from storlab.nodes.local import local_node
 from storlab.nodes.node import Node
@@ -210,8 +211,8 @@ def test_an_agent_that_is_killed_is_noticed_at_once_by_all_that_wait() -> None:
         assert [type(error) for error in ended] == [NodeLost] * 3
         with pytest.raises(NodeLost, match="node n: the stream to its agent closed"):
             await node.run(["true"])
-        while any(alive(process.pid) for process in processes if process.pid):
-            await asyncio.sleep(0.01)
+        pids = [process.pid for process in processes if process.pid]
+        assert await asyncio.to_thread(wait_until, lambda: not any(map(alive, pids)), 5.0)
         return time.monotonic() - began
 
     assert on_node(work) < 5
