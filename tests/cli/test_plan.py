@@ -106,19 +106,21 @@ def test_a_directory_that_is_not_there_is_refused(
 
 @pytest.mark.parametrize("command", ["plan", "run"])
 @pytest.mark.parametrize(
-    ("written", "says"),
+    ("written", "where", "says"),
     [
-        ("bss = 1", "fio knows no option bss; did you mean bs?"),
-        ('ioengine = "psink"', "this fio has no ioengine psink"),
-        ("iodepth = -1", "iodepth: min value out of range: -1"),
-        ('rwmixread = "many"', "rwmixread"),
+        ("bss = 1", "line 13: workload.random-write.fio.bss: ", "fio knows no option bss; did you mean bs?"),
+        ('ioengine = "psink"', "line 12: workload.random-write: ", "this fio has no ioengine psink"),
+        ("iodepth = -1", "line 12: workload.random-write: ", "iodepth: min value out of range: -1"),
+        ('rwmixread = "many"', "line 12: workload.random-write: ", "rwmixread"),
     ],
 )
-def test_an_option_that_fio_does_not_know_is_refused(command: str, written: str, says: str, study: Path) -> None:
+def test_an_option_that_fio_does_not_know_is_refused(
+    command: str, written: str, where: str, says: str, study: Path
+) -> None:
     Path("two.toml").write_text(STUDY.replace('rw = "randwrite"', f'rw = "randwrite", {written}'))
     ran = call(command, "two.toml")
     assert ran.status == 2
-    assert ran.message.startswith("two.toml: line 12: workload.random-write: ")
+    assert ran.message.startswith(f"two.toml: {where}")
     assert says in ran.message
     assert ran.message.count("\n") == 1
     assert [path.name for path in study.iterdir()] == ["two.toml"]

@@ -15,6 +15,7 @@ from storlab.nodes.waiting import to_its_end
 
 HELLO_TIMEOUT = 10.0  # s; a loaded machine needs far less
 _EXIT_TIMEOUT = 10.0
+_DRAIN_TIMEOUT = 1.0
 
 
 @contextlib.asynccontextmanager
@@ -55,6 +56,10 @@ async def _end(connection: Connection, process: asyncio.subprocess.Process) -> N
         _kill(process)
         await process.wait()
         await connection.close()
+    assert process.stdout is not None
+    with contextlib.suppress(TimeoutError):  # a reader that was paused never sees the end, and asyncio keeps its pipe
+        async with asyncio.timeout(_DRAIN_TIMEOUT):
+            await process.stdout.read()
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
