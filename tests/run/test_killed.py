@@ -19,7 +19,7 @@ import pytest
 from laboratory import Ended, Laboratory, ended, kill, needs_root, wait_until
 from laboratory.studies import LOOPS
 from storlab.records.derive import derive
-from storlab.run.order import all_rounds
+from storlab.run.order import round_order
 
 SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
 CHAINS, KILLS = 4, 8
@@ -102,7 +102,8 @@ def where(lab: Laboratory) -> str:
 def check_complete(lab: Laboratory) -> None:
     """Every trial exactly once, in the planned order; the tables say the same; nothing is left."""
     run = lab.run_folder
-    planned = [trial for order in all_rounds([1, 2], TRIALS // 2, run.manifest.seed) for trial in order]
+    rounds = range(1, TRIALS // 2 + 1)
+    planned = [trial for number in rounds for trial in round_order([1, 2], number, run.manifest.seed)]
     records = lab.records()
     assert [(r.trial, r.round, r.cell) for r in records] == [(p.number, p.round, p.cell) for p in planned]
     assert [r.status for r in records] == ["done"] * TRIALS, [r.reason for r in records]

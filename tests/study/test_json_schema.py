@@ -63,14 +63,16 @@ STRUCTURE = [
     mistake
     for each in (of_keys, of_stacks, of_factors, of_workloads, of_commands)
     for mistake in each.MISTAKES
-    if "this key is unknown" in mistake.says or "this key is missing" in mistake.says or "should be a" in mistake.says
+    # A level may be anything: only the place where it is put in says what it should be.
+    if not ("[factors." in mistake.text and "[stack" not in mistake.text and "factors." in mistake.says)
+    and (
+        "this key is unknown" in mistake.says or "this key is missing" in mistake.says or "should be a" in mistake.says
+    )
 ]
 
 
 @pytest.mark.parametrize("mistake", STRUCTURE, ids=lambda mistake: mistake.name)
 def test_mistakes_of_structure_are_marked_in_an_editor(mistake: Mistake) -> None:
-    if "[factors." in mistake.text and "[stack" not in mistake.text and "factors." in mistake.says:
-        pytest.skip("a level may be anything: only the place where it is put in says what it should be")
     assert not VALIDATOR.is_valid(tomllib.loads(mistake.text))
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from storlab.errors import UserError
 from storlab.layers.base import Layer, Site, undo
 from storlab.layers.mountinfo import parse_mountinfo
-from storlab.layers.ours import refuse_foreign
+from storlab.layers.ours import remove_folder
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.node import Node
 
@@ -19,13 +19,7 @@ _PREFIX = ".storlab-"
 
 @undo("directory.remove")
 async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    path = arguments["path"]
-    refuse_foreign(path, itself=True)
-    if not (await node.run(["test", "-d", path], check=False)).ok:
-        return None
-    # One file system only: should something be mounted in there, its contents are not ours.
-    await node.run(["rm", "--recursive", "--force", "--one-file-system", "--", path])
-    return f"removed {path}"
+    return await remove_folder(node, arguments["path"])
 
 
 class DirectoryLayer(Layer):

@@ -9,6 +9,7 @@ import os.path
 import re
 
 from storlab.errors import StorlabError
+from storlab.nodes.node import Node
 
 _NAME = re.compile(r"\.?storlab-\d{8}-\d{6}-[0-9a-f]{4}(-[^/]*)?")
 
@@ -19,3 +20,16 @@ def refuse_foreign(path: str, *, itself: bool = False) -> None:
     plain = path.startswith("/") and os.path.normpath(path) == path
     if not plain or not any(_NAME.fullmatch(name) for name in (names[-1:] if itself else names[:-1])):
         raise StorlabError(f"{path} is not Storlab's own: left alone")
+
+
+async def remove_folder(node: Node, path: str) -> str | None:
+    """Remove a folder of Storlab's with all that it holds; says so, or ``None`` where there is none.
+
+    Raises ``StorlabError`` for what is not Storlab's.
+    """
+    refuse_foreign(path, itself=True)
+    if not (await node.run(["test", "-d", path], check=False)).ok:
+        return None
+    # One file system only: should a mount in there have outlived its own undoing, its contents stay.
+    await node.run(["rm", "--recursive", "--force", "--one-file-system", "--", path])
+    return f"removed {path}"

@@ -57,6 +57,3 @@ class Dir(Resource):
     path: str
     disk: str | None = None
     kind: ClassVar[str] = "Dir"
-
-
-KINDS: dict[str, type[Resource]] = {cls.kind: cls for cls in (File, Disk, Pool, Dir)}

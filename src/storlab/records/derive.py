@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -18,7 +17,7 @@ from storlab.probes.host_load import HostLoadProbe
 from storlab.records.across_nodes import across_nodes
 from storlab.records.amplification import SOURCE, amplification, moved_bytes
 from storlab.records.files import write_whole
-from storlab.records.run_folder import RunFolder
+from storlab.records.run_folder import TABLES, RunFolder
 from storlab.records.trial_record import TrialRecord
 from storlab.study.cells import Cell
 
@@ -47,7 +46,6 @@ class TrialTables:
     series: list[pl.DataFrame] = field(default_factory=list)
     histograms: list[pl.DataFrame] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def raw_folder(trial: Path, node: str, source: str) -> Path:
@@ -112,7 +110,6 @@ def _add(tables: TrialTables, record: TrialRecord, source: str, by_node: Mapping
         tables.series.append(_placed(measured.series, "series", {**place, "node": node}))
         tables.histograms.append(_placed(measured.histograms, "histograms", {**place, "node": node}))
         tables.warnings += [f"{source} on {node}: {warning}" for warning in measured.warnings]
-        tables.facts[f"{source} on {node}"] = measured.facts
     if by_node:
         together = across_nodes(list(by_node.values()))
         tables.metrics.append(_placed(together, "metrics", {**place, "node": None}))
@@ -180,7 +177,7 @@ class Tables:
 
     def write(self, run: RunFolder) -> None:
         """Write all tables into the run's folder, each in one step."""
-        for name in ("trials", "metrics", "series", "histograms"):
+        for name in TABLES:
             path = run.table_path(name)
             path.parent.mkdir(exist_ok=True)
             table = io.BytesIO()  # Polars, writing to a full disk, does not say so in a way that can be told apart

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -25,9 +25,3 @@ def round_order(cells: Sequence[int], round_number: int, seed: int) -> list[Plan
     workload_seed = generator.randrange(1, 2**31)
     first = (round_number - 1) * len(cells) + 1
     return [PlannedTrial(first + at, round_number, cell, workload_seed) for at, cell in enumerate(shuffled)]
-
-
-def all_rounds(cells: Sequence[int], rounds: int, seed: int) -> Iterator[list[PlannedTrial]]:
-    """All rounds that may be run."""
-    for number in range(1, rounds + 1):
-        yield round_order(cells, number, seed)

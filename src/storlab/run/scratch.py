@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from storlab.layers.base import undo
-from storlab.layers.ours import refuse_foreign
+from storlab.layers.ours import remove_folder
 from storlab.nodes.node import Node
 from storlab.run.journal import Journal
 
@@ -23,10 +23,4 @@ async def make_scratch(node: Node, root: str, run: str, journal: Journal) -> str
 
 @undo("scratch.remove")
 async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    path = arguments["path"]
-    refuse_foreign(path, itself=True)
-    if not (await node.run(["test", "-d", path], check=False)).ok:
-        return None
-    # Should a mount in there have outlived its own undoing, its contents stay.
-    await node.run(["rm", "--recursive", "--force", "--one-file-system", "--", path])
-    return f"removed {path}"
+    return await remove_folder(node, arguments["path"])
