@@ -51,6 +51,7 @@ class Node:
     kind: str = "local"
     pid: int | None = None  # of the agent, on its node
     environment: Mapping[str, str | None] = field(default_factory=dict)  # given to every command
+    address: str | None = None  # in the network among a run's nodes, where it is in one
 
     @property
     def lost(self) -> str | None:
