@@ -1,4 +1,4 @@
-//! The command line: `serve`, `--version`, and the hidden `launch`.
+//! The command line: `serve`, `init`, `--version`, and the hidden `launch`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use crate::protocol::PROTOCOL;
 
 /// What a wrong command line is answered with.
-pub const USAGE: &str =
-    "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent --version";
+pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent --version";
 
 /// What the program was asked to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
     /// Obey a controller.
     Serve(ServeOptions),
+    /// Be process 1 of a guest (see [`crate::init`]).
+    Init,
     /// Prepare, wait and become a program: what the agent re-executes itself for (see [`crate::launch`]).
     Launch {
         /// A `LaunchSpec` as JSON.
@@ -66,6 +67,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
     match command.to_str() {
         Some("serve") => parse_serve(arguments).map(Command::Serve),
         Some("launch") => parse_launch(arguments),
+        Some("init") => match arguments.next() {
+            Some(argument) => Err(UsageError::Unknown(argument)),
+            None => Ok(Command::Init),
+        },
         Some("--version" | "-V") => Ok(Command::Version),
         _ => Err(UsageError::Unknown(command)),
     }

@@ -10,6 +10,7 @@
 //! | [`launch`] | how a program is started: in its own process group and cgroup, at an agreed instant |
 //! | [`processes`] | which processes belong to a run, and how all of them are killed |
 //! | [`run`], [`sample`], [`files`], [`facts`] | one module a kind of request |
+//! | [`init`] | process 1 of a guest: the way from the kernel to a served controller |
 //! | [`sys`] | the few system calls that need `unsafe` |
 //!
 //! Observers that attach eBPF programs will be one more kind of request beside [`sample`]: a module `observe`
@@ -22,6 +23,7 @@ pub mod cli;
 pub mod clock;
 pub mod facts;
 pub mod files;
+pub mod init;
 pub mod launch;
 pub mod outbox;
 pub mod poller;

@@ -1,14 +1,19 @@
-//! The program: `serve` for the controller, and the hidden `launch` through which every run is started.
+//! The program: `serve` for the controller, `init` for the kernel of a guest, and the hidden `launch` through which
+//! every run is started.
 
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use storlab_agent::cli::{self, Command};
-use storlab_agent::{launch, session};
+use storlab_agent::{init, launch, session};
 
 fn main() -> ExitCode {
-    match cli::parse(std::env::args_os().skip(1)) {
+    let mut arguments = std::env::args_os();
+    if init::is_wanted(arguments.next().as_deref()) {
+        return init::be_init();
+    }
+    match cli::parse(arguments) {
         Ok(Command::Serve(options)) => match session::serve(&options) {
             Ok(end) => end.exit_code(),
             Err(error) => {
@@ -16,6 +21,7 @@ fn main() -> ExitCode {
                 ExitCode::from(1)
             }
         },
+        Ok(Command::Init) => init::be_init(),
         Ok(Command::Launch { spec, argv }) => launch::become_program(&spec, &argv),
         Ok(Command::Version) => {
             println!("{}", cli::version());

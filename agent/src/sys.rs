@@ -3,10 +3,11 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -113,4 +114,27 @@ fn set_default_action(signal: i32) {
     // SAFETY: `default` is valid for the call, and installs no handler. KILL, STOP and the two signals that the C
     // library keeps for itself are refused, which is right.
     unsafe { libc::sigaction(signal, &raw const default, std::ptr::null_mut()) };
+}
+
+// From `linux/random.h`; libc has neither. The numbers are the same on x86-64 and on 64-bit ARM.
+const RNDADDENTROPY: libc::Ioctl = 0x4008_5203;
+const RNDRESEEDCRNG: libc::Ioctl = 0x5207;
+
+/// Adds to the kernel's random numbers, counts it as good, and has the generator start anew from it at once:
+/// `random(4)`. Needs a descriptor of `/dev/urandom`, and root.
+pub fn stir_random<const SIZE: usize>(random: impl AsFd, entropy: &[u8; SIZE]) -> io::Result<()> {
+    /// `struct rand_pool_info` of `linux/random.h`.
+    #[repr(C)]
+    struct Pool<const SIZE: usize> {
+        bits: i32,
+        bytes: i32,
+        entropy: [u8; SIZE],
+    }
+    let pool = Pool { bits: SIZE as i32 * 8, bytes: SIZE as i32, entropy: *entropy };
+    let random = random.as_fd().as_raw_fd();
+    // SAFETY: the kernel reads the header and as many bytes as it announces, all of them in `pool`.
+    Errno::result(unsafe { libc::ioctl(random, RNDADDENTROPY, &raw const pool) })?;
+    // SAFETY: it takes no argument.
+    Errno::result(unsafe { libc::ioctl(random, RNDRESEEDCRNG) })?;
+    Ok(())
 }
