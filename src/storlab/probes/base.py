@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -23,11 +24,13 @@ class Post:
     """Where a probe watches in one trial. ``raw`` is a folder of the run's records, the probe's own.
 
     ``disk`` is the kernel's name of the disk beneath what is measured; ``None`` where there is none.
+    ``processes`` are the guests whose QEMU runs on this machine, each with the process's id.
     """
 
     node: Node
     raw: Path
     disk: str | None
+    processes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pydantic import Field
 from storlab.measurements import SERIES_COLUMNS, Measurements, Value, metric_frame
 from storlab.probes.base import Post, Probe, Where, Window
 from storlab.probes.procfs import DiskCounters, parse_cpu, parse_diskstats, parse_loadavg, parse_pressure
-from storlab.probes.sampling import Snapshot, read_samples, sampling
+from storlab.probes.sampling import Snapshot, around, read_samples, sampling
 from storlab.units import Duration
 
 _PRESSURE = ("cpu", "io", "memory")
@@ -36,21 +36,13 @@ class HostLoadProbe(Probe):
         return sampling(post.node, _PATHS, self.interval, post.raw)
 
     def parse(self, raw: Path, window: Window, disk: str | None) -> Measurements:
-        snapshots = _around(read_samples(raw), window)
+        snapshots = around(read_samples(raw), window)
         points = [point for before, after in pairwise(snapshots) for point in _between(before, after, disk)]
         shifted = [(None, metric, t - window.start, value, unit) for t, metric, value, unit in points]
         series = pl.DataFrame(shifted, schema=SERIES_COLUMNS, orient="row")
         warnings = () if len(snapshots) > 1 else ("host-load: too few samples in the measured phase",)
         values = list(_totals(snapshots, disk)) if len(snapshots) > 1 else []
         return Measurements(metrics=metric_frame(values), series=series, warnings=warnings)
-
-
-def _around(snapshots: Sequence[Snapshot], window: Window) -> list[Snapshot]:
-    """The samples within the window, with the last before and the first after it."""
-    inside = [index for index, s in enumerate(snapshots) if window.start <= s.t <= window.end]
-    if not inside:
-        return [s for s in snapshots if s.t < window.start][-1:] + [s for s in snapshots if s.t > window.end][:1]
-    return list(snapshots[max(inside[0] - 1, 0) : inside[-1] + 2])
 
 
 def _between(before: Snapshot, after: Snapshot, disk: str | None) -> Iterator[_Point]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 _CPU_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _SECTOR = 512  # bytes; the unit of these counters whatever the disk's sector size is
+_TICKS = 100  # a second: USER_HZ, which is the same on every architecture that Storlab knows
+_RESIDENT = re.compile(r"^VmRSS:[ \t]+([0-9]{1,18}) kB$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -85,3 +88,42 @@ def parse_diskstats(text: str) -> dict[str, DiskCounters]:
         if len(words) == 4 and (counters := parse_disk_stat(words[3])) is not None:
             disks[words[2]] = counters
     return disks
+
+
+@dataclass(frozen=True)
+class ProcessStat:
+    """What a process has used since it began: user and system time of all its threads in seconds.
+
+    ``state`` is one letter of proc_pid_stat(5). ``begun``, in ticks since boot, tells it from a later one of its id.
+    """
+
+    name: str
+    state: str
+    cpu_time: float
+    begun: int
+
+
+def parse_process_stat(text: str) -> ProcessStat | None:
+    """``/proc/PID/stat``, see proc_pid_stat(5); ``None`` where it is not that.
+
+    The name, in parentheses, may hold blanks, parentheses and new lines: it ends at the last parenthesis of all.
+    """
+    head, opening, rest = text.partition("(")
+    name, closing, fields = rest.rpartition(")")
+    words = fields.split()
+    if not opening or not closing or not _is_number(head.strip()) or len(words) < 20 or len(words[0]) != 1:
+        return None
+    user, system, begun = words[11], words[12], words[19]
+    if not (_is_number(user) and _is_number(system) and _is_number(begun)):
+        return None
+    return ProcessStat(name, words[0], (int(user) + int(system)) / _TICKS, int(begun))
+
+
+def parse_resident(text: str) -> int | None:
+    """Resident bytes out of ``/proc/PID/status``; ``None`` where they are not there."""
+    found = _RESIDENT.search(text)
+    return None if found is None else int(found[1]) * 1024
+
+
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit() and len(word) < 20

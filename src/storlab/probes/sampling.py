@@ -18,6 +18,7 @@ import orjson
 from storlab.errors import NodeError, ParseError
 from storlab.nodes.node import Node, Sample
 from storlab.nodes.waiting import to_its_end
+from storlab.probes.base import Window
 
 NAME = "samples.jsonl"
 _END_TIMEOUT = 5.0  # s
@@ -96,3 +97,11 @@ def read_samples(raw: Path) -> list[Snapshot]:
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             raise ParseError(f"is no sample: {error}", str(path), number) from None
     return sorted(snapshots, key=lambda snapshot: snapshot.t)
+
+
+def around(snapshots: Sequence[Snapshot], window: Window) -> list[Snapshot]:
+    """The samples within the window, with the last before and the first after it."""
+    inside = [index for index, s in enumerate(snapshots) if window.start <= s.t <= window.end]
+    if not inside:
+        return [s for s in snapshots if s.t < window.start][-1:] + [s for s in snapshots if s.t > window.end][:1]
+    return list(snapshots[max(inside[0] - 1, 0) : inside[-1] + 2])

@@ -1,4 +1,8 @@
-"""Several nodes' measurements of one trial as one: sums, extremes, and latencies from merged histograms."""
+"""Several nodes' measurements of one trial as one: sums, extremes, latencies from merged histograms, and fairness.
+
+Fairness among nodes is Jain's index: R. Jain, D. Chiu, W. Hawe, "A quantitative measure of fairness and discrimination
+for resource allocation in shared computer systems", DEC Research Report TR-301, 1984.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from storlab.measurements import METRIC_COLUMNS, Measurements, merge_histograms
+from storlab.measurements import METRIC_COLUMNS, Measurements, Value, merge_histograms, metric_frame
 
 _PERCENTILE = re.compile(r"(?P<histogram>.+)\.p(?P<percentile>\d+(\.\d+)?)")
+_SHARED = re.compile(r"((read|write|trim)\.)?(bandwidth|iops)")  # what nodes may get unequal shares of
 _MEAN = re.compile(r"(?P<prefix>.*?)\.?latency\.mean")
 
 
@@ -18,7 +23,8 @@ def across_nodes(measured: Sequence[Measurements]) -> pl.DataFrame:
     """Metrics (``METRIC_COLUMNS``, ``job`` null) of all nodes together, by each metric's ``across``.
 
     ``merge``: percentiles come from the nodes' merged histograms, a mean from the nodes' means weighted by their
-    numbers of operations. A metric that can't be combined soundly is left out, never averaged.
+    numbers of operations. A metric that can't be combined soundly is left out, never averaged. ``bandwidth`` and
+    ``iops`` of several nodes come with their ``fairness``.
     """
     metrics = pl.concat([m.metrics.filter(pl.col("job").is_null()) for m in measured])
     if len(measured) == 1:
@@ -31,7 +37,29 @@ def across_nodes(measured: Sequence[Measurements]) -> pl.DataFrame:
         frames.append(rows.group_by(keys).agg(getattr(pl.col("value"), combined)()).select(list(METRIC_COLUMNS)))
     frames.append(_merged(metrics, measured))
     place = {name: index for index, name in enumerate(order)}
-    return pl.concat(frames).sort(pl.col("metric").replace_strict(place, return_dtype=pl.Int64))
+    together = pl.concat(frames).sort(pl.col("metric").replace_strict(place, return_dtype=pl.Int64))
+    return pl.concat([together, _fairness(metrics, len(measured))])
+
+
+def jain(values: Sequence[float]) -> float | None:
+    """(Σx)² ÷ (n·Σx²): 1 where all are equal, 1/n where one has everything; ``None`` where nothing is shared."""
+    most = max(values, default=0.0)
+    if not math.isfinite(most) or most <= 0 or not all(value >= 0 for value in values):
+        return None
+    shares = [value / most for value in values]  # squares of huge and of tiny values would leave the floats' range
+    return math.fsum(shares) ** 2 / (len(shares) * math.fsum(share * share for share in shares))
+
+
+def _fairness(metrics: pl.DataFrame, nodes: int) -> pl.DataFrame:
+    """``bandwidth.fairness`` and so on, of the metrics that every one of the nodes has."""
+    values: dict[str, list[float]] = {}
+    for metric, value in metrics.select("metric", "value").iter_rows():
+        if _SHARED.fullmatch(metric):
+            values.setdefault(metric, []).append(value)
+    indices = ((name, jain(each)) for name, each in values.items() if len(each) == nodes)
+    return metric_frame(
+        Value(f"{name}.fairness", index, "1", "higher", "none") for name, index in indices if index is not None
+    )
 
 
 def _merged(metrics: pl.DataFrame, measured: Sequence[Measurements]) -> pl.DataFrame:

@@ -11,20 +11,34 @@ from pathlib import Path
 import polars as pl
 
 from storlab.errors import ParseError, StorlabError
-from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements
+from storlab.measurements import (
+    HISTOGRAM_COLUMNS,
+    METRIC_COLUMNS,
+    SERIES_COLUMNS,
+    Measurements,
+    Value,
+    metric_frame,
+)
 from storlab.probes.base import Window
 from storlab.probes.host_load import HostLoadProbe
 from storlab.records.across_nodes import across_nodes
 from storlab.records.amplification import SOURCE, amplification, moved_bytes
+from storlab.records.backings import asked_bytes, backing_metrics, counted, guest_disk_bytes, read_counters
 from storlab.records.files import write_whole
 from storlab.records.run_folder import TABLES, RunFolder
-from storlab.records.trial_record import TrialRecord
+from storlab.records.trial_record import BackingRecord, TrialRecord
 from storlab.study.cells import Cell
 
 PROBE = "probe:"
 """How the ``source`` of a probe's numbers begins, so that it can't be taken for a workload."""
 
-_PLACE: dict[str, pl.DataType] = {
+BACKING = "backing:"
+"""How the names of folders begin that hold the counters of a disk beneath other nodes' disks."""
+
+NODES = "nodes"
+"""The ``source`` of what is true of a trial's nodes as a whole, whatever they ran."""
+
+_PLACES: dict[str, pl.DataType] = {
     "trial": pl.Int64(),
     "round": pl.Int64(),
     "cell": pl.Int64(),
@@ -32,9 +46,9 @@ _PLACE: dict[str, pl.DataType] = {
     "source": pl.String(),
 }
 COLUMNS: dict[str, dict[str, pl.DataType]] = {
-    "metrics": _PLACE | METRIC_COLUMNS,
-    "series": _PLACE | SERIES_COLUMNS,
-    "histograms": _PLACE | HISTOGRAM_COLUMNS,
+    "metrics": _PLACES | METRIC_COLUMNS,
+    "series": _PLACES | SERIES_COLUMNS,
+    "histograms": _PLACES | HISTOGRAM_COLUMNS,
 }
 
 
@@ -73,6 +87,10 @@ def derive_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
                 tables.warnings.append(f"probe {name} on {node}: {error}")
         _add(tables, record, PROBE + name, seen)
     _add_amplification(tables, folder, record, cell, measured)
+    _add_backings(tables, folder, record, cell, measured)
+    if len(measured) > 1 and record.start_skew is not None:
+        skew = metric_frame([Value("start.skew", record.start_skew, "s", "lower", "none")])
+        tables.metrics.append(_placed(skew, "metrics", _place(record, NODES, None)))
     return tables
 
 
@@ -87,7 +105,6 @@ def _add_amplification(
     tables: TrialTables, folder: Path, record: TrialRecord, cell: Cell, measured: Mapping[str, list[Measurements]]
 ) -> None:
     """Bytes at the disk for each byte of the load, per node and of all nodes together."""
-    place = {"trial": record.trial, "round": record.round, "cell": record.cell, "source": SOURCE}
     watchers = {record.nodes[node].machine: node for node in record.probes.get(HostLoadProbe.kind, [])}
     total: Counter[str] = Counter()
     for node, loads in measured.items():
@@ -98,26 +115,95 @@ def _add_amplification(
             moved = moved_bytes(loads, _observed(folder, record, cell, HostLoadProbe.kind, watcher, node))
         except ParseError:
             return  # named above, with the probe's own numbers
-        tables.metrics.append(_placed(amplification(moved), "metrics", {**place, "node": node}))
+        tables.metrics.append(_placed(amplification(moved), "metrics", _place(record, SOURCE, node)))
         total += moved
-    tables.metrics.append(_placed(amplification(total), "metrics", {**place, "node": None}))
+    tables.metrics.append(_placed(amplification(total), "metrics", _place(record, SOURCE, None)))
+
+
+def _add_backings(
+    tables: TrialTables, folder: Path, record: TrialRecord, cell: Cell, measured: Mapping[str, list[Measurements]]
+) -> None:
+    """What was written beneath the nodes' disks: of each disk there, and of all together."""
+    done: list[tuple[BackingRecord, Counter[str]]] = []
+    for backing in record.backings:
+        counters = read_counters(raw_folder(folder, backing.node, BACKING + backing.disk))
+        if counters is None:
+            tables.warnings.append(f"{backing.disk} on {backing.node}: its counters could not be read")
+            continue
+        done.append((backing, counted(*counters)))
+    for node, group in _by_node(done).items():
+        metrics = _backing_metrics(group, folder, record, cell, measured)
+        tables.metrics.append(_placed(metrics, "metrics", _place(record, SOURCE, node)))
+    above = [node for backing in record.backings for node in backing.beneath]
+    if len(set(above)) < len(above):
+        tables.warnings.append("a node lies on two of the disks beneath: there are no numbers of all these together")
+    elif done and len(done) == len(record.backings):  # a sum over only some of them would say nothing
+        metrics = _backing_metrics(done, folder, record, cell, measured)
+        tables.metrics.append(_placed(metrics, "metrics", _place(record, SOURCE, None)))
+
+
+def _by_node(done: Iterable[tuple[BackingRecord, Counter[str]]]) -> dict[str, list[tuple[BackingRecord, Counter[str]]]]:
+    groups: dict[str, list[tuple[BackingRecord, Counter[str]]]] = {}
+    for backing, counts in done:
+        groups.setdefault(backing.node, []).append((backing, counts))
+    return groups
+
+
+def _backing_metrics(
+    done: Iterable[tuple[BackingRecord, Counter[str]]],
+    folder: Path,
+    record: TrialRecord,
+    cell: Cell,
+    measured: Mapping[str, list[Measurements]],
+) -> pl.DataFrame:
+    counts: Counter[str] = Counter()
+    working: list[str] = []
+    drain = 0.0
+    for backing, each in done:
+        counts.update(each)
+        working += [node for node in dict.fromkeys(backing.beneath) if node in measured]
+        drain = max(drain, backing.drain)
+    asked = asked_bytes(load for node in working for load in measured[node])
+    return backing_metrics(counts, asked, _guest_disks(working, folder, record, cell), drain)
+
+
+def _guest_disks(working: Iterable[str], folder: Path, record: TrialRecord, cell: Cell) -> Counter[str] | None:
+    """Bytes moved at the disks under test of these nodes; ``None`` where one of them is not known."""
+    watchers = {record.nodes[node].machine: node for node in record.probes.get(HostLoadProbe.kind, [])}
+    total: Counter[str] = Counter()
+    for node in working:
+        watcher = watchers.get(record.nodes[node].machine)
+        if watcher is None or record.nodes[node].disk is None:
+            return None
+        try:
+            moved = guest_disk_bytes(_observed(folder, record, cell, HostLoadProbe.kind, watcher, node))
+        except ParseError:
+            return None  # named above, with the probe's own numbers
+        if moved is None:
+            return None
+        total.update(moved)
+    return total
 
 
 def _add(tables: TrialTables, record: TrialRecord, source: str, by_node: Mapping[str, Measurements]) -> None:
-    place = {"trial": record.trial, "round": record.round, "cell": record.cell, "source": source}
     for node, measured in by_node.items():
-        tables.metrics.append(_placed(measured.metrics, "metrics", {**place, "node": node}))
-        tables.series.append(_placed(measured.series, "series", {**place, "node": node}))
-        tables.histograms.append(_placed(measured.histograms, "histograms", {**place, "node": node}))
+        place = _place(record, source, node)
+        tables.metrics.append(_placed(measured.metrics, "metrics", place))
+        tables.series.append(_placed(measured.series, "series", place))
+        tables.histograms.append(_placed(measured.histograms, "histograms", place))
         tables.warnings += [f"{source} on {node}: {warning}" for warning in measured.warnings]
     if by_node:
         together = across_nodes(list(by_node.values()))
-        tables.metrics.append(_placed(together, "metrics", {**place, "node": None}))
+        tables.metrics.append(_placed(together, "metrics", _place(record, source, None)))
+
+
+def _place(record: TrialRecord, source: str, node: str | None) -> dict[str, object]:
+    return {"trial": record.trial, "round": record.round, "cell": record.cell, "source": source, "node": node}
 
 
 def _placed(frame: pl.DataFrame, table: str, place: Mapping[str, object]) -> pl.DataFrame:
     columns = COLUMNS[table]
-    literals = [pl.lit(place[name], dtype=columns[name]).alias(name) for name in _PLACE]
+    literals = [pl.lit(place[name], dtype=columns[name]).alias(name) for name in _PLACES]
     return frame.with_columns(literals).select(list(columns))
 
 

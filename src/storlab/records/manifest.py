@@ -40,6 +40,7 @@ class Manifest:
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)  # name → facts
     plan: dict[str, Any] = field(default_factory=dict)
     platform_notes: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()  # sentences without which the numbers would be misread
     format: int = FORMAT
 
     def study(self) -> Study:
@@ -72,6 +73,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         for name in ("overrides", "only", "argv", "rounds", "platform_notes"):
             fields[name] = tuple(fields[name])
+        fields["cautions"] = tuple(fields.get("cautions", ()))  # since version 0.2
         return Manifest(**fields)
     except (TypeError, KeyError) as error:
         raise RecordsError(f"{path} is damaged: {error}") from None

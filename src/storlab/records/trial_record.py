@@ -29,6 +29,16 @@ class NodeRecord:
 
 
 @dataclass(frozen=True)
+class BackingRecord:
+    """A disk that the disks of other nodes lie on, and how it was left."""
+
+    node: str  # that has the disk
+    disk: str  # the kernel's name
+    beneath: list[str]  # the nodes whose disks lie on it
+    drain: float  # s, from the end of the load until all that was held back had been written
+
+
+@dataclass(frozen=True)
 class TrialRecord:
     """One row of ``trials.parquet``, with what else is needed to derive the other tables. Times in seconds."""
 
@@ -49,6 +59,8 @@ class TrialRecord:
     probes: dict[str, list[str]] = field(default_factory=dict)  # probe → nodes where it watched
     loads: dict[str, list[str]] = field(default_factory=dict)  # workload → nodes where it ran
     warnings: list[str] = field(default_factory=list)
+    backings: list[BackingRecord] = field(default_factory=list)
+    guests: dict[str, dict[str, Any]] = field(default_factory=dict)  # node → what that virtual machine was
 
     @property
     def started_at(self) -> datetime | None:
@@ -72,6 +84,7 @@ def read_trial(folder: Path) -> TrialRecord | None:
         raise RecordsError(f"{path} can't be read: {error}") from None
     try:
         fields["nodes"] = {name: NodeRecord(**node) for name, node in fields["nodes"].items()}
+        fields["backings"] = [BackingRecord(**backing) for backing in fields.get("backings", [])]
         return TrialRecord(**fields)
     except (TypeError, KeyError, AttributeError) as error:
         raise RecordsError(f"{path} is not a trial's record: {error}") from None

@@ -39,8 +39,10 @@ class ReportInput:
 
     The frames have the columns of ``docs/reference/records.md``. Keys of ``manifest`` that reports read:
     ``title``, ``description``, ``study_text``, ``study_file``, ``seed``, ``run``, ``started``, ``finished``,
-    ``storlab``, ``argv``, ``nodes``, ``plan`` and ``platform_notes`` (sentences for the first lines).
-    ``facts`` is cell → node → layer → what that layer really was.
+    ``storlab``, ``argv``, ``nodes``, ``plan``, ``platform_notes`` (sentences for the first lines) and ``cautions``
+    (sentences that nobody may overlook there).
+    ``facts`` is cell → node → layer → what that layer really was; ``guests`` is cell → node → what that virtual
+    machine was.
     """
 
     summary: Summary
@@ -50,6 +52,7 @@ class ReportInput:
     histograms: pl.DataFrame = field(default_factory=lambda: _no_rows(_PLACE | HISTOGRAM_COLUMNS))
     manifest: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[int, Mapping[str, Mapping[str, Facts]]] = field(default_factory=dict)
+    guests: Mapping[int, Mapping[str, Facts]] = field(default_factory=dict)
 
     @property
     def title(self) -> str:

@@ -10,7 +10,8 @@ from typing import TypedDict
 from storlab.nodes.node import Clock, Exit, Node
 from storlab.probes.base import Post, Probe
 from storlab.records.derive import PROBE, raw_folder
-from storlab.records.trial_record import NodeRecord
+from storlab.records.trial_record import BackingRecord, NodeRecord
+from storlab.run.backing import Backing, drain
 from storlab.run.barrier import Start, compare_clocks, start_skew, start_together, wait_for_all
 from storlab.run.gather import fetch_folder, keep_exit
 from storlab.run.session import Session
@@ -26,6 +27,7 @@ class Measured(TypedDict):
     nodes: dict[str, NodeRecord]
     probes: dict[str, list[str]]
     loads: dict[str, list[str]]
+    backings: list[BackingRecord]
 
 
 async def measure(
@@ -34,24 +36,36 @@ async def measure(
     disks: Mapping[str, str | None],
     session: Session,
     folder: Path,
+    *,
+    backings: Sequence[Backing] = (),
+    others: Sequence[Node] = (),
+    processes: Mapping[str, int] | None = None,
 ) -> Measured:
     """Run all workloads at once; ``disks`` is the disk under test by node. Raw files go below ``folder``.
 
+    ``backings`` are disks that the nodes' disks lie on: what is written to them until all is down is counted.
+    ``others`` do no work and belong to the trial, so their machines are watched too. ``processes``: guests whose
+    QEMU runs on this machine, with its process id.
     How each command ended is recorded, not judged: its workload's parser knows what a failure is.
     """
     working = list({place.node.name: place.node for _, place in places}.values())
-    posts = {name: watchers(probe, working, session) for name, probe in probes.items()}
+    posts = {name: watchers(probe, working, session, others) for name, probe in probes.items()}
+    guests = {session.host.name: processes or {}}
     clocks = await compare_clocks(list({node.name: node for node in _all(working, posts.values())}.values()))
     starts = [Start(place.node, await load.workload.launch(place)) for load, place in places]
-    async with _watched(probes, posts, disks, folder):
-        processes = await start_together(starts, clocks)
-        try:
-            ended = await wait_for_all(processes)
-        except BaseException:  # the trial's time-out: what was printed until then may say why
-            for (load, place), process in zip(places, processes, strict=True):
-                if process.ended is not None:
-                    keep_exit(raw_folder(folder, place.node.name, load.name), process.ended)
-            raise
+    async with drain(backings, folder) as beneath:
+        async with _watched(probes, posts, disks, guests, folder):
+            await beneath.before()
+            commands = await start_together(starts, clocks)
+            try:
+                ended = await wait_for_all(commands)
+            except BaseException:  # the trial's time-out: what was printed until then may say why
+                for (load, place), command in zip(places, commands, strict=True):
+                    if command.ended is not None:
+                        keep_exit(raw_folder(folder, place.node.name, load.name), command.ended)
+                raise
+            beneath.load_ended()
+        drained = await beneath.records()
     for (load, place), each in zip(places, ended, strict=True):
         raw = raw_folder(folder, place.node.name, load.name)
         await fetch_folder(place.node, place.folder, raw)
@@ -66,14 +80,18 @@ async def measure(
         nodes=_windows(exits, clocks, disks, session.machines),
         probes={name: [node.name for node in nodes] for name, nodes in posts.items()},
         loads=_nodes_of_loads(places),
+        backings=drained,
     )
 
 
-def watchers(probe: Probe, working: Sequence[Node], session: Session) -> list[Node]:
-    """Where a probe watches: on every node, or once on each machine, the host always among them."""
+def watchers(probe: Probe, working: Sequence[Node], session: Session, others: Sequence[Node] = ()) -> list[Node]:
+    """Where a probe watches: on every node that works, or once on each machine, the host always among them.
+
+    ``others`` are nodes that do no work; their machines are watched as well.
+    """
     if probe.where == "nodes":
         return list(working)
-    by_machine = {session.machines[node.name]: node for node in reversed([*working, session.host])}
+    by_machine = {session.machines[node.name]: node for node in reversed([*working, *others, session.host])}
     # The host stands for itself: on its machine, a node that is only another agent there gives way.
     by_machine[session.machines[session.host.name]] = session.host
     return list(by_machine.values())
@@ -81,14 +99,19 @@ def watchers(probe: Probe, working: Sequence[Node], session: Session) -> list[No
 
 @asynccontextmanager
 async def _watched(
-    probes: Mapping[str, Probe], posts: Mapping[str, Sequence[Node]], disks: Mapping[str, str | None], folder: Path
+    probes: Mapping[str, Probe],
+    posts: Mapping[str, Sequence[Node]],
+    disks: Mapping[str, str | None],
+    guests: Mapping[str, Mapping[str, int]],
+    folder: Path,
 ) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         for name, probe in probes.items():
             for node in posts[name]:
                 raw = raw_folder(folder, node.name, PROBE + name)
                 raw.mkdir(parents=True, exist_ok=True)
-                await stack.enter_async_context(probe.watch(Post(node, raw, disks.get(node.name))))
+                post = Post(node, raw, disks.get(node.name), guests.get(node.name, {}))
+                await stack.enter_async_context(probe.watch(post))
         yield
 
 
