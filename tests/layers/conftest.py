@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,3 +54,10 @@ def device(tmp_path: Path) -> Iterator[Device]:
         yield Device(path, image)
     finally:
         sh("losetup", "--detach", path)
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """An empty folder whose path leaves room for a socket's, which may have 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="sl-") as folder:
+        yield Path(folder)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from storlab.layers.resources import Resource
+from storlab.layers.resources import Format, Resource
+from storlab.layers.shared import Shared
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+
+T = TypeVar("T")
 
 Undo = Callable[[Node, Mapping[str, Any]], Awaitable[str | None]]
 """Takes down one thing that was put up; returns what it did, or ``None`` where nothing stood any more."""
@@ -39,13 +42,23 @@ def undo(name: str) -> Callable[[Undo], Undo]:
 
 @dataclass(frozen=True)
 class Site:
-    """Where a layer works: a node, and a scratch folder there that is Storlab's own and exists."""
+    """Where a layer works: a node, and a scratch folder there that is Storlab's own and exists.
+
+    ``owner`` is the node for which it is made, where that is another than the one it is made on: several owners may
+    share a foundation (a pool, a directory), and what each has there bears its name.
+    """
 
     node: Node
     scratch: str
     position: int  # of the layer in its stack, from 0: for names that differ
     run: str  # the run's id, part of every name that others could see
     will_undo: WillUndo
+    owner: str = ""  # a node's name; by default this node's
+    shared: Shared = field(default_factory=Shared)
+
+    def __post_init__(self) -> None:
+        if not self.owner:
+            object.__setattr__(self, "owner", self.node.name)
 
     async def will(self, undo_name: str, **arguments: Any) -> None:
         """Journal, durably, how to take down what is put up next. Call it *before* putting it up."""
@@ -53,8 +66,21 @@ class Site:
         await self.will_undo(undo_name, arguments)
 
     def path(self, name: str) -> str:
-        """A path of this layer's own in the scratch folder."""
-        return f"{self.scratch}/{self.position}-{name}"
+        """A path of this layer's own in the scratch folder; what is made for another node bears its name."""
+        owner = "" if self.owner == self.node.name else f"{self.owner}-"
+        return f"{self.scratch}/{self.position}-{owner}{name}"
+
+    async def once(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
+        """What ``make`` gives, made only once among all sites that share a foundation; the others wait for it.
+
+        What outlives it is announced with ``foundation.will``, and so goes away with the foundation.
+        """
+        return await self.shared.once(key, make)
+
+    @property
+    def foundation(self) -> Site:
+        """This site, for what several owners share: its journal's entries are undone with what all of them stand on."""
+        return replace(self, will_undo=self.shared.will_undo or self.will_undo)
 
 
 class Layer(BaseModel):
@@ -85,6 +111,10 @@ class Layer(BaseModel):
     def claims(self) -> str | None:
         """What of the machine only one stack can have at a time: a device's path."""
         return None
+
+    def file_format(self) -> Format:
+        """How the bytes of the file that it gives are to be read; layers that give something else say ``raw``."""
+        return "raw"
 
     def check_above(self, below: Layer | None) -> str | None:
         """What is wrong with this layer above that one, beyond its type; ``None`` where nothing is."""

@@ -66,7 +66,7 @@ class FileLayer(Layer):
             raise UserError(f"node {node.name}: there is no file {self.copy_of} to copy")
 
     async def put_up(self, below: Resource | None, site: Site) -> File:
-        path = f"{below.path}/storlab.img" if isinstance(below, Dir) else site.path("file.img")
+        path = f"{below.path}/{site.owner}.img" if isinstance(below, Dir) else site.path("file.img")
         await site.will("file.remove", path=path)
         if self.copy_of is not None:
             await site.node.run(["cp", "--reflink=auto", "--sparse=auto", "--", self.copy_of, path])
@@ -92,6 +92,11 @@ class FileLayer(Layer):
 
     async def facts(self, resource: Resource, site: Site) -> dict[str, Any]:
         assert isinstance(resource, File)
-        size, blocks, block = (await site.node.output("stat", "--format=%s %b %B", resource.path)).split()
-        filesystem = await site.node.output("stat", "--file-system", "--format=%T", resource.path)
-        return {"size": int(size), "allocated": int(blocks) * int(block), "on": filesystem.strip()}
+        return await file_facts(site.node, resource.path)
+
+
+async def file_facts(node: Node, path: str) -> dict[str, Any]:
+    """Its size, the bytes that it takes up, and what it lies on, which decides what a sync is."""
+    size, blocks, block = (await node.output("stat", "--format=%s %b %B", path)).split()
+    filesystem = await node.output("stat", "--file-system", "--format=%T", path)
+    return {"size": int(size), "allocated": int(blocks) * int(block), "on": filesystem.strip()}

@@ -63,6 +63,14 @@ class LoopLayer(Layer):
     def needs(self) -> Needs:
         return Needs(programs=("losetup", "blockdev"), paths=("/dev/loop-control",), root="loop devices")
 
+    def check_above(self, below: Layer | None) -> str | None:
+        if below is not None and below.file_format() != "raw":
+            return (
+                f"a loop device shows a file as it is, and layer {below.layer} gives a {below.file_format()} file: "
+                "attach that to a virtual machine, or make it a raw one"
+            )
+        return None
+
     async def put_up(self, below: Resource | None, site: Site) -> Disk:
         assert isinstance(below, File)
         await site.will("loop.detach", file=below.path)

@@ -12,11 +12,32 @@ from storlab.layers.base import Layer
 from storlab.layers.device import DeviceLayer
 from storlab.layers.directory import DirectoryLayer
 from storlab.layers.file import FileLayer
+from storlab.layers.image_clone import ImageCloneLayer
+from storlab.layers.image_copy import ImageCopyLayer
 from storlab.layers.loop import LoopLayer
 from storlab.layers.mkfs import MkfsLayer
 from storlab.layers.mount import MountLayer
+from storlab.layers.nbd_export import NbdExportLayer
+from storlab.layers.nvme import NvmeLayer
+from storlab.layers.qcow2 import Qcow2Layer
+from storlab.layers.virtio_blk import VirtioBlkLayer
+from storlab.layers.virtio_scsi import VirtioScsiLayer
 
-_BUILT_IN: tuple[type[Layer], ...] = (DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, MkfsLayer, MountLayer)
+_BUILT_IN: tuple[type[Layer], ...] = (
+    DirectoryLayer,
+    FileLayer,
+    LoopLayer,
+    DeviceLayer,
+    MkfsLayer,
+    MountLayer,
+    ImageCopyLayer,
+    ImageCloneLayer,
+    Qcow2Layer,
+    NbdExportLayer,
+    VirtioBlkLayer,
+    VirtioScsiLayer,
+    NvmeLayer,
+)
 
 
 @cache

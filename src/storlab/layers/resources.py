@@ -1,9 +1,12 @@
-"""The four things that layers take and give, each on a node."""
+"""The things that layers take and give, each on a node."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+Format = Literal["raw", "qcow2"]
 
 
 @dataclass(frozen=True)
@@ -16,10 +19,15 @@ class Resource:
 
 @dataclass(frozen=True)
 class File(Resource):
-    """A regular file. ``size`` in bytes."""
+    """A regular file. ``size`` in bytes: of the disk that it holds, which for ``raw`` is the file's own.
+
+    ``backing`` is the raw file that holds what this one does not, where there is such a file.
+    """
 
     path: str
     size: int
+    format: Format = "raw"
+    backing: str | None = None
     kind: ClassVar[str] = "File"
 
 
@@ -57,3 +65,16 @@ class Dir(Resource):
     path: str
     disk: str | None = None
     kind: ClassVar[str] = "Dir"
+
+
+@dataclass(frozen=True)
+class Export(Resource):
+    """A disk that an NBD server offers. ``server`` is its address as QEMU writes it, ``export`` its name there.
+
+    ``{"type": "unix", "path": …}`` or ``{"type": "inet", "host": …, "port": "10809"}``; ``size`` in bytes.
+    """
+
+    server: Mapping[str, str]
+    export: str
+    size: int
+    kind: ClassVar[str] = "Export"

@@ -26,8 +26,8 @@ def type_errors(layers: Sequence[Layer], wanted: Sequence[type[Resource]]) -> li
             problems.append((position, f"layer {layer.layer}: {reason}"))
         below = layer
     if below is not None and not problems and not issubclass(below.gives, tuple(wanted)):
-        kinds = " or ".join(kind.kind for kind in wanted)
-        problems.append((len(layers) - 1, f"the stack ends as a {below.gives.kind}, but its workload needs a {kinds}"))
+        ends, needed = _a([below.gives.kind]), _a([kind.kind for kind in wanted])
+        problems.append((len(layers) - 1, f"the stack ends as {ends}, but its workload needs {needed}"))
     return problems
 
 
@@ -35,11 +35,16 @@ def _mismatch(layer: Layer, below: Layer | None) -> str:
     name = layer.layer
     needed = [taken.kind for taken in layer.takes if taken is not None]
     if below is None:
-        return f"layer {name} takes a {' or '.join(needed)} and can't be the lowest of a stack"
-    given = f"layer {below.layer} gives a {below.gives.kind}"
+        return f"layer {name} takes {_a(needed)} and can't be the lowest of a stack"
+    given = f"layer {below.layer} gives {_a([below.gives.kind])}"
     if not needed:
         return f"layer {name} takes nothing, so it must be the lowest of its stack, but {given}"
-    return f"layer {name} takes a {' or '.join(needed)}, but {given}"
+    return f"layer {name} takes {_a(needed)}, but {given}"
+
+
+def _a(kinds: Sequence[str]) -> str:
+    text = " or ".join(kinds)
+    return f"{'an' if text[0] in 'AEIOU' else 'a'} {text}"
 
 
 def stack_needs(layers: Sequence[Layer]) -> Needs:

@@ -32,10 +32,15 @@ PROGRAMS: dict[str, Program] = {
     "mkfs.xfs": Program("xfsprogs", ("-V",)),
     "modprobe": Program("kmod"),
     "mount": Program("mount"),
+    "qemu-img": Program("qemu-utils"),
+    "qemu-nbd": Program("qemu-utils"),
+    "sync": Program("coreutils"),
     "truncate": Program("coreutils"),
     "umount": Program("mount"),
     "wipefs": Program("util-linux"),
     "xfs_info": Program("xfsprogs", ("-V",)),
+    "zfs": Program("zfsutils-linux"),
+    "zpool": Program("zfsutils-linux"),
 }
 
 

@@ -1,0 +1,139 @@
+"""Attachments: a file, a disk or an export of one node becomes a disk of another, which is a QEMU guest.
+
+What stands below is opened by QEMU, on the machine that runs it; the layer's resource is in the guest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from storlab.errors import TrialError
+from storlab.layers.base import Layer, Site
+from storlab.layers.block import queue_facts
+from storlab.layers.blockdev import (
+    AIO_HELP,
+    CACHE_HELP,
+    Aio,
+    Cache,
+    Json,
+    blockdev,
+    cache_facts,
+    check_aio,
+    has_write_cache,
+)
+from storlab.layers.guest_disk import disk_with_serial
+from storlab.layers.resources import Disk, Export, File, Resource
+from storlab.units import Size, size_text
+
+DISK_NAME = "disk0"
+"""The name of a guest's disk, from which its serial number follows. A guest has one."""
+
+_LONGEST_SERIAL = 20  # bytes, of virtio-blk and NVMe
+_UNTIL_FOUND = 10.0  # s; a guest without hardware virtualisation takes about one
+_LOOK = 0.1
+_SECTOR = 512
+
+
+def serial_of(name: str) -> str:
+    """The serial number of the disk ``name``, by which the guest knows it."""
+    serial = f"storlab-{name}"
+    assert len(serial) <= _LONGEST_SERIAL, f"{serial} is longer than QEMU allows"
+    return serial
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """What QEMU is to be given, in this order, as JSON: ``object-add``, ``blockdev-add``, ``device_add``.
+
+    ``pci`` are the positions in ``devices`` of those that sit in a PCI slot: the launcher adds their ``bus``. To take
+    the disk away, go the other way round, by ``id``, ``node-name`` and ``id``.
+    """
+
+    objects: tuple[Json, ...]
+    blockdevs: tuple[Json, ...]
+    devices: tuple[Json, ...]
+    serial: str
+    pci: tuple[int, ...] = (0,)
+
+
+class AttachmentLayer(Layer):
+    """What all attachments have in common."""
+
+    cache: Cache = Field("none", description=CACHE_HELP + " Of an NBD export, the server's own mode counts, too.")
+    aio: Aio = Field("threads", description=AIO_HELP + " Of an NBD export, the server's counts.")
+    queues: int | None = Field(None, ge=1, le=64, description="Request queues; without it, QEMU's choice.")
+    logical_block_size: Size = Field(512, description="The guest's sectors: a power of two from 512 to 32k.")
+    physical_block_size: Size | None = Field(
+        None, description="What the disk says that it writes at once; without it, the logical block size."
+    )
+    discard: bool = Field(True, description="The guest can discard, and discards are passed on.")
+
+    takes: ClassVar = (File, Disk, Export)
+    gives: ClassVar = Disk
+
+    @field_validator("logical_block_size", "physical_block_size")
+    @classmethod
+    def _power_of_two(cls, size: int | None) -> int | None:
+        if size is not None and (not 512 <= size <= 32768 or size & (size - 1)):
+            raise ValueError(f"{size} is no size of a block: a power of two from 512 to 32k")
+        return size
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        check_aio(self.cache, self.aio)
+        if self.physical_block_size is not None and self.physical_block_size < self.logical_block_size:
+            raise ValueError(
+                f"physical_block_size ({size_text(self.physical_block_size)}) is less than logical_block_size "
+                f"({size_text(self.logical_block_size)})"
+            )
+        return self
+
+    def label(self) -> str:
+        return f"{self.layer} {self.cache}"
+
+    def attachment(self, below: Resource, name: str = DISK_NAME) -> Attachment:
+        """What makes ``below`` a disk of a guest. ``name`` is the block node's, and part of all other names."""
+        serial = serial_of(name)
+        objects, devices = self.devices(name, serial)
+        node = blockdev(below, name, self.cache, self.aio, self.discard)
+        return Attachment(objects, (node,), devices, serial)
+
+    @abstractmethod
+    def devices(self, name: str, serial: str) -> tuple[tuple[Json, ...], tuple[Json, ...]]:
+        """Objects and devices. The first device is the one that sits in a PCI slot."""
+
+    def disk_properties(self, name: str, serial: str) -> Json:
+        """Properties of every kind of disk, see hw/block/block.h in QEMU's sources."""
+        return {
+            "drive": name,
+            "serial": serial,
+            "write-cache": "on" if has_write_cache(self.cache) else "off",
+            "logical_block_size": self.logical_block_size,
+            "physical_block_size": self.physical_block_size or self.logical_block_size,
+        }
+
+    async def put_up(self, below: Resource | None, site: Site) -> Disk:
+        """Find the disk in the guest, to which it was attached already; ``site`` is the guest's."""
+        assert isinstance(below, File | Disk | Export)
+        serial = serial_of(DISK_NAME)
+        for attempt in range(int(_UNTIL_FOUND / _LOOK)):
+            await asyncio.sleep(_LOOK if attempt else 0)
+            disk = await disk_with_serial(site.node, serial)
+            sectors = int(await site.node.read_text(f"/sys/block/{disk}/size")) if disk is not None else 0
+            if sectors:
+                return Disk(site.node.name, f"/dev/{disk}", sectors * _SECTOR, ours=True)
+        raise TrialError(
+            f"node {site.node.name}: its disk (serial {serial}) did not appear within {_UNTIL_FOUND:g} s: "
+            f"is the driver of {self.layer} in its kernel?"
+        )
+
+    async def facts(self, resource: Resource, site: Site) -> dict[str, Any]:
+        assert isinstance(resource, Disk)
+        qemu = cache_facts(self.cache, self.aio, self.discard)
+        guest = await queue_facts(site.node, resource.name)
+        return {"device": resource.path, "size": resource.size, "qemu": qemu, "guest": guest}

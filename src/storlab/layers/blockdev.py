@@ -1,0 +1,82 @@
+"""How QEMU opens a resource: cache mode, asynchronous I/O, and the JSON of its ``-blockdev``, see qemu(1).
+
+The cache modes are those of the ``cache.*`` table of qemu(1). Which of them makes a guest's flush durable is the
+commonest hidden difference between two disks:
+
+| mode | O_DIRECT | guest sees a write cache | the guest's flushes |
+| --- | --- | --- | --- |
+| none | yes | yes | reach the storage |
+| writeback | no | yes | reach the storage |
+| writethrough | no | no | after every write |
+| directsync | yes | no | after every write |
+| unsafe | no | yes | are ignored |
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from storlab.layers.resources import Disk, Export, File, Resource
+
+Cache = Literal["none", "writeback", "writethrough", "directsync", "unsafe"]
+Aio = Literal["threads", "native", "io_uring"]
+Json = dict[str, Any]
+
+CACHE_HELP = (
+    "`none`: past the page cache. `writeback`: through it; both pass flushes on. `writethrough` and `directsync`: the "
+    "same two, with a flush after every write and no write cache for the guest. `unsafe`: flushes are ignored."
+)
+AIO_HELP = "`threads`: a pool of threads. `native`: Linux AIO, which needs cache none or directsync. `io_uring`."
+
+
+def is_direct(cache: Cache) -> bool:
+    """Whether it bypasses the page cache (O_DIRECT)."""
+    return cache in ("none", "directsync")
+
+
+def has_write_cache(cache: Cache) -> bool:
+    """Whether the guest sees a disk with a volatile write cache, which it must flush."""
+    return cache not in ("writethrough", "directsync")
+
+
+def check_aio(cache: Cache, aio: Aio) -> None:
+    """Raise ``ValueError`` for what QEMU refuses."""
+    if aio == "native" and not is_direct(cache):
+        raise ValueError(
+            f'aio = "native" needs cache = "none" or "directsync", not "{cache}": Linux AIO does not work through '
+            "the page cache"
+        )
+
+
+def cache_facts(cache: Cache, aio: Aio, discard: bool) -> Json:
+    """The semantics of a mode, spelled out."""
+    return {
+        "cache": cache,
+        "direct": is_direct(cache),
+        "no_flush": cache == "unsafe",
+        "write_cache": has_write_cache(cache),
+        "aio": aio,
+        "discard": discard,
+    }
+
+
+def blockdev(below: Resource, name: str, cache: Cache, aio: Aio, discard: bool) -> Json:
+    """The block node ``name``, as the arguments of ``blockdev-add``."""
+    flags = {"cache": {"direct": is_direct(cache), "no-flush": cache == "unsafe"}}
+    common: Json = {"discard": "unmap" if discard else "ignore", "detect-zeroes": "off", **flags}
+    match below:
+        case File(format=form, path=path, backing=backing):
+            top: Json = {"driver": form, "node-name": name, **common, "file": _file("file", path, aio, common)}
+            if backing is not None:
+                opened = _file("file", backing, aio, flags)
+                top["backing"] = {"driver": "raw", "read-only": True, **flags, "file": opened | {"read-only": True}}
+            return top
+        case Disk(path=path):
+            return {"driver": "raw", "node-name": name, **common, "file": _file("host_device", path, aio, common)}
+        case Export(server=server, export=export):
+            return {"driver": "nbd", "node-name": name, "server": dict(server), "export": export, **common}
+    raise AssertionError(f"QEMU can't open a {below.kind} as a disk")
+
+
+def _file(driver: str, path: str, aio: Aio, common: Json) -> Json:
+    return {"driver": driver, "filename": path, "aio": aio, **common}

@@ -1,0 +1,74 @@
+"""A node of this machine and sites on it, for layers that are put up without a study around them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storlab.layers import stack
+from storlab.layers.base import UNDO, Layer, Site
+from storlab.layers.registry import layer_types
+from storlab.layers.shared import Shared
+from storlab.layers.stack import StandingStack
+from storlab.nodes.local import local_node
+from storlab.nodes.node import Node
+
+RUN = "20260102-030405-abcd"
+
+
+@dataclass
+class Ground:
+    """A node, a scratch folder on it, and a journal. ``shared`` is one foundation for all owners."""
+
+    node: Node
+    scratch: str
+    journal: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    foundation: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    shared: Shared = field(init=False)
+
+    def __post_init__(self) -> None:
+        async def will_undo(name: str, arguments: Mapping[str, Any]) -> None:
+            self.foundation.append((name, arguments))
+
+        self.shared = Shared(will_undo)
+
+    def site(self, position: int = 0, owner: str = "", node: Node | None = None) -> Site:
+        async def will_undo(name: str, arguments: Mapping[str, Any]) -> None:
+            self.journal.append((name, arguments))
+
+        return Site(node or self.node, self.scratch, position, RUN, will_undo, owner, self.shared)
+
+    async def put_up(self, *layers: Mapping[str, Any], owner: str = "", node: Node | None = None) -> StandingStack:
+        """A whole stack, from its tables in a study file."""
+        return await stack.put_up(parse(layers), lambda position: self.site(position, owner, node))
+
+    async def take_down(self) -> list[str]:
+        """Undo everything, newest first; says what was done. A second time nothing may be left to do."""
+        entries = [*self.foundation, *self.journal]
+        did = [await UNDO[name](self.node, arguments) for name, arguments in reversed(entries)]
+        again = [await UNDO[name](self.node, arguments) for name, arguments in reversed(entries)]
+        assert again == [None] * len(entries)
+        return [words for words in did if words is not None]
+
+
+def parse(layers: Sequence[Mapping[str, Any]]) -> list[Layer]:
+    return [layer_types()[layer["layer"]].model_validate(layer) for layer in layers]
+
+
+@asynccontextmanager
+async def ground_in(folder: Path) -> AsyncIterator[Ground]:
+    """On this machine; all is taken down in the end, twice, and nothing may be left in the scratch folder."""
+    scratch = folder / f"storlab-{RUN}" / "host"
+    scratch.mkdir(parents=True)
+    async with local_node("host") as node:
+        ground = Ground(node, str(scratch))
+        try:
+            yield ground
+        finally:
+            await ground.take_down()
+        left = [path.name for path in await asyncio.to_thread(lambda: [*scratch.rglob("*")])]
+        assert left == []
