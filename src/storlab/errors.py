@@ -5,12 +5,14 @@
     │   ├── StudyError         a study file, with file, line and key
     │   ├── SafetyError        refused, because it could harm data that is not Storlab's
     │   ├── MissingTool        a program, privilege or kernel feature that the command needs
+    │   ├── MissingImage       there is no guest image that has what was asked for
     │   └── RecordsError       a folder or file that is not a run, or a damaged one
     ├── Unsupported            this machine can't provide a layer, workload or probe: never a failure
     ├── TrialError             a trial failed; recorded with its reason, the others go on
     │   ├── CommandFailed      a command ended with a status other than 0
     │   ├── TimedOut           a command or a trial was stopped at its time-out
     │   └── DiskFull           a file system ran out of space or inodes
+    ├── ImageError             a guest image could not be built, or lost what it needs
     ├── NodeError              an agent or its stream
     │   ├── NodeLost           the stream closed, or the agent fell silent
     │   └── ProtocolError      bytes that are no frame, or another protocol version
@@ -71,6 +73,10 @@ class MissingTool(UserError):
     """A program, privilege or kernel feature is missing; the message names the command that mends it."""
 
 
+class MissingImage(UserError):
+    """There is no guest image that has what was asked for; the message names the command that builds it."""
+
+
 class RecordsError(UserError):
     """A path that is not a run's folder, or one whose records can't be read."""
 
@@ -97,6 +103,10 @@ class TimedOut(TrialError):
 
 class DiskFull(TrialError):
     """A file system ran out of space or inodes; the message names it."""
+
+
+class ImageError(StorlabError):
+    """A guest image could not be built: the mirror, the disk, a program. What was finished before is kept."""
 
 
 class NodeError(StorlabError):

@@ -1,0 +1,138 @@
+"""Where images lie: ``$XDG_CACHE_HOME/storlab/images``. All of it can be made again.
+
+    parts/NAME-KEY/        a finished part: its files, and part.json, which says what it is
+    images/NAME.json       an image: which parts it consists of
+    downloads/             Debian packages
+    work/                  what is being built; without a lock on ``lock``, it is left over from a build that was killed
+    logs/                  of the last build
+
+A part is made in ``work`` and renamed when it is whole: what lies in ``parts`` is finished.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storlab.errors import ImageError
+
+SPACE = 4 << 30  # bytes that the build of everything takes at its highest
+_PATIENCE = 0.5  # seconds between two looks at the lock
+
+
+def cache_folder() -> Path:
+    """Where images lie for this user."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(home) / "storlab" / "images"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A finished part. ``about``: the contents of its part.json."""
+
+    folder: Path
+    about: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Of its folder: what it is, and the digest of what it was made of."""
+        return self.folder.name
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The folder, which may not exist yet."""
+
+    folder: Path
+
+    def path(self, name: str) -> Path:
+        """A folder in it, made where it is missing."""
+        path = self.folder / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def part(self, name: str) -> Part | None:
+        """A finished part by the name of its folder; ``None`` where there is none."""
+        folder = self.folder / "parts" / name
+        try:
+            return Part(folder, json.loads((folder / "part.json").read_bytes()))
+        except (OSError, ValueError):
+            return None
+
+    @contextlib.contextmanager
+    def making(self, name: str) -> Iterator[Path]:
+        """A folder to make a part in; it takes its place when this ends without an error. For who holds the lock."""
+        work = self.folder / "work" / name
+        remove_tree(work)
+        work.mkdir(parents=True)
+        try:
+            yield work
+            _sync(work)
+            final = self.path("parts") / name
+            remove_tree(final)
+            work.rename(final)
+        finally:
+            remove_tree(work)
+
+    def finish(self, work: Path, about: Mapping[str, Any]) -> None:
+        """Write a part's part.json, the last of its files."""
+        (work / "part.json").write_text(json.dumps(about, indent=1, sort_keys=True) + "\n")
+
+    @contextlib.asynccontextmanager
+    async def locked(self, told: Callable[[str], None]) -> AsyncIterator[None]:
+        """The right to change what lies here; waits for another build to end. The lock goes with the process."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("a") as lock:
+            waited = False
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if not waited:
+                        told("waiting for another build of an image to end")
+                    waited = True
+                    await asyncio.sleep(_PATIENCE)
+            remove_tree(self.folder / "work")
+            yield
+
+    def need_space(self, needed: int) -> None:
+        """Raises ``ImageError`` where the file system has less room than this many bytes."""
+        free = shutil.disk_usage(self.path("")).free
+        if free < needed:
+            raise ImageError(
+                f"building a guest image needs about {needed / 1e9:.1f} GB in {self.folder}, where {free / 1e9:.1f} GB "
+                "are free; free some, or name another place with XDG_CACHE_HOME"
+            )
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder of ours, if it is there. Refuses where something is mounted in it."""
+    if not folder.exists():
+        return
+    inside = f"{folder.resolve()}/"
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    points = [line.split()[4].encode().decode("unicode_escape") for line in mounts]
+    mounted = [point for point in points if f"{point}/".startswith(inside)]
+    if mounted:
+        raise ImageError(f"{folder} is not removed, because something is mounted in it; umount {mounted[-1]}")
+    try:
+        shutil.rmtree(folder)
+    except PermissionError as error:
+        raise ImageError(f"{error.filename} belongs to another user; remove {folder} as root") from None
+
+
+def _sync(folder: Path) -> None:
+    """Let a part survive a power cut before it is called finished."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            with path.open("rb") as file:
+                os.fsync(file.fileno())

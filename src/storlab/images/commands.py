@@ -1,0 +1,151 @@
+"""Running the programs that images are built with. What they print goes to a log, which the error names."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from storlab.errors import ImageError, MissingTool
+
+# Debian keeps depmod, mkfs and chroot off an ordinary user's PATH.
+PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
+_PACKAGES = {
+    "apt-get": "apt",
+    "depmod": "kmod",
+    "dpkg-deb": "dpkg",
+    "mkfs.erofs": "erofs-utils",
+    "mmdebstrap": "mmdebstrap",
+    "setpriv": "util-linux",
+    "tar": "tar",
+    "unshare": "util-linux",
+    "zstd": "zstd",
+}
+_GRACE = 30.0  # seconds: mmdebstrap removes its folder when it is told to end
+
+# What a line of a log means, in the words of a user. The first that is found decides.
+_CAUSES = (
+    (re.compile(r"No space left on device|not enough free space", re.I), "there is no space left{on}"),
+    (
+        re.compile(
+            r"Temporary failure|Could not (?:resolve|connect)|Unable to connect|Connection (?:failed|refused|timed out)"
+            r"|Failed to fetch|Some index files failed to download",
+            re.I,
+        ),
+        "the Debian mirror can't be reached; check the network, or name another with --mirror",
+    ),
+    (
+        re.compile(r"invalid signature|NO_PUBKEY|not signed", re.I),
+        "the mirror's signature can't be checked; install the package debian-archive-keyring",
+    ),
+    (
+        re.compile(r"newuidmap|/etc/subuid|unprivileged user namespace|unshare\(\) failed", re.I),
+        "this user may not make user namespaces, which building without root needs; run it as root",
+    ),
+)
+
+
+def find(program: str) -> str | None:
+    """Its path."""
+    return shutil.which(program, path=PATH)
+
+
+def need(programs: Sequence[str]) -> None:
+    """Raises ``MissingTool`` unless all of these are installed."""
+    missing = [program for program in programs if find(program) is None]
+    if missing:
+        packages = " ".join(sorted({_PACKAGES.get(program, program) for program in missing}))
+        raise MissingTool(f"building a guest image needs {', '.join(missing)}; apt-get install {packages}")
+
+
+def run(argv: Sequence[str], log: Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
+    """Run a short command; its standard output. Raises ``ImageError``."""
+    with log.open("ab") as errors:
+        errors.write(f"$ {shlex.join(argv)}\n".encode())
+        errors.flush()
+        ended = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, stderr=errors, env=_environment(env))
+    if ended.returncode != 0:
+        raise failure(argv[0], ended.returncode, log)
+    return ended.stdout
+
+
+async def follow(
+    argv: Sequence[str],
+    log: Path,
+    seen: Callable[[str], None] = lambda line: None,
+    env: Mapping[str, str] | None = None,
+) -> None:
+    """Run a long command; ``seen`` gets every line that it prints. Raises ``ImageError``; ends it when cancelled."""
+    with log.open("ab") as file:
+        file.write(f"$ {shlex.join(argv)}\n".encode())
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=_environment(env),
+            limit=1 << 20,
+            start_new_session=True,  # Ctrl-C is ours to pass on
+        )
+        assert process.stdout is not None
+        try:
+            async for line in process.stdout:
+                file.write(line)
+                file.flush()
+                seen(line.decode(errors="replace").rstrip())
+            status = await process.wait()
+        finally:
+            await _end(process)
+    if status != 0:
+        raise failure(_told(argv), status, log)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End it and all that it started, and wait until that is done, even while we are being cancelled."""
+    if process.returncode is not None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        await asyncio.shield(asyncio.wait_for(process.wait(), _GRACE))
+    except (TimeoutError, asyncio.CancelledError):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+
+
+def failure(program: str, status: int, log: Path) -> ImageError:
+    """What to tell the user: the cause, as far as the log shows one, and where the log is."""
+    try:
+        text = log.read_text("utf-8", "replace")
+    except OSError:
+        text = ""
+    return ImageError(f"the guest image is not built: {cause(text, program, status, log)}. All output: {log}")
+
+
+def cause(text: str, program: str, status: int, log: Path) -> str:
+    """The reason for a failure, out of the output of the command that failed."""
+    last = text.rpartition("\n$ ")[2]
+    for pattern, meaning in _CAUSES:
+        if pattern.search(last):
+            return meaning.format(on=f" on the file system of {log.parent.parent}; free 4 GB and build again")
+    ended = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+    lines = [line.strip() for line in last.splitlines()[1:] if line.strip()]
+    telling = next((line for line in lines if line.startswith(("E:", "error:"))), lines[-1] if lines else "")
+    return f"{program} {ended}{telling and f' ({telling})'}"
+
+
+def _told(argv: Sequence[str]) -> str:
+    """The program that a user would name: not the ones that only set the stage for it."""
+    return next((word for word in argv if word in _PACKAGES and word not in ("setpriv", "unshare")), argv[0])
+
+
+def _environment(more: Mapping[str, str] | None) -> dict[str, str]:
+    return {**os.environ, "PATH": PATH, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **(more or {})}

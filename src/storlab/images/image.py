@@ -1,0 +1,126 @@
+"""Guest images, as the rest of Storlab sees them: find one, build one, or make one of somebody's own kernel."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from storlab.errors import ImageError, MissingImage, UserError
+from storlab.images import bootstrap, commands, recipe
+from storlab.images.apt import Apt
+from storlab.images.cache import SPACE, Cache, Part, cache_folder
+from storlab.images.kernel import kernel_part, newest_kernel
+from storlab.images.manifest import ImageManifest, manifests, write_manifest
+from storlab.images.root import root_part
+from storlab.images.zfs import SOURCE, zfs_part
+
+_PROGRAMS = (*bootstrap.PROGRAMS, "mkfs.erofs", "fsck.erofs", "depmod", "zstd")
+
+
+@dataclass(frozen=True)
+class Image:
+    """What a guest boots; all paths exist.
+
+    ``kernel`` is an ELF kernel where QEMU can boot that, else a bzImage. ``initramfs`` has ``modules/order`` and the
+    modules that it names, but no ``/init``: the launcher appends the agent. ``layers`` are EROFS images, lowest first.
+    ``programs`` are names on the root's PATH; ``modules`` what ``modprobe`` finds, with ``_`` for ``-``;
+    ``filesystems`` what ``mount -t`` takes; ``versions`` those of packages, ``kernel`` and ``zfs`` among them.
+    """
+
+    name: str
+    kernel: Path
+    initramfs: Path
+    layers: tuple[Path, ...]
+    release: str
+    programs: frozenset[str]
+    modules: frozenset[str]
+    filesystems: frozenset[str]
+    versions: Mapping[str, str]
+
+
+def find_image(extras: frozenset[str] = frozenset()) -> Image:
+    """The newest image that has these extras. Raises ``MissingImage``."""
+    check_extras(extras)
+    cache = Cache(cache_folder())
+    fitting = [found for found in manifests(cache) if extras <= found.extras and found.recipe == recipe.image_recipe()]
+    for found in sorted(fitting, key=lambda found: found.built, reverse=True):
+        if (image := _image(cache, found, extras)) is not None:
+            return image
+    wanted = f" with {', '.join(sorted(extras))}" if extras else ""
+    options = "".join(f" --with {extra}" for extra in sorted(extras))
+    minutes = "about five minutes" if extras else "about two minutes"
+    raise MissingImage(
+        f"there is no guest image{wanted} in {cache.folder}; `storlab image build{options}` makes one, in {minutes}"
+    )
+
+
+async def build_image(
+    extras: frozenset[str], told: Callable[[str], None] = lambda step: None, mirror: str = recipe.MIRROR
+) -> Image:
+    """Build what is missing of an image with the newest kernel that the mirror has; ``told`` gets what is being done.
+
+    Parts that are there are used again, whoever built them; one that was broken off is begun anew. Raises
+    ``UserError`` for an unknown extra, ``MissingTool``, and ``ImageError`` where a step failed.
+    """
+    check_extras(extras)
+    if platform.machine() != "x86_64":
+        raise UserError(f"guest images are built for x86-64 only, and this machine is {platform.machine()}")
+    commands.need(_PROGRAMS)
+    cache = Cache(cache_folder())
+    async with cache.locked(told):
+        cache.need_space(SPACE)
+        logs = cache.path("logs")
+        for log in logs.glob("*.log"):
+            log.unlink()
+        apt = Apt(cache.path("apt"), mirror, logs / "apt.log")
+        told("asking the Debian mirror for its newest kernel")
+        await apt.update()
+        kernel, zfs = newest_kernel(apt), apt.candidate(SOURCE)
+        parts = {"kernel": await kernel_part(cache, apt, kernel, told)}
+        parts["root"] = await root_part(cache, apt, mirror, zfs, told)
+        if "zfs" in extras:
+            parts["zfs"] = await zfs_part(cache, apt, mirror, kernel, parts["kernel"], zfs, told)
+        manifest = write_manifest(cache, kernel.release, extras, parts)
+    image = _image(cache, manifest, extras)
+    if image is None:
+        raise ImageError(f"the image {manifest.name} was removed while it was being built; build it again")
+    return image
+
+
+def check_extras(extras: frozenset[str]) -> None:
+    """Raises ``UserError`` for one that is not known."""
+    for extra in sorted(extras - recipe.EXTRAS):
+        raise UserError(f"there is no extra {extra!r} for guest images; there is: {', '.join(sorted(recipe.EXTRAS))}")
+
+
+def _image(cache: Cache, manifest: ImageManifest, extras: frozenset[str]) -> Image | None:
+    """``None`` where a part has gone."""
+    names = [manifest.parts[name] for name in ("root", "kernel", *sorted(extras))]
+    parts = [part for name in names if (part := cache.part(name)) is not None]
+    if len(parts) < len(names):
+        return None
+    root, kernel, *rest = parts
+    versions: dict[str, str] = {}
+    for part in parts:
+        versions |= part.about["versions"]
+    return Image(
+        name=manifest.name,
+        kernel=kernel.folder / "kernel",
+        initramfs=kernel.folder / "initramfs",
+        layers=(
+            root.folder / "root.erofs",
+            kernel.folder / "modules.erofs",
+            *(part.folder / f"{extra}.erofs" for part, extra in zip(rest, sorted(extras), strict=True)),
+        ),
+        release=manifest.release,
+        programs=frozenset(root.about["programs"]),
+        modules=_union(parts[1:], "modules"),
+        filesystems=_union(parts[1:], "filesystems"),
+        versions=versions,
+    )
+
+
+def _union(parts: list[Part], key: str) -> frozenset[str]:
+    return frozenset[str]().union(*(part.about[key] for part in parts))

@@ -1,0 +1,117 @@
+"""Which parts an image consists of: one small JSON file an image, and what can be done with those files."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from storlab.errors import UserError
+from storlab.images import recipe
+from storlab.images.cache import Cache, Part, cache_folder, remove_tree
+
+
+@dataclass(frozen=True)
+class ImageManifest:
+    """``parts``: kind → folder in the cache; ``built``: seconds since 1970; ``recipe``: see ``recipe.image_recipe``."""
+
+    name: str
+    release: str
+    parts: Mapping[str, str]
+    recipe: str
+    built: float
+    versions: Mapping[str, str]
+
+    @property
+    def extras(self) -> frozenset[str]:
+        """What it has beyond a kernel and a root."""
+        return frozenset(self.parts) - {"kernel", "root"}
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An image in the cache. ``sizes``: bytes on disk of each part; parts may belong to several images."""
+
+    name: str
+    release: str
+    extras: tuple[str, ...]
+    built: float
+    current: bool
+    sizes: Mapping[str, int]
+    versions: Mapping[str, str]
+
+
+def write_manifest(cache: Cache, release: str, extras: frozenset[str], parts: Mapping[str, Part]) -> ImageManifest:
+    """Name an image and write down what it consists of."""
+    name = "+".join((f"debian-{release}", *sorted(extras)))
+    versions: dict[str, str] = {}
+    for part in (parts["root"], parts["kernel"], *(parts[extra] for extra in sorted(extras))):
+        versions |= part.about["versions"]
+    folders = {kind: part.name for kind, part in parts.items()}
+    manifest = ImageManifest(name, release, folders, recipe.image_recipe(), time.time(), versions)
+    path = cache.path("images") / f"{name}.json"
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps(asdict(manifest), indent=1, sort_keys=True) + "\n")
+    new.replace(path)
+    return manifest
+
+
+def manifests(cache: Cache) -> list[ImageManifest]:
+    """All images, by name. What can't be read is none: it can be built again."""
+    found = []
+    for path in sorted((cache.folder / "images").glob("*.json")):
+        try:
+            found.append(ImageManifest(**json.loads(path.read_bytes())))
+        except (OSError, ValueError, TypeError):
+            continue
+    return found
+
+
+def list_images() -> list[Listed]:
+    """What is in the cache, the newest first. An image whose parts are gone is none."""
+    cache = Cache(cache_folder())
+    current = recipe.image_recipe()
+    listed = []
+    for found in manifests(cache):
+        parts = {kind: part for kind, name in found.parts.items() if (part := cache.part(name)) is not None}
+        if len(parts) == len(found.parts):
+            sizes = {kind: _size(part.folder) for kind, part in sorted(parts.items())}
+            extras = tuple(sorted(found.extras))
+            is_current = found.recipe == current
+            listed.append(Listed(found.name, found.release, extras, found.built, is_current, sizes, found.versions))
+    return sorted(listed, key=lambda image: image.built, reverse=True)
+
+
+async def remove_image(name: str | None) -> list[str]:
+    """Remove an image and every part that no other image has; ``None``: all of the cache. Returns what was removed."""
+    cache = Cache(cache_folder())
+    if not cache.folder.exists():
+        if name is not None:
+            raise UserError(f"there is no image {name!r}; there is none at all")
+        return []
+    async with cache.locked(lambda step: None):
+        found = {manifest.name: manifest for manifest in manifests(cache)}
+        if name is None:
+            for folder in ("work", "images", "parts", "own", "downloads", "apt", "logs"):
+                remove_tree(cache.folder / folder)
+            return sorted(found)
+        if name not in found:
+            known = f"there are: {', '.join(found)}" if found else "there is none at all"
+            raise UserError(f"there is no image {name!r}; {known}")
+        (cache.folder / "images" / f"{name}.json").unlink()
+        used = {part for other in found.values() if other.name != name for part in other.parts.values()}
+        for part in sorted((cache.folder / "parts").glob("*")):
+            if part.name not in used and not _is_compiled(part):
+                remove_tree(part)
+        return [name]
+
+
+def _is_compiled(folder: Path) -> bool:
+    """Minutes of compiling in a few megabytes: kept until all of the cache goes."""
+    return folder.name.startswith("zfs-modules-")
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in folder.iterdir())

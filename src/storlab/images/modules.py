@@ -1,0 +1,125 @@
+"""What ``depmod`` writes beside a kernel's modules, read: which there are, what needs what, which file systems.
+
+Formats: modules.dep(5), modprobe.d(5), Documentation/kbuild/kbuild.rst (modules.builtin).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+# What every kernel has that boots at all, without saying so in modules.builtin.modinfo.
+_ALWAYS = frozenset({"devtmpfs", "proc", "ramfs", "sysfs", "tmpfs"})
+
+
+def module_name(path: str) -> str:
+    """``kernel/drivers/block/virtio-blk.ko.xz`` → ``virtio_blk``, as ``lsmod`` shows it."""
+    return PurePosixPath(path).name.partition(".ko")[0].replace("-", "_")
+
+
+@dataclass(frozen=True)
+class Modules:
+    """``needs``: path → paths that must be loaded before, as depmod orders them: the first needed last."""
+
+    needs: Mapping[str, tuple[str, ...]]
+    builtin: frozenset[str] = frozenset()
+    soft: Mapping[str, tuple[str, ...]] | None = None  # name → names that should be loaded before, where they exist
+    filesystems: frozenset[str] = frozenset()
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """Name → path."""
+        return {module_name(path): path for path in self.needs}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every module that ``modprobe`` finds, whether it has to load it or not."""
+        return self.builtin | frozenset(self.paths)
+
+    def load_order(self, wanted: Iterable[str]) -> list[str]:
+        """Paths of the wanted modules and all that they need, each after what it needs; built-in ones need no loading.
+
+        Names that are neither are left out: kernels differ in what they have as modules.
+        """
+        paths = self.paths
+        order: dict[str, None] = {}
+        for name in wanted:
+            for path in self._with_needs(name.replace("-", "_"), paths, frozenset()):
+                order.setdefault(path)
+        return list(order)
+
+    def _with_needs(self, name: str, paths: Mapping[str, str], above: frozenset[str]) -> list[str]:
+        path = paths.get(name)
+        if path is None or name in above:
+            return []
+        order = []
+        for needed in (*reversed(self.needs[path]), path):
+            for soft in (self.soft or {}).get(module_name(needed), ()):
+                order += self._with_needs(soft, paths, above | {name})
+            order.append(needed)
+        return order
+
+    def closure(self, kept: Iterable[str]) -> frozenset[str]:
+        """These paths and all that they need."""
+        kept = frozenset(kept)
+        return kept.union(*(self.needs.get(path, ()) for path in kept))
+
+
+def parse_needs(text: str) -> dict[str, tuple[str, ...]]:
+    """``modules.dep``."""
+    lines = (line.partition(":") for line in text.splitlines() if ":" in line)
+    return {path.strip(): tuple(needed.split()) for path, _, needed in lines}
+
+
+def parse_builtin(text: str) -> frozenset[str]:
+    """``modules.builtin``: a path a line."""
+    return frozenset(module_name(line.strip()) for line in text.splitlines() if line.strip())
+
+
+def parse_soft(text: str) -> dict[str, tuple[str, ...]]:
+    """``modules.softdep``: ``softdep NAME pre: A B post: C``. What should come after is left out."""
+    soft: dict[str, tuple[str, ...]] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) < 3 or words[0] != "softdep":
+            continue
+        before, where = [], ""
+        for word in words[2:]:
+            if word.endswith(":"):
+                where = word
+            elif where == "pre:":
+                before.append(word.replace("-", "_"))
+        name = words[1].replace("-", "_")
+        soft[name] = (*soft.get(name, ()), *before)
+    return soft
+
+
+def parse_filesystems(aliases: str, builtin_info: bytes) -> frozenset[str]:
+    """Names ``mount -t`` takes: ``alias fs-xfs xfs`` in ``modules.alias``, ``ext4.alias=fs-ext4`` in the built-ins'."""
+    words = (line.split() for line in aliases.splitlines())
+    loadable = {line[1] for line in words if len(line) == 3 and line[0] == "alias"}
+    entries = (entry.decode(errors="replace").partition("=") for entry in builtin_info.split(b"\0"))
+    fixed = {value for key, _, value in entries if key.endswith(".alias")}
+    return _ALWAYS | frozenset(name.removeprefix("fs-") for name in loadable | fixed if name.startswith("fs-"))
+
+
+def read_modules(folder: Path) -> Modules:
+    """Of ``…/lib/modules/<release>``, after depmod."""
+    return Modules(
+        parse_needs(_text(folder / "modules.dep")),
+        parse_builtin(_text(folder / "modules.builtin")),
+        parse_soft(_text(folder / "modules.softdep")),
+        parse_filesystems(_text(folder / "modules.alias"), _bytes(folder / "modules.builtin.modinfo")),
+    )
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _text(path: Path) -> str:
+    return _bytes(path).decode(errors="replace")

@@ -1,0 +1,152 @@
+"""What guest images are made of. A part is made anew when what stands here of it changes, and only then."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from importlib.resources import files
+from typing import Any
+
+SUITE = "bookworm"
+ARCHITECTURE = "amd64"
+EXTRAS = frozenset({"zfs"})
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+MIRROR = "http://deb.debian.org/debian"
+SECURITY_MIRROR = "http://deb.debian.org/debian-security"
+
+# The series whose modules and options are known to do (ground for every study): Debian's generic kernel, not -cloud.
+KERNEL = re.compile(r"linux-image-(6\.12\.[\w.+]+-amd64)")
+KERNEL_SEARCH = r"^linux-image-6\.12\..*-amd64$"
+
+# Taken from backports: ZFS has to match its modules, and the disk images of QEMU the host's QEMU.
+FROM_BACKPORTS = ("src:zfs-linux", "src:qemu")
+
+PACKAGES: dict[str, tuple[str, ...]] = {
+    "load": ("fio", "bonnie++", "sysbench", "mariadb-server", "postgresql"),
+    "file systems": ("btrfs-progs", "e2fsprogs", "xfsprogs", "zfsutils-linux"),
+    "block devices": ("dmsetup", "kmod", "mdadm", "mount", "nvme-cli", "parted", "qemu-utils", "udev", "util-linux"),
+    "network storage": (
+        "aoetools",
+        "nbd-client",
+        "nbd-server",
+        "nfs-common",
+        "nfs-kernel-server",
+        "open-iscsi",
+        "targetcli-fb",
+        "vblade",
+    ),
+    "observation": ("blktrace", "bpftrace", "procps", "strace", "sysstat", "tcpdump"),
+    "network": ("ethtool", "iproute2", "iputils-ping", "socat"),
+    "by hand": ("busybox", "file", "less", "numactl", "psmisc", "sudo", "vim-tiny"),
+    "the ZFS test suite": ("acl", "attr", "bc", "ksh", "libaio1", "lsscsi", "python3"),
+}
+# Installed without its dependencies: they ask for ZFS modules or dkms, which come as a layer.
+WITHOUT_DEPENDENCIES = ("zfs-test",)
+
+ZFS_TOOLS = ("file", "gawk", "gcc-12", "kmod", "libc6-dev", "make")
+
+# Nobody reads these in a guest. libc's C.UTF-8 stays: it lies elsewhere.
+NOT_UNPACKED = (
+    "/usr/share/doc/*",
+    "/usr/share/i18n/*",
+    "/usr/share/info/*",
+    "/usr/share/lintian/*",
+    "/usr/share/locale/*",
+    "/usr/share/man/*",
+)
+
+# What the initramfs loads, in this order, each with what it needs. Everything else is loaded from the root on demand.
+EARLY_MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "erofs", "overlay", "virtio_rng")
+OWN_ROOT_MODULES = ("ext4", "squashfs")  # besides, where somebody's own root file system may be one
+
+# Hardware that no guest has. What a kept module needs stays, wherever it lies.
+DROPPED_MODULES = (
+    "kernel/drivers/bluetooth/",
+    "kernel/drivers/comedi/",
+    "kernel/drivers/edac/",
+    "kernel/drivers/gpu/",
+    "kernel/drivers/hid/",
+    "kernel/drivers/hwmon/",
+    "kernel/drivers/iio/",
+    "kernel/drivers/infiniband/hw/",
+    "kernel/drivers/input/",
+    "kernel/drivers/media/",
+    "kernel/drivers/net/can/",
+    "kernel/drivers/net/ethernet/",
+    "kernel/drivers/net/usb/",
+    "kernel/drivers/net/wireless/",
+    "kernel/drivers/platform/",
+    "kernel/drivers/staging/",
+    "kernel/drivers/usb/gadget/",
+    "kernel/drivers/usb/serial/",
+    "kernel/drivers/video/",
+    "kernel/net/bluetooth/",
+    "kernel/net/mac80211/",
+    "kernel/net/wireless/",
+    "kernel/sound/",
+)
+KEPT_MODULES = ("kernel/drivers/net/ethernet/intel/e1000",)  # QEMU's network cards beside virtio: e1000, e1000e
+
+# Every file in an image has this time: 2023-06-10, the day Debian 12 came out.
+TIMESTAMP = 1686355200
+
+
+def script(name: str) -> str:
+    """A shell script of the recipe, to be handed over as text: who builds may not be able to read this folder."""
+    return (files("storlab.images") / "scripts" / name).read_text("utf-8")
+
+
+def packages() -> list[str]:
+    """All packages of the root file system, sorted."""
+    return sorted({name for group in PACKAGES.values() for name in group})
+
+
+def sources(mirror: str) -> list[str]:
+    """Lines of a ``sources.list``."""
+    signed = f"[signed-by={KEYRING}]"
+    return [
+        f"deb {signed} {mirror} {SUITE} main",
+        f"deb {signed} {mirror} {SUITE}-updates main",
+        f"deb {signed} {SECURITY_MIRROR} {SUITE}-security main",
+        f"deb {signed} {mirror} {SUITE}-backports main contrib",
+    ]
+
+
+def preferences() -> str:
+    """An apt ``preferences`` file."""
+    return f"Package: {' '.join(FROM_BACKPORTS)}\nPin: release n={SUITE}-backports\nPin-Priority: 990\n"
+
+
+def digest(of: Any) -> str:
+    """A short name for a value: equal for equal values, on every machine."""
+    text = json.dumps(of, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def root_recipe() -> dict[str, Any]:
+    """What a root file system is made of, but for the versions that the mirror has that day."""
+    return {
+        "suite": SUITE,
+        "preferences": preferences(),
+        "packages": packages(),
+        "without dependencies": WITHOUT_DEPENDENCIES,
+        "not unpacked": NOT_UNPACKED,
+        "script": script("finish-root.sh"),
+        "timestamp": TIMESTAMP,
+    }
+
+
+def kernel_recipe() -> dict[str, Any]:
+    """What is made of a kernel's package."""
+    return {"early": EARLY_MODULES, "dropped": DROPPED_MODULES, "kept": KEPT_MODULES, "timestamp": TIMESTAMP}
+
+
+def zfs_recipe() -> dict[str, Any]:
+    """How ZFS's modules are compiled."""
+    return {"tools": ZFS_TOOLS, "script": script("build-zfs.sh")}
+
+
+def image_recipe() -> str:
+    """A name for all of the recipe: an image of another one is not what this Storlab builds."""
+    return digest([root_recipe(), kernel_recipe(), zfs_recipe()])
