@@ -3,6 +3,7 @@
     parts/NAME-KEY/        a finished part: its files, and part.json, which says what it is
     images/NAME.json       an image: which parts it consists of
     downloads/             Debian packages
+    alongside/             the same for parts of somebody's own kernels, which need no lock
     work/                  what is being built; without a lock on ``lock``, it is left over from a build that was killed
     logs/                  of the last build
 
@@ -79,6 +80,24 @@ class Cache:
             final = self.path("parts") / name
             remove_tree(final)
             work.rename(final)
+        finally:
+            remove_tree(work)
+
+    @contextlib.contextmanager
+    def making_alongside(self, name: str) -> Iterator[Path]:
+        """As ``making``, for who holds no lock: whoever is ready first wins, and what was killed is swept away."""
+        place = self.path("alongside")
+        for left in place.iterdir():
+            if not Path("/proc", left.suffix.removeprefix(".")).exists():
+                remove_tree(left)
+        work = place / f"{name}.{os.getpid()}"
+        remove_tree(work)
+        work.mkdir()
+        try:
+            yield work
+            _sync(work)
+            with contextlib.suppress(OSError):  # ENOTEMPTY: another process made the same meanwhile
+                work.rename(self.path("parts") / name)
         finally:
             remove_tree(work)
 

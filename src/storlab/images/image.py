@@ -13,6 +13,7 @@ from storlab.images.apt import Apt
 from storlab.images.cache import SPACE, Cache, Part, cache_folder
 from storlab.images.kernel import kernel_part, newest_kernel
 from storlab.images.manifest import ImageManifest, manifests, write_manifest
+from storlab.images.own import OwnRoot, own_kernel, own_root
 from storlab.images.root import root_part
 from storlab.images.zfs import SOURCE, zfs_part
 
@@ -87,6 +88,42 @@ async def build_image(
     if image is None:
         raise ImageError(f"the image {manifest.name} was removed while it was being built; build it again")
     return image
+
+
+def own_image(
+    kernel: Path, modules: Path | None = None, rootfs: Path | None = None, extras: frozenset[str] = frozenset()
+) -> Image:
+    """An image of somebody's own kernel, a bzImage or vmlinux.
+
+    ``modules``: its …/lib/modules/RELEASE; without, what a guest needs has to be built in. ``rootfs``: a folder, or an
+    image of EROFS, ext4 or squashfs; without, that of the newest image here, for which ``MissingImage`` is raised.
+    Raises ``UserError`` for what can't be booted.
+    """
+    check_extras(extras)
+    if extras:
+        raise UserError(f"{', '.join(sorted(extras))} is compiled for Debian's kernel only, and the kernel is {kernel}")
+    commands.need(("mkfs.erofs", "depmod", "zstd"))
+    cache = Cache(cache_folder())
+    root = own_root(cache, rootfs) if rootfs else None
+    part = own_kernel(cache, kernel, modules, root)
+    if root is None:
+        debian = find_image()
+        root = OwnRoot(debian.layers[0], debian.programs, merged=True)
+        versions = {**debian.versions, **part.about["versions"]}
+    else:
+        versions = part.about["versions"]
+    layer = part.folder / "modules.erofs"
+    return Image(
+        name=f"own-{part.about['release']}",
+        kernel=part.folder / "kernel",
+        initramfs=part.folder / "initramfs",
+        layers=(root.image, layer) if layer.exists() else (root.image,),
+        release=part.about["release"],
+        programs=root.programs,
+        modules=_union([part], "modules"),
+        filesystems=_union([part], "filesystems"),
+        versions=versions,
+    )
 
 
 def check_extras(extras: frozenset[str]) -> None:

@@ -79,3 +79,9 @@ def initramfs(modules: Modules, folder: Path, wanted: Iterable[str], log: Path) 
 def pack(tree: Path, target: Path, key: str, log: Path) -> None:
     """An EROFS image of a layer, all of it root's."""
     commands.run(erofs_command(str(target), str(tree), key, root_owned=True), log)
+
+
+def unmerge(tree: Path) -> None:
+    """Move the modules from /usr/lib to /lib, for a root file system where that is a folder of its own."""
+    (tree / "usr" / "lib").rename(tree / "lib")
+    (tree / "usr").rmdir()

@@ -6,7 +6,7 @@ Formats: modules.dep(5), modprobe.d(5), Documentation/kbuild/kbuild.rst (modules
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 # What every kernel has that boots at all, without saying so in modules.builtin.modinfo.
@@ -20,11 +20,16 @@ def module_name(path: str) -> str:
 
 @dataclass(frozen=True)
 class Modules:
-    """``needs``: path → paths that must be loaded before, as depmod orders them: the first needed last."""
+    """``needs``: path → paths that must be loaded before, as depmod orders them: the first needed last.
+
+    ``soft``: name → names or aliases that should be loaded before, where they exist: libcrc32c fails without any of
+    those that are called crc32c. ``aliases``: alias → names, without the patterns that stand for hardware.
+    """
 
     needs: Mapping[str, tuple[str, ...]]
     builtin: frozenset[str] = frozenset()
-    soft: Mapping[str, tuple[str, ...]] | None = None  # name → names that should be loaded before, where they exist
+    soft: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     filesystems: frozenset[str] = frozenset()
 
     @property
@@ -55,8 +60,9 @@ class Modules:
             return []
         order = []
         for needed in (*reversed(self.needs[path]), path):
-            for soft in (self.soft or {}).get(module_name(needed), ()):
-                order += self._with_needs(soft, paths, above | {name})
+            for soft in self.soft.get(module_name(needed), ()):
+                for before in self.aliases.get(soft, (soft,)):
+                    order += self._with_needs(before, paths, above | {name, module_name(needed)})
             order.append(needed)
         return order
 
@@ -95,6 +101,17 @@ def parse_soft(text: str) -> dict[str, tuple[str, ...]]:
     return soft
 
 
+def parse_aliases(text: str) -> dict[str, tuple[str, ...]]:
+    """``modules.alias``: ``alias ALIAS NAME``. An alias with a ``*`` in it stands for hardware, and is left out."""
+    aliases: dict[str, tuple[str, ...]] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[0] == "alias" and "*" not in words[1]:
+            alias = words[1].replace("-", "_")
+            aliases[alias] = (*aliases.get(alias, ()), words[2].replace("-", "_"))
+    return aliases
+
+
 def parse_filesystems(aliases: str, builtin_info: bytes) -> frozenset[str]:
     """Names ``mount -t`` takes: ``alias fs-xfs xfs`` in ``modules.alias``, ``ext4.alias=fs-ext4`` in the built-ins'."""
     words = (line.split() for line in aliases.splitlines())
@@ -110,6 +127,7 @@ def read_modules(folder: Path) -> Modules:
         parse_needs(_text(folder / "modules.dep")),
         parse_builtin(_text(folder / "modules.builtin")),
         parse_soft(_text(folder / "modules.softdep")),
+        parse_aliases(_text(folder / "modules.alias")),
         parse_filesystems(_text(folder / "modules.alias"), _bytes(folder / "modules.builtin.modinfo")),
     )
 

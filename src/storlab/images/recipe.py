@@ -44,7 +44,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
 # Installed without its dependencies: they ask for ZFS modules or dkms, which come as a layer.
 WITHOUT_DEPENDENCIES = ("zfs-test",)
 
-ZFS_TOOLS = ("file", "gawk", "gcc-12", "kmod", "libc6-dev", "make")
+ZFS_TOOLS = ("file", "gawk", "gcc-12", "kmod", "libc6-dev", "libelf1", "make")  # libelf1: for the kernel's objtool
 
 # Nobody reads these in a guest. libc's C.UTF-8 stays: it lies elsewhere.
 NOT_UNPACKED = (
@@ -87,6 +87,9 @@ DROPPED_MODULES = (
     "kernel/sound/",
 )
 KEPT_MODULES = ("kernel/drivers/net/ethernet/intel/e1000",)  # QEMU's network cards beside virtio: e1000, e1000e
+
+# Raised when the code that makes a kernel's part changes what it makes; the other parts' scripts stand for themselves.
+_KERNEL_STEPS = 2
 
 # Every file in an image has this time: 2023-06-10, the day Debian 12 came out.
 TIMESTAMP = 1686355200
@@ -139,7 +142,13 @@ def root_recipe() -> dict[str, Any]:
 
 def kernel_recipe() -> dict[str, Any]:
     """What is made of a kernel's package."""
-    return {"early": EARLY_MODULES, "dropped": DROPPED_MODULES, "kept": KEPT_MODULES, "timestamp": TIMESTAMP}
+    return {
+        "steps": _KERNEL_STEPS,
+        "early": EARLY_MODULES,
+        "dropped": DROPPED_MODULES,
+        "kept": KEPT_MODULES,
+        "timestamp": TIMESTAMP,
+    }
 
 
 def zfs_recipe() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from storlab.images import recipe
 from storlab.images.apt import Apt
 from storlab.images.bootstrap import EXCHANGE, Bootstrap, erofs_command
-from storlab.images.cache import Cache, Part
+from storlab.images.cache import Cache, Part, remove_tree
 
 # Their contents come and go; the folders stay, to be mounted on.
 _LEFT_OUT = r"^(proc|sys|dev|run|tmp|var/lib/apt/lists|var/cache/apt)/."
@@ -35,6 +35,7 @@ async def root_part(cache: Cache, apt: Apt, mirror: str, zfs: str, told: Callabl
             results={file: work / file for file in ("root.erofs", "packages", "programs")},
         )
         await bootstrap.run(work, cache.path("logs") / "root.log", lambda step: told(f"root file system: {step}"))
+        remove_tree(work / "tmp")
         lines = (line.partition("\t") for line in (work / "packages").read_text().splitlines())
         installed = {package.partition(":")[0]: version for package, _, version in lines}
         programs = (work / "programs").read_text().splitlines()
@@ -45,7 +46,7 @@ async def root_part(cache: Cache, apt: Apt, mirror: str, zfs: str, told: Callabl
 
 
 def _pack(key: str) -> str:
-    """mkfs.erofs looks at the extended attributes even of what it leaves out, and /proc is mounted: so a view without."""
+    """mkfs.erofs looks at the extended attributes even of what it leaves out: so a view without /proc."""
     view, target = f"$1{EXCHANGE}/view", f"$1{EXCHANGE}/root.erofs"
     command = erofs_command(target, view, key)
     words = [f'"{word}"' if "$1" in word else shlex.quote(word) for word in command]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import bz2
 import lzma
+import re
 import struct
 import zlib
 from collections.abc import Callable
 
 ELF_MAGIC = b"\x7fELF"
-_SETUP_SECTORS, _HEADER_MAGIC, _PROTOCOL, _PAYLOAD = 0x1F1, 0x202, 0x206, 0x248
+_SETUP_SECTORS, _HEADER_MAGIC, _PROTOCOL, _VERSION, _PAYLOAD = 0x1F1, 0x202, 0x206, 0x20E, 0x248
 _PROTOCOL_WITH_PAYLOAD = 0x0208
 _PROGRAM_NOTE = 4  # PT_NOTE
 _PHYS32_ENTRY = 18  # XEN_ELFNOTE_PHYS32_ENTRY
@@ -24,6 +25,9 @@ Unpack = Callable[[bytes], bytes]
 
 class NotAKernel(ValueError):
     """The bytes are no kernel image that can be read; the message says in what."""
+
+
+_BANNER = re.compile(rb"Linux version (\S{1,64}) ")
 
 
 def payload(image: bytes) -> bytes:
@@ -68,6 +72,16 @@ def extract(image: bytes, unzstd: Unpack) -> bytes:
     if not kernel.startswith(ELF_MAGIC):
         raise NotAKernel("what is packed in it is no ELF program")
     return kernel
+
+
+def release(kernel: bytes) -> str:
+    """``uname -r`` of a bzImage, by its header, or of an ELF kernel, by its banner; "unknown" where neither says."""
+    if not kernel.startswith(ELF_MAGIC) and len(kernel) >= _PAYLOAD:
+        (offset,) = struct.unpack_from("<H", kernel, _VERSION)
+        words = kernel[offset + 512 : offset + 512 + 128].partition(b"\0")[0].split()
+        return words[0].decode("ascii", "replace") if offset and words else "unknown"
+    found = _BANNER.search(kernel)
+    return found[1].decode("ascii", "replace") if found else "unknown"
 
 
 def boots_directly(elf: bytes) -> bool:

@@ -75,6 +75,7 @@ async def _compiled(
             results={module: work / module for module in _MODULES},
         )
         await bootstrap.run(work, cache.path("logs") / "zfs.log", lambda step: told(f"ZFS: {step}"))
+        remove_tree(work / "tmp")
         cache.finish(work, {"release": kernel.release, "versions": {"zfs": zfs}})
     part = cache.part(name)
     assert part is not None

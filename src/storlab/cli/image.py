@@ -1,0 +1,90 @@
+"""``storlab image``: build, list and remove what guests boot."""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_module
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+
+from storlab.cli.failure import INTERRUPTED
+from storlab.errors import UserError
+from storlab.images.image import build_image
+from storlab.images.manifest import Listed, list_images, remove_image
+from storlab.report.format import duration, plural, quantity
+
+
+def build(extras: Sequence[str], mirror: str, quiet: bool) -> int:
+    """Build what is missing of an image; returns the exit status."""
+    begin = time.monotonic()
+    try:
+        with _progress(quiet) as told:
+            image = asyncio.run(build_image(frozenset(extras), told, mirror))
+    except KeyboardInterrupt:
+        print("storlab: interrupted; what was finished is kept, the next build goes on from there", file=sys.stderr)
+        return INTERRUPTED
+    if not quiet:
+        print(f"{image.name} is ready, after {duration(time.monotonic() - begin)}")
+    return 0
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
+    """A line that changes on a terminal, a line a step elsewhere; on standard error, as all progress."""
+    if quiet:
+        yield lambda step: None
+    elif sys.stderr.isatty():
+        console = Console(stderr=True, highlight=False)
+        with console.status("building a guest image") as status:
+            yield lambda step: status.update(step)
+    else:
+        yield lambda step: print(step, file=sys.stderr, flush=True)
+
+
+def listing(json: bool) -> None:
+    """Print the images in the cache, the newest first."""
+    images = list_images()
+    if json:
+        print(json_module.dumps([asdict(image) for image in images], indent=2))
+        return
+    if not images:
+        print("There is no guest image; `storlab image build` makes one.")
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("image", style="cyan", no_wrap=True)
+    table.add_column("kernel", no_wrap=True)
+    table.add_column("parts", no_wrap=True)
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_column("age", justify="right", no_wrap=True)
+    for image in images:
+        table.add_row(*_row(image))
+    Console(highlight=False).print(table)
+    if not all(image.current for image in images):
+        print("An old image is not used any more; `storlab image remove NAME` frees its space.")
+
+
+def _row(image: Listed) -> tuple[str, ...]:
+    age = _age(time.time() - image.built)
+    total = quantity(sum(image.sizes.values()), "B")
+    marked = age if image.current else f"{age}, old"
+    return image.name, image.versions.get("kernel", ""), " ".join(image.sizes), total, marked
+
+
+def _age(seconds: float) -> str:
+    """In days, or rounded to minutes below one."""
+    days, minutes = int(seconds // 86400), max(1, round(seconds / 60))
+    return plural(days, "day") if days else duration(minutes * 60.0)
+
+
+def remove(name: str | None, all_: bool) -> None:
+    """Remove one image, or all of the cache."""
+    if (name is None) == (not all_):
+        raise UserError("name one image to remove, or say --all; `storlab image list` shows them")
+    removed = asyncio.run(remove_image(name))
+    print(f"removed: {', '.join(removed)}" if removed else "There was no guest image.")

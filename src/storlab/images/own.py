@@ -1,0 +1,147 @@
+"""Images of somebody's own kernel, modules and root file system: what kernel developers measure.
+
+What has to be made of them lies in the cache under the digest of their contents, so an unchanged kernel costs nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storlab.errors import ImageError, UserError
+from storlab.images import commands, cpio, module_tree, recipe, rootfs, vmlinux
+from storlab.images.bootstrap import erofs_command
+from storlab.images.cache import Cache, Part, remove_tree
+from storlab.images.kernel import about_modules, write_kernel
+from storlab.images.modules import Modules, read_modules
+
+
+@dataclass(frozen=True)
+class OwnRoot:
+    """A root file system: an image file, the names of programs on its PATH, and whether its /lib is /usr/lib."""
+
+    image: Path
+    programs: frozenset[str]
+    merged: bool
+
+
+def own_kernel(cache: Cache, kernel: Path, modules: Path | None, root: OwnRoot | None) -> Part:
+    """A part like that of a Debian kernel. ``root``: where it is not ours, it may be another file system than EROFS."""
+    if not kernel.is_file():
+        raise UserError(f"there is no kernel at {kernel}; name its bzImage or vmlinux")
+    if modules is not None and not (modules / "modules.dep").is_file():
+        raise UserError(
+            f"{modules} has no modules.dep, so it is no folder of a kernel's modules; name …/lib/modules/RELEASE, as "
+            "`make modules_install INSTALL_MOD_PATH=…` makes it"
+        )
+    wanted = (*recipe.EARLY_MODULES, *(recipe.OWN_ROOT_MODULES if root else ()))
+    merged = root is None or root.merged
+    builtin = modules or _build_tree(kernel)
+    contents = [_of_file(kernel), modules and _of_tree(modules), str(builtin), wanted, merged, recipe.kernel_recipe()]
+    key = recipe.digest(contents)
+    name = f"own-kernel-{key}"
+    if (found := cache.part(name)) is not None:
+        return found
+    with _log(cache) as log, cache.making_alongside(name) as work:
+        about = _write_own_kernel(kernel, work / "kernel", log)
+        if modules is None:
+            (work / "initramfs").write_bytes(cpio.archive({module_tree.ORDER: b""}))
+            known = read_modules(builtin) if builtin else Modules({})
+            about |= {"modules": sorted(known.names), "filesystems": sorted(known.filesystems)}
+        else:
+            about |= about_modules(modules.name, _layer(modules, wanted, merged, work, key, log))
+        cache.finish(work, about)
+    return _finished(cache, name)
+
+
+def _write_own_kernel(kernel: Path, target: Path, log: Path) -> dict[str, Any]:
+    try:
+        write_kernel(kernel, target, log)
+    except vmlinux.NotAKernel as error:
+        raise UserError(f"{kernel} is no kernel that a guest can boot: {error}") from None
+    release = vmlinux.release(kernel.read_bytes())
+    return {"release": release, "versions": {"kernel": release}}
+
+
+def _layer(source: Path, wanted: tuple[str, ...], merged: bool, work: Path, key: str, log: Path) -> Modules:
+    tree = work / "tree"
+    modules = module_tree.prepare(source, tree, log)
+    folder = tree / "usr" / "lib" / "modules" / source.name
+    (work / "initramfs").write_bytes(module_tree.initramfs(modules, folder, wanted, log))
+    if not merged:
+        module_tree.unmerge(tree)
+    module_tree.pack(tree, work / "modules.erofs", key, log)
+    remove_tree(tree)
+    return modules
+
+
+def _build_tree(kernel: Path) -> Path | None:
+    """The folder that the kernel was built in, if it still lies there: it says what is built in."""
+    parents = list(kernel.resolve().parents)[:4]  # arch/x86/boot/bzImage
+    return next((parent for parent in parents if (parent / "modules.builtin.modinfo").is_file()), None)
+
+
+def own_root(cache: Cache, root: Path) -> OwnRoot:
+    """A root file system that a guest can mount. A folder is packed as EROFS."""
+    if root.is_file():
+        with _log(cache) as log:
+            found = rootfs.programs_in_image(root, log), rootfs.image_has_merged_usr(root, log)
+        return OwnRoot(root.resolve(), *found)
+    if not root.is_dir():
+        raise UserError(f"there is no root file system at {root}; name a folder, or an EROFS, ext4 or squashfs image")
+    key = recipe.digest([_of_tree(root), recipe.TIMESTAMP])
+    name = f"own-root-{key}"
+    part = cache.part(name)
+    if part is None:
+        with _log(cache) as log, cache.making_alongside(name) as work:
+            commands.run(erofs_command(str(work / "root.erofs"), str(root), key), log)
+            cache.finish(work, {"programs": sorted(rootfs.programs_in_folder(root)), "versions": {}})
+        part = _finished(cache, name)
+    return OwnRoot(part.folder / "root.erofs", frozenset(part.about["programs"]), rootfs.has_merged_usr(root))
+
+
+@contextlib.contextmanager
+def _log(cache: Cache) -> Iterator[Path]:
+    """For what programs print; kept where one failed, because the error names it."""
+    log = cache.path("logs") / f"own-{os.getpid()}.log"
+    yield log
+    log.unlink(missing_ok=True)
+
+
+def _finished(cache: Cache, name: str) -> Part:
+    part = cache.part(name)
+    if part is None:
+        raise ImageError(f"{cache.folder / 'parts' / name} was removed while it was used; try again")
+    return part
+
+
+def _of_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _of_tree(root: Path) -> str:
+    """A digest of names, kinds, modes, owners and contents. Sockets and the like count by their name."""
+    digest = hashlib.sha256()
+    for path in _walk(root):
+        status = path.lstat()
+        kept = [os.fsencode(path.relative_to(root)), status.st_mode, status.st_uid, status.st_gid]
+        digest.update(repr(kept).encode())
+        if stat.S_ISLNK(status.st_mode):
+            digest.update(os.fsencode(path.readlink()) + b"\0")
+        elif stat.S_ISREG(status.st_mode):
+            digest.update(_of_file(path).encode())
+    return digest.hexdigest()
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    for entry in sorted(root.iterdir()):
+        yield entry
+        if entry.is_dir() and not entry.is_symlink():
+            yield from _walk(entry)
