@@ -21,6 +21,8 @@ use crate::sys;
 pub fn serve(options: &ServeOptions) -> Result<End, SessionError> {
     // Where a parent ignored it, the kernel would reap the runs itself, and nobody would learn how they ended.
     sys::default_action(Signal::SIGCHLD);
+    // Re-executed through /proc/self/exe, it would be called "exe".
+    let _ = prctl::set_name(c"storlab-agent");
     // What loses its parent is given to the agent, where it can be found.
     prctl::set_child_subreaper(true)?;
     let signals = take_signals()?;
