@@ -22,6 +22,12 @@ def refuse_foreign(path: str, *, itself: bool = False) -> None:
         raise StorlabError(f"{path} is not Storlab's own: left alone")
 
 
+def refuse_foreign_pool(name: str) -> None:
+    """Raise ``StorlabError`` unless ``name`` is that of a storage pool of Storlab's, or of something in one."""
+    if not _NAME.fullmatch(name.partition("/")[0]):
+        raise StorlabError(f"the pool of {name} is not Storlab's own: left alone")
+
+
 async def remove_folder(node: Node, path: str) -> str | None:
     """Remove a folder of Storlab's with all that it holds; says so, or ``None`` where there is none.
 

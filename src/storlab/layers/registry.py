@@ -22,6 +22,9 @@ from storlab.layers.nvme import NvmeLayer
 from storlab.layers.qcow2 import Qcow2Layer
 from storlab.layers.virtio_blk import VirtioBlkLayer
 from storlab.layers.virtio_scsi import VirtioScsiLayer
+from storlab.layers.zfs import ZfsLayer
+from storlab.layers.zpool import ZpoolLayer
+from storlab.layers.zvol import ZvolLayer
 
 _BUILT_IN: tuple[type[Layer], ...] = (
     DirectoryLayer,
@@ -33,6 +36,9 @@ _BUILT_IN: tuple[type[Layer], ...] = (
     ImageCopyLayer,
     ImageCloneLayer,
     Qcow2Layer,
+    ZpoolLayer,
+    ZvolLayer,
+    ZfsLayer,
     NbdExportLayer,
     VirtioBlkLayer,
     VirtioScsiLayer,

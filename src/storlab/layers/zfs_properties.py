@@ -1,0 +1,57 @@
+"""Properties of pools, datasets and volumes as studies give them, see zfsprops(7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from storlab.layers.base import Layer
+
+Value = bool | int | str
+
+PROPERTIES_HELP = "By ZFS's names and in its words; true and false are `on` and `off`."
+
+
+def word(value: Value) -> str:
+    """As ZFS writes it."""
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)
+
+
+def arguments(option: str, properties: Mapping[str, Value]) -> list[str]:
+    """``-o name=value`` for each."""
+    return [part for name, value in properties.items() for part in (option, f"{name}={word(value)}")]
+
+
+class PropertiesLayer(Layer):
+    """What datasets and volumes have in common."""
+
+    sync: Literal["standard", "always", "disabled"] | None = Field(
+        None, description="`standard`: what is to be synchronous is. `disabled`: nothing is, and a crash loses it."
+    )
+    logbias: Literal["latency", "throughput"] | None = Field(
+        None, description="Where synchronous writes go first: to the intent log, or straight to their place."
+    )
+    primarycache: Literal["all", "metadata", "none"] | None = Field(None, description="What the ARC keeps of it.")
+    compression: str | None = Field(None, description="`off`, `lz4`, `zstd-3` …")
+    properties: dict[str, Value] = Field({}, description=f"Further properties. {PROPERTIES_HELP}")
+
+    own: ClassVar[tuple[str, ...]] = ("sync", "logbias", "primarycache", "compression")
+    """Properties that have a key of their own."""
+    reserved: ClassVar[tuple[str, ...]] = ()
+    """Properties that Storlab sets itself."""
+
+    @model_validator(mode="after")
+    def _each_property_once(self) -> Self:
+        for name in self.properties:
+            if name in self.own:
+                raise ValueError(f"properties: {name} has a key of its own: write it there")
+            if name in self.reserved:
+                raise ValueError(f"properties: {name} can't be given here: Storlab sets it")
+        return self
+
+    def options(self) -> dict[str, Value]:
+        """All properties that the study gives."""
+        keys: dict[str, Any] = {name: getattr(self, name) for name in self.own}
+        return {name: value for name, value in keys.items() if value is not None} | self.properties
