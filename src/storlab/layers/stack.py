@@ -56,21 +56,26 @@ def stack_needs(layers: Sequence[Layer]) -> Needs:
 class StandingStack:
     """A stack that is up: what its top gives, and what each layer really got.
 
-    ``memory`` is for workloads to note what they have already done on it.
+    ``resource`` is ``None`` where there is no layer, and nothing beneath. ``memory`` is for workloads to note what they
+    have already done on it.
     """
 
-    resource: Resource
+    resource: Resource | None
     facts: list[dict[str, Any]] = field(default_factory=list)
     memory: dict[str, str] = field(default_factory=dict)
 
 
-async def put_up(layers: Sequence[Layer], site_of: Callable[[int], Site]) -> StandingStack:
-    """Put the layers up, lowest first. On failure, what is up stays up: the journal knows it, the caller undoes it."""
-    resource: Resource | None = None
+async def put_up(
+    layers: Sequence[Layer], site_of: Callable[[int], Site], below: Resource | None = None
+) -> StandingStack:
+    """Put the layers up, lowest first, the first of them on ``below``.
+
+    On failure, what is up stays up: the journal knows it, the caller undoes it.
+    """
+    resource = below
     facts = []
     for position, layer in enumerate(layers):
         site = site_of(position)
         resource = await layer.put_up(resource, site)
         facts.append({"layer": layer.layer, **await layer.facts(resource, site)})
-    assert resource is not None, "a stack has at least one layer"
     return StandingStack(resource, facts)

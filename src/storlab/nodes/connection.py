@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from storlab.errors import NodeLost, ProtocolError
 from storlab.nodes.protocol import PREFACE, VERSION, Decoder, Frame, encode
 from storlab.version import __version__
 
-_ANSWER = 8.0  # s, for an agent to answer what takes it no time; a loaded machine needs far less
+PATIENCE = 8.0  # s, for an agent to answer what takes it no time; a loaded machine needs far less
 _FINAL = {"hello", "refused", "clock", "facts", "exit", "done", "error"}
 
 
@@ -28,15 +28,28 @@ class Stream:
 class Connection:
     """Multiplexes requests over one stream. Every request's events come out of its own queue, in order.
 
-    When the stream closes, or brings what is no frame, every open request gets ``NodeLost``.
+    When the stream closes, or brings what is no frame, every open request gets ``NodeLost``. ``why`` may know more of
+    the reason: it gets the sentence that would be said, and gives the one to say. ``patience``: seconds that the agent
+    has to answer what takes it no time.
     """
 
-    def __init__(self, node: str, stream: Stream) -> None:
+    def __init__(
+        self,
+        node: str,
+        stream: Stream,
+        *,
+        patience: float = PATIENCE,
+        why: Callable[[str], Awaitable[str]] | None = None,
+    ) -> None:
         self._node = node
         self._stream = stream
+        self._why = why
+        self.patience = patience
         self._ids = itertools.count(1)
         self._open: dict[int, asyncio.Queue[Frame | None]] = {}
         self._lost: str | None = None
+        self.gone = asyncio.Event()
+        """Set once the stream is gone."""
         self._greeting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read(), name=f"agent stream of {node}")
 
@@ -101,10 +114,10 @@ class Connection:
     async def stop(self, identity: int, grace: float) -> None:
         """Ask the agent to end the request ``identity``. One that does not even answer is given up: ``NodeLost``."""
         try:
-            async with asyncio.timeout(_ANSWER):
+            async with asyncio.timeout(self.patience):
                 await self.ask("stop", run=identity, grace_ns=round(grace * 1e9))
         except TimeoutError:
-            self.give_up(f"its agent has been silent for {_ANSWER:g} s")
+            self.give_up(f"its agent has been silent for {self.patience:g} s")
             raise NodeLost(self._lost) from None
 
     def give_up(self, reason: str) -> None:
@@ -127,8 +140,12 @@ class Connection:
             while chunk := await self._stream.reader.read(256 * 1024):
                 for frame in decoder.feed(chunk):
                     self._deliver(frame)
+            if self._why is not None:
+                reason = await self._why(reason)
         except (ProtocolError, ConnectionError) as error:
             reason = f"node {self._node}: {error}"
+            if self._why is not None:
+                reason = await self._why(reason)
         finally:
             self._fail(reason)
 
@@ -144,6 +161,7 @@ class Connection:
     def _fail(self, reason: str) -> None:
         if self._lost is None:
             self._lost = reason
+            self.gone.set()
         if not self._greeting.done():
             self._greeting.set_exception(NodeLost(reason))
             self._greeting.exception()  # marked as seen: nobody may be waiting for it

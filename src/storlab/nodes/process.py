@@ -120,7 +120,7 @@ class Process:
         if self._following.done():
             return
         try:
-            async with asyncio.timeout(_REST):
+            async with asyncio.timeout(max(_REST, self._connection.patience)):
                 await self.stop(grace=0.5)
                 await asyncio.wait([self._following])
         except TimeoutError:

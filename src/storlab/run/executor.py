@@ -58,8 +58,9 @@ async def run_study(study: Study, folder: Path, seed: int, rounds: tuple[int, in
     run = new_run_id()
     interrupts = Interrupts(observer.told)
     with interrupts.listening():
-        async with open_session(run, wanted_nodes(study.cells)) as session:
+        async with open_session(run, wanted_nodes(study.cells), observer.told) as session:
             plan = await make_plan(study, session, seed, rounds)
+            study = plan.study
             if not plan.supported:
                 reasons = dict.fromkeys(reason for found in plan.unsupported.values() for reason in found)
                 raise UserError(f"nothing of this study can run here: {'; '.join(reasons)}")
@@ -76,9 +77,10 @@ async def resume_run(folder: Path, observer: Observer) -> Outcome:
     with interrupts.listening(), records.lock():
         manifest = records.manifest
         study = manifest.study()
-        async with open_session(manifest.run, wanted_nodes(study.cells)) as session:
+        async with open_session(manifest.run, wanted_nodes(study.cells), observer.told) as session:
             await _tear_down_rest(records, session, observer)
             plan = await make_plan(study, session, manifest.seed, manifest.rounds)
+            study = plan.study
             write_manifest(folder, replace(manifest, finished=None, stopped=""))
             tables = derive(records)
             return await _Executor(records, study, plan, session, observer, interrupts, tables).execute()
@@ -128,6 +130,7 @@ def _manifest(run: str, study: Study, session: Session, plan: Plan) -> Manifest:
         nodes={name: {**facts, "kind": session.nodes[name].kind} for name, facts in session.facts.items()},
         plan=plan.as_dict(),
         platform_notes=tuple(plan.notes),
+        cautions=plan.cautions,
     )
 
 
@@ -186,7 +189,7 @@ class _Executor:
     async def _rounds(self, journal: Journal) -> None:
         root, run = self._study.model.scratch, self._session.run
         scratch = {name: await make_scratch(node, root, run, journal) for name, node in self._session.nodes.items()}
-        stacks = Stacks(self._session, scratch, journal)
+        stacks = Stacks(self._session, scratch, root, journal, self._run.path)
         self._observer.run_begins(self._plan, str(self._run.path), len(self._ended))
         for number in range(1, self._plan.rounds[1] + 1):
             order = self._plan.order(number)

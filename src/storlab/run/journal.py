@@ -28,6 +28,7 @@ class Pending:
     node: str
     undo: str
     arguments: Mapping[str, Any]
+    guest: bool = False  # it stands in a virtual machine, and goes with it
 
 
 class Journal:
@@ -54,11 +55,13 @@ class Journal:
         """What still stands, newest first."""
         return sorted(self._pending.values(), key=lambda entry: -entry.number)
 
-    def will(self, node: str, undo: str, arguments: Mapping[str, Any]) -> Pending:
+    def will(self, node: str, undo: str, arguments: Mapping[str, Any], *, guest: bool = False) -> Pending:
         """Announce something that is about to be put up. On disk, for good, when this returns."""
-        entry = Pending(self._next, node, undo, dict(arguments))
+        entry = Pending(self._next, node, undo, dict(arguments), guest)
         self._next += 1
-        self._append({"will": entry.number, "node": node, "undo": undo, "arguments": entry.arguments}, durable=True)
+        where = {"guest": True} if guest else {}
+        fields = {"will": entry.number, "node": node, **where, "undo": undo, "arguments": entry.arguments}
+        self._append(fields, durable=not guest)  # what stands in a guest does not outlive a crash of its host
         self._pending[entry.number] = entry
         return entry
 
@@ -105,7 +108,8 @@ def read_pending(path: Path) -> list[Pending]:
     for fields in _lines(path):
         if "will" in fields:
             number = int(fields["will"])
-            pending[number] = Pending(number, fields["node"], fields["undo"], fields["arguments"])
+            guest = bool(fields.get("guest"))
+            pending[number] = Pending(number, fields["node"], fields["undo"], fields["arguments"], guest)
         elif "undone" in fields:
             pending.pop(int(fields["undone"]), None)
     return list(pending.values())

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from storlab.errors import UserError
 from storlab.layers.base import Layer
-from storlab.layers.stack import stack_needs
 from storlab.nodes.needs import Needs, lacks, together
 from storlab.nodes.node import Node
+from storlab.run.assembly import shared_layers
+from storlab.run.guest_plan import Guests, group_needs, look_at_guests, needs_on_host, refuse_guests_too_large
 from storlab.run.order import PlannedTrial, round_order
-from storlab.run.session import Session
+from storlab.run.placement import on_storage, place
+from storlab.run.session import Session, node_names, wanted_nodes
 from storlab.run.space import free_space, refuse_loads_too_large, refuse_stacks_too_large, stacks_space
-from storlab.study.cells import Cell
+from storlab.study.cells import HOST, Cell
 from storlab.study.study import Study
+from storlab.workloads.base import Workload
 
 _OVERHEAD = 0.5  # s a trial, beyond its load: stacks, settling, gathering; replaced by what is measured once it runs
+_GUEST = 4.0  # s for each virtual machine, likewise
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Plan:
     free: Mapping[str, int]
     root_needed_for: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
+    cautions: tuple[str, ...] = ()
 
     @property
     def supported(self) -> list[Cell]:
@@ -58,25 +63,22 @@ class Plan:
 def trial_time(cell: Cell) -> float | None:
     """Seconds that a trial of this cell is expected to take; ``None`` where that is unknown."""
     times = [load.workload.duration(cell.trial.warm_up) for load in cell.loads]
-    return None if None in times else max(time or 0.0 for time in times) + cell.trial.settle.wait + _OVERHEAD
-
-
-def cell_needs(cell: Cell) -> Needs:
-    """All that a cell needs of its nodes."""
-    workloads = [load.workload for load in cell.loads] + ([cell.precondition] if cell.precondition else [])
-    return together(
-        [
-            *(stack_needs(layers) for layers in cell.stacks.values()),
-            *(workload.needs() for workload in workloads),
-            *(probe.needs() for probe in cell.probes.values()),
-        ]
-    )
+    guests = sum(group.count for group in cell.nodes.values() if group.kind == "vm")
+    overhead = cell.trial.settle.wait + _OVERHEAD + guests * _GUEST
+    return None if None in times else max(time or 0.0 for time in times) + overhead
 
 
 async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int, int]) -> Plan:
-    """Look at the nodes, change nothing. Raises ``UserError`` for what can't be, with its place in the study."""
+    """Look at the nodes, change nothing. Raises ``UserError`` for what can't be, with its place in the study.
+
+    The plan's own study has every node in its place.
+    """
+    placed = await place(study, session.host)
+    study = placed.study
+    await session.launch_missing(wanted_nodes(study.cells))
+    guests = await look_at_guests(study, session)
     unsupported: dict[int, tuple[str, ...]] = {}
-    checked = _Checks(study, session)
+    checked = _Checks(study, session, guests)
     for cell in study.cells:
         reasons = await checked.lacks_of(cell)
         if reasons:
@@ -89,40 +91,64 @@ async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int
     refuse_stacks_too_large(study, supported, space, free)
     await refuse_loads_too_large(study, supported, session)
     _refuse_double_claims(study, supported, session)
-    root = [needs.root for needs in (cell_needs(cell) for cell in study.cells) if needs.root]
-    return Plan(study, seed, rounds, unsupported, space, free, tuple(dict.fromkeys(root)), study.notes)
+    refuse_guests_too_large(study, supported, await session.host.read_text("/proc/meminfo"))
+    root = [needs.root for cell in study.cells for needs in needs_on_host(cell) if needs.root]
+    notes = (*placed.notes, *study.notes)
+    return Plan(study, seed, rounds, unsupported, space, free, tuple(dict.fromkeys(root)), notes, guests.cautions)
 
 
 class _Checks:
     """Asks each node each question once, however many cells ask it."""
 
-    def __init__(self, study: Study, session: Session) -> None:
-        self._study, self._session = study, session
+    def __init__(self, study: Study, session: Session, guests: Guests) -> None:
+        self._study, self._session, self._guests = study, session, guests
         self._lacks: dict[tuple[str, Needs], list[str]] = {}
         self._done: set[tuple[str, object]] = set()
 
     async def lacks_of(self, cell: Cell) -> list[str]:
         found: list[str] = []
-        needs = cell_needs(cell)
         for name, group in cell.nodes.items():
-            for node in self._session.group(name, group):
-                key = node.name, needs
-                if key not in self._lacks:
-                    self._lacks[key] = [str(lack) for lack in await lacks(node, needs)]
-                found += self._lacks[key]
+            needs = group_needs(cell, name)
+            if group.kind == "vm":
+                found += self._guests.lacks(name, needs)
+            else:
+                for node in self._session.group(name, group):
+                    found += await self._lacks_of(node, needs)
+        found += await self._lacks_of(self._session.host, together(needs_on_host(cell)))
         return list(dict.fromkeys(found))
 
+    async def _lacks_of(self, node: Node, needs: Needs) -> list[str]:
+        key = node.name, needs
+        if key not in self._lacks:
+            self._lacks[key] = [str(lack) for lack in await lacks(node, needs)]
+        return self._lacks[key]
+
     async def check(self, cell: Cell) -> None:
-        """What layers and workloads find wrong without changing anything, as an error with its place in the study."""
+        """What layers and workloads find wrong without changing anything, as an error with its place in the study.
+
+        Guests don't run yet: what is for them is checked here, where that is possible.
+        """
+        for name, disk in cell.disks.items():
+            if disk.on == HOST or cell.nodes[disk.on].kind == "local":
+                node = self._session.nodes[disk.on]
+                for layer, origin in zip(on_storage(disk), disk.origins, strict=False):
+                    await self._once(node, layer, origin)
+            assert name in cell.nodes
         for name, group in cell.nodes.items():
-            for node in self._session.group(name, group):
-                for position, layer in enumerate(cell.stacks[name]):
-                    await self._once(node, layer, cell.origins[name][position])
+            guest = group.kind == "vm"
+            for node in [self._session.host] if guest else self._session.group(name, group):
+                if not guest:
+                    for layer, origin in zip(cell.stacks[name], cell.origins[name], strict=True):
+                        await self._once(node, layer, origin)
                 for load in cell.loads:
                     if name in load.on:
-                        await self._once(node, load.workload, ("workload", load.name))
+                        await self._check_load(node, load.workload, ("workload", load.name))
                 if cell.precondition is not None:
-                    await self._once(node, cell.precondition, ("trial", "precondition"))
+                    await self._check_load(node, cell.precondition, ("trial", "precondition"))
+
+    async def _check_load(self, node: Node, workload: Workload, origin: tuple[str | int, ...]) -> None:
+        if not await self._lacks_of(node, workload.needs()):
+            await self._once(node, workload, origin)
 
     async def _once(self, node: Node, what: Any, origin: tuple[str | int, ...]) -> None:
         key = node.name, what.model_dump_json()
@@ -140,33 +166,52 @@ def _refuse_double_claims(study: Study, cells: Sequence[Cell], session: Session)
     kept: dict[tuple[str, str], tuple[str, str]] = {}
     for cell in cells:
         standing = kept if cell.trial.keep_stacks else {}
-        for name, group in cell.nodes.items():
+        for machine, node_name, layers, origins in _standing_together(cell, session):
+            for layer, origin in zip(layers, origins, strict=False):
+                claim = layer.claims()
+                if claim is None:
+                    continue
+                owner = node_name, repr(layers)
+                if standing.setdefault((machine, claim), owner) != owner:
+                    reason = "several stacks that stand at the same time: take a device for each"
+                    if cell.trial.keep_stacks:
+                        reason += ", or leave out keep_stacks"
+                    raise study.problem(origin, f"{claim} is in {reason}")
+
+
+def _standing_together(
+    cell: Cell, session: Session
+) -> Iterator[tuple[str, str, Sequence[Layer], Sequence[tuple[str | int, ...]]]]:
+    """Machine, node, layers and their places in the study, of every stack of a cell that stands on this machine."""
+    for name, group in cell.nodes.items():
+        if group.kind == "local":
             for node in session.group(name, group):
-                for position, layer in enumerate(cell.stacks[name]):
-                    claim = layer.claims()
-                    if claim is None:
-                        continue
-                    owner = node.name, repr(cell.stacks[name])
-                    if standing.setdefault((session.machines[node.name], claim), owner) != owner:
-                        reason = "several stacks that stand at the same time: take a device for each"
-                        if cell.trial.keep_stacks:
-                            reason += ", or leave out keep_stacks"
-                        raise study.problem(cell.origins[name][position], f"{claim} is in {reason}")
+                yield session.machines[node.name], node.name, cell.stacks[name], cell.origins[name]
+    here = session.machines[session.host.name]
+    for name, disk in cell.disks.items():
+        if disk.on == HOST or cell.nodes[disk.on].kind == "local":
+            layers = on_storage(disk)
+            split = shared_layers(layers)
+            yield here, name, layers[:split], disk.origins
+            for node_name in node_names(name, cell.nodes[name]):
+                yield here, node_name, layers[split:], disk.origins[split:]
 
 
 def _cell(cell: Cell, unsupported: Sequence[str]) -> dict[str, Any]:
     return {
         "cell": cell.number,
         "levels": dict(cell.levels),
-        "stack": [layer.model_dump(mode="json", by_alias=True, exclude_none=True) for layer in _first(cell.stacks)],
-        "stacks": {
-            name: [layer.model_dump(mode="json", by_alias=True, exclude_none=True) for layer in layers]
-            for name, layers in cell.stacks.items()
-        },
+        "stack": _dump(_first(cell.stacks)),
+        "stacks": {name: _dump(layers) for name, layers in cell.stacks.items() if layers},
+        "disks": {name: {"on": disk.on, "layers": _dump(disk.layers)} for name, disk in cell.disks.items()},
         "workloads": [load.name for load in cell.loads],
         "unsupported": list(unsupported),
     }
 
 
+def _dump(layers: Sequence[Layer]) -> list[dict[str, Any]]:
+    return [layer.model_dump(mode="json", by_alias=True, exclude_none=True) for layer in layers]
+
+
 def _first(stacks: Mapping[str, Sequence[Layer]]) -> Sequence[Layer]:
-    return next(iter(stacks.values()), ())
+    return next((layers for layers in stacks.values() if layers), ())

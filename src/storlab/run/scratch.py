@@ -16,7 +16,7 @@ async def make_scratch(node: Node, root: str, run: str, journal: Journal) -> str
     # The kernel names mounts and loop devices by real paths, and so must the journal.
     real = (await node.output("readlink", "--canonicalize-existing", root)).removesuffix("\n")
     path = f"{real.rstrip('/')}/storlab-{run}"
-    journal.will(node.name, "scratch.remove", {"path": path})
+    journal.will(node.name, "scratch.remove", {"path": path}, guest=node.kind == "vm")
     await node.run(["mkdir", "--parents", "--mode=0700", "--", path])
     return path
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from storlab.errors import UserError
 from storlab.layers.directory import DirectoryLayer
 from storlab.nodes.node import Node
+from storlab.run.assembly import shared_layers
+from storlab.run.placement import on_storage
 from storlab.run.session import Session
-from storlab.study.cells import Cell
+from storlab.study.cells import HOST, Cell
 from storlab.study.study import Study
 from storlab.units import size_text
 
@@ -29,17 +31,30 @@ def stacks_space(cells: Sequence[Cell], session: Session) -> dict[str, int]:
     largest: dict[str, int] = {}
     for cell in cells:
         mine: dict[str, int] = {}
-        for name, group in cell.nodes.items():
-            for node in session.group(name, group):
-                machine = session.machines[node.name]
-                size = sum(layer.space() for layer in cell.stacks[name])
-                mine[machine] = mine.get(machine, 0) + size
-                if cell.trial.keep_stacks:
-                    kept.setdefault(machine, {})[f"{node.name}{cell.stacks[name]!r}"] = size
+        for machine, key, size in _stack_sizes(cell, session):
+            mine[machine] = mine.get(machine, 0) + size
+            if cell.trial.keep_stacks:
+                kept.setdefault(machine, {})[key] = size
         for machine, size in mine.items():
             largest[machine] = max(largest.get(machine, 0), size)
     at_worst = {m: max(size, sum(kept.get(m, {}).values())) for m, size in largest.items()}
     return {name: at_worst.get(machine, 0) for name, machine in session.machines.items()}
+
+
+def _stack_sizes(cell: Cell, session: Session) -> Iterator[tuple[str, str, int]]:
+    """Machine, a key, and bytes, of every stack of a cell on this machine, those of guests' disks among them."""
+    for name, group in cell.nodes.items():
+        if group.kind == "local":
+            for node in session.group(name, group):
+                size = sum(layer.space() for layer in cell.stacks[name])
+                yield session.machines[node.name], f"{node.name}{cell.stacks[name]!r}", size
+    for name, disk in cell.disks.items():
+        if disk.on == HOST:
+            layers = on_storage(disk)
+            split = shared_layers(layers)
+            own = sum(layer.space() for layer in layers[split:]) * cell.nodes[name].count
+            shared = sum(layer.space() for layer in layers[:split])
+            yield session.machines[HOST], f"{name}{layers!r}", shared + own
 
 
 def refuse_stacks_too_large(
@@ -57,10 +72,13 @@ def refuse_stacks_too_large(
 
 def _largest_layer(cells: Sequence[Cell]) -> tuple[str | int, ...]:
     sizes = (
-        (layer.space(), (*cell.origins[group][position], "size"))
+        (layer.space(), (*origin, "size"))
         for cell in cells
-        for group, layers in cell.stacks.items()
-        for position, layer in enumerate(layers)
+        for layers, origins in [
+            *((cell.stacks[name], cell.origins[name]) for name in cell.stacks),
+            *((on_storage(disk), disk.origins) for disk in cell.disks.values()),
+        ]
+        for layer, origin in zip(layers, origins, strict=False)
     )
     return max(sizes, key=lambda entry: entry[0], default=(0, ("stack",)))[1]
 
@@ -70,8 +88,8 @@ async def refuse_loads_too_large(study: Study, cells: Sequence[Cell], session: S
     free: dict[tuple[str, str], int] = {}
     for cell in cells:
         for name, group in cell.nodes.items():
-            bottom = cell.stacks[name][0]
-            if not isinstance(bottom, DirectoryLayer):
+            bottom = next(iter(cell.stacks[name]), None)
+            if not isinstance(bottom, DirectoryLayer) or group.kind != "local":
                 continue
             path = bottom.path or study.model.scratch
             loads = [load for load in cell.loads if name in load.on]

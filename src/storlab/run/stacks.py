@@ -2,57 +2,124 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-import orjson
-
-from storlab.layers import stack
-from storlab.layers.base import Layer, Site
+from storlab.errors import StorlabError
+from storlab.layers.resources import Dir, Disk, Resource
 from storlab.layers.stack import StandingStack
 from storlab.nodes.node import Node
-from storlab.run.journal import Journal, Pending
-from storlab.run.session import Session
-from storlab.run.teardown import Teardown, take_down
+from storlab.run.assembly import Assembly
+from storlab.run.backing import Backing
+from storlab.run.journal import Journal
+from storlab.run.servers import Servers
+from storlab.run.session import Session, node_names
+from storlab.run.teardown import Teardown
+from storlab.study.cells import Cell
 
-_Key = tuple[str, str]
 
-
+@dataclass
 class Stacks:
-    """All stacks of a run. Each has a scratch folder of its own, named by what it consists of."""
+    """All stacks of a run: of the trial that runs, of cells that keep theirs, and of nodes that serve others.
 
-    def __init__(self, session: Session, scratch: Mapping[str, str], journal: Journal) -> None:
-        self._session, self._journal = session, journal
-        self.scratch = scratch  # node → the run's own folder there
-        self._standing: dict[_Key, StandingStack] = {}
-        self._entries: dict[_Key, list[Pending]] = {}
+    ``scratch``: the run's own folder on each node; ``root``: what the study says that it is made in.
+    """
 
-    async def get(self, node: Node, layers: Sequence[Layer]) -> StandingStack:
-        """The stack on this node, put up unless it is up already."""
-        key = _key(node, layers)
-        if key not in self._standing:
-            self._entries[key] = []
-            self._standing[key] = await self._put_up(key, node, layers)
-        return self._standing[key]
+    session: Session
+    scratch: dict[str, str]
+    root: str
+    journal: Journal
+    folder: Path  # the run's, where consoles of nodes that outlive a trial are kept
+    _current: dict[str, Assembly] = field(default_factory=dict)
+    _servers: Servers | None = None
+    _serving: list[Assembly] = field(default_factory=list)
 
-    async def _put_up(self, key: _Key, node: Node, layers: Sequence[Layer]) -> StandingStack:
-        folder = f"{self.scratch[node.name]}/{node.name}-{key[1]}"
-        await node.run(["mkdir", "--parents", "--", folder])
+    async def put_up(self, cell: Cell, folder: Path) -> dict[str, StandingStack]:
+        """Each node's stack, put up unless it is up already. ``folder``: the trial's, for its guests' consoles."""
+        self._serving = []
+        key = _key(cell)
+        if key not in self._current:
+            self._current[key] = self._assembly(folder)
+            await self._assemble(cell, self._current[key])
+        return self._standing(cell)
 
-        async def will_undo(undo: str, arguments: Mapping[str, Any]) -> None:
-            self._entries[key].append(self._journal.will(node.name, undo, arguments))
+    async def _assemble(self, cell: Cell, mine: Assembly) -> None:
+        if self._servers is None:
+            self._servers = Servers(lambda name: self._assembly(self.folder / "guests"))
+        standing: dict[str, StandingStack] = {}
+        for name in cell.in_order:
+            on = cell.foundation(name)
+            foundation = standing[on] if on is not None else None
+            if name in cell.serving:
+                server = await self._servers.get(cell, name, foundation)
+                self._serving.append(server)
+                standing |= server.standing
+            else:
+                await mine.put_up(cell, name, foundation)
+                standing |= mine.standing
 
-        return await stack.put_up(layers, lambda position: Site(node, folder, position, self._session.run, will_undo))
+    def _assembly(self, consoles: Path) -> Assembly:
+        return Assembly(self.session, self.scratch, self.root, self.journal, consoles)
 
-    async def take_down(self, node: Node, layers: Sequence[Layer]) -> Teardown:
-        """Take down one stack, or what was put up of it before it failed."""
-        key = _key(node, layers)
-        self._standing.pop(key, None)
-        mine = {entry.number for entry in self._entries.pop(key, [])}
-        return await take_down(self._journal, self._session, lambda entry: entry.number in mine)
+    def _standing(self, cell: Cell) -> dict[str, StandingStack]:
+        assemblies = [*self._serving, self._current[_key(cell)]]
+        names = {node for name, group in cell.nodes.items() for node in node_names(name, group)}
+        return {name: stack for each in assemblies for name, stack in each.standing.items() if name in names}
+
+    def facts_so_far(self) -> dict[str, list[dict[str, Any]]]:
+        """What each layer that is up really got, by node."""
+        assemblies = [*self._serving, *self._current.values()]
+        return {name: stack.facts for each in assemblies for name, stack in each.standing.items() if stack.facts}
+
+    async def backings(self, cell: Cell) -> list[Backing]:
+        """The disks on which those of the virtual machines lie: one for each node that disks are made on."""
+        standing = self._standing(cell)
+        above: dict[str, list[str]] = {}
+        for name, disk in cell.disks.items():
+            if name not in cell.serving:
+                above.setdefault(disk.on, []).extend(node_names(name, cell.nodes[name]))
+        found = []
+        for on, names in above.items():
+            node = self.session.nodes[on]
+            disk_name = disk_of(standing[on].resource) if on in standing else None
+            disk_name = disk_name or await _disk_beneath(node, self.scratch[on])
+            if disk_name is not None:
+                found.append(Backing(node, disk_name, tuple(names)))
+        return found
+
+    async def end_guests(self) -> None:
+        """End the guests of the trial that runs, at once; their stacks stay in the journal."""
+        for assembly in self._current.values():
+            await assembly.end_guests()
+
+    async def take_down(self, cell: Cell) -> Teardown:
+        """Take down what was put up for one cell, and nodes that serve others where they are lost."""
+        result = Teardown()
+        if _key(cell) in self._current:
+            result = await self._current.pop(_key(cell)).take_down()
+        if self._servers is not None:
+            broken = await self._servers.forget_broken()
+            result = Teardown(result.did + broken.did, result.failed + broken.failed)
+        return result
 
 
-def _key(node: Node, layers: Sequence[Layer]) -> _Key:
-    described = orjson.dumps([layer.model_dump(mode="json") for layer in layers])
-    return node.name, hashlib.sha256(described).hexdigest()[:12]
+def _key(cell: Cell) -> str:
+    """Cells whose nodes and stacks are the same share them, where they are kept."""
+    return repr((cell.nodes, cell.stacks, cell.disks))
+
+
+def disk_of(target: Resource | None) -> str | None:
+    """The kernel's name of the disk beneath a resource."""
+    return target.name if isinstance(target, Disk) else target.disk if isinstance(target, Dir) else None
+
+
+async def _disk_beneath(node: Node, path: str) -> str | None:
+    """The kernel's name of the disk that a folder's file system is on; ``None`` where it has none, or several."""
+    try:
+        number = int((await node.output("stat", "--format=%d", path)).strip())
+        link = f"/sys/dev/block/{number >> 8 & 0xFFF}:{number & 0xFF | number >> 12 & 0xFFF00}"
+        found = await node.run(["readlink", "--canonicalize-existing", link], check=False)
+    except (StorlabError, ValueError):
+        return None
+    return found.stdout.decode().strip().rpartition("/")[2] or None if found.ok else None

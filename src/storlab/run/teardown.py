@@ -29,8 +29,8 @@ class Teardown:
 async def take_down(journal: Journal, session: Session, wanted: Callable[[Pending], bool] = lambda _: True) -> Teardown:
     """Undo all pending entries that are wanted. One that fails stays pending, and the others go on.
 
-    A node that is not in the session took all that it held with it, but for nodes on this machine: ``host`` acts for
-    them.
+    A guest that is gone took all that it held with it. For other nodes that are not in the session, which are on this
+    machine, ``host`` acts.
     """
     result = Teardown()
     for entry in journal.pending:
@@ -64,7 +64,10 @@ async def _undo(entry: Pending, session: Session) -> str | None:
     if undo is None:
         raise StorlabError(f"this version of Storlab does not know how to undo {entry.undo}")
     await session.revive()  # an agent may have died during this very teardown
-    node = session.nodes.get(entry.node, session.host)
+    node = session.nodes.get(entry.node)
+    if entry.guest and (node is None or node.lost is not None):
+        return None
+    node = node or session.host
     try:
         async with asyncio.timeout(_PATIENCE):
             return await undo(node, entry.arguments)

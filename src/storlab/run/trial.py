@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from storlab.errors import DiskFull, StorlabError, TimedOut, TrialError, Unsupported
 from storlab.layers.resources import Dir, Disk, Resource
@@ -21,7 +22,7 @@ from storlab.run.gather import fetch_folder, last_output
 from storlab.run.measure import measure
 from storlab.run.order import PlannedTrial
 from storlab.run.session import Session
-from storlab.run.stacks import Stacks
+from storlab.run.stacks import Stacks, disk_of
 from storlab.study.cells import Cell, Load
 from storlab.workloads.base import Place, Workload
 
@@ -40,6 +41,8 @@ class TrialRun:
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     standing: dict[str, StandingStack] = field(default_factory=dict)
+    facts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    guests: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     async def run(self) -> tuple[TrialRecord, TrialTables | None]:
         """Run it and take down what is not to be kept. Every failure becomes part of the record.
@@ -61,8 +64,7 @@ class TrialRun:
         except Unsupported as error:
             record = replace(record, status="unsupported", reason=str(error))
         except StorlabError as error:
-            detail = error.detail if isinstance(error, TrialError) else ""
-            record = replace(record, reason=await self._reason(error), detail=detail)
+            record = await self._failed(record, error)
         except FileNotFoundError as error:
             if error.errno is not None:  # of the controller's own, not a node's
                 raise
@@ -71,20 +73,37 @@ class TrialRun:
             keep = self.cell.trial.keep_stacks and record.status == "done"
             if not keep:
                 await to_its_end(self._take_down())
-        facts = {node: standing.facts for node, standing in self.standing.items()}
         duration = time.monotonic() - began
-        return replace(record, duration=duration, phases=self.phases, facts=facts, warnings=self.warnings), tables
+        record = replace(record, duration=duration, phases=self.phases, warnings=self.warnings)
+        return replace(record, facts=self.facts, guests=self.guests), tables
 
     async def _measured(self, record: TrialRecord) -> tuple[TrialRecord, TrialTables]:
         timeout = self.cell.timeout
+        work = asyncio.create_task(self._phases(record))
+        watch = asyncio.create_task(self.session.hypervisor.until_one_is_lost())
         try:
-            async with asyncio.timeout(timeout):
-                record = await self._phases(record)
-        except TimeoutError:
-            phase = next(reversed(self.phases), "put up")
-            message = f"the trial was stopped at its time-out of {timeout:g} s, in the phase {phase!r}"
-            raise TimedOut(message, last_output(self.folder)) from None
-        return record, derive_trial(self.folder, record, self.cell)
+            done, _ = await asyncio.wait([work, watch], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if work not in done:
+                # What waits in a guest for a disk that is gone can't be stopped, but its guest can be ended.
+                await to_its_end(self.stacks.end_guests())
+        finally:
+            await to_its_end(_cancelled(work, watch))
+        if work in done:
+            return work.result(), derive_trial(self.folder, work.result(), self.cell)
+        if watch in done:
+            watch.result()
+        phase = next(reversed(self.phases), "put up")
+        message = f"the trial was stopped at its time-out of {timeout:g} s, in the phase {phase!r}"
+        raise TimedOut(message, last_output(self.folder)) from None
+
+    async def _failed(self, record: TrialRecord, error: StorlabError) -> TrialRecord:
+        """The record with its reason: where a guest was lost first, all else may only follow from that."""
+        detail = error.detail if isinstance(error, TrialError) else ""
+        lost = self.session.hypervisor.first_lost
+        if lost is None:
+            return replace(record, reason=await self._reason(error), detail=detail)
+        detail = "\n".join(filter(None, [detail, f"The end of its console:\n{lost.console}"]))
+        return replace(record, reason=lost.reason, detail=detail)
 
     async def _phases(self, record: TrialRecord) -> TrialRecord:
         async with self._phase("put up"):
@@ -117,24 +136,31 @@ class TrialRun:
         return f"{self.stacks.scratch[node.name]}/trial-{self.planned.number}-{node.name}"
 
     def _all_nodes(self) -> list[Node]:
-        return [node for name, group in self.cell.nodes.items() for node in self.session.group(name, group)]
+        return [node for name in self.cell.nodes for node in self._group(name)]
+
+    def _users(self) -> list[Node]:
+        """The nodes that are for a load, and not only for serving others with disks."""
+        serving = self.cell.serving
+        return [node for name in self.cell.nodes if name not in serving for node in self._group(name)]
+
+    def _group(self, name: str) -> list[Node]:
+        return self.session.group(name, self.cell.nodes[name])
 
     def _nodes(self, load: Load) -> list[Node]:
-        return [node for name in load.on for node in self.session.group(name, self.cell.nodes[name])]
+        return [node for name in load.on for node in self._group(name)]
 
     async def _put_up(self) -> None:
-        async def one(node: Node, group: str) -> None:
-            self.standing[node.name] = await self.stacks.get(node, self.cell.stacks[group])
-
-        groups = self.cell.nodes.items()
-        await all_of(*(one(node, name) for name, group in groups for node in self.session.group(name, group)))
+        self.session.hypervisor.forget_lost()
+        try:
+            self.standing = await self.stacks.put_up(self.cell, self.folder)
+        finally:
+            self.facts = self.stacks.facts_so_far()
+            self.guests = self.session.guest_facts()
 
     async def _take_down(self) -> None:
         began = time.monotonic()
-        for name, group in self.cell.nodes.items():
-            for node in self.session.group(name, group):
-                result = await self.stacks.take_down(node, self.cell.stacks[name])
-                self.warnings += [f"could not be taken down: {reason}" for reason in result.failed]
+        result = await self.stacks.take_down(self.cell)
+        self.warnings += [f"could not be taken down: {reason}" for reason in result.failed]
         self.phases["take down"] = time.monotonic() - began
 
     def _place(self, load: Load, node: Node) -> Place:
@@ -142,6 +168,7 @@ class TrialRun:
 
     def _place_named(self, name: str, node: Node, warm_up: float) -> Place:
         target = self.standing[node.name].resource
+        assert target is not None, "what serves others has no load"
         words = {
             "target": _path(target),
             "node": node.name,
@@ -160,7 +187,7 @@ class TrialRun:
 
     async def _commands(self, commands: Sequence[Sequence[str]], phase: str) -> None:
         for argv in commands:
-            places = [self._place_named(phase, node, 0.0) for node in self._all_nodes()]
+            places = [self._place_named(phase, node, 0.0) for node in self._users()]
             try:
                 await all_of(*(place.node.run([place.fill(word) for word in argv]) for place in places))
             except TrialError as error:
@@ -170,7 +197,7 @@ class TrialRun:
         workload = self.cell.precondition
         if workload is None:
             return
-        places = [self._place_named("precondition", node, 0.0) for node in self._all_nodes()]
+        places = [self._place_named("precondition", node, 0.0) for node in self._users()]
         await all_of(*(self._prepare(workload, place) for place in places))
         launches = [await workload.launch(place) for place in places]
         runs = (
@@ -194,8 +221,18 @@ class TrialRun:
             await asyncio.sleep(settle.wait)
 
     async def _measure(self, record: TrialRecord, places: Sequence[tuple[Load, Place]]) -> TrialRecord:
-        disks = {name: _disk(standing.resource) for name, standing in self.standing.items()}
-        measured = await measure(places, self.cell.probes, disks, self.session, self.folder)
+        disks = {name: disk_of(standing.resource) for name, standing in self.standing.items()}
+        users = {node.name for node in self._users()}
+        measured = await measure(
+            places,
+            self.cell.probes,
+            disks,
+            self.session,
+            self.folder,
+            backings=await self.stacks.backings(self.cell),
+            others=[node for node in self._all_nodes() if node.name not in users],
+            processes=self.session.hypervisor.processes,
+        )
         await all_of(*(node.run(["rm", "-rf", "--", self._folder(node)]) for node in self._all_nodes()))
         return replace(record, status="done", **measured)
 
@@ -221,6 +258,10 @@ def _path(target: Resource) -> str:
     return target.path
 
 
-def _disk(target: Resource) -> str | None:
-    """The kernel's name of the disk beneath."""
-    return target.name if isinstance(target, Disk) else target.disk if isinstance(target, Dir) else None
+async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.exception()  # marked as seen

@@ -9,20 +9,16 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from storlab.layers.base import Layer
-from storlab.layers.file import FileLayer
-from storlab.layers.registry import layer_types
-from storlab.layers.resources import Dir, Disk, Resource
-from storlab.layers.stack import type_errors
 from storlab.probes.base import Probe
 from storlab.probes.registry import probe_types
 from storlab.study.cells import HOST, Cell, Load
 from storlab.study.factors import Factor
 from storlab.study.messages import explain, nearest
 from storlab.study.positions import Path
+from storlab.study.read_stacks import StackReader
 from storlab.study.schema import DEFAULT_PROBES, NodeGroup, StudyFile, Trial
 from storlab.study.substitution import Substitution, Word
-from storlab.units import shown, size_text
+from storlab.units import shown
 from storlab.workloads.base import PLACE_WORDS, ReadInput, Workload
 from storlab.workloads.registry import workload_types
 
@@ -74,15 +70,19 @@ class _CellReader:
         accepted = {name: [load.workload.takes() for load in loads if name in load.on] for name in groups}
         if precondition is not None:
             accepted = {name: [*kinds, precondition.takes()] for name, kinds in accepted.items()}
-        stacks, origins = self.stacks(groups, accepted)
-        self.room(stacks, loads)
+        stacks = StackReader(self, self.source.raw, groups).read(accepted, loads)
         probes = self.probes()
         for path, message in self.substitution.problems:
             self._bad = True
             self.source.report(path, message)
         if self._bad or trial is None:
             return None
-        return Cell(number, labels, groups, stacks, loads, probes, trial, precondition, origins)
+        self.no_guests_kept(trial, groups)
+        if self._bad:
+            return None
+        return Cell(
+            number, labels, groups, stacks.layers, loads, probes, trial, precondition, stacks.origins, stacks.disks
+        )
 
     def problem(self, path: Path, message: str) -> None:
         """Report it, unless it only follows from a word that can't be put in, which is reported in any case."""
@@ -132,11 +132,18 @@ class _CellReader:
             groups[name] = group if group is not None else NodeGroup()  # what else is wrong is still found
             if group is None:
                 continue
-            if group.kind != "local":
-                self.problem((*path, "kind"), f"there is no kind of node {group.kind!r}; there is: local")
+            if name == HOST and group.kind != "local":
+                self.problem((*path, "kind"), "host means this machine: call virtual machines something else")
             elif name == HOST and group.count != 1:
                 self.problem((*path, "count"), "host means this machine, once: call a group of several something else")
         return groups or {HOST: NodeGroup()}
+
+    def no_guests_kept(self, trial: Trial, groups: Mapping[str, NodeGroup]) -> None:
+        """Each trial has virtual machines of its own, and with them goes what was put up in them."""
+        if trial.keep_stacks and any(group.kind != "local" for group in groups.values()):
+            self.problem(
+                ("trial", "keep_stacks"), "stacks of virtual machines can't be kept: each trial starts them anew"
+            )
 
     def loads(self, trial: Trial | None, groups: Mapping[str, NodeGroup]) -> tuple[Load, ...]:
         names = list(self.source.raw["workload"])
@@ -160,7 +167,8 @@ class _CellReader:
     def load(self, name: str, groups: Mapping[str, NodeGroup]) -> Load | None:
         path: Path = ("workload", name)
         tree = self.substitution.apply(self.source.raw["workload"][name], path, late=True)
-        on = tree.pop("on", list(groups))
+        servers = {group.disk_on for group in groups.values()}
+        on = tree.pop("on", [group for group in groups if group not in servers] or list(groups))
         targets = [on] if isinstance(on, str) else on
         if not isinstance(targets, list) or not targets or not all(isinstance(target, str) for target in targets):
             self.problem((*path, "on"), f"{shown(on)} should be the name of nodes, or a list of such names")
@@ -195,70 +203,6 @@ class _CellReader:
         except ValueError as error:
             self.problem((*path, kind, *getattr(error, "path", ())), str(error))
             return None
-
-    def stacks(
-        self, groups: Mapping[str, NodeGroup], accepted: Mapping[str, Sequence[tuple[type[Resource], ...]]]
-    ) -> tuple[dict[str, tuple[Layer, ...]], dict[str, tuple[Path, ...]]]:
-        stacks: dict[str, tuple[Layer, ...]] = {}
-        origins: dict[str, tuple[Path, ...]] = {}
-        for name, group in groups.items():
-            path: Path = ("stack",) if group.stack is None else ("nodes", name, "stack")
-            layers = self.layers(path)
-            if layers is None:
-                continue
-            kinds = accepted[name]
-            wanted = set(kinds[0]).intersection(*kinds[1:]) if kinds else {Dir, Disk}
-            for position, message in type_errors(layers, sorted(wanted, key=lambda kind: kind.kind))[:1]:
-                self.problem((*path, position), message)
-            stacks[name] = layers
-            origins[name] = tuple(self.substitution.origin_of((*path, index)) for index in range(len(layers)))
-        return stacks, origins
-
-    def room(self, stacks: Mapping[str, tuple[Layer, ...]], loads: Sequence[Load]) -> None:
-        """Refuse a load that can't fit on its stack, where the study itself says how large both are."""
-        for name, layers in stacks.items():
-            lowest = layers[0]
-            if not isinstance(lowest, FileLayer) or lowest.size is None or not issubclass(layers[-1].gives, Dir):
-                continue
-            left = lowest.size
-            for load in loads:
-                needed = load.workload.space() if name in load.on else 0
-                if needed > left:
-                    sizes = f"takes up {size_text(needed)}, but the stack has {size_text(left)}"
-                    self.problem(("workload", load.name), f"this {sizes} for it: make one smaller or the other larger")
-                    break
-                left -= needed
-
-    def layers(self, path: Path) -> tuple[Layer, ...] | None:
-        written: Any = self.source.raw
-        for part in path:
-            written = written.get(part)
-        if written is None:
-            self.problem(path, 'there is no stack: write stack = [{ layer = "directory" }], or other layers')
-            return None
-        tree = self.substitution.apply(written, path)
-        if isinstance(tree, dict):  # one layer needs no list
-            self.substitution.origins[(*path, 0)] = self.substitution.origin_of(path)
-            tree = [tree]
-        if not isinstance(tree, list) or not tree:
-            self.problem(path, f"{shown(tree)} is no stack: it is a list of one or more layers, lowest first")
-            return None
-        layers = [self.layer(item, (*path, index)) for index, item in enumerate(tree)]
-        return None if None in layers else tuple(layer for layer in layers if layer is not None)
-
-    def layer(self, tree: Any, path: Path) -> Layer | None:
-        kinds = layer_types()
-        known = f"there are: {', '.join(kinds)}"
-        if not isinstance(tree, dict) or "layer" not in tree:
-            self.problem(path, f'{shown(tree)} is no layer: write {{ layer = "…" }}; {known}')
-            return None
-        kind = tree["layer"]
-        if not isinstance(kind, str) or kind not in kinds:
-            hint = nearest(kind, kinds) if isinstance(kind, str) else ""
-            self.problem((*path, "layer"), f"there is no layer {shown(kind)}{hint or f'; {known}'}")
-            return None
-        layer: Layer | None = self.model(kinds[kind], tree, path)
-        return layer
 
     def probes(self) -> dict[str, Probe]:
         kinds = probe_types()

@@ -21,10 +21,11 @@ from pydantic import (
     model_validator,
 )
 
+from storlab.nodes.vm.hardware import Hardware
 from storlab.study.factors import label_of
 from storlab.units import Duration, Share, parse_share, shown
 
-DEFAULT_PROBES: dict[str, dict[str, Any]] = {"host-load": {}, "stalls": {}}
+DEFAULT_PROBES: dict[str, dict[str, Any]] = {"host-load": {}, "stalls": {}, "guests": {}}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
@@ -116,12 +117,35 @@ class Repeat(Model):
         return self
 
 
-class NodeGroup(Model):
-    """Machines of one kind. A group of several is named NAME-1, NAME-2, …"""
+class NodeGroup(Hardware):
+    """Machines of one kind. A group of several is named NAME-1, NAME-2, …
 
-    kind: str = Field("local", description="`local`: this machine.")
+    What a guest's machine consists of is for `kind = "vm"`, and for `"auto"` where that becomes a guest.
+    """
+
+    kind: Literal["local", "vm", "auto"] = Field(
+        "local",
+        description="`local`: this machine. `vm`: a virtual machine. `auto`: this machine where it has all that the "
+        "disks made on it need, else a virtual machine.",
+    )
     count: Whole = Field(1, ge=1, le=256, description="How many such nodes.")
     stack: Any = Field(None, description="The stack on these nodes, if not the study's.")
+    disk: Any = Field(
+        None,
+        description="The stack that becomes each virtual machine's disk; `stack` goes on above it, inside. It may end "
+        "with how it is attached: virtio-blk (the default), virtio-scsi or nvme.",
+    )
+    disk_on: Name | None = Field(None, description="The nodes that the disk is made on; by default this machine.")
+
+    @model_validator(mode="after")
+    def _no_hardware_here(self) -> Self:
+        if self.kind == "local":
+            given = [key for key in self.model_fields_set if key in Hardware.model_fields or key.startswith("disk")]
+            if given:
+                raise ValueError(f'{sorted(given)[0]} is for virtual machines: write kind = "vm", or leave it out')
+        if self.kind == "auto" and self.count != 1:
+            raise ValueError('nodes of kind "auto" serve others: there is one, so count = 1')
+        return self
 
 
 class Settle(Model):

@@ -1,0 +1,1 @@
+"""Virtual machines as nodes: QEMU started, watched and ended; the agent inside answers over virtio-serial."""

@@ -1,0 +1,99 @@
+"""Why a guest is gone, in words: what QEMU reported, how it ended, and what the console said."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from pathlib import Path
+from typing import Any
+
+from qemu.qmp import EventListener, QMPClient
+
+from storlab.errors import StorlabError
+from storlab.nodes.process import Process
+from storlab.nodes.vm.console import console_text, last_word, panic
+
+_WAIT = 2.0  # s: the stream closes a moment before the process that held it is known to have ended
+_EVENTS = ("BLOCK_IO_ERROR", "GUEST_PANICKED", "SHUTDOWN", "STOP")
+
+
+class Causes:
+    """Gathers what is known of one guest's end; the first cause counts. ``at``: when, on the monotonic clock."""
+
+    def __init__(self, name: str, process: Process, console: Path) -> None:
+        self._name, self._process, self._console = name, process, console
+        self._said: str | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._qmp: QMPClient | None = None
+        self.on_disk_error: Any = None
+        self.at: float | None = None
+
+    def listen(self, qmp: QMPClient) -> None:
+        """Take note of the events that QEMU reports, from now on."""
+        self._qmp = qmp
+        listener = EventListener(names=_EVENTS)
+        qmp.register_listener(listener)
+        self._task = asyncio.create_task(self._take(listener), name=f"events of {self._name}")
+
+    async def name(self, otherwise: str) -> str:
+        """The reason, as a sentence about the node. Waits a moment for what is still to be learnt."""
+        deadline = time.monotonic() + _WAIT
+        while self._said is None and self._process.ended is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        return f"node {self._name}: {self._said or self._ending() or otherwise}"
+
+    async def hung(self, silence: float) -> str:
+        """What to say of a guest whose agent is silent."""
+        paused = ""
+        if self._qmp is not None:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(1.0):
+                    status: Any = await self._qmp.execute("query-status")
+                    paused = "" if status.get("running") else f"; QEMU says that it is {status.get('status')}"
+        return self._note(f"its agent has been silent for {silence:g} s: the guest hangs{paused}")
+
+    def _ending(self) -> str | None:
+        text = console_text(self._console)
+        reason = panic(text)
+        if reason is not None:
+            return self._note(f"the guest's kernel panicked: {reason}")
+        ended = self._process.ended
+        if ended is None:
+            return None
+        if ended.signal is not None:
+            return self._note(f"QEMU was killed by {ended.signal}")
+        if ended.code:
+            lines = ended.stderr.decode(errors="replace").strip().splitlines()
+            return self._note(f"QEMU ended with status {ended.code}: {lines[-1] if lines else 'it said nothing'}")
+        word = last_word(text)
+        return self._note(f"the guest powered off{f': {word}' if word and word != 'ready' else ''}")
+
+    def _note(self, said: str) -> str:
+        if self._said is None:
+            self._said, self.at = said, time.monotonic()
+        return self._said
+
+    async def _take(self, listener: EventListener) -> None:
+        async for event in listener:
+            data = event.get("data", {})
+            if event["event"] == "BLOCK_IO_ERROR":
+                said = self._note(disk_error(data))
+                if self.on_disk_error is not None:
+                    self.on_disk_error(said)
+
+    async def end(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, StorlabError):
+                await self._task
+
+
+def disk_error(data: Any) -> str:
+    """A ``BLOCK_IO_ERROR`` event in words (QAPI: block-core.json)."""
+    operation = {"read": "a read from", "write": "a write to"}.get(str(data.get("operation")), "an operation on")
+    if data.get("nospace"):
+        return f"{operation} what is behind its disk failed: no space left there; QEMU stopped the guest"
+    reason = data.get("reason") or "I/O error"
+    return f"{operation} what is behind its disk failed: {reason}; QEMU stopped the guest"

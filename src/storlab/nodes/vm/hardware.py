@@ -1,0 +1,70 @@
+"""What a guest's machine consists of, as a study writes it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator
+
+from storlab.units import Duration, Size
+
+_CPUS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_LEAST_MEMORY = 128 * 1024**2
+
+Machine = Literal["q35", "pc", "microvm"]
+
+
+def _cpu_list(value: object) -> object:
+    """``"0-1,4"`` as numactl(8) takes it; a number may be written as one."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not _CPUS.fullmatch(text):
+        raise ValueError(f'{value!r} is no list of CPUs or nodes: write "0-1" or "0,2"')
+    return text
+
+
+class Hardware(BaseModel):
+    """A guest's machine. Everything here can be a factor."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    memory: Size = Field(512 * 1024**2, description="Of each guest.")
+    cpus: Annotated[int, Strict()] = Field(1, ge=1, le=255, description="Virtual CPUs of each guest.")
+    machine: Machine = Field("q35", description="QEMU's machine type.")
+    cpu: str = Field("", description="QEMU's CPU model; by default `host` with KVM and `max` without.")
+    accel: Literal["auto", "kvm", "tcg"] = Field(
+        "auto", description="`auto`: KVM where a guest really boots in it, else emulation (TCG)."
+    )
+    start: Literal["restored", "cold"] = Field(
+        "restored",
+        description="`restored`: each guest is a copy of one that was booted and saved. `cold`: each one boots.",
+    )
+    pin: str | None = Field(None, description='CPUs of this machine that QEMU may use: "0-1,4".')
+    numa: str | None = Field(None, description="NUMA nodes of this machine for QEMU: its CPUs and its memory.")
+    kernel: str | None = Field(None, description="Your own kernel: bzImage or vmlinux. By default the image's.")
+    modules: str | None = Field(None, description="Your kernel's modules: …/lib/modules/RELEASE.")
+    rootfs: str | None = Field(None, description="Your own root: a file with EROFS, ext4 or squashfs, or a folder.")
+    kernel_args: str = Field("", description='More for the kernel\'s command line: "mitigations=off".')
+    qemu_args: tuple[str, ...] = Field((), description="More for QEMU's command line.")
+    silence: Duration = Field(60.0, gt=0, description="A guest whose agent is silent for longer counts as hung.")
+
+    @field_validator("memory")
+    @classmethod
+    def _enough_memory(cls, size: int) -> int:
+        if size < _LEAST_MEMORY:
+            raise ValueError('a guest needs 128M at least to boot: write memory = "512M"')
+        if size % (2 * 1024**2):
+            raise ValueError("a guest's memory is a multiple of 2M")
+        return size
+
+    @field_validator("pin", "numa", mode="before")
+    @classmethod
+    def _list(cls, value: object) -> object:
+        return None if value is None else _cpu_list(value)
+
+    @field_validator("silence")
+    @classmethod
+    def _some_patience(cls, seconds: float) -> float:
+        if seconds < 2:
+            raise ValueError("a busy guest may well be silent for a second: write 2s or more")
+        return seconds

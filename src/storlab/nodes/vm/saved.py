@@ -1,0 +1,112 @@
+"""Guests that were booted once and saved, so that others start as copies of them.
+
+The memory lies in a file of its own, which copies map privately: nothing is read before it is touched, and what no
+copy writes is in this machine's memory once. QEMU's ``x-ignore-shared`` leaves memory out of the saved state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from storlab.errors import NodeError
+from storlab.nodes.node import Node
+from storlab.nodes.vm.cache import cache_folder, locked
+from storlab.nodes.vm.causes import Causes
+from storlab.nodes.vm.command import Files, Memory, command
+from storlab.nodes.vm.console import console_text
+from storlab.nodes.vm.devices import Devices
+from storlab.nodes.vm.qmp import connect, execute, hang_up, ignore_shared_memory, migration_ends
+from storlab.nodes.vm.spec import GuestSpec
+
+_READY = "storlab-init: ready"
+_BOOT = 180.0  # s
+_REST = 1.0  # s: the kernel frees what it needed for booting, and its late work ends
+_KEPT = 8  # saved guests; the ones not used for longest give way
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A saved guest: its memory, and the state of all else."""
+
+    memory: Memory
+    state: Path
+
+
+async def saved_guest(spec: GuestSpec, host: Node, qemu_version: str, told: Callable[[str], None]) -> Saved:
+    """The saved guest that ``spec`` can be a copy of; booted and saved now where there is none. Raises ``NodeError``."""
+    generic = replace(spec, name="storlab", devices=Devices(), nic=None, netns=None)
+    folder = cache_folder() / "saved" / _fingerprint(generic, qemu_version)
+    async with locked(folder):
+        if not (folder / "state").exists():
+            told("Booting a guest to make copies of it.")
+            await _save(generic, host, folder)
+            _forget_oldest(folder.parent)
+        os.utime(folder)
+    return Saved(Memory(folder / "memory", shared=False), folder / "state")
+
+
+def _fingerprint(spec: GuestSpec, qemu_version: str) -> str:
+    """All that the saved state depends on; the initial RAM disk's name tells its contents."""
+    files = Files(Path("qmp"), Path("agent"), Path("console"))
+    argv = command(spec, files, memory=Memory(Path("memory"), shared=True), hold=True)
+    parts = [(path, path.stat()) for path in (spec.image.kernel, *spec.image.layers)]
+    stamps = [f"{path}:{stat.st_mtime_ns}:{stat.st_size}" for path, stat in parts]
+    return hashlib.sha256("\0".join([qemu_version, *argv, *stamps]).encode()).hexdigest()[:16]
+
+
+async def _save(spec: GuestSpec, host: Node, folder: Path) -> None:
+    temporary = folder.with_name(f"{folder.name}.{os.getpid()}")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    try:
+        await _boot_and_save(spec, host, temporary)
+        # Written back now, and not while something is measured.
+        await host.run(["sync", "--", str(temporary / "memory"), str(temporary / "state")])
+        shutil.rmtree(folder, ignore_errors=True)
+        temporary.rename(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+async def _boot_and_save(spec: GuestSpec, host: Node, folder: Path) -> None:
+    memory = Memory(folder / "memory", shared=True)
+    async with _sockets(folder) as files, AsyncExitStack() as stack:
+        process = await host.start(command(spec, files, memory=memory, hold=True))
+        stack.push_async_callback(process.end)
+        causes = Causes(spec.name, process, files.console)
+        qmp = await connect(files.qmp, spec.name, lambda: process.ended is not None)
+        stack.push_async_callback(hang_up, qmp)
+        deadline = time.monotonic() + _BOOT
+        while _READY not in console_text(files.console):
+            if process.ended is not None or time.monotonic() > deadline:
+                raise NodeError(await causes.name(f"it did not boot within {_BOOT:g} s"))
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(_REST)
+        await execute(qmp, "stop")
+        await ignore_shared_memory(qmp)
+        await execute(qmp, "migrate", {"uri": f"file:{folder / 'state'}"})
+        await migration_ends(qmp)
+        await execute(qmp, "quit")
+
+
+@asynccontextmanager
+async def _sockets(folder: Path) -> AsyncIterator[Files]:
+    files = Files(folder / "qmp", folder / "agent", folder / "console.log")
+    yield files
+    for socket in (files.qmp, files.agent):
+        socket.unlink(missing_ok=True)
+
+
+def _forget_oldest(folder: Path) -> None:
+    """Copies that run keep the memory that they have mapped, also when its name is gone."""
+    saved = [path for path in folder.iterdir() if (path / "state").exists()]
+    for path in sorted(saved, key=lambda path: -path.stat().st_mtime)[_KEPT:]:
+        shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,118 @@
+"""What a study's virtual machines need of their image and of this machine, found out before any of them runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from storlab.images.image import Image
+from storlab.layers.stack import stack_needs
+from storlab.nodes.needs import Needs, together
+from storlab.nodes.vm import network
+from storlab.nodes.vm.command import QEMU
+from storlab.run.placement import on_storage
+from storlab.run.session import Session
+from storlab.study.cells import HOST, Cell
+from storlab.study.study import Study
+from storlab.units import size_text
+
+_EXTRAS = {"zfs": "zfs"}  # kernel module → the part of the image that has it
+_OWN_MEMORY = 200 * 1024**2  # bytes of QEMU itself for each guest, emulated: mostly translated code
+
+
+@dataclass(frozen=True)
+class Guests:
+    """``images`` by node group. ``cautions``: what a reader of the results must know first."""
+
+    images: Mapping[str, Image] = field(default_factory=dict)
+    cautions: tuple[str, ...] = ()
+
+    def lacks(self, group: str, needs: Needs) -> list[str]:
+        """What a group's image lacks of ``needs``, in words."""
+        image = self.images[group]
+        absent = [f"{program} is not in it" for program in needs.programs if program not in image.programs]
+        absent += [f"its kernel has no {name}" for name in needs.filesystems if name not in image.filesystems]
+        absent += [f"its kernel has no module {name}" for name in needs.modules if _module(name) not in image.modules]
+        return [f"the guest image {image.name} can't do this: {what}" for what in absent]
+
+
+def _module(name: str) -> str:
+    return name.replace("-", "_")
+
+
+async def look_at_guests(study: Study, session: Session) -> Guests:
+    """Find the image of each group, and how it can be run. Raises ``MissingImage`` with the command that makes it."""
+    images: dict[str, Image] = {}
+    reasons: dict[str, None] = {}
+    for cell in study.cells:
+        for name, group in cell.nodes.items():
+            if group.kind != "vm":
+                continue
+            session.extras[name] = extras_of(study.cells, name)
+            boot = await session.hypervisor.boot_of(group, session.extras[name])
+            images[name] = boot.image
+            if boot.acceleration.accelerator == "tcg":
+                reasons[boot.acceleration.reason] = None
+    caution = "The virtual machines ran emulated: good for counts and for relations, not for absolute speeds"
+    return Guests(images, tuple(f"{caution} ({reason})." for reason in reasons))
+
+
+def extras_of(cells: Iterable[Cell], group: str) -> frozenset[str]:
+    """What a group's image must have besides, in any cell: its guests are then the same in all of them."""
+    modules = {module for cell in cells if group in cell.nodes for module in group_needs(cell, group).modules}
+    return frozenset(_EXTRAS[module] for module in modules if module in _EXTRAS)
+
+
+def group_needs(cell: Cell, name: str) -> Needs:
+    """All that a cell needs of the nodes of one group."""
+    workloads = [load.workload for load in cell.loads if name in load.on]
+    if cell.precondition is not None and name not in cell.serving:
+        workloads.append(cell.precondition)
+    disk = cell.disks.get(name)
+    return together(
+        [
+            stack_needs(cell.stacks.get(name, ())),
+            stack_needs(disk.layers[-1:] if disk is not None else ()),
+            *(stack_needs(on_storage(other)) for other in cell.disks.values() if other.on == name),
+            *(workload.needs() for workload in workloads),
+            *(probe.needs() for probe in cell.probes.values()),
+        ]
+    )
+
+
+def needs_on_host(cell: Cell) -> list[Needs]:
+    """What this machine itself must have for a cell, beyond what its nodes here need."""
+    needs = []
+    for name, group in cell.nodes.items():
+        if group.kind == "vm":
+            needs.append(Needs(programs=(QEMU, *(("numactl",) if group.pin or group.numa else ()))))
+        else:
+            needs.append(group_needs(cell, name))
+    for disk in cell.disks.values():
+        if disk.on == HOST:
+            needs.append(stack_needs(on_storage(disk)))
+        elif cell.nodes[disk.on].kind == "vm":
+            needs.append(network.NEEDS)
+    return needs
+
+
+def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str) -> None:
+    """Raise ``UserError`` where the virtual machines of one trial want more memory than this machine has to give."""
+    available = _available(meminfo)
+    for cell in cells:
+        groups = {name: group for name, group in cell.nodes.items() if group.kind == "vm"}
+        wanted = sum(group.count * (group.memory + _OWN_MEMORY) for group in groups.values())
+        if available is not None and wanted > available:
+            guests = ", ".join(f"{group.count} × {size_text(group.memory)}" for group in groups.values())
+            raise study.problem(
+                ("nodes", next(iter(groups)), "memory"),
+                f"the virtual machines ({guests}, and QEMU's own) take up {size_text(wanted // 1024**2 * 1024**2)}, "
+                f"but this machine has only {available // 1024**2}M left: make them smaller or fewer",
+            )
+
+
+def _available(meminfo: str) -> int | None:
+    for line in meminfo.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
