@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -204,6 +204,7 @@ def _summary(metrics: pl.DataFrame) -> Summary:
         cells=_cells(),
         estimates=tuple(_estimates(metrics)),
         comparisons=tuple(_comparisons(metrics)),
+        by_node=tuple(_by_node(metrics)),
         warnings=(
             "The machine slowed down by about 8 % from the first round to the last. Comparisons are paired by "
             "round and stay valid; values of single cells are less certain than their intervals say.",
@@ -232,29 +233,43 @@ def _estimates(metrics: pl.DataFrame) -> list[Estimate]:
         rows = metrics.filter(cell=cell.number).select("source", "metric", "unit", "better").unique(maintain_order=True)
         for source, metric, unit, better in rows.iter_rows():
             values = list(_values(metrics, cell.number, source, metric).values())
-            mean, sd = statistics.fmean(values), statistics.stdev(values)
-            half = 2.36 * sd / math.sqrt(len(values))
-            few = f"only {len(values)} of {ROUNDS} rounds: one trial failed"
-            result.append(
-                Estimate(
-                    cell=cell.number,
-                    levels=cell.levels,
-                    source=source,
-                    metric=metric,
-                    unit=unit,
-                    better=better,
-                    rounds=len(values),
-                    median=statistics.median(values),
-                    mean=mean,
-                    sd=sd,
-                    cv=sd / mean,
-                    low=mean - half,
-                    high=mean + half,
-                    confidence=0.95,
-                    warnings=(few,) if len(values) < ROUNDS else (),
-                )
-            )
+            result.append(_estimate(cell, source, metric, unit, better, values))
     return result
+
+
+def _by_node(metrics: pl.DataFrame) -> list[Estimate]:
+    result = []
+    for node in NODES:
+        for cell in CELLS:
+            metric = f"{cell.kind}.bandwidth"
+            rows = metrics.filter(cell=cell.number, node=node, source=cell.load, metric=metric).sort("round")
+            if rows.height:
+                found = _estimate(cell, cell.load, metric, "B/s", "higher", rows["value"].to_list())
+                result.append(replace(found, node=node))
+    return result
+
+
+def _estimate(cell: Cell, source: str, metric: str, unit: str, better: str, values: list[float]) -> Estimate:
+    mean, sd = statistics.fmean(values), statistics.stdev(values)
+    half = 2.36 * sd / math.sqrt(len(values))
+    few = f"only {len(values)} of {ROUNDS} rounds: one trial failed"
+    return Estimate(
+        cell=cell.number,
+        levels=cell.levels,
+        source=source,
+        metric=metric,
+        unit=unit,
+        better=better,
+        rounds=len(values),
+        median=statistics.median(values),
+        mean=mean,
+        sd=sd,
+        cv=sd / mean,
+        low=mean - half,
+        high=mean + half,
+        confidence=0.95,
+        warnings=(few,) if len(values) < ROUNDS else (),
+    )
 
 
 def _comparisons(metrics: pl.DataFrame) -> list[Comparison]:

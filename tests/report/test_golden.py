@@ -8,6 +8,7 @@ from storlab.report import render
 from storlab.report.text import render_text
 
 from .sample import sample
+from .vm_sample import vm_sample
 
 Golden = Callable[[str, str], None]
 
@@ -34,3 +35,23 @@ def test_the_asciidoc_report(golden: Golden) -> None:
 
 def test_the_csv_report(golden: Golden) -> None:
     golden("sample.csv", render(sample(), "csv"))
+
+
+def test_the_terminals_report_on_virtual_machines_in_80_columns(golden: Golden) -> None:
+    text = render(vm_sample(), "text")
+    golden("vm.txt", text)
+    assert max(map(len, text.split("\n"))) <= 80
+
+
+def test_the_terminals_report_on_virtual_machines_in_120_columns(golden: Golden) -> None:
+    text = render_text(vm_sample(), width=120)
+    golden("vm-120.txt", text)
+    assert max(map(len, text.split("\n"))) <= 120
+
+
+def test_the_markdown_report_on_virtual_machines(golden: Golden) -> None:
+    golden("vm.md", render(vm_sample(), "md"))
+
+
+def test_the_asciidoc_report_on_virtual_machines(golden: Golden) -> None:
+    golden("vm.adoc", render(vm_sample(), "adoc"))

@@ -25,8 +25,8 @@ class Recorded:
     values: pl.DataFrame
 
 
-def collect(metrics: pl.DataFrame, done: pl.DataFrame, cells: Sequence[int]) -> Recorded:
-    """The rows of ``metrics`` for all nodes and jobs together, of trials in ``done`` and of ``cells``.
+def collect(metrics: pl.DataFrame, done: pl.DataFrame, cells: Sequence[int], node: str | None = None) -> Recorded:
+    """The rows of ``metrics`` for all jobs together, and all nodes or one, of trials in ``done`` and of ``cells``.
 
     ``metrics`` as in ``docs/reference/records.md``; ``done`` has a column ``trial``, at most one for each cell and
     round.
@@ -34,7 +34,9 @@ def collect(metrics: pl.DataFrame, done: pl.DataFrame, cells: Sequence[int]) -> 
     text = pl.Categorical()
     rows = (
         metrics.lazy()
-        .filter(pl.col("node").is_null(), pl.col("job").is_null(), pl.col("cell").is_in(cells))
+        .filter(
+            pl.col("node").eq_missing(pl.lit(node, pl.String)), pl.col("job").is_null(), pl.col("cell").is_in(cells)
+        )
         .join(done.lazy().select("trial"), on="trial", how="semi", maintain_order="left")
         .select(
             "cell",

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from storlab.analysis.anytime import EFFECT_VARIANCE, Floats
+from storlab.analysis.by_node import node_estimates
 from storlab.analysis.compare import compare, unanswerable
 from storlab.analysis.design import Design
 from storlab.analysis.estimates import estimates
@@ -41,7 +42,8 @@ def summarise(trials: pl.DataFrame, metrics: pl.DataFrame, design: Design) -> Su
     states = cell_states(trials, design)
     done = trials.filter(pl.col("status") == "done").sort("trial").unique(["cell", "round"], keep="last")
     recorded = collect(metrics, done, [cell for cell, _ in design.cells])
-    planned = plan(design, _catalogue(recorded, done, states))
+    catalogue = _catalogue(recorded, done, states)
+    planned = plan(design, catalogue)
     family = max(1, sum(item.counted for item in planned))
     alpha = (1 - design.confidence) / family
     sides = _sides(recorded, done, planned)
@@ -58,6 +60,7 @@ def summarise(trials: pl.DataFrame, metrics: pl.DataFrame, design: Design) -> Su
         method=_method(design, family, alpha),
         facts=dict(design.facts),
         family=family,
+        by_node=node_estimates(metrics, done, design, catalogue),
     )
 
 

@@ -18,6 +18,9 @@ from storlab.errors import ParseError
 Verdict = Literal["better", "worse", "equivalent", "undecided"]
 """Of level ``a`` against level ``b``. ``better`` respects the metric's direction."""
 
+HOST = "host"
+"""The node that is the machine where Storlab runs; it is there in every run."""
+
 CellStatus = Literal["measured", "partly failed", "failed", "unsupported", "not run"]
 
 
@@ -35,7 +38,7 @@ class CellState:
 
 @dataclass(frozen=True)
 class Estimate:
-    """One metric of one cell over its rounds (all nodes and jobs together)."""
+    """One metric of one cell over its rounds: all jobs together, and all nodes, or the one that ``node`` names."""
 
     cell: int
     levels: dict[str, str]
@@ -52,6 +55,7 @@ class Estimate:
     high: float | None
     confidence: float
     warnings: tuple[str, ...] = ()
+    node: str | None = None  # null: all nodes together
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,7 @@ class Summary:
     method: str = ""  # how intervals and verdicts were made, one paragraph for the reader
     facts: dict[str, object] = field(default_factory=dict)  # of JSON's types only
     family: int = 1  # number of comparisons that the intervals are corrected for
+    by_node: tuple[Estimate, ...] = ()  # what nodes are seen side by side for; each with its node
 
 
 def to_json(summary: Summary) -> bytes:
@@ -104,7 +109,8 @@ def to_json(summary: Summary) -> bytes:
     Raises ``ValueError`` where a number is NaN or infinite, which JSON can't hold.
     """
     _require_finite(summary.facts, "facts")
-    for kind, rows in (("estimates", summary.estimates), ("comparisons", summary.comparisons)):
+    kinds = {"estimates": summary.estimates, "comparisons": summary.comparisons, "by_node": summary.by_node}
+    for kind, rows in kinds.items():
         for index, row in enumerate(rows):
             for name, value in vars(row).items():
                 if isinstance(value, float) and not math.isfinite(value):
@@ -120,6 +126,7 @@ def from_json(text: bytes | str, source: str = "summary.json") -> Summary:
             "cells": tuple(_row(CellState, row) for row in data["cells"]),
             "estimates": tuple(_row(Estimate, row) for row in data["estimates"]),
             "comparisons": tuple(_row(Comparison, row) for row in data["comparisons"]),
+            "by_node": tuple(_row(Estimate, row) for row in data.get("by_node", ())),
             "warnings": tuple(data["warnings"]),
         }
         return Summary(**{**data, **rows})

@@ -11,31 +11,28 @@
     |Node | Bandwidth
 
     |a
-    |24.7 MiB/s
+    |24.7 ±0.6 MiB/s
     |===
 
     host load average: 7.12, 3.37, 2.19
 
-Numbers of single nodes are medians of the rounds; the interval belongs to all nodes together and stands below.
+Numbers are means over the rounds, with the half-width of their interval: those of the nodes add up to all together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import polars as pl
-
-from storlab.analysis.summary import Estimate
+from storlab.analysis.summary import HOST, Estimate
 from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.escape import adoc as escaped
 from storlab.report.escape import plain
-from storlab.report.frames import per_node
 from storlab.report.input import ReportInput
+from storlab.report.nodes import GUESTS, HOST_LOAD, LOADS, NODES, STALLS, Numbers
 from storlab.report.reproduce import commands
+from storlab.report.tables import Table
 from storlab.report.view import View, split_primary, view
-
-_LOADS = ("load.1m", "load.5m", "load.15m")
 
 
 def render_adoc(given: ReportInput) -> str:
@@ -45,6 +42,8 @@ def render_adoc(given: ReportInput) -> str:
 
 def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     yield from (f"= {escaped(shown.title)}", "")
+    for caution in shown.cautions:
+        yield from (f"CAUTION: {escaped(caution)}", "")
     for text in (shown.description, shown.facts_line, *shown.platform_notes):
         if text:
             yield from (escaped(text), "")
@@ -65,6 +64,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield from ("== Not measured in full", "")
         yield from (f"- {escaped(f'{cells}, {status}: {reason}')}" for cells, status, reason in shown.absent.rows)
         yield ""
+    yield from _setup(shown.setup)
     yield from _reproduce(given)
 
 
@@ -73,6 +73,7 @@ def _results(given: ReportInput) -> Iterator[str]:
     cells: dict[int, list[Estimate]] = {}
     for estimate in primary:
         cells.setdefault(estimate.cell, []).append(estimate)
+    numbers, nodes = Numbers(given.summary), list(dict.fromkeys(e.node or "" for e in given.summary.by_node))
     if cells:
         yield from ("== Results", "")
     above: dict[str, str] = {}
@@ -87,19 +88,23 @@ def _results(given: ReportInput) -> Iterator[str]:
         if rest:
             yield from (f"==== {escaped(words.levels(rest))}", "")
         for estimate in estimates:
-            yield from _estimate(estimate, given)
-        yield from _host_load(estimates[0].cell, given.summary.estimates)
+            yield from _estimate(estimate, numbers, nodes)
+        yield from _circumstances(estimates[0].cell, numbers)
 
 
-def _estimate(e: Estimate, given: ReportInput) -> Iterator[str]:
+def _estimate(e: Estimate, numbers: Numbers, names: Sequence[str]) -> Iterator[str]:
     yield from (escaped(f"{e.metric}"), "")
-    nodes = per_node(given.metrics, e.source, e.metric).filter(pl.col("cell") == e.cell, pl.col("node").is_not_null())
-    values = nodes.group_by("node", maintain_order=True).agg(pl.col("value").median()).sort("node")
-    if values.height:
+    nodes = [(name, found) for name in names if (found := numbers.get(e.cell, (e.source, e.metric, name)))]
+    stalls = {name: numbers.get(e.cell, (STALLS, "stall.longest", name)) for name, _ in nodes}
+    if nodes:
         name = e.metric.rsplit(".", 1)[-1].capitalize()
-        yield from ('[cols="1,1"]', "|===", f"|Node | {escaped(name)}")
-        for node, value in values.iter_rows():
-            yield from ("", f"|{escaped(node)}", f"|{escaped(fmt.quantity(value, e.unit))}")
+        columns = ["Node", name, *(["Longest stall"] if any(stalls.values()) else [])]
+        yield from (f'[cols="{",".join("1" * len(columns))}"]', "|===", f"|{' | '.join(map(escaped, columns))}")
+        for node, found in nodes:
+            yield from ("", f"|{escaped(node)}", f"|{escaped(_short(found))}")
+            stall = stalls[node]
+            if any(stalls.values()):
+                yield f"|{escaped(_short(stall)) if stall else 'not measured'}"
         yield from ("|===", "")
     mean = fmt.quantity(e.mean, e.unit, e.low, e.high)
     span = fmt.interval(e.low, e.high, e.unit, e.mean)
@@ -107,12 +112,41 @@ def _estimate(e: Estimate, given: ReportInput) -> Iterator[str]:
     rounds = fmt.plural(e.rounds, "round")
     sentences = " ".join(words.stop(warning) for warning in e.warnings)
     yield from (escaped(f"all nodes together: {mean}, {bounds}, {rounds}. {sentences}".rstrip()), "")
+    fairness = numbers.get(e.cell, (e.source, f"{e.metric}.fairness", None))
+    if fairness:
+        yield from (escaped(f"fairness: {_short(fairness)}. {words.FAIRNESS}"), "")
 
 
-def _host_load(cell: int, estimates: Sequence[Estimate]) -> Iterator[str]:
-    loads = {e.metric: e.mean for e in estimates if e.cell == cell and e.source == "probe:host-load"}
-    if all(name in loads for name in _LOADS):
-        yield from (f"host load average: {', '.join(fmt.number(loads[name], 2) for name in _LOADS)}", "")
+def _circumstances(cell: int, numbers: Numbers) -> Iterator[str]:
+    """How far apart the nodes started, and how loaded the host was right after."""
+    skew = numbers.get(cell, (NODES, "start.skew", None))
+    if skew:
+        yield from (escaped(f"start skew: {_short(skew)}"), "")
+    guests = numbers.get(cell, (GUESTS, "guests.cpu", None))
+    if guests:
+        yield from (escaped(f"CPUs used by QEMU: {_short(guests)}"), "")
+    loads = [numbers.get(cell, (HOST_LOAD, metric, HOST)) for metric in LOADS]
+    loads = loads if all(loads) else [numbers.get(cell, (HOST_LOAD, metric, None)) for metric in LOADS]
+    if all(loads):
+        shown = ", ".join(fmt.number(load.mean, 2) for load in loads if load)
+        yield from (f"host load average: {shown}", "")
+
+
+def _short(e: Estimate) -> str:
+    text = fmt.plus_minus(e.mean, e.unit, e.low, e.high)
+    return text if e.low is not None else f"{text} (no interval)"
+
+
+def _setup(tables: Sequence[Table]) -> Iterator[str]:
+    if tables:
+        yield from ("== Set-up", "")
+    for table in tables:
+        yield from (f".{escaped(table.title)}", f'[cols="{",".join("1" * len(table.columns))}"]', "|===")
+        yield "".join(f"|{escaped(column)} " for column in table.columns).rstrip()
+        for row in table.rows:
+            yield from ("", *(f"|{escaped(cell)}" for cell in row))
+        yield from ("|===", "")
+        yield from (line for i, note in enumerate(table.notes, 1) for line in (escaped(f"[{i}] {note}"), ""))
 
 
 def _reproduce(given: ReportInput) -> Iterator[str]:

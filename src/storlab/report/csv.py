@@ -3,7 +3,9 @@
 One row a number with its interval. ``kind`` says which columns are filled:
 
     estimate    cell, levels (``factor.NAME``), mean, median, sd, cv
+    node        as an estimate, with the node that it is of
     comparison  factor, a, b, pooled, levels of the other factors, ratio, margin, verdict, rounds_to_decide
+    caution     warnings: a sentence without which the numbers would be misread; these rows come first
 
 Text stands as it is: a level named ``=1+1`` is written so, and a spreadsheet should import it as text.
 """
@@ -18,7 +20,7 @@ from storlab.report.input import ReportInput
 
 _FIRST = ("kind", "source", "metric", "unit", "better")
 _LAST = (
-    "cell", "factor", "a", "b", "pooled", "rounds", "mean", "median", "sd", "cv", "ratio", "low", "high",
+    "cell", "node", "factor", "a", "b", "pooled", "rounds", "mean", "median", "sd", "cv", "ratio", "low", "high",
     "confidence", "margin", "verdict", "reason", "rounds_to_decide", "warnings",
 )  # fmt: skip
 
@@ -35,7 +37,9 @@ def render_csv(given: ReportInput) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
     writer.writeheader()
+    writer.writerows({"kind": "caution", "warnings": str(text)} for text in given.manifest.get("cautions") or ())
     writer.writerows(map(_estimate, summary.estimates))
+    writer.writerows(_estimate(e) | {"kind": "node", "node": e.node} for e in summary.by_node)
     writer.writerows(map(_comparison, summary.comparisons))
     return out.getvalue()
 

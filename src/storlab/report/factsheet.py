@@ -10,7 +10,7 @@ from storlab.analysis.summary import CellState
 from storlab.report import format as fmt
 from storlab.report.input import Facts, ReportInput
 from storlab.report.tables import together
-from storlab.report.words import listed
+from storlab.report.words import compact
 
 _BYTES = frozenset({"memory", "size"})
 
@@ -60,8 +60,8 @@ class Sheet:
 
 def node_sheets(manifest: Mapping[str, Any]) -> list[Sheet]:
     """One sheet for all nodes that are alike."""
-    groups = _alike((str(name), (("", tuple(facts_of(f))),)) for name, f in (manifest.get("nodes") or {}).items())
-    return [Sheet(f"{'Node' if len(names) == 1 else 'Nodes'} {listed(names)}", parts) for parts, names in groups]
+    groups = alike(((("", tuple(facts_of(f))),), str(name)) for name, f in (manifest.get("nodes") or {}).items())
+    return [Sheet(f"{'Node' if len(names) == 1 else 'Nodes'} {compact(names)}", parts) for parts, names in groups]
 
 
 def stack_sheets(given: ReportInput) -> list[Sheet]:
@@ -76,17 +76,17 @@ def stack_sheets(given: ReportInput) -> list[Sheet]:
 
 
 def _layer_parts(layer: str, nodes: Mapping[str, Mapping[str, Facts]]) -> list[tuple[str, tuple[Fact, ...]]]:
-    having = [(node, tuple(facts_of(layers[layer]))) for node, layers in nodes.items() if layer in layers]
-    groups = _alike(having)
-    return [(layer if len(nodes) == 1 else f"{layer} on {listed(names)}", facts) for facts, names in groups]
+    groups = alike((tuple(facts_of(layers[layer])), node) for node, layers in nodes.items() if layer in layers)
+    return [(layer if len(nodes) == 1 else f"{layer} of {compact(names)}", facts) for facts, names in groups]
 
 
 K = TypeVar("K")
+V = TypeVar("V")
 
 
-def _alike(items: Iterable[tuple[str, K]]) -> list[tuple[K, list[str]]]:
-    """What is equal, once, with the names of all that have it."""
-    groups: dict[K, list[str]] = {}
-    for name, value in items:
-        groups.setdefault(value, []).append(name)
+def alike(items: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
+    """Each key once, in the order of their first mention, with all that have it."""
+    groups: dict[K, list[V]] = {}
+    for key, value in items:
+        groups.setdefault(key, []).append(value)
     return list(groups.items())

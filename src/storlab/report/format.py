@@ -136,6 +136,20 @@ def interval(
     return chosen.attach(" to ".join(ends))
 
 
+def plus_minus(value: float, unit: str, low: float | None, high: float | None, *, within: Scale | None = None) -> str:
+    """ "4.78 ±0.04 MiB/s", for tables with many columns; without an interval the number alone.
+
+    The half-width is that of the upper side: an interval of what can't be negative may be cut off at 0.
+    """
+    chosen = within or scale(value, unit)
+    if high is None or low is None or not math.isfinite(high - value):
+        return quantity(value, unit, within=chosen)
+    half = (high - value) / chosen.factor
+    digits = decimals(value / chosen.factor, half)
+    shown = max(half, 10.0**-digits) if half > 0 else 0.0  # never ±0 of what is not certain
+    return chosen.attach(f"{number(value / chosen.factor, digits)} ±{number(shown, digits)}")
+
+
 def ratio(value: float | None, low: float | None = None, high: float | None = None) -> str:
     """ "1.42×"."""
     if value is None:

@@ -46,13 +46,14 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     manifest = given.manifest
     yield "verdicts", "Verdicts", True
     yield "measured", "Measured", bool(shown.measured)
+    yield "nodes", "Nodes", bool(shown.nodes or shown.guests)
     yield "compared", "Compared", bool(shown.comparisons)
     yield "time", "Over time", bool(charts["series"])
     yield "latency", "Latency", bool(charts["latency"])
     yield "absent", "Not measured", shown.absent is not None
     yield "further", "Further metrics", bool(shown.others)
     yield "probes", "Probes", bool(shown.probes)
-    yield "facts", "Set-up", bool(manifest.get("nodes") or given.facts)
+    yield "facts", "Set-up", bool(shown.setup or manifest.get("nodes") or given.facts)
     yield "reproduce", "Reproduce", bool(commands(manifest) or manifest.get("study_text"))
     yield "method", "Method", bool(shown.method)
 

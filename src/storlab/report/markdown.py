@@ -19,6 +19,8 @@ def render_markdown(given: ReportInput) -> str:
 
 def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     yield from (f"# {escaped(shown.title)}", "")
+    for caution in shown.cautions:
+        yield from (f"> **Caution:** {escaped(caution)}", "")
     for text in (shown.description, shown.facts_line):
         if text:
             yield from (escaped(text), "")
@@ -30,11 +32,13 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield from (f"- {escaped(warning)}" for warning in shown.warnings)
         yield ""
     yield from _section("Measured", shown.measured)
+    yield from _section("Node by node", (*shown.nodes, *shown.guests))
     yield from _section("Compared", shown.comparisons)
     yield from _section("Further metrics", shown.others)
     if shown.absent:
         yield from ("## Not measured in full", "", *_table(shown.absent))
     yield from _section("Probes", shown.probes)
+    yield from _section("Set-up", shown.setup)
     yield from _reproduce(given)
     if shown.method:
         yield from ("## Method", "", escaped(shown.method), "")

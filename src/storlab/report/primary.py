@@ -1,9 +1,11 @@
-"""Which metrics a study's ``primary`` names: these are shown first, and drawn."""
+"""What a study asks about: which metrics its ``primary`` names, and which factor's levels stand side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
+
+from storlab.analysis.summary import Summary
 
 
 class Measured(Protocol):
@@ -37,3 +39,10 @@ def split(primary: str, items: Iterable[M]) -> tuple[list[M], list[M]]:
     return (
         (first, [item for item in everything if (item.source, item.metric) not in named]) if first else (everything, [])
     )
+
+
+def compared_factor(summary: Summary) -> str:
+    """The factor whose levels stand side by side: the first that is compared, else the study's first."""
+    for comparison in summary.comparisons:
+        return comparison.factor
+    return next((name for cell in summary.cells for name in cell.levels), "")

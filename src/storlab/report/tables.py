@@ -11,7 +11,8 @@ from storlab.report import format as fmt
 from storlab.report import words
 
 PROBE = "probe:"
-_WORDS = frozenset({"verdict", "status", "reason", "better"})
+ALL_CELLS = "all cells"
+_WORDS = frozenset({"verdict", "status", "reason", "better", "modes"})
 _CELLS_A_TABLE = 3  # more columns than that don't fit a page
 
 
@@ -24,7 +25,8 @@ class Table:
     """Rows of finished text. The first ``labels`` columns name the row; the others hold its numbers.
 
     ``notes`` are the footnotes that cells refer to as ``[1]``, ``[2]``, … ``spans`` are the rows' ratios with their
-    intervals as numbers, for formats that can draw them.
+    intervals as numbers, for formats that can draw them. ``divisible``: where not all columns fit side by side, the
+    table may be shown in parts, each with its labels.
     """
 
     title: str
@@ -34,23 +36,26 @@ class Table:
     caption: str = ""
     notes: tuple[str, ...] = ()
     spans: tuple[Span | None, ...] = ()
+    divisible: bool = False
 
     def is_number(self, column: int) -> bool:
         """Whether the column at this index holds numbers, which are aligned at the right."""
         return column >= self.labels and self.columns[column] not in _WORDS
 
 
-class _Notes:
+class Notes:
     """Footnotes of one table: each sentence once, numbered in the order of their first mention."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def mark(self, text: str, warnings: Iterable[str]) -> str:
+        """``text`` with the numbers of these footnotes."""
         numbers = [self._numbers.setdefault(words.stop(w), len(self._numbers) + 1) for w in warnings]
         return " ".join([text, *(f"[{number}]" for number in numbers)])
 
     def sentences(self) -> tuple[str, ...]:
+        """All of them, in order."""
         return tuple(self._numbers)
 
 
@@ -87,7 +92,7 @@ def _grouped(estimates: Iterable[Estimate]) -> list[list[Estimate]]:
 
 
 def _estimate_table(group: Sequence[Estimate]) -> Table:
-    first, notes = group[0], _Notes()
+    first, notes = group[0], Notes()
     shared, factors = split_levels([e.levels for e in group])
     shown = fmt.common_scale([e.mean for e in group], first.unit)
     rows = []
@@ -124,7 +129,7 @@ def comparison_tables(comparisons: Sequence[Comparison]) -> list[Table]:
 
 
 def _comparison_table(group: Sequence[Comparison]) -> Table:
-    first, notes = group[0], _Notes()
+    first, notes = group[0], Notes()
     places = [{"": words.POOLED} if c.pooled else c.within for c in group]
     shared, factors = split_levels(places)
     placed = bool(factors) and any(places)
@@ -182,12 +187,24 @@ def absent_table(summary: Summary) -> Table | None:
 
 
 def together(cells: Sequence[CellState], all_cells: Sequence[CellState]) -> str:
-    """What to call several cells: by the levels that they, and no others, share; else one by one."""
-    shared, _ = split_levels([cell.levels for cell in cells])
-    same = [cell for cell in all_cells if shared.items() <= cell.levels.items()]
-    if shared and len(same) == len(cells):
-        return f"{words.levels(shared)} ({fmt.plural(len(cells), 'cell')})"
+    """What to call several cells: by the levels that they, and no others, have; else one by one."""
+    if len(cells) == len(all_cells) > 1:
+        return ALL_CELLS
+    if len(cells) > 1 and (chosen := _chosen_levels(cells, all_cells)):
+        named = ", ".join(f"{factor}={' or '.join(levels)}" for factor, levels in chosen.items())
+        return f"{named} ({fmt.plural(len(cells), 'cell')})"
     return "; ".join(words.levels(cell.levels) or f"cell {cell.cell}" for cell in cells)
+
+
+def _chosen_levels(cells: Sequence[CellState], all_cells: Sequence[CellState]) -> dict[str, list[str]]:
+    """The levels that make up ``cells``, of the factors that not all levels of are there; empty where none do."""
+    chosen = {}
+    for factor in dict.fromkeys(name for cell in cells for name in cell.levels):
+        own = list(dict.fromkeys(cell.levels.get(factor, "") for cell in cells))
+        if len(own) < len({cell.levels.get(factor, "") for cell in all_cells}):
+            chosen[factor] = own
+    same = [cell for cell in all_cells if all(cell.levels.get(name) in own for name, own in chosen.items())]
+    return chosen if len(same) == len(cells) else {}
 
 
 def matrix_tables(estimates: Sequence[Estimate]) -> list[Table]:
@@ -210,7 +227,7 @@ def matrix_tables(estimates: Sequence[Estimate]) -> list[Table]:
 
 
 def _matrix(title: str, group: Sequence[Estimate], cells: Mapping[int, str]) -> Table:
-    notes, metrics = _Notes(), dict[str, dict[int, Estimate]]()
+    notes, metrics = Notes(), dict[str, dict[int, Estimate]]()
     for e in group:
         metrics.setdefault(e.metric, {})[e.cell] = e
     rows: list[tuple[str, ...]] = []
@@ -225,7 +242,7 @@ def _matrix(title: str, group: Sequence[Estimate], cells: Mapping[int, str]) -> 
     return Table(title, columns, tuple(rows), 1, caption, notes.sentences())
 
 
-def _with_interval(e: Estimate, notes: _Notes) -> str:
+def _with_interval(e: Estimate, notes: Notes) -> str:
     shown = fmt.scale(e.mean, e.unit)
     value = fmt.quantity(e.mean, e.unit, e.low, e.high, within=shown)
     if e.low is not None and e.low == e.high:

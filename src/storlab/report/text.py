@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich import box
 from rich.cells import cell_len
@@ -14,6 +15,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from storlab.analysis.summary import Verdict
+from storlab.report import format as fmt
 from storlab.report.escape import one_line
 from storlab.report.forest import forest
 from storlab.report.input import ReportInput
@@ -56,6 +58,8 @@ class TerminalReport:
 
 def _parts(shown: View, width: int) -> Iterator[RenderableType]:
     yield _text(shown.title, "bold")
+    for caution in shown.cautions:
+        yield _bullet("!", "bold yellow", caution, style="bold yellow")
     if shown.facts_line:
         yield _text(shown.facts_line, "dim")
     for note in shown.platform_notes:
@@ -74,17 +78,21 @@ def _parts(shown: View, width: int) -> Iterator[RenderableType]:
         for warning in shown.warnings:
             yield _bullet("!", "yellow", warning)
     yield from _section("Measured", shown.measured, width)
+    yield from _section("Node by node", [part for table in shown.nodes for part in _parts_of(table, width)], width)
     yield from _section("Compared", shown.comparisons, width)
     if shown.absent:
         yield Text()
         yield Rule(Text(shown.absent.title, "bold"), align="left", style="dim")
         for cells, status, reason in shown.absent.rows:
             yield _bullet("−", "yellow", f"{cells}, {status}: {reason}")
-    if shown.others or shown.probes:
-        more = len(shown.others) + len(shown.probes)
-        tables = "table" if more == 1 else "tables"
+    more = [shown.guests, shown.others, shown.probes, shown.setup]
+    names = ("guests", "further metrics", "probes", "set-up")
+    if any(more):
+        kinds = ", ".join(name for name, tables in zip(names, more, strict=True) if tables)
+        count = fmt.plural(sum(map(len, more)), "more table")
+        be = "is" if count.startswith("1 ") else "are"
         yield Text()
-        yield _text(f"{more} more {tables} (further metrics, probes) are in the Markdown and HTML reports.", "dim")
+        yield _text(f"{count} ({kinds}) {be} in the Markdown and HTML reports.", "dim")
 
 
 def _verdicts(group: VerdictGroup) -> Iterator[RenderableType]:
@@ -100,11 +108,11 @@ def _verdicts(group: VerdictGroup) -> Iterator[RenderableType]:
             yield _bullet("!", "yellow", warning, indent=4)
 
 
-def _bullet(mark: str, style: str, sentence: str, indent: int = 0) -> RenderableType:
+def _bullet(mark: str, mark_style: str, sentence: str, indent: int = 0, style: str = "") -> RenderableType:
     grid = RichTable.grid(padding=(0, 1, 0, 0))
     grid.add_column(width=1)
     grid.add_column(overflow="fold")
-    grid.add_row(Text(mark, style), _text(sentence))
+    grid.add_row(Text(mark, mark_style), _text(sentence, style))
     return Padding(grid, (0, 0, 0, indent))
 
 
@@ -117,6 +125,31 @@ def _section(title: str, tables: Sequence[Table], width: int) -> Iterator[Render
     for table in tables:
         yield Text()
         yield from _table(table, width)
+
+
+def _parts_of(table: Table, width: int) -> Iterator[Table]:
+    """``table``, where it can be divided, in as few parts as fit side by side, each with its labels."""
+    if not table.divisible:
+        yield table
+        return
+    sizes = [max(map(cell_len, column)) + _BETWEEN for column in zip(table.columns, *table.rows, strict=True)]
+    labels = list(range(table.labels))
+    room = width + _BETWEEN - sum(sizes[: table.labels])
+    parts: list[list[int]] = [[]]
+    for column in range(table.labels, len(sizes)):
+        if parts[-1] and sum(sizes[i] for i in (*parts[-1], column)) > room:
+            parts.append([])
+        parts[-1].append(column)
+    for number, part in enumerate(parts):
+        kept = [*labels, *part]
+        yield replace(
+            table,
+            title=table.title if number == 0 else f"{table.title}, continued",
+            caption=table.caption if number == 0 else "",
+            columns=tuple(table.columns[i] for i in kept),
+            rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
+            notes=table.notes if number == len(parts) - 1 else (),
+        )
 
 
 def _table(table: Table, width: int) -> Iterator[RenderableType]:

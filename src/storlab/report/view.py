@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from storlab.analysis.summary import Comparison, Estimate, Summary, Verdict
 from storlab.report import format as fmt
 from storlab.report import primary, words
+from storlab.report.guests import guests_table
 from storlab.report.input import ReportInput
+from storlab.report.modes import modes_table, unsafe_modes
+from storlab.report.nodes import guest_tables, node_tables
 from storlab.report.tables import (
     PROBE,
     Table,
@@ -56,6 +59,7 @@ class View:
     title: str
     description: str
     facts_line: str
+    cautions: tuple[str, ...]
     platform_notes: tuple[str, ...]
     overview: str
     certainty: str
@@ -63,10 +67,13 @@ class View:
     not_compared: tuple[str, ...]
     warnings: tuple[str, ...]
     measured: tuple[Table, ...]
+    nodes: tuple[Table, ...]
+    guests: tuple[Table, ...]
     comparisons: tuple[Table, ...]
     others: tuple[Table, ...]
     absent: Table | None
     probes: tuple[Table, ...]
+    setup: tuple[Table, ...]
     method: str
 
 
@@ -78,17 +85,21 @@ def view(given: ReportInput) -> View:
         title=given.title,
         description=str(manifest.get("description") or ""),
         facts_line=_facts_line(given),
+        cautions=tuple(words.stop(str(caution)) for caution in manifest.get("cautions") or ()),
         platform_notes=tuple(words.stop(str(note)) for note in manifest.get("platform_notes") or ()),
         overview=overview(summary),
         certainty=words.certainty(summary),
         verdicts=tuple(verdict_groups(ordered_comparisons(summary))),
         not_compared=tuple(not_compared(summary.comparisons)),
-        warnings=tuple(words.stop(warning) for warning in summary.warnings),
+        warnings=tuple(words.stop(warning) for warning in (*unsafe_modes(given), *summary.warnings)),
         measured=tuple(estimate_tables(first)),
+        nodes=tuple(node_tables(summary)),
+        guests=tuple(guest_tables(summary)),
         comparisons=tuple(comparison_tables(summary.comparisons)),
         others=tuple(matrix_tables(rest)),
         absent=absent_table(summary),
         probes=tuple(matrix_tables([e for e in summary.estimates if e.source.startswith(PROBE)])),
+        setup=tuple(table for table in (guests_table(given), modes_table(given)) if table is not None),
         method=summary.method,
     )
 
@@ -176,7 +187,7 @@ def _facts_line(given: ReportInput) -> str:
     parts = [
         f"run {manifest['run']}" if manifest.get("run") else "",
         f"started {fmt.instant(str(manifest['started']))}" if manifest.get("started") else "",
-        f"{'node' if len(nodes) == 1 else 'nodes'} {words.listed([str(name) for name in nodes])}" if nodes else "",
+        f"{'node' if len(nodes) == 1 else 'nodes'} {words.compact([str(name) for name in nodes])}" if nodes else "",
         f"Linux {', '.join(kernels)}" if kernels else "",
         f"Storlab {manifest['storlab']}" if manifest.get("storlab") else "",
     ]

@@ -11,6 +11,12 @@ MARKS: dict[Verdict, str] = {"better": "▲", "worse": "▼", "equivalent": "≈
 """A shape for each verdict, so that none is told by colour alone."""
 
 POOLED = "all combinations pooled"
+FAIRNESS = "Jain's index: 1 where all nodes get the same, 1/n where one of n nodes gets everything."
+START_SKEW = "From the first node's start to the last one's."
+STOOD_STILL = "The longest time for which any of these nodes as a whole did nothing, its own ticks late: it locked up."
+UNSAFE = "A flush is answered before the data are on the disk: a power cut can lose what was said to be safe."
+OUTLIERS = "Some of its rounds are outliers (modified z-score above 3.5)."
+NO_INTERVAL = "One round gives no interval."
 _DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
 
 
@@ -32,6 +38,27 @@ def place(comparison: Comparison) -> str:
 def listed(names: Sequence[str]) -> str:
     """ "a", "a and b", "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+
+
+def compact(names: Sequence[str]) -> str:
+    """As ``listed``, with a row of numbered names in short: "vm-1 to vm-4 and storage"."""
+    parts: list[str] = []
+    rest = list(names)
+    while rest:
+        run = _run(rest)
+        parts += [f"{rest[0]} to {rest[run - 1]}"] if run > 2 else rest[:run]
+        rest = rest[run:]
+    return listed(parts)
+
+
+def _run(names: Sequence[str]) -> int:
+    """How many of the first names count on: ``vm-1``, ``vm-2``, …"""
+    text = names[0].rstrip("0123456789")
+    digits = names[0][len(text) :]
+    if not digits.isascii() or not digits or len(digits) > 9:
+        return 1
+    counted = (f"{text}{number}" for number in range(int(digits), int(digits) + len(names)))
+    return max(1, next((i for i, (a, b) in enumerate(zip(names, counted, strict=True)) if a != b), len(names)))
 
 
 def claim(comparison: Comparison) -> str:

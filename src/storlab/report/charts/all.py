@@ -15,7 +15,6 @@ from storlab.report.charts.combinations import (
     Combination,
     all_levels,
     combinations,
-    compared_factor,
     file_stem,
 )
 from storlab.report.charts.latency import latency_chart, percentile_curve
@@ -26,6 +25,7 @@ from storlab.report.charts.scales import finite
 from storlab.report.charts.series import over_time, series_chart
 from storlab.report.frames import across_of, per_trial
 from storlab.report.input import ReportInput
+from storlab.report.primary import compared_factor
 from storlab.report.view import ordered_comparisons, verdict_groups
 
 

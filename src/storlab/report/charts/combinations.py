@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from storlab.analysis.summary import Summary
+from storlab.report.primary import compared_factor
 from storlab.report.tables import heading
 from storlab.report.view import split_primary
 
@@ -26,13 +27,6 @@ class Combination:
     def title(self) -> str:
         """ "write.bandwidth: random-write, bs=4k"."""
         return heading(self.metric, self.source, dict(self.within))
-
-
-def compared_factor(summary: Summary) -> str:
-    """The factor whose levels stand side by side: the first that is compared, else the study's first."""
-    for comparison in summary.comparisons:
-        return comparison.factor
-    return next((name for cell in summary.cells for name in cell.levels), "")
 
 
 def all_levels(summary: Summary, factor: str) -> list[str]:
