@@ -24,8 +24,8 @@ bench: ## Storlab's own speed, beside its peers'
 agent: ## Build the agent, the static program that runs on nodes
 	@scripts/agent.sh
 
-image: ## The root file system of VM nodes (comes with VM nodes)
-	@echo "storlab: there is no image to make yet: it comes with VM nodes." >&2; exit 2
+image: ## Build what virtual machines boot, with ZFS; WITH= builds it without
+	@scripts/image.sh
 
 clean: ## Remove what was built or downloaded here; runs/ stays
 	@scripts/clean.sh

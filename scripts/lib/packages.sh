@@ -30,13 +30,37 @@ need_packages() {
 }
 
 install_packages() {
-    local -a missing
-    mapfile -t missing < <(missing_packages "$@")
+    local -a missing newer=()
+    local group
+    local -a groups=()
+    for group in "$@"; do
+        if [[ $group == vm ]] && is_bookworm; then
+            mapfile -t newer < <(missing_packages vm)
+        else
+            groups+=("$group")
+        fi
+    done
+    mapfile -t missing < <(missing_packages "${groups[@]}")
     ((${#missing[@]} == 0)) || apt_install "${missing[@]}"
+    ((${#newer[@]} == 0)) || {
+        need_backports
+        apt_install --target-release bookworm-backports "${newer[@]}"
+    }
+}
+
+is_bookworm() { grep -qs '^VERSION_CODENAME=bookworm$' /etc/os-release; }
+
+# Backports among apt's sources: added only where no source of the user's has them.
+need_backports() {
+    local list=/etc/apt/sources.list.d/storlab-backports.list
+    ! apt-cache policy | grep -q 'n=bookworm-backports' || return 0
+    [[ ! -e $list ]] || return 0
+    say "Adding Debian's backports to apt's sources, in $list"
+    say "deb http://deb.debian.org/debian bookworm-backports main" | as_root tee "$list" >/dev/null
 }
 
 apt_install() {
-    say "Installing with apt: $*"
+    say "Installing with apt: ${*#--target-release}"
     # The lists may be absent or too old to name files that the mirror still has: then, and only then, update them.
     if compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null && apt_get install "$@" >"$made/apt.log" 2>&1; then
         return

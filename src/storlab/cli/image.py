@@ -7,21 +7,27 @@ import json as json_module
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 from rich.console import Console
 from rich.table import Table
 
 from storlab.cli.failure import INTERRUPTED
-from storlab.errors import UserError
-from storlab.images.image import build_image
+from storlab.errors import MissingImage, UserError
+from storlab.images.image import build_image, find_image
 from storlab.images.manifest import Listed, list_images, remove_image
 from storlab.report.format import duration, plural, quantity
 
 
-def build(extras: Sequence[str], mirror: str, quiet: bool) -> int:
+def build(extras: Sequence[str], mirror: str, if_missing: bool, quiet: bool) -> int:
     """Build what is missing of an image; returns the exit status."""
+    if if_missing:
+        with suppress(MissingImage):
+            found = find_image(frozenset(extras))
+            if not quiet:
+                print(f"{found.name} is there")
+            return 0
     begin = time.monotonic()
     try:
         with _progress(quiet) as told:

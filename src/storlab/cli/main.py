@@ -191,6 +191,9 @@ def image_build(
     mirror: Annotated[
         str, typer.Option("--mirror", metavar="URL", help="A mirror of Debian.")
     ] = "http://deb.debian.org/debian",
+    if_missing: Annotated[
+        bool, typer.Option("--if-missing", help="Only if there is none yet; then no mirror is asked.")
+    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Build a guest image, or what is missing of it.
@@ -199,7 +202,7 @@ def image_build(
     """
     from storlab.cli.image import build as command
 
-    raise typer.Exit(command(with_ or [], mirror, quiet))
+    raise typer.Exit(command(with_ or [], mirror, if_missing, quiet))
 
 
 @image.command("list")

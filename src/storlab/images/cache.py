@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,7 @@ from typing import Any
 
 from storlab.errors import ImageError
 
-SPACE = 4 << 30  # bytes that the build of everything takes at its highest
+UNUSED = 14 * 86400  # seconds after which a part of somebody's own kernel goes
 _PATIENCE = 0.5  # seconds between two looks at the lock
 
 
@@ -60,6 +61,20 @@ class Cache:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
+    def used(self, name: str) -> Part | None:
+        """As ``part``, and remembers that it was wanted: parts of somebody's own kernels go when unused."""
+        part = self.part(name)
+        if part is not None:
+            with contextlib.suppress(OSError):
+                os.utime(part.folder)
+        return part
+
+    def sweep(self, kind: str, keep: frozenset[str] = frozenset(), unused: float = 0.0) -> None:
+        """Remove parts whose name begins so, but for these and those that were wanted lately (seconds)."""
+        for folder in sorted((self.folder / "parts").glob(f"{kind}*")):
+            if folder.name not in keep and time.time() - folder.stat().st_mtime >= unused:
+                remove_tree(folder)
+
     def part(self, name: str) -> Part | None:
         """A finished part by the name of its folder; ``None`` where there is none."""
         folder = self.folder / "parts" / name
@@ -69,8 +84,12 @@ class Cache:
             return None
 
     @contextlib.contextmanager
-    def making(self, name: str) -> Iterator[Path]:
-        """A folder to make a part in; it takes its place when this ends without an error. For who holds the lock."""
+    def making(self, name: str, space: int) -> Iterator[Path]:
+        """A folder to make a part in; it takes its place when this ends without an error. For who holds the lock.
+
+        ``space``: bytes that it takes at its highest; raises ``ImageError`` where there are fewer.
+        """
+        self._need_space(space)
         work = self.folder / "work" / name
         remove_tree(work)
         work.mkdir(parents=True)
@@ -123,13 +142,12 @@ class Cache:
             remove_tree(self.folder / "work")
             yield
 
-    def need_space(self, needed: int) -> None:
-        """Raises ``ImageError`` where the file system has less room than this many bytes."""
+    def _need_space(self, needed: int) -> None:
         free = shutil.disk_usage(self.path("")).free
         if free < needed:
             raise ImageError(
-                f"building a guest image needs about {needed / 1e9:.1f} GB in {self.folder}, where {free / 1e9:.1f} GB "
-                "are free; free some, or name another place with XDG_CACHE_HOME"
+                f"to build this part of a guest image takes up to {needed / 1e9:.1f} GB in {self.folder}, where "
+                f"{free / 1e9:.1f} GB are free; free some, or name another place with XDG_CACHE_HOME"
             )
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from storlab.errors import ImageError, MissingImage, UserError
 from storlab.images import bootstrap, commands, recipe
 from storlab.images.apt import Apt
-from storlab.images.cache import SPACE, Cache, Part, cache_folder
+from storlab.images.cache import Cache, Part, cache_folder
 from storlab.images.kernel import kernel_part, newest_kernel
-from storlab.images.manifest import ImageManifest, manifests, write_manifest
+from storlab.images.manifest import ImageManifest, forget_old, manifests, write_manifest
 from storlab.images.own import OwnRoot, own_kernel, own_root
 from storlab.images.root import root_part
 from storlab.images.zfs import SOURCE, zfs_part
@@ -71,23 +73,41 @@ async def build_image(
     commands.need(_PROGRAMS)
     cache = Cache(cache_folder())
     async with cache.locked(told):
-        cache.need_space(SPACE)
-        logs = cache.path("logs")
-        for log in logs.glob("*.log"):
-            log.unlink()
-        apt = Apt(cache.path("apt"), mirror, logs / "apt.log")
-        told("asking the Debian mirror for its newest kernel")
-        await apt.update()
-        kernel, zfs = newest_kernel(apt), apt.candidate(SOURCE)
-        parts = {"kernel": await kernel_part(cache, apt, kernel, told)}
-        parts["root"] = await root_part(cache, apt, mirror, zfs, told)
-        if "zfs" in extras:
-            parts["zfs"] = await zfs_part(cache, apt, mirror, kernel, parts["kernel"], zfs, told)
-        manifest = write_manifest(cache, kernel.release, extras, parts)
+        with _disk_full(cache):
+            manifest = await _build(cache, extras, told, mirror)
+            forget_old(cache)
     image = _image(cache, manifest, extras)
     if image is None:
         raise ImageError(f"the image {manifest.name} was removed while it was being built; build it again")
     return image
+
+
+async def _build(cache: Cache, extras: frozenset[str], told: Callable[[str], None], mirror: str) -> ImageManifest:
+    logs = cache.path("logs")
+    for log in logs.glob("*.log"):
+        log.unlink()
+    apt = Apt(cache.path("apt"), mirror, logs / "apt.log")
+    told("asking the Debian mirror for its newest kernel")
+    await apt.update()
+    kernel, zfs = newest_kernel(apt), apt.candidate(SOURCE)
+    parts = {"kernel": await kernel_part(cache, apt, kernel, told)}
+    parts["root"] = await root_part(cache, apt, mirror, zfs, told)
+    if "zfs" in extras:
+        parts["zfs"] = await zfs_part(cache, apt, mirror, kernel, parts["kernel"], zfs, told)
+    return write_manifest(cache, kernel.release, extras, parts)
+
+
+@contextlib.contextmanager
+def _disk_full(cache: Cache) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise ImageError(
+            f"the guest image is not built: there is no space left on the file system of {cache.folder}; "
+            "free 4 GB and build again"
+        ) from error
 
 
 def own_image(

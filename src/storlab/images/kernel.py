@@ -15,6 +15,8 @@ from storlab.images.apt_metadata import newest
 from storlab.images.cache import Cache, Part, remove_tree
 from storlab.images.modules import Modules
 
+_SPACE = 1 << 30
+
 
 @dataclass(frozen=True)
 class KernelPackage:
@@ -48,7 +50,7 @@ async def kernel_part(cache: Cache, apt: Apt, kernel: KernelPackage, told: Calla
     wanted = (f"linux-image-{kernel.release}", kernel.version)
     (package,) = await apt.download([wanted], cache.path("downloads/packages"))
     log = cache.path("logs") / "kernel.log"
-    with cache.making(name) as work:
+    with cache.making(name, _SPACE) as work:
         told("kernel: unpacking it and choosing its modules")
         await asyncio.to_thread(_make, cache, package, kernel, work, key, log)
     part = cache.part(name)

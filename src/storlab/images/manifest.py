@@ -101,16 +101,24 @@ async def remove_image(name: str | None) -> list[str]:
             known = f"there are: {', '.join(found)}" if found else "there is none at all"
             raise UserError(f"there is no image {name!r}; {known}")
         (cache.folder / "images" / f"{name}.json").unlink()
-        used = {part for other in found.values() if other.name != name for part in other.parts.values()}
-        for part in sorted((cache.folder / "parts").glob("*")):
-            if part.name not in used and not _is_compiled(part):
-                remove_tree(part)
+        _sweep(cache)
         return [name]
 
 
-def _is_compiled(folder: Path) -> bool:
-    """Minutes of compiling in a few megabytes: kept until all of the cache goes."""
-    return folder.name.startswith("zfs-modules-")
+def forget_old(cache: Cache) -> None:
+    """Remove images that were made by another recipe: no study uses them any more. For who holds the lock."""
+    current = recipe.image_recipe()
+    for found in manifests(cache):
+        if found.recipe != current:
+            (cache.folder / "images" / f"{found.name}.json").unlink(missing_ok=True)
+    _sweep(cache)
+
+
+def _sweep(cache: Cache) -> None:
+    """Remove parts that no image has. Compiled modules stay: minutes of work in a few megabytes."""
+    used = frozenset(part for found in manifests(cache) for part in found.parts.values())
+    for kind in ("kernel-", "root-", *(f"{extra}-[0-9a-f]" for extra in recipe.EXTRAS)):
+        cache.sweep(kind, used)
 
 
 def _size(folder: Path) -> int:

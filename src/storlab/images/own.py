@@ -17,7 +17,7 @@ from typing import Any
 from storlab.errors import ImageError, UserError
 from storlab.images import commands, cpio, module_tree, recipe, rootfs, vmlinux
 from storlab.images.bootstrap import erofs_command
-from storlab.images.cache import Cache, Part, remove_tree
+from storlab.images.cache import UNUSED, Cache, Part, remove_tree
 from storlab.images.kernel import about_modules, write_kernel
 from storlab.images.modules import Modules, read_modules
 
@@ -46,7 +46,7 @@ def own_kernel(cache: Cache, kernel: Path, modules: Path | None, root: OwnRoot |
     contents = [_of_file(kernel), modules and _of_tree(modules), str(builtin), wanted, merged, recipe.kernel_recipe()]
     key = recipe.digest(contents)
     name = f"own-kernel-{key}"
-    if (found := cache.part(name)) is not None:
+    if (found := cache.used(name)) is not None:
         return found
     with _log(cache) as log, cache.making_alongside(name) as work:
         about = _write_own_kernel(kernel, work / "kernel", log)
@@ -97,7 +97,7 @@ def own_root(cache: Cache, root: Path) -> OwnRoot:
         raise UserError(f"there is no root file system at {root}; name a folder, or an EROFS, ext4 or squashfs image")
     key = recipe.digest([_of_tree(root), recipe.TIMESTAMP])
     name = f"own-root-{key}"
-    part = cache.part(name)
+    part = cache.used(name)
     if part is None:
         with _log(cache) as log, cache.making_alongside(name) as work:
             commands.run(erofs_command(str(work / "root.erofs"), str(root), key), log)
@@ -109,13 +109,14 @@ def own_root(cache: Cache, root: Path) -> OwnRoot:
 @contextlib.contextmanager
 def _log(cache: Cache) -> Iterator[Path]:
     """For what programs print; kept where one failed, because the error names it."""
-    log = cache.path("logs") / f"own-{os.getpid()}.log"
+    log = cache.path("logs/own") / f"{os.getpid()}.log"
     yield log
     log.unlink(missing_ok=True)
 
 
 def _finished(cache: Cache, name: str) -> Part:
     part = cache.part(name)
+    cache.sweep("own-", frozenset({name}), UNUSED)
     if part is None:
         raise ImageError(f"{cache.folder / 'parts' / name} was removed while it was used; try again")
     return part

@@ -10,6 +10,8 @@ from storlab.images.apt import Apt
 from storlab.images.bootstrap import EXCHANGE, Bootstrap, erofs_command
 from storlab.images.cache import Cache, Part, remove_tree
 
+_SPACE = 3 << 30
+
 # Their contents come and go; the folders stay, to be mounted on.
 _LEFT_OUT = r"^(proc|sys|dev|run|tmp|var/lib/apt/lists|var/cache/apt)/."
 
@@ -24,7 +26,7 @@ async def root_part(cache: Cache, apt: Apt, mirror: str, zfs: str, told: Callabl
     downloads = cache.path("downloads/packages")
     versions = [(package, zfs) for package in recipe.WITHOUT_DEPENDENCIES]
     apart = await apt.download(versions, downloads)
-    with cache.making(name) as work:
+    with cache.making(name, _SPACE) as work:
         bootstrap = Bootstrap(
             packages=recipe.packages(),
             apt=apt,

@@ -19,6 +19,7 @@ from storlab.images.kernel import KernelPackage, about_modules
 from storlab.images.modules import read_modules
 
 SOURCE = "zfs-dkms"
+_SPACE = 3 << 29
 _MODULES = ("spl.ko", "zfs.ko")
 
 # Headers and source are unpacked, not installed: their packages depend on the whole kernel, and on dkms.
@@ -39,7 +40,7 @@ async def zfs_part(
         return found
     compiled = await _compiled(cache, apt, mirror, kernel, zfs, told)
     log = cache.path("logs") / "zfs-layer.log"
-    with cache.making(name) as work:
+    with cache.making(name, _SPACE) as work:
         told("ZFS: adding the modules to the kernel's")
         await asyncio.to_thread(_make, cache, base, compiled, kernel.release, zfs, work, key, log)
     part = cache.part(name)
@@ -63,7 +64,7 @@ async def _compiled(
     ]
     packages = await apt.download(wanted, cache.path("downloads/packages"))
     compile_it = f"set -- {shlex.quote(kernel.release)} {shlex.quote(kernel.common)}\n{recipe.script('build-zfs.sh')}"
-    with cache.making(name) as work:
+    with cache.making(name, _SPACE) as work:
         bootstrap = Bootstrap(
             packages=recipe.ZFS_TOOLS,
             apt=apt,
