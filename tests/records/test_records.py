@@ -177,6 +177,17 @@ def test_what_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
         storlab.open_run(tmp_path)
 
 
+def test_records_from_before_there_were_guests_are_read(run: Path) -> None:
+    for name, keys in (("manifest.json", ["cautions"]), ("trials/0001/trial.json", ["guests", "backings"])):
+        fields = orjson.loads((run / name).read_bytes())
+        for key in keys:
+            del fields[key]
+        (run / name).write_bytes(orjson.dumps(fields))
+    records = derive(RunFolder.open(run)).records
+    assert RunFolder.open(run).manifest.cautions == ()
+    assert (records[0].guests, records[0].backings) == ({}, [])
+
+
 def test_a_run_of_another_format_is_said_to_be_of_another_version(run: Path) -> None:
     damage(run, "manifest.json", lambda data: data.replace(b'"format": 1', b'"format": 2'))
     with pytest.raises(RecordsError, match="another version of Storlab"):

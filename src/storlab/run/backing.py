@@ -46,8 +46,7 @@ class Drain:
 
     def load_ended(self) -> None:
         """Begin to drain, at once and beside whatever else is to be done now."""
-        ended = time.monotonic()
-        self._drained = asyncio.create_task(all_of(*(self._drain(backing, ended) for backing in self._backings)))
+        self._drained = asyncio.create_task(self._drain_all(time.monotonic()))
 
     async def records(self) -> list[BackingRecord]:
         """One for each backing, once all are drained."""
@@ -59,6 +58,9 @@ class Drain:
         if self._drained is not None and not self._drained.done():
             self._drained.cancel()
             await asyncio.wait([self._drained])
+
+    async def _drain_all(self, ended: float) -> list[BackingRecord]:
+        return await all_of(*(self._drain(backing, ended) for backing in self._backings))
 
     async def _drain(self, backing: Backing, ended: float) -> BackingRecord:
         await backing.node.run(["sh", "-c", _DRAIN], check=False)

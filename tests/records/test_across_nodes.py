@@ -1,0 +1,100 @@
+"""Several nodes as one: above all how fairly they share, which only several can."""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.measurements import Measurements, Value, metric_frame
+from storlab.records.across_nodes import across_nodes, jain
+
+shares = st.lists(st.floats(0, 1e12), min_size=1, max_size=40).filter(lambda values: max(values) > 0)
+
+
+@given(shares)
+def test_jains_index_lies_between_one_nth_and_one(values: list[float]) -> None:
+    index = jain(values)
+    assert index is not None
+    assert 1 / len(values) - 1e-12 <= index <= 1 + 1e-12
+
+
+@given(shares, st.floats(1e-100, 1e100))
+def test_jains_index_does_not_depend_on_the_unit(values: list[float], factor: float) -> None:
+    scaled = [value * factor for value in values]
+    if max(scaled) > 1e-300:  # not lost to the smallest floats
+        assert jain(scaled) == pytest.approx(jain(values), rel=1e-6)
+
+
+@given(shares, st.randoms())
+def test_jains_index_does_not_depend_on_the_order(values: list[float], random: object) -> None:
+    shuffled = list(values)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert jain(shuffled) == pytest.approx(jain(values))
+
+
+@given(st.integers(1, 50), st.floats(1e-300, 1e300))
+def test_equal_shares_are_fair_and_one_that_has_all_is_not(nodes: int, share: float) -> None:
+    assert jain([share] * nodes) == pytest.approx(1.0)
+    assert jain([share] + [0.0] * (nodes - 1)) == pytest.approx(1 / nodes)
+
+
+@given(shares.filter(lambda values: len(values) > 1))
+def test_taking_from_the_richest_for_the_poorest_is_fairer(values: list[float]) -> None:
+    poorest, *middle, richest = sorted(values)
+    given_away = (richest - poorest) / 4
+    before, after = jain(values), jain([poorest + given_away, *middle, richest - given_away])
+    assert before is not None and after is not None
+    assert after >= before - 1e-9
+
+
+def test_the_example_of_the_paper_that_a_share_of_k_among_n_is_k_over_n() -> None:
+    """Section 3: "if a user discriminates such that only k of n users get anything, the index is k/n"."""
+    assert jain([20.0] * 20 + [0.0] * 80) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("values", [[], [0.0, 0.0], [1.0, math.nan], [math.inf, 1.0], [2.0, -1.0]])
+def test_where_there_is_nothing_to_share_there_is_no_index(values: list[float]) -> None:
+    assert jain(values) is None
+
+
+def measured(**rates: float) -> Measurements:
+    return Measurements(
+        metric_frame(Value(name.replace("_", "."), rate, "B/s", "higher") for name, rate in rates.items())
+    )
+
+
+def found(nodes: list[Measurements]) -> dict[str, float]:
+    return dict(across_nodes(nodes).select("metric", "value").iter_rows())
+
+
+def test_several_nodes_have_the_fairness_of_whatever_all_of_them_share() -> None:
+    nodes = [measured(bandwidth=3.0, write_bandwidth=3.0, iops=1.0), measured(bandwidth=1.0, iops=1.0)]
+    assert found(nodes) == {
+        "bandwidth": 4.0,
+        "write.bandwidth": 3.0,
+        "iops": 2.0,
+        "bandwidth.fairness": pytest.approx(0.8),
+        "iops.fairness": pytest.approx(1.0),
+    }
+
+
+def test_one_node_shares_with_nobody() -> None:
+    assert found([measured(bandwidth=3.0)]) == {"bandwidth": 3.0}
+
+
+def test_fairness_is_a_ratio_of_which_more_is_better_and_never_of_jobs() -> None:
+    of_job = metric_frame([Value("bandwidth", 9.0, "B/s", "higher", "sum", "a")])
+    nodes = [Measurements(pl.concat([measured(bandwidth=1.0).metrics, of_job])) for _ in range(2)]
+    row = across_nodes(nodes).filter(metric="bandwidth.fairness").row(0, named=True)
+    assert row == {
+        "job": None,
+        "metric": "bandwidth.fairness",
+        "value": 1.0,
+        "unit": "1",
+        "better": "higher",
+        "across": "none",
+    }
