@@ -52,11 +52,10 @@ def standing_qemu(folder: Path, *arguments: str) -> Iterator[Qemu]:
     argv += ["-m", "64", "-qmp", f"unix:{path},server=on,wait=off", "-device", f"pcie-root-port,id={_PORT}"]
     with subprocess.Popen([*argv, *arguments], stderr=subprocess.PIPE) as process:
         try:
-            wait_until(lambda: path.exists() or process.poll() is not None, 20.0)
-            assert process.stderr is not None
-            assert process.poll() is None, process.stderr.read().decode()
             with socket.socket(socket.AF_UNIX) as connection:
-                connection.connect(str(path))
+                wait_until(lambda: process.poll() is not None or not connection.connect_ex(str(path)), 20.0)
+                assert process.stderr is not None
+                assert process.poll() is None, process.stderr.read().decode()
                 with connection.makefile("rwb") as stream:
                     qemu = Qemu(stream)
                     stream.readline()  # the greeting

@@ -76,6 +76,9 @@ class AttachmentLayer(Layer):
     takes: ClassVar = (File, Disk, Export)
     gives: ClassVar = Disk
 
+    drivers: ClassVar[tuple[str, ...]]
+    """Modules of the guest's kernel."""
+
     @field_validator("logical_block_size", "physical_block_size")
     @classmethod
     def _power_of_two(cls, size: int | None) -> int | None:
@@ -121,6 +124,8 @@ class AttachmentLayer(Layer):
         """Find the disk in the guest, to which it was attached already; ``site`` is the guest's."""
         assert isinstance(below, File | Disk | Export)
         serial = serial_of(DISK_NAME)
+        for driver in self.drivers:  # no udev loads them; one that is missing here may be part of the kernel
+            await site.node.run(["modprobe", driver], check=False)
         for attempt in range(int(_UNTIL_FOUND / _LOOK)):
             await asyncio.sleep(_LOOK if attempt else 0)
             disk = await disk_with_serial(site.node, serial)
@@ -129,7 +134,7 @@ class AttachmentLayer(Layer):
                 return Disk(site.node.name, f"/dev/{disk}", sectors * _SECTOR, ours=True)
         raise TrialError(
             f"node {site.node.name}: its disk (serial {serial}) did not appear within {_UNTIL_FOUND:g} s: "
-            f"is the driver of {self.layer} in its kernel?"
+            f"does its kernel have the drivers {' and '.join(self.drivers)}?"
         )
 
     async def facts(self, resource: Resource, site: Site) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.units import Size
 
+_CONTROL = "/dev/loop-control"
+
 
 @undo("loop.detach")
 async def _detach(node: Node, arguments: Mapping[str, Any]) -> str | None:
@@ -61,7 +63,7 @@ class LoopLayer(Layer):
         return size
 
     def needs(self) -> Needs:
-        return Needs(programs=("losetup", "blockdev"), paths=("/dev/loop-control",), root="loop devices")
+        return Needs(programs=("losetup", "blockdev"), paths=(_CONTROL,), root="loop devices")
 
     def check_above(self, below: Layer | None) -> str | None:
         if below is not None and below.file_format() != "raw":
@@ -73,6 +75,8 @@ class LoopLayer(Layer):
 
     async def put_up(self, below: Resource | None, site: Site) -> Disk:
         assert isinstance(below, File)
+        if not (await site.node.run(["test", "-e", _CONTROL], check=False)).ok:
+            await site.node.run(["modprobe", "loop"])  # udev would have made the file, and its use load the module
         await site.will("loop.detach", file=below.path)
         try:
             device = await site.node.output(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,8 @@ class VirtioBlkLayer(AttachmentLayer):
 
     layer: Literal["virtio-blk"] = "virtio-blk"
     iothread: bool = Field(False, description="A thread of its own for its requests, instead of QEMU's main loop.")
+
+    drivers: ClassVar = ("virtio_blk",)
 
     def devices(self, name: str, serial: str) -> tuple[tuple[Json, ...], tuple[Json, ...]]:
         thread = f"{name}-thread"

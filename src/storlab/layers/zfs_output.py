@@ -7,6 +7,8 @@ from typing import Any
 
 _VDEV = re.compile(r"\t( *)(\S.*?)(?:\s{1,}(ONLINE|DEGRADED|FAULTED|OFFLINE|UNAVAIL|REMOVED|AVAIL|INUSE)\b.*)?")
 
+_DIGITS = 18  # more than 63 bits have: identities, which are no numbers to anybody
+
 
 def parse_properties(text: str) -> dict[str, Any]:
     """``get -Hp -o property,value,source all``: property → value; numbers as integers, "-" (it has none) left out."""
@@ -14,8 +16,8 @@ def parse_properties(text: str) -> dict[str, Any]:
 
 
 def parse_changed(text: str) -> list[str]:
-    """Of the same output: what was set here, rather than being the default or inherited."""
-    return sorted(name for name, _, source in _rows(text) if source == "local")
+    """Of the same output: what was set here, rather than being the default or inherited. Features always are."""
+    return sorted(name for name, _, source in _rows(text) if source == "local" and not name.startswith("feature@"))
 
 
 def _rows(text: str) -> list[tuple[str, str, str]]:
@@ -53,19 +55,19 @@ def parse_layout(status: str) -> dict[str, Any]:
     lines = status.partition("config:")[2].partition("errors:")[0].split("\n")
     matches = [match for line in lines if (match := _VDEV.fullmatch(line)) and match[2].split()[0] != "NAME"]
     layout: dict[str, Any] = {}
-    above: list[dict[str, Any]] = [layout]
-    for position, match in enumerate(matches[1:]):  # the first is the pool itself
-        depth = min(max(len(match[1]) // 2, 1), len(above))
-        del above[depth:]
-        following = matches[position + 2] if position + 2 < len(matches) else None
-        if following is not None and len(following[1]) > len(match[1]):
+    above = [(-1, layout), (0, layout)]  # indentation, what lies below; the first line is the pool itself
+    for match, following in zip(matches[1:], [*matches[2:], None], strict=False):
+        indentation = len(match[1])
+        while len(above) > 1 and above[-1][0] >= indentation:
+            above.pop()
+        if following is not None and len(following[1]) > indentation:
             inner: dict[str, Any] = {}
-            above[-1][match[2]] = inner
-            above.append(inner)
+            above[-1][1][match[2]] = inner
+            above.append((indentation, inner))
         else:
-            above[-1][match[2]] = match[3] or ""
+            above[-1][1][match[2]] = match[3] or ""
     return layout
 
 
 def _number(text: str) -> int | str:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else text

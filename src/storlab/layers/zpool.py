@@ -10,14 +10,13 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.errors import StorlabError
 from storlab.layers.base import Layer, Site, undo
 from storlab.layers.ours import refuse_foreign_pool
 from storlab.layers.resources import Dir, Disk, File, Pool, Resource
 from storlab.layers.zfs_module import PARAMETER, ZFS_NEEDS, load_zfs, module_facts, set_parameters
 from storlab.layers.zfs_output import parse_changed, parse_layout, parse_properties
 from storlab.layers.zfs_properties import PROPERTIES_HELP, Value, arguments, word
-from storlab.layers.zpool_label import forget_pool
+from storlab.layers.zpool_disk import pool_disk
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.units import Size, size_text
@@ -41,16 +40,6 @@ async def _destroy(node: Node, arguments: Mapping[str, Any]) -> str | None:
         await asyncio.sleep(_BUSY_WAIT)
     await node.run(["zpool", "export", "-f", pool])  # at least nobody stumbles over it any more
     return f"exported the pool {pool}, which could not be destroyed"
-
-
-@undo("zpool.forget")
-async def _forget(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    """Wipe the labels of a pool of Storlab's from a device of the user's."""
-    pool = arguments["pool"]
-    refuse_foreign_pool(pool)
-    if await _imported(node, pool):
-        raise StorlabError(f"the pool {pool} is still imported: its labels stay")
-    return await forget_pool(node, arguments["device"], pool)
 
 
 async def _imported(node: Node, pool: str) -> bool:
@@ -141,9 +130,7 @@ class ZpoolLayer(Layer):
         await load_zfs(site.node)
         await set_parameters(site, {name: word(value) for name, value in self.module.items()})
         pool = f"storlab-{site.run}-{site.owner}-{site.position}-{zlib.crc32(site.scratch.encode()):08x}"
-        vdevs = await self._vdevs(below, site)
-        if isinstance(below, Disk) and not below.ours:
-            await site.will("zpool.forget", device=below.path, pool=pool)
+        vdevs = await self._vdevs(below, site, pool)
         await site.will("zpool.destroy", pool=pool)
         options = {"cachefile": "none", **({"ashift": self.ashift} if self.ashift else {}), **self.properties}
         # Nothing is mounted for the pool itself; what somebody makes in it would be, in the scratch folder.
@@ -155,8 +142,10 @@ class ZpoolLayer(Layer):
         await site.node.run([*argv, *layout, *vdevs])
         return Pool(site.node.name, pool)
 
-    async def _vdevs(self, below: Resource | None, site: Site) -> list[str]:
-        if isinstance(below, Disk | File):
+    async def _vdevs(self, below: Resource | None, site: Site, pool: str) -> list[str]:
+        if isinstance(below, Disk):
+            return [await pool_disk(below, pool, site)]
+        if isinstance(below, File):
             return [below.path]
         paths = []
         for number in range(self._count):

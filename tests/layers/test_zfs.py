@@ -1,0 +1,359 @@
+"""ZFS in a real guest: one is booted, and every test puts up a pool of its own there, and takes it down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storlab.errors import CommandFailed, StorlabError, Unsupported, UserError
+from storlab.layers.base import UNDO
+from storlab.layers.resources import Dir, Disk, Export, File, Pool
+from storlab.nodes.local import local_node
+from storlab.nodes.node import Node
+
+from .guests import guest, image_with
+from .sites import RUN, Ground, parse
+from .test_attachments import attach_layer
+
+POOL = {"layer": "zpool", "size": "256M", "ashift": 12, "dataset": {"compression": "off"}}
+BASE = {"size": "32M", "written": "8M"}
+CLONE = {"layer": "zvol", "base": BASE}
+SCRATCH = f"/var/tmp/storlab-{RUN}/storage-0123456789ab"
+
+Check = Callable[[Ground], Awaitable[None]]
+
+
+@dataclass
+class Storage:
+    """A guest with ZFS and a spare disk, in an event loop of its own that goes on between tests."""
+
+    loop: asyncio.AbstractEventLoop
+    node: Node
+
+    def run(self, check: Check) -> None:
+        """A check on a fresh scratch folder, of which nothing may be left afterwards, nor of any pool."""
+        self.loop.run_until_complete(self._run(check))
+
+    async def _run(self, check: Check) -> None:
+        await self.node.run(["mkdir", "--parents", SCRATCH])
+        ground = Ground(self.node, SCRATCH)
+        try:
+            await check(ground)
+        finally:
+            await ground.take_down()
+        assert await self.node.output("zpool", "list", "-H") == ""
+        assert await self.node.output("find", SCRATCH, "-mindepth", "1") == ""
+        assert await self.node.output("find", "/dev", "-name", "storlab*", "-path", f"*{RUN}*") == ""
+        assert "zfs" not in [line.split()[2] for line in (await self.node.read_text("/proc/mounts")).splitlines()]
+
+
+@contextmanager
+def running() -> Iterator[asyncio.AbstractEventLoop]:
+    loop = asyncio.new_event_loop()
+    try:
+        yield loop
+    finally:
+        loop.close()
+
+
+@asynccontextmanager
+async def storage_guest(folder: Path) -> AsyncIterator[Node]:
+    image = image_with("zfs")
+    spare = folder / "spare.img"
+    with spare.open("wb") as file:
+        file.truncate(256 * 1024**2)
+    disk = attach_layer("virtio-blk").attachment(File("host", str(spare), 256 * 1024**2))
+    async with local_node("host") as host, guest(host, image, "storage", [disk]) as running_guest:
+        await running_guest.node.run(["modprobe", "zfs"])
+        yield running_guest.node
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
+    with running() as loop:
+        context = storage_guest(tmp_path_factory.mktemp("storage"))
+        node = loop.run_until_complete(context.__aenter__())
+        try:
+            yield Storage(loop, node)
+        finally:
+            loop.run_until_complete(context.__aexit__(None, None, None))
+
+
+async def pool_on(ground: Ground, **more: Any) -> Pool:
+    pool = (await ground.put_up({**POOL, **more})).resource
+    assert isinstance(pool, Pool)
+    return pool
+
+
+async def layer_on(ground: Ground, pool: Pool, layer: dict[str, Any], owner: str = "") -> tuple[Any, dict[str, Any]]:
+    """The resource, and the facts of it."""
+    (parsed,) = parse([layer])
+    site = ground.site(1, owner)
+    resource = await parsed.put_up(pool, site)
+    return resource, await parsed.facts(resource, site)
+
+
+async def property_of(ground: Ground, dataset: str, name: str) -> str:
+    return (await ground.node.output("zfs", "get", "-Hp", "-o", "value", name, dataset)).strip()
+
+
+def test_a_pool_is_as_asked_and_its_facts_say_so(storage: Storage) -> None:
+    async def check(ground: Ground) -> None:
+        layer = {**POOL, "layout": "mirror", "properties": {"autotrim": True}, "dataset": {"recordsize": "16k"}}
+        standing = await ground.put_up({**layer, "disks": 3})
+        (facts,) = standing.facts
+        assert isinstance(standing.resource, Pool)
+        assert standing.resource.name.startswith(f"storlab-{RUN}-storage-0-")
+        assert facts["layout"] == {"mirror-0": {f"{SCRATCH}/0-disk-{number}.img": "ONLINE" for number in range(3)}}
+        assert {name: facts["properties"][name] for name in ("ashift", "autotrim", "cachefile")} == {
+            "ashift": 12,
+            "autotrim": "on",
+            "cachefile": "none",
+        }
+        assert facts["set"] == ["ashift", "autotrim", "cachefile"]
+        assert facts["dataset"]["recordsize"] == 16384
+        assert facts["dataset"]["mounted"] == "no"
+        assert facts["version"].keys() == {"programs", "module"}
+        assert facts["module"]["zfs_txg_timeout"] == 5
+
+    storage.run(check)
+
+
+@pytest.mark.parametrize(("layout", "disks"), [("raidz1", None), ("raidz2", 5), ("draid1:2d:4c:1s", 4)])
+def test_pools_of_several_disks(storage: Storage, layout: str, disks: int | None) -> None:
+    async def check(ground: Ground) -> None:
+        layer = {"layer": "zpool", "size": "128M", "layout": layout, **({"disks": disks} if disks else {})}
+        (facts,) = (await ground.put_up(layer)).facts
+        kind, vdevs = next(iter(facts["layout"].items()))
+        assert kind.startswith(layout.partition(":")[0])
+        assert len(vdevs) == (disks or 3)
+
+    storage.run(check)
+
+
+def test_parameters_of_the_module_are_set_before_the_pool_is_made_and_restored(storage: Storage) -> None:
+    path = "/sys/module/zfs/parameters/zfs_txg_timeout"
+
+    async def check(ground: Ground) -> None:
+        (facts,) = (await ground.put_up({**POOL, "module": {"zfs_txg_timeout": 7}})).facts
+        assert facts["module"]["zfs_txg_timeout"] == 7
+        assert (await ground.node.read_text(path)).strip() == "7"
+        names = [name for name, _ in ground.journal]
+        assert names.index("zfs.parameter") < names.index("zpool.destroy")
+        assert "set ZFS's zfs_txg_timeout back to 5" in await ground.take_down()
+        assert (await ground.node.read_text(path)).strip() == "5"
+
+    storage.run(check)
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ({"nonsense": 1}, r"ZFS 2\.\S+ on node storage has no module parameter nonsense"),
+        ({"zfs_txg_timeout": "x"}, "does not take x for its module parameter zfs_txg_timeout, which stays at 5"),
+    ],
+)
+def test_a_parameter_that_the_module_does_not_take_is_unsupported(
+    storage: Storage, module: dict[str, Any], message: str
+) -> None:
+    async def check(ground: Ground) -> None:
+        with pytest.raises(Unsupported, match=message):
+            await ground.put_up({**POOL, "module": module})
+
+    storage.run(check)
+
+
+def test_what_zfs_refuses_is_told_in_its_words_and_leaves_nothing(storage: Storage) -> None:
+    async def check(ground: Ground) -> None:
+        with pytest.raises(CommandFailed, match="property 'nonsense' is not a valid pool"):
+            await ground.put_up({**POOL, "properties": {"nonsense": 1}})
+
+    storage.run(check)
+
+
+def test_a_volume_has_its_properties_and_a_device(storage: Storage) -> None:
+    layer = {
+        "layer": "zvol",
+        "size": "64M",
+        "volblocksize": "4k",
+        "sync": "disabled",
+        "logbias": "throughput",
+        "primarycache": "metadata",
+        "compression": "lz4",
+        "properties": {"checksum": "sha256"},
+    }
+
+    async def check(ground: Ground) -> None:
+        disk, facts = await layer_on(ground, await pool_on(ground), layer)
+        assert isinstance(disk, Disk)
+        assert disk.path.startswith("/dev/zd")
+        assert disk.size == 64 * 1024**2
+        wanted = {key: layer[key] for key in ("sync", "logbias", "primarycache", "compression")}
+        assert {key: facts["properties"][key] for key in wanted} == wanted
+        assert facts["properties"]["checksum"] == "sha256"
+        assert (facts["properties"]["volblocksize"], facts["properties"]["refreservation"]) == (4096, 0)
+        assert facts["queue"]["physical_block_size"] == 4096
+        assert {"sync", "logbias"} <= set(facts["set"])
+
+    storage.run(check)
+
+
+def test_a_volume_that_is_not_sparse_reserves_its_size(storage: Storage) -> None:
+    async def check(ground: Ground) -> None:
+        pool = await pool_on(ground, size="512M")
+        _, facts = await layer_on(ground, pool, {"layer": "zvol", "size": "64M", "sparse": False})
+        assert facts["properties"]["refreservation"] >= 64 * 1024**2
+        _, facts = await layer_on(ground, pool, {**CLONE, "sparse": False, "size": "48M"}, "vm-1")
+        assert facts["properties"]["refreservation"] == facts["properties"]["volsize"] == 48 * 1024**2
+
+    storage.run(check)
+
+
+def test_clones_share_the_blocks_of_a_base_that_is_made_once(storage: Storage) -> None:
+    async def check(ground: Ground) -> None:
+        pool = await pool_on(ground)
+        owners = [f"vm-{number}" for number in range(1, 4)]
+        made = await asyncio.gather(*(layer_on(ground, pool, {**CLONE, "size": "64M"}, owner) for owner in owners))
+        names = (await ground.node.output("zfs", "list", "-H", "-r", "-t", "volume", "-o", "name", pool.name)).split()
+        (base,) = [name for name in names if "/base-" in name]
+        assert len(names) == 4
+        assert int(await property_of(ground, base, "referenced")) > 8 * 1024**2
+        for disk, facts in made:
+            assert facts["properties"]["origin"] == f"{base}@base"
+            assert facts["properties"]["referenced"] > 8 * 1024**2
+            assert facts["properties"]["used"] < 1024**2
+            assert disk.size == 64 * 1024**2
+        sums = {await ground.node.output("sh", "-c", f"head -c 32M {disk.path} | sha256sum") for disk, _ in made}
+        assert len(sums) == 1
+        await ground.node.run(["dd", "if=/dev/zero", f"of={made[0][0].path}", "bs=1M", "count=1", "conv=fsync"])
+        sums = {await ground.node.output("sh", "-c", f"head -c 32M {disk.path} | sha256sum") for disk, _ in made}
+        assert len(sums) == 2
+
+    storage.run(check)
+
+
+def test_an_image_of_the_users_becomes_a_base(storage: Storage) -> None:
+    async def check(ground: Ground) -> None:
+        image = "/var/tmp/mine.qcow2"
+        await ground.node.run(["qemu-img", "create", "-q", "-f", "qcow2", image, "8390144"])  # 8M and 1.5k
+        await ground.node.run(["qemu-io", "-f", "qcow2", "-c", "write -P 0x5a 1M 4k", image])
+        pool = await pool_on(ground)
+        disk, _ = await layer_on(ground, pool, {"layer": "zvol", "base": {"file": image}})
+        assert disk.size == 8 * 1024**2 + 16 * 1024
+        data = await ground.node.output("sh", "-c", f"dd if={disk.path} bs=1M skip=1 count=1 | tr -dc Z | wc -c")
+        assert int(data) == 4096
+        with pytest.raises(UserError, match="is less than that of the image"):
+            await layer_on(ground, pool, {"layer": "zvol", "size": "4M", "base": {"file": image}}, "vm-2")
+        await ground.node.run(["rm", image])
+
+    storage.run(check)
+
+
+def test_a_dataset_is_a_directory_with_its_properties(storage: Storage) -> None:
+    layer = {"layer": "zfs", "recordsize": "16k", "sync": "always", "atime": False, "properties": {"xattr": "sa"}}
+
+    async def check(ground: Ground) -> None:
+        directory, facts = await layer_on(ground, await pool_on(ground), layer)
+        assert isinstance(directory, Dir)
+        await ground.node.write(f"{directory.path}/file", b"content")
+        wanted = {"recordsize": 16384, "sync": "always", "atime": "off", "mountpoint": directory.path}
+        assert {key: facts["properties"][key] for key in wanted} == wanted
+
+    storage.run(check)
+
+
+def test_images_lie_on_a_dataset_one_for_each_owner(storage: Storage) -> None:
+    async def check(ground: Ground) -> None:
+        directory, _ = await layer_on(ground, await pool_on(ground), {"layer": "zfs"})
+        for kind in ({"layer": "image-copy"}, {"layer": "image-clone", "method": "reflink"}):
+            (layer,) = parse([{**kind, "base": {"size": "16M", "written": "4M"}}])
+            images = await asyncio.gather(*(layer.put_up(directory, ground.site(2, f"vm-{n}")) for n in (1, 2)))
+            assert len({image.path for image in images if isinstance(image, File)}) == 2
+            facts = await layer.facts(images[0], ground.site(2, "vm-1"))
+            assert facts["on"] == "zfs"
+
+    storage.run(check)
+
+
+@pytest.mark.parametrize("address", [None, "127.0.0.1"], ids=["socket", "port"])
+def test_an_export_of_a_volume_can_be_read(storage: Storage, address: str | None) -> None:
+    async def check(ground: Ground) -> None:
+        await ground.node.run(["ip", "link", "set", "dev", "lo", "up"])
+        ground.node = replace(ground.node, address=address)
+        disk, _ = await layer_on(ground, await pool_on(ground), CLONE, "vm-1")
+        (layer,) = parse([{"layer": "nbd-export"}])
+        export = await layer.put_up(disk, ground.site(2, "vm-1"))
+        assert isinstance(export, Export)
+        where = (
+            f"nbd+unix:///vm-1?socket={export.server['path']}"
+            if address is None
+            else f"nbd://{address}:{export.server['port']}/vm-1"
+        )
+        copy = "/var/tmp/copy"
+        await ground.node.run(["qemu-img", "convert", "-f", "raw", "-O", "raw", where, copy])
+        await ground.node.run(["cmp", copy, disk.path])
+        await ground.node.run(["rm", copy])
+
+    storage.run(check)
+
+
+def test_a_pool_on_a_disk_of_the_users_takes_the_whole_disk_and_leaves_it_blank(storage: Storage) -> None:
+    async def check(ground: Ground) -> None:
+        spare = await attach_layer("virtio-blk").put_up(File("host", "/", 0), ground.site())
+        standing = await ground.put_up({"layer": "device", "path": spare.path}, {"layer": "zpool"})
+        assert isinstance(standing.resource, Pool)
+        assert list(standing.facts[1]["layout"].values()) == ["ONLINE"]
+        assert "zfs_member" in await ground.node.output("wipefs", "--no-act", spare.path)
+        did = await ground.take_down()
+        assert f"wiped the labels of the pool {standing.resource.name} from {spare.path}" in did
+        assert await ground.node.output("wipefs", "--no-act", spare.path) == ""
+
+    storage.run(check)
+
+
+def test_a_pool_lies_on_a_loop_device_and_on_a_file_too(storage: Storage) -> None:
+    async def check(ground: Ground) -> None:
+        file = {"layer": "file", "size": "128M"}
+        await ground.put_up(file, {"layer": "loop"}, {"layer": "zpool"})
+        await ground.put_up(file, {"layer": "zpool"}, owner="other")
+
+    storage.run(check)
+
+
+def test_a_volume_that_is_still_open_goes_once_it_is_let_go(storage: Storage) -> None:
+    async def check(ground: Ground) -> None:
+        disk, _ = await layer_on(ground, await pool_on(ground), {"layer": "zvol", "size": "16M"})
+        await ground.node.start(["sh", "-c", f"exec sleep 2 < {disk.path}"])
+        await asyncio.sleep(0.5)
+        assert any(words.startswith("destroyed the pool") for words in await ground.take_down())
+
+    storage.run(check)
+
+
+FOREIGN = [
+    ("zpool.destroy", {"pool": "tank"}),
+    ("zpool.destroy", {"pool": "storlab-precious"}),
+    ("zpool.forget", {"pool": "tank", "device": "/dev/vda"}),
+    ("zpool.node", {"path": "/dev/vda"}),
+    ("zfs.destroy", {"dataset": "tank/home", "path": None}),
+    ("zfs.destroy", {"dataset": f"storlab-{RUN}-a", "path": None}),
+    ("zfs.destroy", {"dataset": f"storlab-{RUN}-a/b@c", "path": None}),
+    ("zfs.destroy", {"dataset": f"storlab-{RUN}-a/b", "path": "/home"}),
+    ("zfs.parameter", {"parameter": "../../../../etc/passwd", "value": "1"}),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), FOREIGN)
+def test_no_undoing_touches_what_is_not_storlabs(name: str, arguments: dict[str, Any]) -> None:
+    async def undo() -> None:
+        async with local_node("host") as node:
+            with pytest.raises(StorlabError, match="left alone"):
+                await UNDO[name](node, arguments)
+
+    asyncio.run(undo())
