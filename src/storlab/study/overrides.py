@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from storlab.errors import UserError
@@ -41,6 +41,18 @@ def apply_override(raw: dict[str, Any], override: str) -> Path:
     last: Any = _key(here, path[-1], override, real)
     here[last] = _toml_value(value)
     return (*real, last)
+
+
+def apply_profile(raw: dict[str, Any], changed: Collection[Path]) -> None:
+    """Put the chosen profile's values into the parameters, but for those that --set changed. In place.
+
+    What is no table is left for the schema to refuse.
+    """
+    profiles, parameters = raw.get("profiles"), raw.get("parameters")
+    name = raw.get("profile")
+    values = profiles.get(name) if isinstance(profiles, dict) and isinstance(name, str) else None
+    if isinstance(values, dict) and isinstance(parameters, dict):
+        parameters |= {key: value for key, value in values.items() if ("parameters", key) not in changed}
 
 
 def _path(written: str) -> list[str]:

@@ -209,6 +209,10 @@ class StudyFile(Model):
     parameters: dict[WordName, str | int | float | bool] = Field(
         default_factory=dict, description="Values that --set changes: used as {name}, like factors."
     )
+    profiles: dict[WordName, dict[WordName, str | int | float | bool]] = Field(
+        default_factory=dict, description="Sets of values for parameters, by name; --set profile=NAME chooses one."
+    )
+    profile: str | None = Field(None, description="The profile whose values the parameters have.")
     factors: dict[WordName, Any] = Field(
         default_factory=dict, description="What varies: { levels = [...] }, or a table of name = value or stack."
     )

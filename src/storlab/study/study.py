@@ -16,7 +16,7 @@ from storlab.errors import Problem, StudyError, UserError
 from storlab.study.cells import Cell
 from storlab.study.factors import Factor, read_factors
 from storlab.study.messages import explain, nearest
-from storlab.study.overrides import apply_only, apply_override
+from storlab.study.overrides import apply_only, apply_override, apply_profile
 from storlab.study.positions import Path as TreePath
 from storlab.study.positions import line_of, positions
 from storlab.study.read_cells import Report, Source, expand
@@ -104,6 +104,7 @@ def parse_study(
     """As ``load_study``, from bytes; ``read`` gives the contents of a file that the study names."""
     text, raw = read_toml(data, file)
     changed = {apply_override(raw, override): override for override in overrides}
+    apply_profile(raw, changed)
     problems: dict[tuple[TreePath, str], None] = {}  # ordered, each once: a fault shows in many cells
 
     def report(where: TreePath, message: str) -> None:
@@ -129,6 +130,7 @@ def parse_study(
         factors = apply_only(only, every)
         levels = {factor.name: [level.label for level in factor.levels] for factor in every}
         _check_names(model, levels, report)
+        _check_profiles(model, report)
         _limit_cells(factors, report)
         refuse_if_any()
         used: set[str] = set()
@@ -163,6 +165,17 @@ def _model(raw: Mapping[str, Any], report: Report) -> StudyFile | None:
         for where, message in explain(error, StudyFile):
             report(where, message)
         return None
+
+
+def _check_profiles(model: StudyFile, report: Report) -> None:
+    if model.profile is not None and model.profile not in model.profiles:
+        has = nearest(model.profile, model.profiles) or f"; there are: {', '.join(model.profiles) or 'none'}"
+        report(("profile",), f"there is no profile {model.profile!r}{has}")
+    for profile, values in model.profiles.items():
+        for name in values:
+            if name not in model.parameters:
+                has = nearest(name, model.parameters) or f"; there are: {', '.join(model.parameters) or 'none'}"
+                report(("profiles", profile, name), f"there is no parameter {name!r}{has}")
 
 
 def _check_names(model: StudyFile, levels: Mapping[str, Sequence[str]], report: Report) -> None:

@@ -35,7 +35,7 @@ class Memory:
 
 
 def command(
-    spec: GuestSpec, files: Files, *, memory: Memory | None = None, incoming: bool = False, hold: bool = False
+    spec: GuestSpec, files: Files, *, memory: Memory | None = None, incoming: bool = False
 ) -> list[str]:
     """The argv. With ``incoming`` the guest is a copy of a saved one, and its own devices come over QMP."""
     hardware = spec.hardware
@@ -57,7 +57,7 @@ def command(
         *("-object", _memory(spec, memory)),
         # A guest that panics reboots (panic=-1), and that ends QEMU: nothing hangs, and the console tells why.
         "-no-reboot",
-        *("-kernel", str(spec.image.kernel), "-initrd", str(spec.initrd), "-append", _kernel_command_line(spec, hold)),
+        *("-kernel", str(spec.image.kernel), "-initrd", str(spec.initrd), "-append", _kernel_command_line(spec)),
         *("-chardev", f"file,id=console,path={_escaped(files.console)}", "-serial", "chardev:console"),
         *("-chardev", f"socket,id=qmp,path={_escaped(files.qmp)},server=on,wait=off"),
         *("-mon", "chardev=qmp,mode=control"),
@@ -112,7 +112,7 @@ def _memory(spec: GuestSpec, memory: Memory | None) -> str:
     return f"memory-backend-file,id=memory,mem-path={_escaped(memory.file)},share={_on(memory.shared)},{size}"
 
 
-def _kernel_command_line(spec: GuestSpec, hold: bool) -> str:
+def _kernel_command_line(spec: GuestSpec) -> str:
     words = [
         "console=ttyS0",
         "quiet",
@@ -122,7 +122,6 @@ def _kernel_command_line(spec: GuestSpec, hold: bool) -> str:
         "tsc=reliable" if _kvm(spec) else "",
         f"storlab.layers={len(spec.image.layers)}",
         f"storlab.port={PORT}",
-        "storlab.hold=1" if hold else "",
         spec.hardware.kernel_args,
     ]
     return " ".join(filter(None, words))

@@ -85,7 +85,7 @@ async def running_guest(
     """
     began = time.monotonic()
     memory = saved.memory if saved is not None else None
-    argv = command(spec, files, memory=memory, incoming=saved is not None, hold=saved is not None)
+    argv = command(spec, files, memory=memory, incoming=saved is not None)
     async with AsyncExitStack() as stack:
         process = await host.start(argv)
         stack.push_async_callback(process.end)

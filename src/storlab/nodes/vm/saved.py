@@ -56,7 +56,7 @@ async def saved_guest(spec: GuestSpec, host: Node, qemu_version: str, told: Call
 def _fingerprint(spec: GuestSpec, qemu_version: str) -> str:
     """All that the saved state depends on; the initial RAM disk's name tells its contents."""
     files = Files(Path("qmp"), Path("agent"), Path("console"))
-    argv = command(spec, files, memory=Memory(Path("memory"), shared=True), hold=True)
+    argv = command(spec, files, memory=Memory(Path("memory"), shared=True))
     parts = [(path, path.stat()) for path in (spec.image.kernel, *spec.image.layers)]
     stamps = [f"{path}:{stat.st_mtime_ns}:{stat.st_size}" for path, stat in parts]
     return hashlib.sha256("\0".join([qemu_version, *argv, *stamps]).encode()).hexdigest()[:16]
@@ -79,7 +79,7 @@ async def _save(spec: GuestSpec, host: Node, folder: Path) -> None:
 async def _boot_and_save(spec: GuestSpec, host: Node, folder: Path) -> None:
     memory = Memory(folder / "memory", shared=True)
     async with _sockets(folder) as files, AsyncExitStack() as stack:
-        process = await host.start(command(spec, files, memory=memory, hold=True))
+        process = await host.start(command(spec, files, memory=memory))
         stack.push_async_callback(process.end)
         causes = Causes(spec.name, process, files.console)
         qmp = await connect(files.qmp, spec.name, lambda: process.ended is not None)
