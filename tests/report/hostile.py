@@ -120,6 +120,7 @@ def hostile_run(text: str) -> ReportInput:
         "argv": ["storlab", "run", text],
         "nodes": {text: {"kernel": text, text: {text: [text]}}},
         "platform_notes": [text],
+        "cautions": [text],
     }
     return replace(
         given,
@@ -132,7 +133,9 @@ def hostile_run(text: str) -> ReportInput:
             cells=tuple(map(state, summary.cells)),
             estimates=tuple(map(estimate, summary.estimates)),
             comparisons=tuple(map(comparison, summary.comparisons)),
+            by_node=tuple(replace(estimate(e), node=text) for e in summary.by_node),
         ),
         manifest=manifest,
-        facts={1: {text: {text: {text: text}}}},
+        facts={1: {text: {text: {text: text, "on": text, "sync": text, "cache": "unsafe"}}}},
+        guests={1: {text: {text: text, "cpu": text, "pinning": {text: [text]}, "memory": text, "boot_seconds": text}}},
     )

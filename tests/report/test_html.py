@@ -12,6 +12,7 @@ from storlab.report import render
 from .browser import DARK, Browser
 from .hostile import hostile_run
 from .sample import sample
+from .vm_sample import vm_sample
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +69,15 @@ def test_nothing_sticks_out_and_no_text_lies_on_another(browser: Browser, page: 
     assert seen["unnamed"] == 0
     assert seen["overlaps"] == []
     assert seen["small"] == []
+    assert seen["outside"] == []
+
+
+@pytest.mark.parametrize("width", [320, 768, 1280])
+def test_a_page_of_virtual_machines_fits_every_screen(browser: Browser, width: int) -> None:
+    seen = browser.measure(render(vm_sample(), "html"), width)
+    assert seen["scroll"] <= width
+    assert seen["unnamed"] == 0
+    assert seen["overlaps"] == []
     assert seen["outside"] == []
 
 

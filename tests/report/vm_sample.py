@@ -196,7 +196,7 @@ def _manifest(seed: int) -> dict[str, Any]:
         "storlab": "0.1.0",
         "argv": ["storlab", "run", "vm-backing", "--seed", str(seed)],
         "nodes": {
-            "host": {"kernel": {"release": "6.1.0-18-amd64"}, "cpus": 2, "memory": 8 * 2**30, "kind": "local"},
+            "host": {"kernel": {"release": "6.1.0-18-amd64"}, "cpus": 8, "memory": 8 * 2**30, "kind": "local"},
             **dict.fromkeys(GUESTS, guest),
             "storage": guest | {"cpus": 2, "memory": 2**30},
         },
