@@ -90,13 +90,31 @@ def run(
     rounds: Rounds = None,
     seed: Seed = None,
     only: Only = None,
+    build: Annotated[bool, typer.Option("--build", help="Build the guest images that it needs, where absent.")] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Run a study, from declaration to report."""
     from storlab.cli.run import run as command
 
-    raise typer.Exit(command(study, out, set_ or [], only or [], rounds, seed, quiet, json))
+    raise typer.Exit(command(study, out, set_ or [], only or [], rounds, seed, build, quiet, json))
+
+
+@app.command()
+def shell(
+    study: Study,
+    node: Annotated[str | None, typer.Argument(metavar="[NODE]", help="By default the first with a load.")] = None,
+    set_: Set = None,
+    only: Only = None,
+    build: Annotated[bool, typer.Option("--build", help="Build the guest images that it needs, where absent.")] = False,
+) -> None:
+    """Put up one cell of a study and open a shell on one of its nodes.
+
+    The first cell of those that --only leaves. All is taken down when the shell ends.
+    """
+    from storlab.cli.shell import shell as command
+
+    raise typer.Exit(command(study, node, set_ or [], only or [], build))
 
 
 @app.command()

@@ -23,7 +23,17 @@ def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInpu
         histograms=tables.frame("histograms"),
         manifest=run.manifest.as_dict(),
         facts=_facts(tables.records),
+        guests=_guests(tables.records),
     )
+
+
+def _guests(records: Iterable[TrialRecord]) -> dict[int, dict[str, Mapping[str, Any]]]:
+    """Cell → node → what that virtual machine was, of each cell's last trial."""
+    guests: dict[int, dict[str, Mapping[str, Any]]] = {}
+    for record in records:
+        if record.guests:
+            guests.setdefault(record.cell, {}).update(record.guests)
+    return guests
 
 
 def _facts(records: Iterable[TrialRecord]) -> dict[int, dict[str, Mapping[str, Mapping[str, Any]]]]:

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from storlab.analysis.summary import to_json
 from storlab.cli.failure import INTERRUPTED, OWN_FAULT, TRIALS_FAILED
+from storlab.cli.images_of_study import build_images
 from storlab.cli.progress import observer
 from storlab.cli.reporting import report_input, write_html
 from storlab.run.executor import Outcome, resume_run, run_study
@@ -29,11 +30,14 @@ def run(
     only: Sequence[str],
     rounds: int | None,
     seed: int | None,
+    build: bool,
     quiet: bool,
     json: bool,
 ) -> int:
     """Run a study; returns the exit status."""
     study = load_study(find_study(name), overrides, only)
+    if build and (status := build_images(study, quiet or json)):
+        return status
     folder = out if out is not None else _new_folder(study)
     chosen = seed if seed is not None else random.SystemRandom().randrange(2**32)
     with observer(quiet or json) as watching:

@@ -19,7 +19,7 @@ from storlab.images import commands, cpio, module_tree, recipe, rootfs, vmlinux
 from storlab.images.bootstrap import erofs_command
 from storlab.images.cache import UNUSED, Cache, Part, remove_tree
 from storlab.images.kernel import about_modules, write_kernel
-from storlab.images.modules import Modules, read_modules
+from storlab.images.modules import Modules, parse_filesystems, read_modules
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def own_kernel(cache: Cache, kernel: Path, modules: Path | None, root: OwnRoot |
         about = _write_own_kernel(kernel, work / "kernel", log)
         if modules is None:
             (work / "initramfs").write_bytes(cpio.archive({module_tree.ORDER: b""}))
-            known = read_modules(builtin) if builtin else Modules({})
+            known = read_modules(builtin) if builtin else Modules({}, filesystems=parse_filesystems("", b""))
             about |= {"modules": sorted(known.names), "filesystems": sorted(known.filesystems)}
         else:
             about |= about_modules(modules.name, _layer(modules, wanted, merged, work, key, log))

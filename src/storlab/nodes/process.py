@@ -108,6 +108,10 @@ class Process:
         done = self._following.done() and not self._following.cancelled()
         return self._following.result() if done and self._following.exception() is None else None
 
+    async def rest(self) -> None:
+        """Wait for its end without a say in it: cancelling this stops nothing."""
+        await asyncio.wait([self._following])
+
     async def stop(self, grace: float = 2.0) -> None:
         """TERM to its whole group now, KILL after ``grace`` seconds; ``wait`` then returns."""
         await self._connection.stop(self._id, grace)

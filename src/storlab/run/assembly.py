@@ -127,8 +127,9 @@ class Assembly:
         disk = cell.disks.get(group)
         networked = disk is not None and disk.on != HOST and cell.nodes[disk.on].kind == "vm"
         serves = any(other.on == group for other in cell.disks.values())
+        console = self.consoles / name / "console.log"
         return await self.session.start_guest(
-            name, group, cell.nodes[group], devices, self.consoles / name / "console.log", networked=networked, serves=serves
+            name, group, cell.nodes[group], devices, console, networked=networked, serves=serves
         )
 
     async def _folder(self, node: Node, owner: str, layers: Sequence[Layer]) -> str:

@@ -65,7 +65,7 @@ async def run_study(study: Study, folder: Path, seed: int, rounds: tuple[int, in
                 reasons = dict.fromkeys(reason for found in plan.unsupported.values() for reason in found)
                 raise UserError(f"nothing of this study can run here: {'; '.join(reasons)}")
             with new_run_folder(folder) as records:
-                _write_first_manifest(folder, _manifest(run, study, session, plan))
+                begin_manifest(folder, run, session, plan)
                 tables = Tables(*_shape(study))
                 return await _Executor(records, study, plan, session, observer, interrupts, tables).execute()
 
@@ -101,9 +101,10 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
-def _write_first_manifest(folder: Path, manifest: Manifest) -> None:
+def begin_manifest(folder: Path, run: str, session: Session, plan: Plan) -> None:
+    """Write what is known of a run before it begins. Raises ``UserError`` where the folder can't be used."""
     try:
-        write_manifest(folder, manifest)
+        write_manifest(folder, _manifest(run, plan.study, session, plan))
     except OSError as error:
         raise UserError(f"{folder} can't be used for the run: {error.strerror}") from None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from storlab.errors import NodeError, NodeLost
-from storlab.images.image import Image, find_image
+from storlab.images.image import Image, find_image, own_image
 from storlab.layers.base import undo
 from storlab.layers.ours import remove_folder
 from storlab.nodes.node import Node
@@ -201,14 +201,12 @@ def image_of(hardware: Hardware, extras: frozenset[str]) -> Image:
 
     Raises ``MissingImage``, or another ``UserError`` where a user's own kernel or root can't be used.
     """
-    if hardware.kernel is None and hardware.rootfs is None:
+    if hardware.kernel is None:
         return find_image(extras)
-    from storlab.images.image import own_image
     return own_image(
-        None if hardware.kernel is None else Path(hardware.kernel),
+        Path(hardware.kernel),
         None if hardware.modules is None else Path(hardware.modules),
         None if hardware.rootfs is None else Path(hardware.rootfs),
-        extras,
     )
 
 

@@ -72,13 +72,12 @@ class _CellReader:
             accepted = {name: [*kinds, precondition.takes()] for name, kinds in accepted.items()}
         stacks = StackReader(self, self.source.raw, groups).read(accepted, loads)
         probes = self.probes()
+        if trial is not None:
+            self.no_guests_kept(trial, groups)
         for path, message in self.substitution.problems:
             self._bad = True
             self.source.report(path, message)
         if self._bad or trial is None:
-            return None
-        self.no_guests_kept(trial, groups)
-        if self._bad:
             return None
         return Cell(
             number, labels, groups, stacks.layers, loads, probes, trial, precondition, stacks.origins, stacks.disks

@@ -38,9 +38,10 @@ class Causes:
 
     async def name(self, otherwise: str) -> str:
         """The reason, as a sentence about the node. Waits a moment for what is still to be learnt."""
-        deadline = time.monotonic() + _WAIT
-        while self._said is None and self._process.ended is None and time.monotonic() < deadline:
-            await asyncio.sleep(0.01)
+        if self._said is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_WAIT):
+                    await self._process.rest()
         return f"node {self._name}: {self._said or self._ending() or otherwise}"
 
     async def hung(self, silence: float) -> str:

@@ -34,9 +34,7 @@ class Memory:
     shared: bool
 
 
-def command(
-    spec: GuestSpec, files: Files, *, memory: Memory | None = None, incoming: bool = False
-) -> list[str]:
+def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, incoming: bool = False) -> list[str]:
     """The argv. With ``incoming`` the guest is a copy of a saved one, and its own devices come over QMP."""
     hardware = spec.hardware
     restorable = memory is not None

@@ -182,13 +182,8 @@ async def _quit(qmp: QMPClient, process: Process) -> None:
             await execute(qmp, "quit")
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_END):
-            await asyncio.shield(asyncio.ensure_future(_ended(process)))
+            await process.rest()
     await to_its_end(hang_up(qmp))
-
-
-async def _ended(process: Process) -> None:
-    while process.ended is None:
-        await asyncio.sleep(0.01)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

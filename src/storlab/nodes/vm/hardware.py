@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
 
 from storlab.units import Duration, Size
 
@@ -43,7 +43,9 @@ class Hardware(BaseModel):
     numa: str | None = Field(None, description="NUMA nodes of this machine for QEMU: its CPUs and its memory.")
     kernel: str | None = Field(None, description="Your own kernel: bzImage or vmlinux. By default the image's.")
     modules: str | None = Field(None, description="Your kernel's modules: …/lib/modules/RELEASE.")
-    rootfs: str | None = Field(None, description="Your own root: a file with EROFS, ext4 or squashfs, or a folder.")
+    rootfs: str | None = Field(
+        None, description="Your own root, with your kernel: a file with EROFS, ext4 or squashfs, or a folder."
+    )
     kernel_args: str = Field("", description='More for the kernel\'s command line: "mitigations=off".')
     qemu_args: tuple[str, ...] = Field((), description="More for QEMU's command line.")
     silence: Duration = Field(60.0, gt=0, description="A guest whose agent is silent for longer counts as hung.")
@@ -61,6 +63,13 @@ class Hardware(BaseModel):
     @classmethod
     def _list(cls, value: object) -> object:
         return None if value is None else _cpu_list(value)
+
+    @model_validator(mode="after")
+    def _with_a_kernel(self) -> Self:
+        for key in ("modules", "rootfs"):
+            if getattr(self, key) is not None and self.kernel is None:
+                raise ValueError(f"{key} goes with a kernel of your own: write kernel, too")
+        return self
 
     @field_validator("silence")
     @classmethod

@@ -41,7 +41,10 @@ class Saved:
 
 
 async def saved_guest(spec: GuestSpec, host: Node, qemu_version: str, told: Callable[[str], None]) -> Saved:
-    """The saved guest that ``spec`` can be a copy of; booted and saved now where there is none. Raises ``NodeError``."""
+    """The saved guest that ``spec`` can be a copy of, booted and saved now where there is none. Raises ``NodeError``.
+
+    ``told`` gets a sentence where that is done.
+    """
     generic = replace(spec, name="storlab", devices=Devices(), nic=None, netns=None)
     folder = cache_folder() / "saved" / _fingerprint(generic, qemu_version)
     async with locked(folder):

@@ -1,0 +1,104 @@
+"""The user's terminal on a node: a shell there, keys and output passed through the agent.
+
+On a terminal, script(1) gives the shell a terminal of its own on the node; what is piped in is passed as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import sys
+import termios
+import threading
+import tty
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any
+
+from storlab.nodes.node import Node
+
+_SHELL = "if command -v bash >/dev/null; then exec bash {}; else exec sh {}; fi"
+_CHUNK = 64 * 1024
+
+
+async def shell_on(node: Node, cwd: str | None, greeting: str) -> int:
+    """A shell on the node, until it ends or the input does; returns its exit status."""
+    interactive = sys.stdin.isatty()
+    argv = _interactive(greeting) if interactive else ["sh", "-c", _SHELL.format("", "")]
+    identity = node.connection.next_id()
+    fields: dict[str, Any] = {
+        "argv": argv,
+        "env": {**node.environment, "TERM": os.environ.get("TERM", "dumb")},
+        "cwd": cwd,
+        "stdin": "stream",
+        "stdout": "stream",
+        "stderr": "stream",
+        "timeout_ns": None,
+        "grace_ns": 1_000_000_000,
+        "start_at_ns": None,
+    }
+    with _raw_terminal() if interactive else contextlib.nullcontext():
+        typing: asyncio.Task[None] | None = None
+        try:
+            async with aclosing(node.connection.request("run", request_id=identity, **fields)) as events:
+                async for frame in events:
+                    match frame.header["event"]:
+                        case "started":
+                            typing = asyncio.create_task(_type(node, identity))
+                        case "stdout":
+                            _write(sys.stdout.fileno(), frame.payload)
+                        case "stderr":
+                            _write(sys.stderr.fileno(), frame.payload)
+                        case "exit":
+                            return int(frame.header["code"] or 0)
+            return 1
+        finally:
+            if typing is not None:
+                typing.cancel()
+                await asyncio.wait([typing])
+
+
+def _interactive(greeting: str) -> list[str]:
+    size = os.get_terminal_size()
+    shell = _SHELL.format("-i", "-i")
+    words = f"stty rows {size.lines} cols {size.columns}; printf '%s\\n' {shlex.quote(greeting)}; {shell}"
+    return ["script", "--quiet", "--return", "--command", words, "/dev/null"]
+
+
+@contextmanager
+def _raw_terminal() -> Iterator[None]:
+    """Every key goes to the node, Ctrl-C among them."""
+    before = termios.tcgetattr(sys.stdin)
+    tty.setraw(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+async def _type(node: Node, run: int) -> None:
+    """Pass on what comes in, until there is no more of it."""
+    loop = asyncio.get_running_loop()
+    typed: asyncio.Queue[bytes] = asyncio.Queue()
+
+    # A thread, since making a terminal's descriptor non-blocking would do so for everyone else who has it; a daemon,
+    # since nothing can take it out of its read.
+    def read() -> None:
+        data = b"-"
+        while data:
+            data = os.read(sys.stdin.fileno(), _CHUNK)
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(typed.put_nowait, data)
+
+    threading.Thread(target=read, daemon=True).start()
+    while data := await typed.get():
+        await node.connection.ask("stdin", data, run=run, eof=False)
+    await node.connection.ask("stdin", b"", run=run, eof=True)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    with contextlib.suppress(OSError):  # whoever reads us has gone; the shell's own end is what we wait for
+        while data:
+            data = data[os.write(descriptor, data) :]
