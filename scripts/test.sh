@@ -13,14 +13,19 @@ need_rust
 need_packages base
 
 if can_install; then
-    install_packages base root test
+    install_packages base root test vm image
 else
-    mapfile -t missing < <(missing_packages root test)
+    mapfile -t missing < <(missing_packages root test vm image)
     ((${#missing[@]} == 0)) ||
         say "Some tests will be skipped, because these are not installed: ${missing[*]}; $(by_hand "${missing[@]}")."
 fi
 python_environment dev
 build_agent
+begin=$SECONDS
+if [[ $(missing_packages image) ]] || ! .venv/bin/storlab image build --with zfs --if-missing; then
+    say "storlab: there is no guest image: tests that boot one can't pass" >&2
+fi
+say "Guest image: $((SECONDS - begin)) s"
 say "Prepared: $SECONDS s"
 
 begin=$SECONDS
