@@ -127,7 +127,7 @@ def test_only_the_first_device_sits_in_a_slot_and_the_names_come_from_the_disks(
 
 
 WRONG: list[tuple[Mapping[str, Any], str]] = [
-    ({"logical_block_size": "3k"}, "a power of two from 512 to 32k"),
+    ({"logical_block_size": "3k"}, "a power of two from 512 to 64k"),
     ({"logical_block_size": "4k", "physical_block_size": "512"}, r"physical_block_size \(512\) is less than"),
     ({"queues": 0}, "greater than or equal to 1"),
     ({"cache": "some"}, "'none', 'writeback'"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from storlab.errors import Unsupported
 from storlab.layers.resources import Disk, Resource
 from storlab.nodes.node import Node
 
@@ -63,5 +64,21 @@ def test_a_guest_finds_its_disk_and_says_how_it_syncs(
         # NVMe's controller always says that it has one.
         assert (inside["write_cache"] == "write back") is (kind == "nvme" or facts["qemu"]["write_cache"])
         assert (inside["discard_granularity"] == 0) is (fields.get("discard") is False)
+
+    asyncio.run(check())
+
+
+@pytest.mark.slow
+def test_sectors_that_the_guests_kernel_does_not_take_are_unsupported(short_path: Path) -> None:
+    image = image_with()
+    layer = attach_layer("virtio-blk", logical_block_size="16k")
+
+    async def check() -> None:
+        async with ground_in(short_path) as ground:
+            below = (await ground.put_up({"layer": "file", "size": "64M"})).resource
+            assert below is not None
+            async with guest(ground.node, image, "vm-1", [layer.attachment(below)], "512M") as running:
+                with pytest.raises(Unsupported, match=r"kernels before 6\.15 take no sectors of 16k"):
+                    await layer.put_up(below, ground.site(node=running.node))
 
     asyncio.run(check())

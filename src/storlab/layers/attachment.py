@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from storlab.errors import TrialError
+from storlab.errors import TrialError, Unsupported
 from storlab.layers.base import Layer, Site
 from storlab.layers.block import queue_facts
 from storlab.layers.blockdev import (
@@ -28,6 +28,7 @@ from storlab.layers.blockdev import (
 )
 from storlab.layers.guest_disk import disk_with_serial
 from storlab.layers.resources import Disk, Export, File, Resource
+from storlab.nodes.node import Node
 from storlab.units import Size, size_text
 
 DISK_NAME = "disk0"
@@ -37,6 +38,8 @@ _LONGEST_SERIAL = 20  # bytes, of virtio-blk and NVMe
 _UNTIL_FOUND = 10.0  # s; a guest without hardware virtualisation takes about one
 _LOOK = 0.1
 _SECTOR = 512
+_LARGEST_BLOCK = 64 * 1024
+_PAGE = 4096  # bytes: the largest sector of kernels before 6.15
 
 
 def serial_of(name: str) -> str:
@@ -67,7 +70,9 @@ class AttachmentLayer(Layer):
     cache: Cache = Field("none", description=CACHE_HELP + " Of an NBD export, the server's own mode counts, too.")
     aio: Aio = Field("threads", description=AIO_HELP + " Of an NBD export, the server's counts.")
     queues: int | None = Field(None, ge=1, le=64, description="Request queues; without it, QEMU's choice.")
-    logical_block_size: Size = Field(512, description="The guest's sectors: a power of two from 512 to 32k.")
+    logical_block_size: Size = Field(
+        512, description="The guest's sectors: a power of two from 512 to 64k; kernels before 6.15 take 4k at most."
+    )
     physical_block_size: Size | None = Field(
         None, description="What the disk says that it writes at once; without it, the logical block size."
     )
@@ -82,8 +87,8 @@ class AttachmentLayer(Layer):
     @field_validator("logical_block_size", "physical_block_size")
     @classmethod
     def _power_of_two(cls, size: int | None) -> int | None:
-        if size is not None and (not 512 <= size <= 32768 or size & (size - 1)):
-            raise ValueError(f"{size} is no size of a block: a power of two from 512 to 32k")
+        if size is not None and (not 512 <= size <= _LARGEST_BLOCK or size & (size - 1)):
+            raise ValueError(f"{size} is no size of a block: a power of two from 512 to 64k")
         return size
 
     @model_validator(mode="after")
@@ -124,18 +129,29 @@ class AttachmentLayer(Layer):
         """Find the disk in the guest, to which it was attached already; ``site`` is the guest's."""
         assert isinstance(below, File | Disk | Export)
         serial = serial_of(DISK_NAME)
-        for driver in self.drivers:  # no udev loads them; one that is missing here may be part of the kernel
-            await site.node.run(["modprobe", driver], check=False)
+        await self._load_drivers(site.node)
         for attempt in range(int(_UNTIL_FOUND / _LOOK)):
             await asyncio.sleep(_LOOK if attempt else 0)
             disk = await disk_with_serial(site.node, serial)
             sectors = int(await site.node.read_text(f"/sys/block/{disk}/size")) if disk is not None else 0
             if sectors:
                 return Disk(site.node.name, f"/dev/{disk}", sectors * _SECTOR, ours=True)
-        raise TrialError(
+        large = self.logical_block_size > _PAGE
+        raise (Unsupported if large else TrialError)(
             f"node {site.node.name}: its disk (serial {serial}) did not appear within {_UNTIL_FOUND:g} s: "
-            f"does its kernel have the drivers {' and '.join(self.drivers)}?"
+            + (
+                f"kernels before 6.15 take no sectors of {size_text(self.logical_block_size)}, only up to 4k"
+                if large
+                else f"does its kernel have the drivers {' and '.join(self.drivers)}?"
+            )
         )
+
+    async def _load_drivers(self, node: Node) -> None:
+        """No udev does that in a guest. One that can't be loaded may be part of the kernel."""
+        loaded = {line.partition(" ")[0] for line in (await node.read_text("/proc/modules")).splitlines()}
+        for driver in self.drivers:
+            if driver not in loaded:
+                await node.run(["modprobe", driver], check=False)
 
     async def facts(self, resource: Resource, site: Site) -> dict[str, Any]:
         assert isinstance(resource, Disk)

@@ -12,7 +12,7 @@ from storlab.errors import StorlabError
 from storlab.layers.base import Site, undo
 from storlab.layers.ours import refuse_foreign, refuse_foreign_pool
 from storlab.layers.resources import Dir, Pool, Resource
-from storlab.layers.zfs_module import ZFS_NEEDS
+from storlab.layers.zfs_module import ZFS_NEEDS, is_loaded
 from storlab.layers.zfs_output import parse_changed, parse_properties
 from storlab.layers.zfs_properties import PropertiesLayer, Value, arguments
 from storlab.nodes.needs import Needs
@@ -32,7 +32,7 @@ async def _destroy(node: Node, arguments: Mapping[str, Any]) -> str | None:
     if path is not None:
         refuse_foreign(path)
     done = None
-    if (await node.run(["zfs", "list", "-H", "-o", "name", dataset], check=False)).ok:
+    if await is_loaded(node) and (await node.run(["zfs", "list", "-H", "-o", "name", dataset], check=False)).ok:
         await _destroy_once_free(node, dataset)
         done = f"destroyed {dataset}"
     if path is not None:

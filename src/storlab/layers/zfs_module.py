@@ -33,9 +33,14 @@ async def _restore(node: Node, arguments: Mapping[str, Any]) -> str | None:
     return f"set ZFS's {name} back to {before}"
 
 
+async def is_loaded(node: Node) -> bool:
+    """Whether the module is there; without it, no pool is."""
+    return (await node.run(["test", "-e", "/sys/module/zfs"], check=False)).ok
+
+
 async def load_zfs(node: Node) -> None:
     """Load the module, unless it is there. It stays: others may have come to use it. Raises ``Unsupported``."""
-    if (await node.run(["test", "-e", "/sys/module/zfs"], check=False)).ok:
+    if await is_loaded(node):
         return
     try:
         await node.run(["modprobe", "zfs"])

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from storlab.layers.base import Layer, Site, undo
 from storlab.layers.ours import refuse_foreign_pool
 from storlab.layers.resources import Dir, Disk, File, Pool, Resource
-from storlab.layers.zfs_module import PARAMETER, ZFS_NEEDS, load_zfs, module_facts, set_parameters
+from storlab.layers.zfs_module import PARAMETER, ZFS_NEEDS, is_loaded, load_zfs, module_facts, set_parameters
 from storlab.layers.zfs_output import parse_changed, parse_layout, parse_properties
 from storlab.layers.zfs_properties import PROPERTIES_HELP, Value, arguments, word
 from storlab.layers.zpool_disk import pool_disk
@@ -43,8 +43,9 @@ async def _destroy(node: Node, arguments: Mapping[str, Any]) -> str | None:
 
 
 async def _imported(node: Node, pool: str) -> bool:
-    listing = await node.run(["zpool", "list", "-H", "-o", "name"], check=False)  # fails without the module
-    return pool in listing.stdout.decode(errors="replace").split("\n")
+    if not await is_loaded(node):
+        return False
+    return pool in (await node.output("zpool", "list", "-H", "-o", "name")).split("\n")
 
 
 class ZpoolLayer(Layer):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 from storlab.errors import TrialError
+from storlab.layers.guest_disk import block_devices
 from storlab.nodes.node import Node
 
 ZVOL_ID = "/lib/udev/zvol_id"  # of zfsutils-linux: prints the name of a device's volume
 
+_VOLUME = re.compile(r"zd\d+")  # not zd0p1
 _UNTIL_THERE = 30.0  # s; devices are made after the command is done
 _LOOK = 0.1
 
@@ -17,8 +20,9 @@ async def volume_device(node: Node, volume: str) -> str:
     """The device of a volume, such as ``/dev/zd16``. Raises ``TrialError`` where none appears."""
     for attempt in range(int(_UNTIL_THERE / _LOOK)):
         await asyncio.sleep(_LOOK if attempt else 0)
-        for name in (await node.output("ls", "/sys/block")).split():
-            if name.startswith("zd") and await volume_of(node, f"/dev/{name}") == volume:
+        volumes = [name for name in await block_devices(node) if _VOLUME.fullmatch(name)]
+        for name in sorted(volumes, key=lambda name: -int(name[2:])):  # most likely it is the newest
+            if await volume_of(node, f"/dev/{name}") == volume:
                 return f"/dev/{name}"
     raise TrialError(f"node {node.name}: no device of the volume {volume} appeared within {_UNTIL_THERE:g} s")
 
