@@ -41,6 +41,7 @@ class Assembly:
     consoles: Path
     standing: dict[str, StandingStack] = field(default_factory=dict)
     guests: list[str] = field(default_factory=list)
+    _common: dict[str, StandingStack] = field(default_factory=dict)  # by group: what its nodes' disks stand on together
     _entries: list[Pending] = field(default_factory=list)
 
     async def put_up(self, cell: Cell, name: str, foundation: StandingStack | None) -> None:
@@ -64,6 +65,7 @@ class Assembly:
         mine = {entry.number for entry in self._entries}
         self._entries.clear()
         self.standing.clear()
+        self._common.clear()
         return await take_down(self.journal, self.session, lambda entry: entry.number in mine)
 
     async def end_guests(self) -> None:
@@ -91,7 +93,7 @@ class Assembly:
         put_up = await stack.put_up(
             layers[:split], lambda at: self._site(node, folder, at, owner=name, shared=shared), below
         )
-        self.standing[f"{name} on {disk.on}"] = put_up
+        self._common[name] = put_up
         return put_up.resource if split else below, split, shared
 
     async def _guest(
@@ -105,7 +107,7 @@ class Assembly:
             node = self.session.nodes[disk.on]
             layers = on_storage(disk)
             folder = await self._folder(node, name, layers)
-            common = self.standing[f"{group} on {disk.on}"]
+            common = self._common[group]
             own = await stack.put_up(
                 layers[split:], lambda at: self._site(node, folder, split + at, owner=name, shared=shared), below
             )

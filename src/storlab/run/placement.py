@@ -7,7 +7,7 @@ others over NBD.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from storlab.layers.attachment import AttachmentLayer
@@ -16,7 +16,7 @@ from storlab.layers.loop import LoopLayer
 from storlab.layers.nbd_export import NbdExportLayer
 from storlab.layers.resources import File
 from storlab.layers.stack import stack_needs
-from storlab.nodes.needs import Needs, lacks, together
+from storlab.nodes.needs import Lack, Needs, lacks, together
 from storlab.nodes.node import Node
 from storlab.study.cells import Cell, Disk
 from storlab.study.study import Study
@@ -33,7 +33,7 @@ class Placed:
 async def place(study: Study, host: Node) -> Placed:
     """Decide for each group of kind ``auto``; ``study`` itself where there is none and no disk crosses guests."""
     names = dict.fromkeys(name for cell in study.cells for name, group in cell.nodes.items() if group.kind == "auto")
-    missing = {name: [str(lack) for lack in await lacks(host, serving_needs(study.cells, name))] for name in names}
+    missing = {name: _telling(await lacks(host, serving_needs(study.cells, name))) for name in names}
     cells = tuple(_placed(cell, missing) for cell in study.cells)
     return Placed(replace(study, cells=cells), tuple(_note(name, reasons) for name, reasons in missing.items()))
 
@@ -52,10 +52,15 @@ def on_storage(disk: Disk) -> tuple[Layer, ...]:
     return disk.layers[:-1]
 
 
+def _telling(found: Sequence[Lack]) -> list[str]:
+    """What is missing, in words; where the kernel lacks something, all else is beside the point."""
+    return [lack.what for lack in found if "kernel" in lack.what] or [lack.what for lack in found]
+
+
 def _note(name: str, missing: list[str]) -> str:
     if not missing:
         return f"{name}: the disks are made on this machine, which has all that they need"
-    return f"{name}: the disks are made on a virtual machine and served over NBD, since here {'; '.join(missing)}"
+    return f"{name}: the disks are made on a virtual machine and served over NBD, since {'; '.join(missing)}"
 
 
 def _placed(cell: Cell, missing: Mapping[str, list[str]]) -> Cell:
