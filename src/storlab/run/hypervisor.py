@@ -48,6 +48,7 @@ class Boot:
     image: Image
     initrd: Path
     acceleration: Acceleration
+    qemu: str  # its version
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ class Hypervisor:
             if key not in self._boots:
                 image = image_of(hardware, extras)
                 initrd = await initrd_with_agent(image)
-                self._boots[key] = Boot(image, initrd, await _acceleration(hardware, image, initrd))
+                acceleration = await _acceleration(hardware, image, initrd)
+                self._boots[key] = Boot(image, initrd, acceleration, await qemu_version())
             return self._boots[key]
 
     async def start(
@@ -115,10 +117,10 @@ class Hypervisor:
         netns = await self._join() if networked or serves else None
         nic = await self._nic(name) if serves else None
         accelerator: Accelerator = boot.acceleration.accelerator
-        spec = GuestSpec(name, hardware, boot.image, boot.initrd, accelerator, devices, nic, netns)
+        spec = GuestSpec(name, hardware, boot.image, boot.initrd, accelerator, devices, nic, netns, boot.qemu)
         saved = None
         if hardware.start == "restored" and hardware.machine != "microvm":
-            saved = await saved_guest(spec, self.host, await qemu_version(), self.told)
+            saved = await saved_guest(spec, self.host, self.told)
         files = Files(self.folder / f"{name}.qmp", self.folder / f"{name}.agent", console)
         console.parent.mkdir(parents=True, exist_ok=True)
         self._contexts[name] = AsyncExitStack()

@@ -66,7 +66,8 @@ class Guest:
             "boot": "restored" if self.restored else "cold",
             "boot_seconds": round(self.boot_seconds, 3),
             "pinning": {key: value for key, value in pinning.items() if value is not None},
-            "qemu": shell_text(self.argv),
+            "qemu": self.spec.qemu,
+            "command": shell_text(self.argv),
         }
 
     def console_tail(self) -> str:

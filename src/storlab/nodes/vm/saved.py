@@ -40,13 +40,13 @@ class Saved:
     state: Path
 
 
-async def saved_guest(spec: GuestSpec, host: Node, qemu_version: str, told: Callable[[str], None]) -> Saved:
+async def saved_guest(spec: GuestSpec, host: Node, told: Callable[[str], None]) -> Saved:
     """The saved guest that ``spec`` can be a copy of, booted and saved now where there is none. Raises ``NodeError``.
 
     ``told`` gets a sentence where that is done.
     """
     generic = replace(spec, name="storlab", devices=Devices(), nic=None, netns=None)
-    folder = cache_folder() / "saved" / _fingerprint(generic, qemu_version)
+    folder = cache_folder() / "saved" / _fingerprint(generic)
     async with locked(folder):
         if not (folder / "state").exists():
             told("Booting a guest to make copies of it.")
@@ -56,13 +56,13 @@ async def saved_guest(spec: GuestSpec, host: Node, qemu_version: str, told: Call
     return Saved(Memory(folder / "memory", shared=False), folder / "state")
 
 
-def _fingerprint(spec: GuestSpec, qemu_version: str) -> str:
+def _fingerprint(spec: GuestSpec) -> str:
     """All that the saved state depends on; the initial RAM disk's name tells its contents."""
     files = Files(Path("qmp"), Path("agent"), Path("console"))
     argv = command(spec, files, memory=Memory(Path("memory"), shared=True))
     parts = [(path, path.stat()) for path in (spec.image.kernel, *spec.image.layers)]
     stamps = [f"{path}:{stat.st_mtime_ns}:{stat.st_size}" for path, stat in parts]
-    return hashlib.sha256("\0".join([qemu_version, *argv, *stamps]).encode()).hexdigest()[:16]
+    return hashlib.sha256("\0".join([spec.qemu, *argv, *stamps]).encode()).hexdigest()[:16]
 
 
 async def _save(spec: GuestSpec, host: Node, folder: Path) -> None:

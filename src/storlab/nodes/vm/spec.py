@@ -32,6 +32,7 @@ class GuestSpec:
     devices: Devices = NO_DEVICES
     nic: Nic | None = None
     netns: str | None = None
+    qemu: str = ""  # its version, for the records
 
     @property
     def cpu(self) -> str:
