@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 from rich.console import Console
-from rich.table import Table
 
 from storlab.cli.failure import INTERRUPTED
 from storlab.errors import MissingImage, UserError
@@ -62,24 +61,18 @@ def listing(json: bool) -> None:
     if not images:
         print("There is no guest image; `storlab image build` makes one.")
         return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("image", style="cyan", no_wrap=True)
-    table.add_column("kernel", no_wrap=True)
-    table.add_column("parts", no_wrap=True)
-    table.add_column("size", justify="right", no_wrap=True)
-    table.add_column("age", justify="right", no_wrap=True)
     for image in images:
-        table.add_row(*_row(image))
-    Console(highlight=False).print(table)
+        print("  ".join(_row(image)))
     if not all(image.current for image in images):
-        print("An old image is not used any more; `storlab image remove NAME` frees its space.")
+        print("`storlab image remove NAME` frees the space of one that is not used any more.")
 
 
 def _row(image: Listed) -> tuple[str, ...]:
-    age = _age(time.time() - image.built)
+    """Name, size, age, and the versions that tell images apart."""
+    age = f"{_age(time.time() - image.built)} old" + ("" if image.current else ", not used any more")
     total = quantity(sum(image.sizes.values()), "B")
-    marked = age if image.current else f"{age}, old"
-    return image.name, image.versions.get("kernel", ""), " ".join(image.sizes), total, marked
+    told = [f"{kind} {image.versions[kind]}" for kind in ("kernel", *image.extras) if kind in image.versions]
+    return image.name, total, age, f"({', '.join(image.sizes)}; {', '.join(told)})"
 
 
 def _age(seconds: float) -> str:

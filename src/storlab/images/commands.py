@@ -29,6 +29,7 @@ _PACKAGES = {
     "zstd": "zstd",
 }
 _GRACE = 30.0  # seconds: mmdebstrap removes its folder when it is told to end
+_CLOSING = 1.0  # seconds until what a killed program held open is closed
 
 # What a line of a log means, in the words of a user. The first that is found decides.
 _CAUSES = (
@@ -114,11 +115,16 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     try:
-        await asyncio.shield(asyncio.wait_for(process.wait(), _GRACE))
+        await asyncio.wait_for(process.wait(), _GRACE)
     except (TimeoutError, asyncio.CancelledError):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
+    # To its end, so that the event loop closes the pipe as well.
+    assert process.stdout is not None
+    with contextlib.suppress(TimeoutError, ValueError):
+        await asyncio.wait_for(process.stdout.read(), _CLOSING)
+    await asyncio.sleep(0)
 
 
 def failure(program: str, status: int, log: Path) -> ImageError:

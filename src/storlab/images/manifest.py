@@ -50,6 +50,9 @@ def write_manifest(cache: Cache, release: str, extras: frozenset[str], parts: Ma
     for part in (parts["root"], parts["kernel"], *(parts[extra] for extra in sorted(extras))):
         versions |= part.about["versions"]
     folders = {kind: part.name for kind, part in parts.items()}
+    for found in manifests(cache):
+        if (found.name, found.parts, found.recipe) == (name, folders, recipe.image_recipe()):
+            return found  # nothing is new, and it keeps its age
     manifest = ImageManifest(name, release, folders, recipe.image_recipe(), time.time(), versions)
     path = cache.path("images") / f"{name}.json"
     new = path.with_suffix(".new")

@@ -50,6 +50,9 @@ def own_kernel(cache: Cache, kernel: Path, modules: Path | None, root: OwnRoot |
         return found
     with _log(cache) as log, cache.making_alongside(name) as work:
         about = _write_own_kernel(kernel, work / "kernel", log)
+        release = about["release"]
+        if modules is not None and release not in (modules.name, "unknown"):
+            raise UserError(f"{kernel} is {release}, and can't load the modules of {modules.name} in {modules}")
         if modules is None:
             (work / "initramfs").write_bytes(cpio.archive({module_tree.ORDER: b""}))
             known = read_modules(builtin) if builtin else Modules({}, filesystems=parse_filesystems("", b""))

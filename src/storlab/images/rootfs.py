@@ -62,7 +62,7 @@ def programs_in_image(image: Path, log: Path) -> frozenset[str]:
     list_folder, parse = _LISTERS[_readable(image)]
     found: set[str] = set()
     for name in PATH_FOLDERS:
-        found |= set(parse(_ask(list_folder(image, name), log)))
+        found |= set(parse(_ask(list_folder(image, name), log), name))
     return frozenset(found - {".", ".."})
 
 
@@ -70,7 +70,7 @@ def image_has_merged_usr(image: Path, log: Path) -> bool:
     """As ``has_merged_usr``."""
     list_folder, parse = _LISTERS[_readable(image)]
     # A link has no entries of its own; /lib as a folder has at least the loader.
-    return not parse(_ask(list_folder(image, "lib"), log))
+    return not parse(_ask(list_folder(image, "lib"), log), "lib")
 
 
 def _readable(image: Path) -> Kind:
@@ -89,23 +89,25 @@ def _ask(argv: list[str], log: Path) -> str:
         return ""
 
 
-def parse_dump_erofs(text: str) -> list[str]:
+def parse_dump_erofs(text: str, folder: str) -> list[str]:
     """``dump.erofs --ls``: ``NID TYPE FILENAME`` below a heading; types 1 and 7 are files and links (dirent.h)."""
     return re.findall(r"^\s*\d+\s+[17]\s+(\S.*)$", text, re.MULTILINE)
 
 
-def parse_debugfs(text: str) -> list[str]:
+def parse_debugfs(text: str, folder: str) -> list[str]:
     """``debugfs -R 'ls -p …'``: ``/inode/mode/uid/gid/name/size/``."""
     rows = (line.split("/") for line in text.splitlines() if line.startswith("/"))
     return [row[5] for row in rows if len(row) >= 7 and row[2].startswith(("10", "12"))]
 
 
-def parse_unsquashfs(text: str) -> list[str]:
-    """``unsquashfs -l``: one path a line, the folder that was asked for among them."""
-    return [line.rpartition("/")[2] for line in text.splitlines() if line.startswith("squashfs-root/")]
+def parse_unsquashfs(text: str, folder: str) -> list[str]:
+    """``unsquashfs -l``: one path a line, the folder that was asked for and those above it among them."""
+    begin = f"squashfs-root/{folder}/"
+    names = [line.removeprefix(begin) for line in text.splitlines() if line.startswith(begin)]
+    return [name for name in names if "/" not in name]
 
 
-_LISTERS: dict[Kind, tuple[Callable[[Path, str], list[str]], Callable[[str], list[str]]]] = {
+_LISTERS: dict[Kind, tuple[Callable[[Path, str], list[str]], Callable[[str, str], list[str]]]] = {
     "erofs": (lambda image, name: ["dump.erofs", "--ls", f"--path=/{name}", str(image)], parse_dump_erofs),
     "ext4": (lambda image, name: ["debugfs", "-R", f"ls -p /{name}", str(image)], parse_debugfs),
     "squashfs": (lambda image, name: ["unsquashfs", "-l", "-max-depth", "4", str(image), name], parse_unsquashfs),

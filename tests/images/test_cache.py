@@ -1,0 +1,185 @@
+"""What lies in the cache is whole; what is unused goes, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from storlab.errors import ImageError, MissingImage, UserError
+from storlab.images import cache as cache_module
+from storlab.images import recipe
+from storlab.images.cache import Cache, Part
+from storlab.images.image import build_image, find_image, own_image
+from storlab.images.manifest import forget_old, list_images, remove_image, write_manifest
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return Cache(cache_module.cache_folder())
+
+
+def made(cache: Cache, name: str, **about: object) -> Part:
+    known = {"versions": {}, "programs": ["fio"], "modules": ["xfs"], "filesystems": ["xfs"], **about}
+    with cache.making(name, 0) as work:
+        for file in ("kernel", "initramfs", "root.erofs", "modules.erofs", "zfs.erofs"):
+            (work / file).write_bytes(b"\0" * 5000)
+        cache.finish(work, known)
+    part = cache.part(name)
+    assert part is not None
+    return part
+
+
+def image_of(cache: Cache, release: str, *extras: str) -> str:
+    parts = {kind: made(cache, f"{kind}-{recipe.digest(release)}") for kind in ("kernel", "root", *extras)}
+    return write_manifest(cache, release, frozenset(extras), parts).name
+
+
+def test_a_part_is_there_only_once_it_is_finished(cache: Cache) -> None:
+    with pytest.raises(RuntimeError), cache.making("root-1", 0) as work:
+        cache.finish(work, {})
+        raise RuntimeError
+    assert cache.part("root-1") is None
+    assert list((cache.folder / "work").iterdir()) == []
+    assert made(cache, "root-1").folder.name == "root-1"
+
+
+def test_what_a_killed_build_left_goes_with_the_next_lock(cache: Cache) -> None:
+    (cache.path("work/root-1") / "half").write_text("")
+
+    async def lock() -> None:
+        async with cache.locked(lambda step: None):
+            assert not (cache.folder / "work").exists()
+
+    asyncio.run(lock())
+
+
+def test_two_builds_wait_for_each_other(cache: Cache) -> None:
+    said: list[str] = []
+
+    async def build(number: int) -> None:
+        async with cache.locked(said.append):
+            said.append(f"begin {number}")
+            await asyncio.sleep(0.1)
+            said.append(f"end {number}")
+
+    async def both() -> None:
+        await asyncio.gather(build(1), build(2))
+
+    asyncio.run(both())
+    assert said == [
+        "begin 1",
+        "waiting for another build of an image to end",
+        "end 1",
+        "begin 2",
+        "end 2",
+    ]
+
+
+def test_too_little_space_is_said_before_anything_is_made(cache: Cache) -> None:
+    expected = pytest.raises(ImageError, match=r"takes up to .* GB in .*free some, or name another place")
+    with expected, cache.making("root-1", 1 << 60):
+        pytest.fail("it began all the same")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_folder_in_which_something_is_mounted_is_left_alone(cache: Cache) -> None:
+    inside = cache.path("work/with blank")
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(inside)], check=True)
+    try:
+        with pytest.raises(ImageError, match=r"something is mounted in it; umount .*with blank"):
+            cache_module.remove_tree(cache.folder / "work")
+    finally:
+        subprocess.run(["umount", str(inside)], check=True)
+    cache_module.remove_tree(cache.folder / "work")
+
+
+def test_without_an_image_the_error_names_the_command(cache: Cache) -> None:
+    with pytest.raises(MissingImage, match=r"no guest image in .*; `storlab image build` makes one, in about"):
+        find_image()
+    image_of(cache, "6.12.1")
+    with pytest.raises(MissingImage, match=r"no guest image with zfs in .*`storlab image build --with zfs` makes"):
+        find_image(frozenset({"zfs"}))
+
+
+def test_an_unknown_extra_is_refused_with_the_known_ones(cache: Cache) -> None:
+    for ask in (find_image, lambda extras: asyncio.run(build_image(extras))):
+        with pytest.raises(UserError, match=r"no extra 'nfs' for guest images; there is: zfs"):
+            ask(frozenset({"nfs"}))
+    with pytest.raises(UserError, match="zfs is compiled for Debian's kernel only"):
+        own_image(Path("bzImage"), extras=frozenset({"zfs"}))
+
+
+def test_the_newest_image_is_found_and_one_whose_part_is_gone_is_not(cache: Cache) -> None:
+    image_of(cache, "6.12.1")
+    newer = image_of(cache, "6.12.2", "zfs")
+    assert find_image().name == newer
+    assert len(find_image().layers) == 2
+    assert len(find_image(frozenset({"zfs"})).layers) == 3
+    shutil.rmtree(find_image().kernel.parent)
+    assert find_image().release == "6.12.1"
+    assert [image.release for image in list_images()] == ["6.12.1"]
+
+
+def test_removing_an_image_keeps_what_another_one_has(cache: Cache) -> None:
+    root = made(cache, "root-0")
+    kernel = made(cache, "kernel-0")
+    compiled, own = made(cache, "zfs-modules-0"), made(cache, "own-kernel-0")
+    write_manifest(cache, "6.12.1", frozenset(), {"root": root, "kernel": kernel})
+    parts = {"root": root, "kernel": made(cache, "kernel-1"), "zfs": made(cache, "zfs-1")}
+    second = write_manifest(cache, "6.12.2", frozenset({"zfs"}), parts).name
+    assert asyncio.run(remove_image(second)) == [second]
+    assert {path.name for path in (cache.folder / "parts").iterdir()} == {
+        root.name,
+        kernel.name,
+        compiled.name,
+        own.name,
+    }
+    with pytest.raises(UserError, match=r"no image '6\.12'; there are: debian-6\.12\.1$"):
+        asyncio.run(remove_image("6.12"))
+    assert asyncio.run(remove_image(None)) == ["debian-6.12.1"]
+    assert asyncio.run(remove_image(None)) == []
+
+
+def test_an_image_of_another_recipe_is_old_and_goes_with_the_next_build(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image_of(cache, "6.12.1")
+    monkeypatch.setattr(recipe, "EARLY_MODULES", ("other",))
+    assert [image.current for image in list_images()] == [False]
+    with pytest.raises(MissingImage):
+        find_image()
+    forget_old(cache)
+    assert list_images() == []
+    assert list((cache.folder / "parts").iterdir()) == []
+
+
+def test_a_damaged_manifest_is_no_image(cache: Cache) -> None:
+    name = image_of(cache, "6.12.1")
+    (cache.folder / "images" / f"{name}.json").write_text("{")
+    assert list_images() == []
+
+
+def test_parts_of_own_kernels_go_when_nobody_wanted_them_lately(cache: Cache) -> None:
+    old, new = made(cache, "own-kernel-1"), made(cache, "own-kernel-2")
+    long_ago = time.time() - 2 * cache_module.UNUSED
+    for part in (old, new):
+        os.utime(part.folder, (long_ago, long_ago))
+    cache.used(new.name)
+    cache.sweep("own-", unused=cache_module.UNUSED)
+    assert [path.name for path in (cache.folder / "parts").iterdir()] == [new.name]
+
+
+def test_what_a_killed_process_made_of_an_own_kernel_goes_with_the_next(cache: Cache) -> None:
+    left = cache.path(f"alongside/own-kernel-1.{2**22 + 1}")
+    mine = cache.path(f"alongside/own-kernel-1.{os.getppid()}")
+    with cache.making_alongside("own-kernel-2") as work:
+        cache.finish(work, {})
+    assert not left.exists() and mine.exists()
+    assert cache.part("own-kernel-2") is not None
