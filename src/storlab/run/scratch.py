@@ -13,6 +13,8 @@ from storlab.run.journal import Journal
 
 async def make_scratch(node: Node, root: str, run: str, journal: Journal) -> str:
     """Make the scratch folder of a run below ``root``; returns its path."""
+    if node.kind == "vm":  # whose root file system is new, and has no folder of this machine's
+        await node.run(["mkdir", "--parents", "--", root])
     # The kernel names mounts and loop devices by real paths, and so must the journal.
     real = (await node.output("readlink", "--canonicalize-existing", root)).removesuffix("\n")
     path = f"{real.rstrip('/')}/storlab-{run}"
