@@ -13,7 +13,7 @@ from storlab.layers.registry import layer_types
 from storlab.study.json_schema import json_schema
 from storlab.study.study import shipped_studies
 
-from .mistakes import Mistake, of_commands, of_factors, of_keys, of_stacks, of_workloads
+from .mistakes import Mistake, of_commands, of_factors, of_guests, of_keys, of_stacks, of_workloads
 
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/*.toml"))
@@ -35,6 +35,12 @@ def test_the_schema_is_one() -> None:
 @pytest.mark.parametrize("file", [*shipped_studies().values(), *EXAMPLES], ids=lambda file: file.name)
 def test_studies_that_ship_are_valid(file: Path) -> None:
     assert [error.message for error in VALIDATOR.iter_errors(tomllib.loads(file.read_text()))] == []
+
+
+def test_a_stack_is_needed_unless_there_are_nodes_that_may_have_one() -> None:
+    bare = {key: value for key, value in SOUND.items() if key != "stack"}
+    assert not VALIDATOR.is_valid(bare)
+    assert VALIDATOR.is_valid({**bare, "nodes": {"n": {"stack": [{"layer": "directory"}]}}})
 
 
 def test_every_key_is_described() -> None:
@@ -61,7 +67,7 @@ def test_a_misspelt_key_of_a_layer_is_marked(layer: str) -> None:
 
 STRUCTURE = [
     mistake
-    for each in (of_keys, of_stacks, of_factors, of_workloads, of_commands)
+    for each in (of_keys, of_stacks, of_guests, of_factors, of_workloads, of_commands)
     for mistake in each.MISTAKES
     # A level may be anything: only the place where it is put in says what it should be.
     if not ("[factors." in mistake.text and "[stack" not in mistake.text and "factors." in mistake.says)
@@ -94,6 +100,9 @@ def test_mistakes_of_structure_are_marked_in_an_editor(mistake: Mistake) -> None
         {"workload": {"x": {"on": ["a", "b"], "fio": {"rw": "write", "anything": True, "jobs": {"a": {"bs": 4096}}}}}},
         {"workload": {"x": {"command": {"argv": ["true", "{list}"], "metrics": [{"name": "x", "json": "a"}, "{m}"]}}}},
         {"probes": {"stalls": {"threshold": "{t}"}}},
+        {"nodes": {"vm": {"kind": "vm", "disk": "{backing}", "disk_on": "storage", "memory": "{m}", "cpus": 2}}},
+        {"nodes": {"vm": {"kind": "vm", "disk": ["{backing}", {"layer": "nvme", "queues": 2}], "qemu_args": ["-s"]}}},
+        {"profiles": {"full": {"size": "1G", "jobs": 4}}, "profile": "full"},
     ],
 )
 def test_what_storlab_takes_is_valid(changes: dict[str, Any]) -> None:
@@ -113,6 +122,9 @@ def test_what_storlab_takes_is_valid(changes: dict[str, Any]) -> None:
         {"parameters": {"a.b": 1}},
         {"factors": {"a": "4k"}},
         {"probes": {"stall": {}}},
+        {"nodes": {"vm": {"kind": "qemu"}}},
+        {"nodes": {"vm": {"kind": "vm", "disk": []}}},
+        {"profiles": {"a.b": {}}},
         {"trial": {"precondition": {"on": "host", "fio": {}}}},
     ],
 )

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from .mistakes import Mistake, of_commands, of_factors, of_keys, of_stacks, of_toml, of_workloads
+from .mistakes import Mistake, of_commands, of_factors, of_guests, of_keys, of_stacks, of_toml, of_workloads
 from .program import PROGRAM, Ran, call
 
-EVERY = [m for each in (of_toml, of_keys, of_stacks, of_factors, of_workloads, of_commands) for m in each.MISTAKES]
+EVERY = [
+    m for each in (of_toml, of_keys, of_stacks, of_guests, of_factors, of_workloads, of_commands) for m in each.MISTAKES
+]
 AS_PROCESSES = EVERY[:: len(EVERY) // 30][:30]
 
 

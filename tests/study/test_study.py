@@ -39,7 +39,7 @@ def test_a_study_without_factors_has_one_cell() -> None:
     (cell,) = study("").cells
     assert cell.levels == {}
     assert [load.name for load in cell.loads] == ["load"]
-    assert list(cell.probes) == ["host-load", "stalls"]
+    assert list(cell.probes) == ["host-load", "stalls", "guests"]
     assert cell.stacks["host"][0].layer == "directory"
 
 

@@ -55,8 +55,12 @@ def json_schema() -> Schema:
     properties["trial"] = _add(definitions, Trial)
     definitions["Trial"]["properties"]["precondition"] |= {"anyOf": [_ref("Precondition"), _WORD]}
     properties["nodes"] |= {"additionalProperties": _add(definitions, NodeGroup), **_names(NAME.pattern)}
-    definitions["NodeGroup"]["properties"]["stack"] |= _ref("Stack")
-    return {"$schema": _DIALECT, **schema, "title": "Storlab study", "required": ["title", "stack", "workload"]}
+    for key in ("stack", "disk"):
+        definitions["NodeGroup"]["properties"][key] |= _ref("Stack")
+    properties["profiles"] |= _names(WORD.pattern)
+    needs_one = {"anyOf": [{"required": ["stack"]}, {"required": ["nodes"]}]}  # nodes may have stacks of their own
+    whole = {"title": "Storlab study", "required": ["title", "workload"], **needs_one}
+    return {"$schema": _DIALECT, **schema, **whole}
 
 
 def _ref(name: str) -> dict[str, str]:

@@ -54,21 +54,34 @@ class StackReader:
 
     def read(self, accepted: Mapping[str, Sequence[tuple[type[Resource], ...]]], loads: Sequence[Load]) -> Stacks:
         """``accepted``: the resources that each workload on a group can use."""
-        working = {name for load in loads for name in load.on}
+        working = {name for load in loads for name in load.on} or set(self.groups)  # none: its mistake is told already
         for name, group in self.groups.items():
-            path: Path = ("stack",) if group.stack is None else ("nodes", name, "stack")
             if group.disk is not None:
                 self.disk(name, group)
-            optional = group.disk is not None or name not in working
-            serves = group.stack is None and (name not in working or (optional and self.raw.get("stack") is None))
-            layers = () if serves else self.layers(path)
+            path = self.path_of(name)
+            layers = self.layers(path) if self.has_stack(name, group, name in working) else ()
             if layers is not None:
                 self._stacks.layers[name] = layers
                 at = self.cell.substitution.origin_of
                 self._stacks.origins[name] = tuple(at((*path, index)) for index in range(len(layers)))
-                self.check_types(name, path, accepted[name] if name in working else ())
+        for name in self._stacks.layers:  # once all are read: they stand on each other
+            self.check_types(name, accepted[name] if name in working else ())
         self.room(loads)
         return self._stacks
+
+    def path_of(self, name: str) -> Path:
+        """Where the stack of a group's nodes is written."""
+        return ("stack",) if self.groups[name].stack is None else ("nodes", name, "stack")
+
+    def has_stack(self, name: str, group: NodeGroup, works: bool) -> bool:
+        """Whether a group's nodes have a stack: one of their own, or the study's where they have a load."""
+        if group.stack is not None or not works:
+            return group.stack is not None
+        written = self.raw.get("stack") is not None
+        if not written and group.kind != "local" and group.disk is None:
+            self.cell.problem(("nodes", name), "there is nothing for the load to run on: it needs a stack or a disk")
+            return False
+        return written or group.disk is None
 
     def disk(self, name: str, group: NodeGroup) -> None:
         """Read the disk of a group of virtual machines, and add how it is attached where that is not written."""
@@ -100,24 +113,21 @@ class StackReader:
             seen.append(on)
         return False
 
-    def check_types(self, name: str, path: Path, accepted: Sequence[tuple[type[Resource], ...]]) -> None:
+    def check_types(self, name: str, accepted: Sequence[tuple[type[Resource], ...]]) -> None:
         """Whether a group's whole stack fits together, from the lowest layer on another node to the top."""
         chain: list[tuple[Layer, Path]] = []
         group: str | None = name
         while group is not None and group in self.groups:
-            own = self._stacks.layers.get(group, ())
+            own = self._stacks.layers.get(group)
             disk = self._stacks.disks.get(group)
-            if group != name and group not in self._stacks.layers and self.groups[group].disk is None:
-                break
-            where: Path = path if group == name else ("nodes", group, "stack")
-            chain = [(layer, (*where, index)) for index, layer in enumerate(own)] + chain
+            if own is None or (disk is None and self.groups[group].disk is not None):
+                return  # it could not be read, which is told already
+            chain = [(layer, (*self.path_of(group), index)) for index, layer in enumerate(own)] + chain
             if disk is not None:
                 chain = [(layer, ("nodes", group, "disk", i)) for i, layer in enumerate(disk.layers)] + chain
             group = disk.on if disk is not None else None
-        if not chain:
-            return self.cell.problem(
-                ("nodes", name), "there is nothing for the load to run on: it needs a stack or a disk"
-            )
+        if not chain:  # nothing runs here, or what is missing is told already
+            return
         wanted = set(accepted[0]).intersection(*accepted[1:]) if accepted else {Resource}
         layers = [layer for layer, _ in chain]
         for position, message in type_errors(layers, sorted(wanted, key=lambda kind: kind.kind))[:1]:
@@ -125,9 +135,10 @@ class StackReader:
         inside = [layer for layer in self._stacks.layers.get(name, ()) if isinstance(layer, AttachmentLayer)]
         if inside:
             self.cell.problem(
-                path, f"layer {inside[0].layer} attaches a disk to a virtual machine: it belongs into disk"
+                self.path_of(name),
+                f"layer {inside[0].layer} attaches a disk to a virtual machine: it belongs into disk",
             )
-        return None
+        return
 
     def room(self, loads: Sequence[Load]) -> None:
         """Refuse a load that can't fit on its stack, where the study itself says how large both are."""

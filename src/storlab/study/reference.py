@@ -13,14 +13,18 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from storlab.layers.base import Layer
+from storlab.layers.base_image import BASE_HELP, Base
 from storlab.layers.registry import layer_types
+from storlab.nodes.vm.hardware import Hardware
 from storlab.probes.registry import probe_types
 from storlab.study.reference_text import AFTER_EACH, BEFORE_EACH, END, EXAMPLES, START
 from storlab.study.schema import Compare, NodeGroup, Repeat, Settle, StudyFile, TimeoutRule, Trial
-from storlab.units import shown
+from storlab.units import shown, size_text
 from storlab.workloads.metric_rule import MetricRule
 from storlab.workloads.registry import workload_types
 
+_STACKS = ("stack", "disk")
+_LARGE = 1024  # bytes: a sector is called 512
 _BY_EXAMPLE = {"4k": "size", "60s": "duration", "5%": "share"}
 _TYPES = {
     "string": "text",
@@ -39,14 +43,15 @@ def reference() -> str:
 
 def _parts() -> Iterator[str]:
     yield START
-    yield from _section("The study", StudyFile, "")
     for title, model, key in (
-        ("repeat", Repeat, "repeat"),
-        ("compare", Compare, "compare"),
-        ("nodes", NodeGroup, "nodes"),
-        ("trial", Trial, "trial"),
-        ("trial.settle", Settle, "settle"),
-        ("trial.timeouts", TimeoutRule, "timeouts"),
+        ("The study", StudyFile, "study"),
+        ("`repeat`", Repeat, "repeat"),
+        ("`compare`", Compare, "compare"),
+        ("`nodes`", NodeGroup, "nodes"),
+        ("Virtual machines", Hardware, "hardware"),
+        ("`trial`", Trial, "trial"),
+        ("`trial.settle`", Settle, "settle"),
+        ("`trial.timeouts`", TimeoutRule, "timeouts"),
     ):
         yield from _section(title, model, key)
     for heading, types, name in (
@@ -64,6 +69,11 @@ def _parts() -> Iterator[str]:
             if kind == "command":
                 yield "Keys of each of its `metrics`:\n"
                 yield from _table(MetricRule)
+        if heading == "Layers":
+            yield "### Base images\n"
+            yield f"{BASE_HELP}\n"
+            yield from _table(Base)
+            yield from _example("base image")
     yield END
 
 
@@ -73,12 +83,13 @@ def _own(types: Mapping[str, type[BaseModel]]) -> dict[str, type[BaseModel]]:
 
 
 def _section(title: str, model: type[BaseModel], key: str) -> Iterator[str]:
-    yield f"## {f'`{title}`' if key else title}\n"
+    yield f"## {title}\n"
     yield f"{_purpose(model)}\n"
     yield from _table(model)
-    yield from _example(key or "study")
+    yield from _example(key)
     if key in AFTER_EACH:
         yield AFTER_EACH[key]
+    yield from _example(f"{key} more")
 
 
 def _example(name: str) -> Iterator[str]:
@@ -93,27 +104,42 @@ def _purpose(model: type[BaseModel]) -> str:
 def _types_of(cls: type[BaseModel]) -> str:
     if not issubclass(cls, Layer):
         return ""
-    takes = " or ".join("nothing" if taken is None else f"a {taken.kind}" for taken in cls.takes)
-    return f" Takes {takes}, gives a {cls.gives.kind}."
+    *others, last = ["nothing" if taken is None else _a(taken.kind) for taken in cls.takes]
+    takes = f"{', '.join(others)} or {last}" if others else last
+    return f" Takes {takes}, gives {_a(cls.gives.kind)}."
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
 
 
 def _table(model: type[BaseModel]) -> Iterator[str]:
     properties = model.model_json_schema(by_alias=True).get("properties", {})
     definitions = model.model_json_schema(by_alias=True).get("$defs", {})
     rows = []
-    for name, info in model.model_fields.items():
+    for name in _keys(model):
+        info = model.model_fields[name]
         key = info.alias or name
-        if key == "layer":
-            continue
-        value = properties[key]
-        default = "required" if info.is_required() else _default(info.get_default(call_default_factory=True))
-        kind = "list of layers" if key == "stack" else _type(value, definitions)
-        rows.append(f"| `{key}` | {kind} | {default} | {_cell(info.description or '')} |")
+        kind = "list of layers" if key in _STACKS else _type(properties[key], definitions)
+        about = info.description or ""
+        if about.startswith(BASE_HELP):
+            kind, about = "[base image](#base-images)", f"What it starts from.{about.removeprefix(BASE_HELP)}"
+        default = "required" if info.is_required() else _default(info.get_default(call_default_factory=True), kind)
+        rows.append(f"| `{key}` | {kind} | {default} | {_cell(about)} |")
     if rows:
         yield "\n".join(["| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows, ""])
 
 
-def _default(value: Any) -> str:
+def _keys(model: type[BaseModel]) -> list[str]:
+    """A model's own keys, then those that it has in common with others."""
+    own = [name for name in model.model_fields if name in model.__annotations__]
+    inherited = [] if model is NodeGroup else [name for name in model.model_fields if name not in own]
+    return [name for name in (*own, *inherited) if name != "layer"]
+
+
+def _default(value: Any, kind: str) -> str:
+    if kind == "size" and isinstance(value, int):
+        return f"`{shown(size_text(value))}`" if value >= _LARGE else f"`{value}`"
     if value is None or value is PydanticUndefined:
         return ""
     if isinstance(value, BaseModel) or (isinstance(value, tuple) and value and isinstance(value[0], BaseModel)):

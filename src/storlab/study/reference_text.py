@@ -26,7 +26,7 @@ seconds, or text with us, ms, s, m, h or d: `60`, `"250ms"`, `"1h30m"`. **Shares
   round's random seed.
 
 On the command line, `--set PATH=VALUE` changes any key for one run: `--set repeat.max=10`, `--set stack.0.size=1G`,
-`--set size=1G` for a parameter. `--only FACTOR=LEVEL[,LEVEL]` leaves out other levels.
+`--set nodes.vm.count=8`, and `--set size=1G` for a parameter. `--only FACTOR=LEVEL[,LEVEL]` leaves out other levels.
 """
 
 END = """## Limits
@@ -48,7 +48,19 @@ none.
 }
 
 AFTER_EACH = {
+    "study": """**Profiles** are sets of values for parameters, of which `--set profile=NAME` takes one; what is set by `--set` besides
+wins.
+""",
     "nodes": """The name `host` means this machine, once. Several nodes of kind `local` are several agents on it.
+
+A group without a `stack` of its own has the study's, unless no workload runs on it: then it has none, and may still be
+what the disks of others are made on. A study whose nodes all have a stack or a disk needs none at the top.
+
+`disk` is a stack, too: it begins on the node that `disk_on` names and ends in the virtual machine, where `stack` goes on.
+Up to its last pool or directory it stands once for the whole group, and above that once for each machine. Where it is made
+on a virtual machine it is [exported](#layer-nbd-export) by itself. See [virtual machines](../how-to/virtual-machines.md).
+""",
+    "hardware": """These are further keys of `nodes`, where `kind` is `"vm"`, or `"auto"` and that becomes a virtual machine.
 """,
 }
 
@@ -71,6 +83,18 @@ levels = ["4k", "64k"]
 
 [workload.random-write]
 fio = { rw = "randwrite", bs = "{bs}", fsync = 1, size = "64M", runtime = "{runtime}", time_based = true }
+""",
+    "study more": """
+[parameters]
+size    = "64M"
+runtime = "3s"
+
+[profiles.full]                     # --set profile=full
+size    = "4G"
+runtime = "60s"
+
+[workload.write]
+fio = { rw = "write", size = "{size}", runtime = "{runtime}", time_based = true }
 """,
     "repeat": """
 [repeat]
@@ -103,6 +127,32 @@ fio = { rw = "write", size = "64M" }
 [workload.read]
 on  = "readers"
 fio = { rw = "read", size = "64M" }
+""",
+    "nodes more": """
+[nodes.vm]                          # vm-1 to vm-4, each with a disk that is a clone of one volume
+kind    = "vm"
+count   = 4
+disk    = [{ layer = "zpool" }, { layer = "zvol", base = { size = "1G", written = "64M" } }]
+disk_on = "storage"
+stack   = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+
+[nodes.storage]                     # this machine where it has ZFS, else a virtual machine that has it
+kind   = "auto"
+memory = "1536M"
+disk   = [{ layer = "file", size = "8G" }]
+""",
+    "hardware": """
+[nodes.vm]
+kind   = "vm"
+memory = "1G"
+cpus   = "{cpus}"
+pin    = "0-1"
+start  = "cold"
+disk   = [{ layer = "file", size = "1G" }]
+stack  = [{ layer = "mkfs", type = "xfs" }, { layer = "mount" }]
+
+[factors]
+cpus = [1, 2]
 """,
     "trial": """
 [trial]
@@ -151,6 +201,89 @@ stack = [
   { layer = "mount", options = "noatime,data=journal" },
 ]
 """,
+    "layer image-copy": """
+[nodes.vm]
+kind  = "vm"
+disk  = [{ layer = "image-copy", base = { size = "1G", written = "64M" } }]
+stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+""",
+    "layer image-clone": """
+[nodes.vm]
+kind  = "vm"
+count = 2
+disk  = ["{clone}", { layer = "virtio-blk" }]
+stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+
+[factors.clone]
+overlay = { layer = "image-clone", base = { size = "1G", written = "64M" }, cluster_size = "64k" }
+reflink = [
+  { layer = "file", size = "8G" },
+  { layer = "loop" },
+  { layer = "mkfs", type = "xfs" },
+  { layer = "mount" },
+  { layer = "image-clone", base = { size = "1G", written = "64M" }, method = "reflink" },
+]
+""",
+    "layer qcow2": """
+[nodes.vm]
+kind  = "vm"
+disk  = [{ layer = "qcow2", size = "1G", cluster_size = "64k", preallocation = "metadata" }]
+stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+""",
+    "layer zpool": """
+stack = [
+  { layer = "zpool", layout = "mirror", size = "2G", ashift = 12, module = { zfs_txg_timeout = 1 } },
+  { layer = "zfs" },
+]
+""",
+    "layer zvol": """
+stack = [
+  { layer = "zpool", size = "4G" },
+  { layer = "zvol", size = "1G", volblocksize = "4k", logbias = "throughput", properties = { checksum = "off" } },
+  { layer = "mkfs", type = "ext4" },
+  { layer = "mount" },
+]
+""",
+    "layer zfs": """
+stack = [{ layer = "zpool", size = "4G" }, { layer = "zfs", recordsize = "{recordsize}", compression = "off" }]
+
+[factors]
+recordsize = ["16k", "128k"]
+""",
+    "layer nbd-export": """
+[nodes.vm]
+kind  = "vm"
+disk  = [{ layer = "file", size = "1G" }, { layer = "nbd-export", cache = "writeback" }, { layer = "virtio-blk" }]
+stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+""",
+    "layer virtio-blk": """
+[nodes.vm]
+kind  = "vm"
+disk  = [{ layer = "file", size = "1G" }, { layer = "virtio-blk", cache = "{cache}", aio = "io_uring", iothread = true }]
+stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+
+[factors]
+cache = ["none", "writeback", "writethrough"]
+""",
+    "layer virtio-scsi": """
+[nodes.vm]
+kind  = "vm"
+disk  = [{ layer = "file", size = "1G" }, { layer = "virtio-scsi", logical_block_size = "4k", queues = 2 }]
+stack = [{ layer = "mkfs", type = "xfs" }, { layer = "mount" }]
+""",
+    "layer nvme": """
+[nodes.vm]
+kind  = "vm"
+disk  = [{ layer = "file", size = "1G" }, { layer = "nvme", cache = "directsync" }]
+stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+""",
+    "base image": """
+[nodes.vm]
+kind  = "vm"
+count = 4
+disk  = [{ layer = "image-clone", base = { file = "/srv/images/debian.qcow2" }, size = "20G" }]
+stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+""",
     "workload fio": """
 [workload.log-and-readers.fio]      # every key but jobs and job_file is an option of fio's own, see fio(1)
 ioengine   = "psync"
@@ -182,5 +315,9 @@ host-load = { interval = "500ms" }
     "probe stalls": """
 [probes]
 stalls = { threshold = "250ms" }
+""",
+    "probe guests": """
+[probes]
+guests = { interval = "500ms" }
 """,
 }

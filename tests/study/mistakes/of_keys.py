@@ -244,7 +244,7 @@ stalls = { threshold = "1 fortnight" }  #! is not a duration
 """,
         "an unknown kind of node": """
 [nodes.vm]
-kind = "vmm"  #! there is no kind of node 'vmm'
+kind = "vmm"  #! "vmm" is none of 'local', 'vm' or 'auto'; did you mean 'vm'?
 """,
         "a negative number of nodes": """
 [nodes.many]
