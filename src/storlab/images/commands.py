@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -29,6 +30,7 @@ _PACKAGES = {
     "zstd": "zstd",
 }
 _GRACE = 30.0  # seconds: mmdebstrap removes its folder when it is told to end
+_LOOK = 0.05  # seconds between two looks whether it has ended
 _CLOSING = 1.0  # seconds until what a killed program held open is closed
 
 # What a line of a log means, in the words of a user. The first that is found decides.
@@ -114,12 +116,16 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         return
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
-    try:
-        await asyncio.wait_for(process.wait(), _GRACE)
-    except (TimeoutError, asyncio.CancelledError):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+    deadline = time.monotonic() + _GRACE
+    # Not by wait(): that waits for the pipe as well, which a child that missed the signal may hold open.
+    while process.returncode is None and time.monotonic() < deadline:
+        try:
+            await asyncio.sleep(_LOOK)
+        except asyncio.CancelledError:
+            break
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
     # To its end, so that the event loop closes the pipe as well.
     assert process.stdout is not None
     with contextlib.suppress(TimeoutError, ValueError):
