@@ -41,7 +41,7 @@ class Assembly:
     consoles: Path
     standing: dict[str, StandingStack] = field(default_factory=dict)
     guests: list[str] = field(default_factory=list)
-    _common: dict[str, StandingStack] = field(default_factory=dict)  # by group: what its nodes' disks stand on together
+    _common: list[tuple[str, StandingStack]] = field(default_factory=list)
     _entries: list[Pending] = field(default_factory=list)
 
     async def put_up(self, cell: Cell, name: str, foundation: StandingStack | None) -> None:
@@ -53,6 +53,11 @@ class Assembly:
             return
         base, split, shared = await self._foundation(cell, name, foundation)
         await all_of(*(self._guest(cell, name, node, base, split, shared) for node in node_names(name, group)))
+
+    @property
+    def common_facts(self) -> list[tuple[str, list[dict[str, Any]]]]:
+        """What the layers got that several nodes' disks stand on together, by the node that they are on."""
+        return [(on, stack.facts) for on, stack in self._common]
 
     @property
     def alive(self) -> bool:
@@ -93,7 +98,7 @@ class Assembly:
         put_up = await stack.put_up(
             layers[:split], lambda at: self._site(node, folder, at, owner=name, shared=shared), below
         )
-        self._common[name] = put_up
+        self._common.append((disk.on, put_up))
         return put_up.resource if split else below, split, shared
 
     async def _guest(
@@ -107,11 +112,10 @@ class Assembly:
             node = self.session.nodes[disk.on]
             layers = on_storage(disk)
             folder = await self._folder(node, name, layers)
-            common = self._common[group]
             own = await stack.put_up(
                 layers[split:], lambda at: self._site(node, folder, split + at, owner=name, shared=shared), below
             )
-            facts += [{**fact, "on": disk.on} for fact in (*common.facts, *own.facts)]
+            facts += [{**fact, "on": disk.on} for fact in own.facts]
             resource = own.resource
             attachment = disk.layers[-1]
             assert isinstance(attachment, AttachmentLayer) and resource is not None

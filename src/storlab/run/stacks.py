@@ -70,7 +70,11 @@ class Stacks:
     def facts_so_far(self) -> dict[str, list[dict[str, Any]]]:
         """What each layer that is up really got, by node."""
         assemblies = [*self._serving, *self._current.values()]
-        return {name: stack.facts for each in assemblies for name, stack in each.standing.items() if stack.facts}
+        found = {name: [*stack.facts] for each in assemblies for name, stack in each.standing.items()}
+        for each in assemblies:
+            for on, facts in each.common_facts:
+                found.setdefault(on, []).extend(facts)
+        return {name: facts for name, facts in found.items() if facts}
 
     async def backings(self, cell: Cell) -> list[Backing]:
         """The disks on which those of the virtual machines lie: one for each node that disks are made on."""
