@@ -16,6 +16,8 @@ from storlab.layers.blockdev import AIO_HELP, CACHE_HELP, Aio, Cache, blockdev, 
 from storlab.layers.nbd_list import parse_nbd_list
 from storlab.layers.ours import refuse_foreign
 from storlab.layers.resources import Disk, Export, File, Resource
+from storlab.nodes import binding
+from storlab.nodes.binding import Numbers
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process
@@ -76,6 +78,8 @@ class NbdExportLayer(Layer):
     cache: Cache = Field("none", description=CACHE_HELP)
     aio: Aio = Field("threads", description=AIO_HELP)
     discard: bool = Field(True, description="Pass discards on to what is beneath.")
+    pin: Numbers | None = Field(None, description='CPUs of its machine that the server may use: "0-1,4".')
+    numa: Numbers | None = Field(None, description="NUMA nodes of its machine for the server: CPUs and memory.")
     shared: int = Field(1, ge=1, le=64, description="How many clients may use it at once; it outlives all of them.")
 
     takes: ClassVar = (File, Disk)
@@ -87,7 +91,7 @@ class NbdExportLayer(Layer):
         return self
 
     def needs(self) -> Needs:
-        return Needs(programs=("qemu-nbd",))
+        return Needs(programs=("qemu-nbd", *binding.programs(self.pin, self.numa)))
 
     async def put_up(self, below: Resource | None, site: Site) -> Export:
         assert isinstance(below, File | Disk)
@@ -124,6 +128,7 @@ class NbdExportLayer(Layer):
         node = blockdev(below, "export", self.cache, self.aio, self.discard)
         return await site.node.start(
             [
+                *binding.numactl(self.pin, self.numa),
                 "qemu-nbd",
                 f"--pid-file={pid_file}",
                 *where,

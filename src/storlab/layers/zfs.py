@@ -60,6 +60,9 @@ class ZfsLayer(PropertiesLayer):
     own: ClassVar = (*PropertiesLayer.own, "recordsize", "atime")
     reserved: ClassVar = ("mountpoint", "canmount")
 
+    def label(self) -> str:
+        return f"zfs{f' sync={self.sync}' if self.sync else ''}"
+
     def needs(self) -> Needs:
         return ZFS_NEEDS
 

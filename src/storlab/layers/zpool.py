@@ -103,7 +103,8 @@ class ZpoolLayer(Layer):
         return self
 
     def label(self) -> str:
-        return f"zpool {self.layout}"
+        layout = "" if self.layout == "stripe" else f" {self.layout}"
+        return f"zpool{layout}{f' sync={word(sync)}' if (sync := self.dataset.get('sync')) is not None else ''}"
 
     def needs(self) -> Needs:
         return ZFS_NEEDS | Needs(programs=("truncate", "wipefs"))

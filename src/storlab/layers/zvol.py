@@ -51,7 +51,8 @@ class ZvolLayer(PropertiesLayer):
         return self
 
     def label(self) -> str:
-        return "zvol clone" if self.base is not None else f"zvol {size_text(self.size or 0)}"
+        what = "clone" if self.base is not None else size_text(self.size or 0)
+        return f"zvol {what}{f' sync={self.sync}' if self.sync else ''}"
 
     def needs(self) -> Needs:
         base = self.base.needs() if self.base is not None else Needs()

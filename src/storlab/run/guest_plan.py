@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 
 from storlab.images.image import Image
 from storlab.layers.stack import stack_needs
+from storlab.nodes import binding
 from storlab.nodes.needs import Needs, together
 from storlab.nodes.vm import network
+from storlab.nodes.vm.accelerator import Acceleration
 from storlab.nodes.vm.command import QEMU
 from storlab.run.placement import on_storage
 from storlab.run.session import Session
@@ -22,9 +24,10 @@ _OWN_MEMORY = 200 * 1024**2  # bytes of QEMU itself for each guest, emulated: mo
 
 @dataclass(frozen=True)
 class Guests:
-    """``images`` by node group. ``cautions``: what a reader of the results must know first."""
+    """``images`` and ``accelerations`` by node group. ``cautions``: what a reader of the results must know first."""
 
     images: Mapping[str, Image] = field(default_factory=dict)
+    accelerations: Mapping[str, Acceleration] = field(default_factory=dict)
     cautions: tuple[str, ...] = ()
 
     def lacks(self, group: str, needs: Needs) -> list[str]:
@@ -43,6 +46,7 @@ def _module(name: str) -> str:
 async def look_at_guests(study: Study, session: Session) -> Guests:
     """Find the image of each group, and how it can be run. Raises ``MissingImage`` with the command that makes it."""
     images: dict[str, Image] = {}
+    accelerations: dict[str, Acceleration] = {}
     reasons: dict[str, None] = {}
     for cell in study.cells:
         for name, group in cell.nodes.items():
@@ -50,11 +54,11 @@ async def look_at_guests(study: Study, session: Session) -> Guests:
                 continue
             session.extras[name] = extras_of(study.cells, name)
             boot = await session.hypervisor.boot_of(group, session.extras[name])
-            images[name] = boot.image
+            images[name], accelerations[name] = boot.image, boot.acceleration
             if boot.acceleration.accelerator == "tcg":
                 reasons[boot.acceleration.reason] = None
     caution = "The virtual machines ran emulated: good for counts and for relations, not for absolute speeds"
-    return Guests(images, tuple(f"{caution} ({reason})." for reason in reasons))
+    return Guests(images, accelerations, tuple(f"{caution} ({reason})." for reason in reasons))
 
 
 def extras_of(cells: Iterable[Cell], group: str) -> frozenset[str]:
@@ -85,7 +89,7 @@ def needs_on_host(cell: Cell) -> list[Needs]:
     needs = []
     for name, group in cell.nodes.items():
         if group.kind == "vm":
-            needs.append(Needs(programs=(QEMU, *(("numactl",) if group.pin or group.numa else ()))))
+            needs.append(Needs(programs=(QEMU, *binding.programs(group.pin, group.numa))))
         else:
             needs.append(group_needs(cell, name))
     for disk in cell.disks.values():
@@ -96,12 +100,29 @@ def needs_on_host(cell: Cell) -> list[Needs]:
     return needs
 
 
-def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str) -> None:
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of this machine's memory: what the virtual machines of one trial take up at most, and what is available.
+
+    ``available`` is ``None`` where the kernel doesn't tell.
+    """
+
+    needed: int
+    available: int | None
+
+
+def guest_memory(cell: Cell) -> int:
+    """Bytes that the virtual machines of a cell take up, and QEMU itself."""
+    groups = (group for group in cell.nodes.values() if group.kind == "vm")
+    return sum(group.count * (group.memory + _OWN_MEMORY) for group in groups)
+
+
+def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str) -> Memory:
     """Raise ``UserError`` where the virtual machines of one trial want more memory than this machine has to give."""
     available = _available(meminfo)
     for cell in cells:
         groups = {name: group for name, group in cell.nodes.items() if group.kind == "vm"}
-        wanted = sum(group.count * (group.memory + _OWN_MEMORY) for group in groups.values())
+        wanted = guest_memory(cell)
         if available is not None and wanted > available:
             guests = ", ".join(f"{group.count} × {size_text(group.memory)}" for group in groups.values())
             raise study.problem(
@@ -109,6 +130,7 @@ def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str) -
                 f"the virtual machines ({guests}, and QEMU's own) take up {size_text(wanted // 1024**2 * 1024**2)}, "
                 f"but this machine has only {available // 1024**2}M left: make them smaller or fewer",
             )
+    return Memory(max((guest_memory(cell) for cell in cells), default=0), available)
 
 
 def _available(meminfo: str) -> int | None:

@@ -8,13 +8,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from qemu.qmp import EventListener, QMPClient
+from qemu.qmp import EventListener, QMPClient, QMPError
 
 from storlab.errors import StorlabError
 from storlab.nodes.process import Process
 from storlab.nodes.vm.console import console_text, last_word, panic
 
 _WAIT = 2.0  # s: the stream closes a moment before the process that held it is known to have ended
+_ANSWER = 2.0  # s, for QEMU's monitor
 _EVENTS = ("BLOCK_IO_ERROR", "GUEST_PANICKED", "SHUTDOWN", "STOP")
 
 
@@ -46,13 +47,20 @@ class Causes:
 
     async def hung(self, silence: float) -> str:
         """What to say of a guest whose agent is silent."""
-        paused = ""
-        if self._qmp is not None:
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(1.0):
-                    status: Any = await self._qmp.execute("query-status")
-                    paused = "" if status.get("running") else f"; QEMU says that it is {status.get('status')}"
-        return self._note(f"its agent has been silent for {silence:g} s: the guest hangs{paused}")
+        return self._note(f"its agent has been silent for {silence:g} s: the guest hangs{await self._state()}")
+
+    async def _state(self) -> str:
+        """What QEMU says of a guest that hangs, to be added to a sentence."""
+        if self._qmp is None:
+            return ""
+        try:
+            async with asyncio.timeout(_ANSWER):
+                status: Any = await self._qmp.execute("query-status")
+        except TimeoutError:
+            return ", and so does QEMU: it does not answer either"
+        except (QMPError, OSError):
+            return ""
+        return "" if status["running"] else f"; QEMU says that it is {status['status']}"
 
     def _ending(self) -> str | None:
         text = console_text(self._console)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from storlab.nodes.binding import numactl
 from storlab.nodes.vm.devices import Devices
 from storlab.nodes.vm.spec import HOTPLUG_PORTS, LAYER_SERIAL, PORT, GuestSpec
 
@@ -77,15 +78,7 @@ def _where(spec: GuestSpec) -> list[str]:
     words = []
     if spec.netns is not None:
         words += ["ip", "netns", "exec", spec.netns]
-    hardware = spec.hardware
-    if hardware.pin is not None or hardware.numa is not None:
-        words.append("numactl")
-        if hardware.numa is not None:
-            words += [f"--cpunodebind={hardware.numa}", f"--membind={hardware.numa}"]
-        if hardware.pin is not None:
-            words.append(f"--physcpubind={hardware.pin}")
-        words.append("--")
-    return words
+    return [*words, *numactl(spec.hardware.pin, spec.hardware.numa)]
 
 
 def _machine(spec: GuestSpec) -> str:

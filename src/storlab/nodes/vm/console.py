@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 _PANIC = re.compile(r"Kernel panic - not syncing: (?P<reason>.*)")
+_KILLED = re.compile(r"Out of memory: Killed process \d+ \((?P<program>.*?)\) ")
 _TIME = re.compile(r"^\[ *\d+\.\d+\] ")
 _INIT = "storlab-init: "
 _TAIL = 30  # lines
+_PANIC_TAIL = 80  # lines; a kernel that panics prints its call trace after the reason
 _MOST = 64 * 1024  # bytes
 
 
@@ -29,13 +31,23 @@ def panic(text: str) -> str | None:
     return found["reason"].strip() if found else None
 
 
+def killed_for_memory(text: str) -> str | None:
+    """The program that the guest's kernel killed last because memory ran out; ``None`` where that did not happen."""
+    found = _KILLED.findall(text)
+    return found[-1] if found else None
+
+
 def last_word(text: str) -> str | None:
-    """What the guest's first process said last; ``None`` where it said nothing."""
+    """What the guest's first process said last, but for its good-bye; ``None`` where it said nothing."""
     said = [line.partition(_INIT)[2].strip() for line in text.splitlines() if _INIT in line]
-    return said[-1] if said else None
+    return said[-1].removesuffix("; powering off") if said else None
 
 
 def tail(text: str) -> str:
-    """The last lines, without the kernel's times."""
-    lines = [_TIME.sub("", line).rstrip() for line in text.splitlines()]
-    return "\n".join([line for line in lines if line][-_TAIL:])
+    """The last lines, without the kernel's times; where it panicked, the reason is among them."""
+    lines = [line for line in (_TIME.sub("", line).rstrip() for line in text.splitlines()) if line]
+    panicked = [number for number, line in enumerate(lines) if _PANIC.match(line)]
+    first = max(len(lines) - _TAIL, 0)
+    if panicked:
+        first = max(min(first, panicked[0]), len(lines) - _PANIC_TAIL, 0)
+    return "\n".join(lines[first:])

@@ -19,7 +19,7 @@ from storlab.nodes.node import Node
 from storlab.nodes.process import Process
 from storlab.nodes.vm.causes import Causes
 from storlab.nodes.vm.command import Files, command, shell_text
-from storlab.nodes.vm.console import console_text, tail
+from storlab.nodes.vm.console import console_text, killed_for_memory, tail
 from storlab.nodes.vm.preamble import preamble
 from storlab.nodes.vm.qmp import connect, execute, hang_up, ignore_shared_memory, migration_ends
 from storlab.nodes.vm.saved import Saved
@@ -28,7 +28,7 @@ from storlab.nodes.waiting import to_its_end
 
 BOOT = 180.0  # s, for a guest to boot; emulated, and beside many others
 _HEARTBEAT = 1.0  # s
-_END = 5.0  # s, for QEMU to obey `quit`
+_END = 3.0  # s, for QEMU to obey `quit`; one that does not is killed
 
 
 @dataclass
@@ -73,6 +73,10 @@ class Guest:
     def console_tail(self) -> str:
         """The last lines of its console."""
         return tail(console_text(self.files.console))
+
+    def killed_for_memory(self) -> str | None:
+        """The program that its kernel killed last because memory ran out."""
+        return killed_for_memory(console_text(self.files.console))
 
 
 @asynccontextmanager
@@ -178,11 +182,10 @@ async def _watch(guest: Guest, on_lost: Callable[[Guest], None]) -> None:
 
 async def _quit(qmp: QMPClient, process: Process) -> None:
     """End QEMU at once: nothing in a guest is worth a clean shutdown."""
-    with contextlib.suppress(NodeError):
-        if process.ended is None:
-            await execute(qmp, "quit")
-    with contextlib.suppress(TimeoutError):
+    with contextlib.suppress(NodeError, TimeoutError):
         async with asyncio.timeout(_END):
+            if process.ended is None:
+                await execute(qmp, "quit")
             await process.rest()
     await to_its_end(hang_up(qmp))
 

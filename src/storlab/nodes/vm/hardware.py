@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
 
+from storlab.nodes.binding import Numbers
 from storlab.units import Duration, Size
 
-_CPUS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 _LEAST_MEMORY = 128 * 1024**2
 
 Machine = Literal["q35", "pc", "microvm"]
-
-
-def _cpu_list(value: object) -> object:
-    """``"0-1,4"`` as numactl(8) takes it; a number may be written as one."""
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not _CPUS.fullmatch(text):
-        raise ValueError(f'{value!r} is no list of CPUs or nodes: write "0-1" or "0,2"')
-    return text
 
 
 class Hardware(BaseModel):
@@ -39,8 +30,8 @@ class Hardware(BaseModel):
         "restored",
         description="`restored`: each guest is a copy of one that was booted and saved. `cold`: each one boots.",
     )
-    pin: str | None = Field(None, description='CPUs of this machine that QEMU may use: "0-1,4".')
-    numa: str | None = Field(None, description="NUMA nodes of this machine for QEMU: its CPUs and its memory.")
+    pin: Numbers | None = Field(None, description='CPUs of this machine that QEMU may use: "0-1,4".')
+    numa: Numbers | None = Field(None, description="NUMA nodes of this machine for QEMU: its CPUs and its memory.")
     kernel: str | None = Field(None, description="Your own kernel: bzImage or vmlinux. By default the image's.")
     modules: str | None = Field(None, description="Your kernel's modules: …/lib/modules/RELEASE.")
     rootfs: str | None = Field(
@@ -58,11 +49,6 @@ class Hardware(BaseModel):
         if size % (2 * 1024**2):
             raise ValueError("a guest's memory is a multiple of 2M")
         return size
-
-    @field_validator("pin", "numa", mode="before")
-    @classmethod
-    def _list(cls, value: object) -> object:
-        return None if value is None else _cpu_list(value)
 
     @model_validator(mode="after")
     def _with_a_kernel(self) -> Self:

@@ -45,7 +45,8 @@ async def saved_guest(spec: GuestSpec, host: Node, told: Callable[[str], None]) 
 
     ``told`` gets a sentence where that is done.
     """
-    generic = replace(spec, name="storlab", devices=Devices(), nic=None, netns=None)
+    anywhere = spec.hardware.model_copy(update={"pin": None, "numa": None})
+    generic = replace(spec, name="storlab", hardware=anywhere, devices=Devices(), nic=None, netns=None)
     folder = cache_folder() / "saved" / _fingerprint(generic)
     async with locked(folder):
         if not (folder / "state").exists():
