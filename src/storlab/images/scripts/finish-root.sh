@@ -5,7 +5,7 @@ cd "$1"
 # Servers' data: studies make their own, in folders of their own. Logs, caches, and what differs from build to build.
 rm -rf etc/postgresql/* var/lib/postgresql/* var/lib/mysql/* var/lib/apt/lists/* var/cache/apt/* var/cache/debconf/*-old \
     var/cache/ldconfig/aux-cache usr/lib/udev/hwdb.bin etc/ssl/private/* etc/ssl/certs/ssl-cert-snakeoil.pem \
-    etc/nvme/hostid etc/nvme/hostnqn var/lib/systemd/random-seed
+    etc/hostid etc/nvme/hostid etc/nvme/hostnqn var/lib/systemd/random-seed
 find var/log -type f -delete
 find . -xdev -name __pycache__ -prune -exec rm -rf {} +
 # Identities: a guest's own is made when it is needed, so that no two guests share one.
@@ -26,7 +26,7 @@ echo 'storlab ALL=(ALL) NOPASSWD: ALL' >etc/sudoers.d/storlab
 chmod 0440 etc/sudoers.d/storlab
 # shadow(5) counts days since the last change of a password: that is today.
 sed -i 's/^\([^:]*:[^:]*\):[0-9]*:/\1:19518:/' etc/shadow
-rm -f etc/*- var/backups/* 
+rm -f etc/*- var/backups/*
 
 for package in tmp/storlab/*.deb; do
     [ -e "$package" ] || continue
