@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import json as json_module
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from storlab.study.cells import Cell
+from storlab.cli.plan_nodes import (
+    INSIDE,
+    cells_text,
+    guest_lines,
+    guests_as_data,
+    memory_text,
+    needs_list,
+    stack_rows,
+    stack_text,
+)
+from storlab.probes.guests import GuestsProbe
+from storlab.study.schema import Compare
 from storlab.study.study import find_study, load_study
 from storlab.units import size_text
 
 if TYPE_CHECKING:
     from storlab.run.plan import Plan
+
+
+_LABELS = 11  # columns
 
 
 def plan(
@@ -51,9 +67,12 @@ def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
         "seed": seed,
         "order": order if seed is not None else None,
         "space": {name: {"needed": made.space[name], "free": made.free[name]} for name in made.space},
+        "guests": guests_as_data(made),
+        "memory": {"needed": made.memory.needed, "available": made.memory.available},
         "root_needed_for": list(made.root_needed_for),
         "seconds_per_round": made.round_time(),
         "notes": list(made.notes),
+        "cautions": list(made.cautions),
     }
 
 
@@ -63,38 +82,65 @@ def _print(made: Plan, seed: int | None) -> None:
     if made.study.model.description:
         console.print(Text(made.study.model.description, style="dim"))
     console.print()
-    console.print(_cells(made))
-    for cell in made.study.cells:
-        for reason in made.unsupported.get(cell.number, ()):
-            console.print(Text(f"Cell {cell.number} is unsupported here: {reason}", style="yellow"))
+    listed = needs_list(made.study.cells)
+    console.print(_cells(made, with_stacks=not listed))
+    if listed:
+        console.print()
+        console.print(_stacks(made))
+    for reason, numbers in _unsupported(made).items():
+        which = f"Cell {numbers[0]} is" if len(numbers) == 1 else f"Cells {cells_text(numbers, 0)} are"
+        console.print(Text(f"{which} unsupported here: {reason}", style="yellow"))
     console.print()
     for label, text in _facts(made, seed):
-        console.print(Text(f"{label:<11}", style="cyan") + Text(text), soft_wrap=True)
+        _fact(console, label, text)
     for note in made.notes:
         console.print(Text(f"Note: {note}", style="yellow"))
 
 
-def _cells(made: Plan) -> Table:
+def _unsupported(made: Plan) -> dict[str, list[int]]:
+    """Each reason, and the cells that it is for."""
+    found: dict[str, list[int]] = {}
+    for number, reasons in sorted(made.unsupported.items()):
+        for reason in reasons:
+            found.setdefault(reason, []).append(number)
+    return found
+
+
+def _fact(console: Console, label: str, text: str) -> None:
+    """What is too long for a line goes on beneath its beginning."""
+    room = max(20, console.width - _LABELS)
+    for line in textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False):
+        console.print(Text(f"{label:<{_LABELS}}", style="cyan") + Text(line), soft_wrap=True)
+        label = ""
+
+
+def _cells(made: Plan, *, with_stacks: bool) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("cell", justify="right", style="cyan")
     for factor in made.study.factors:
         table.add_column(factor.name)
-    table.add_column("stack", overflow="fold")
+    if with_stacks:
+        table.add_column("stack", overflow="fold")
     table.add_column("load")
     for cell in made.study.cells:
         mark = "dim" if cell.number in made.unsupported else ""
         loads = ", ".join(load.name for load in cell.loads)
-        row = [str(cell.number), *cell.levels.values(), _stack_text(cell), loads]
+        stack = [next(filter(None, (stack_text(cell, name) for name in cell.nodes)), "")] if with_stacks else []
+        row = [str(cell.number), *cell.levels.values(), *stack, loads]
         table.add_row(*(Text(value) for value in row), style=mark)
     return table
 
 
-def _stack_text(cell: Cell) -> str:
-    texts = []
-    for name, layers in cell.stacks.items():
-        prefix = f"{name}: " if len(cell.stacks) > 1 else ""
-        texts.append(prefix + " → ".join(layer.label() for layer in layers))
-    return "; ".join(texts)
+def _stacks(made: Plan) -> Table:
+    rows = stack_rows(made.study.cells)
+    crosses = any(INSIDE.strip() in stack for _, _, stack in rows)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("cells", style="cyan")
+    table.add_column("nodes", no_wrap=True)
+    table.add_column(f"stack{', │ is where the virtual machine begins' if crosses else ''}", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(value) for value in row))
+    return table
 
 
 def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
@@ -112,11 +158,23 @@ def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
     node = "host" if "host" in made.space else next(iter(made.space))
     free = f"{made.free[node] // 1024**3}G free in {made.study.model.scratch}"
     facts.append(("Disk space", f"{size_text(made.space[node])} of {free}" if made.space[node] else f"none ({free})"))
+    facts += [("Memory", text) for text in [memory_text(made)] if text]
+    facts += zip(_once("Guests"), guest_lines(made), strict=False)
     needed = ", ".join(made.root_needed_for)
     facts.append(("Privileges", f"root, for {needed}" if needed else "none"))
-    facts.append(("Seen by", ", ".join(next(iter(made.study.cells)).probes) or "no probe"))
-    facts.append(("Question", _question(made)))
+    facts.append(("Seen by", ", ".join(_probes(made)) or "no probe"))
+    facts += zip(_once("Question"), _questions(made), strict=False)
     return facts
+
+
+def _probes(made: Plan) -> list[str]:
+    """Those that have something to see: where there are no guests, one that watches them is not worth a word."""
+    return [name for name in made.study.cells[0].probes if name != GuestsProbe.kind or made.guests.images]
+
+
+def _once(label: str) -> Iterator[str]:
+    """The label, then nothing: for facts of several lines."""
+    return chain([label], repeat(""))
 
 
 def _time(made: Plan) -> str:
@@ -129,13 +187,28 @@ def _time(made: Plan) -> str:
     return f"about {least}" if least == most else f"about {least} to {most}"
 
 
-def _question(made: Plan) -> str:
+def _questions(made: Plan) -> Iterator[str]:
+    if not made.study.factors:
+        yield "none: without factors there is nothing to compare"
+    elif not made.study.model.compare:
+        yield "none: compare = [] compares nothing"
+    else:
+        yield from (_question(made, compare) for compare in made.study.model.compare)
+
+
+def _question(made: Plan, compare: Compare) -> str:
     from storlab.cli.progress import levels_text
 
-    if not made.study.factors:
-        return "none: without factors there is nothing to compare"
-    factor = made.study.factors[0]
-    others = levels_text({other.name: "fixed" for other in made.study.factors[1:]}) if made.study.factors[1:] else ""
-    levels = ", ".join(level.label for level in factor.levels)
-    rest = f", with {others}" if others else ""
-    return f"{made.study.model.primary} between the levels of {factor.name} ({levels}){rest}"
+    factors = {factor.name: factor for factor in made.study.factors}
+    factor = factors[compare.factor] if compare.factor else made.study.factors[0]
+    metrics = ", ".join(compare.metrics or (made.study.model.primary,))
+    others = [name for name in factors if name != factor.name]
+    fixed = (
+        f"with {levels_text(dict.fromkeys(others, 'fixed'))}"
+        if compare.within
+        else f"over all levels of {', '.join(others)}"
+    )
+    rest = f", {fixed}" if others else ""
+    if compare.pairs is None:
+        return f"{metrics} between the levels of {factor.name} ({', '.join(lev.label for lev in factor.levels)}){rest}"
+    return f"{metrics}: {', '.join(f'{a} against {b}' for a, b in compare.pairs)}{rest}"

@@ -11,7 +11,14 @@ from storlab.layers.base import Layer
 from storlab.nodes.needs import Needs, lacks, together
 from storlab.nodes.node import Node
 from storlab.run.assembly import shared_layers
-from storlab.run.guest_plan import Guests, group_needs, look_at_guests, needs_on_host, refuse_guests_too_large
+from storlab.run.guest_plan import (
+    Guests,
+    Memory,
+    group_needs,
+    look_at_guests,
+    needs_on_host,
+    refuse_guests_too_large,
+)
 from storlab.run.order import PlannedTrial, round_order
 from storlab.run.placement import on_storage, place
 from storlab.run.session import Session, node_names, wanted_nodes
@@ -26,7 +33,10 @@ _GUEST = 4.0  # s for each virtual machine, likewise
 
 @dataclass(frozen=True)
 class Plan:
-    """``unsupported``: cell → reasons. ``space``: bytes on the scratch file system at the worst moment, by node."""
+    """``unsupported``: cell → reasons. ``space``: bytes on the scratch file system at the worst moment, by node.
+
+    ``guests`` and ``memory`` are of the virtual machines.
+    """
 
     study: Study
     seed: int
@@ -36,7 +46,13 @@ class Plan:
     free: Mapping[str, int]
     root_needed_for: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
-    cautions: tuple[str, ...] = ()
+    guests: Guests = field(default_factory=Guests)
+    memory: Memory = field(default_factory=lambda: Memory(0, None))
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What a reader of the results must know first."""
+        return self.guests.cautions
 
     @property
     def supported(self) -> list[Cell]:
@@ -91,10 +107,10 @@ async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int
     refuse_stacks_too_large(study, supported, space, free)
     await refuse_loads_too_large(study, supported, session)
     _refuse_double_claims(study, supported, session)
-    refuse_guests_too_large(study, supported, await session.host.read_text("/proc/meminfo"))
+    memory = refuse_guests_too_large(study, supported, await session.host.read_text("/proc/meminfo"))
     root = [needs.root for cell in study.cells for needs in needs_on_host(cell) if needs.root]
     notes = (*placed.notes, *study.notes)
-    return Plan(study, seed, rounds, unsupported, space, free, tuple(dict.fromkeys(root)), notes, guests.cautions)
+    return Plan(study, seed, rounds, unsupported, space, free, tuple(dict.fromkeys(root)), notes, guests, memory)
 
 
 class _Checks:

@@ -1,0 +1,95 @@
+"""How a plan tells stacks that cross nodes, and virtual machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storlab.cli.plan_nodes import (
+    acceleration_text,
+    cells_text,
+    guest_lines,
+    guests_as_data,
+    machine_text,
+    memory_text,
+    needs_list,
+    stack_rows,
+)
+from storlab.images.image import Image
+from storlab.nodes.vm.accelerator import Acceleration
+from storlab.nodes.vm.spec import Accelerator
+from storlab.run.guest_plan import Guests, Memory
+from storlab.run.plan import Plan
+from storlab.study.schema import NodeGroup
+from storlab.study.study import Study, load_study, parse_study, shipped_studies
+
+GIB = 1024**3
+IMAGE = Image("debian", Path("k"), Path("i"), (), "6.12", frozenset(), frozenset(), frozenset(), {})
+
+
+def study(text: str) -> Study:
+    def read(name: str) -> str:
+        raise ValueError(name)
+
+    load = '\n[workload.w]\nfio = { rw = "write", size = "1M" }\n'
+    return parse_study(f'title = "x"\n{text}{load}'.encode(), "s.toml", read)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([1, 2, 3, 7], "1–3, 7"), ([2], "2"), ([1, 3, 5], "1, 3, 5"), (list(range(1, 11)), "all")]
+)
+def test_cells_are_told_as_ranges(numbers: list[int], text: str) -> None:
+    assert cells_text(numbers, 10) == text
+
+
+def test_a_stack_that_crosses_nodes_is_told_once_from_its_foundation_into_the_machine() -> None:
+    cells = load_study(shipped_studies()["vm-backing"]).cells
+    assert needs_list(cells)
+    rows = stack_rows(cells)
+    assert rows[0] == ("1–2", "vm ×4", "on storage: zpool → zvol clone → virtio-blk none │ mkfs ext4 → mount")
+    assert rows[1][2].startswith("on storage: zpool sync=disabled → ")
+    assert rows[-1] == ("all", "storage", "file 8G → virtio-blk none")
+
+
+def test_a_machine_whose_load_runs_on_the_bare_disk_ends_with_that() -> None:
+    cells = study('[nodes.vm]\nkind = "vm"\ndisk = [{ layer = "file", size = "64M" }, { layer = "nvme" }]').cells
+    assert stack_rows(cells) == [("all", "vm", "file 64M → nvme none")]
+
+
+def test_nodes_without_a_stack_are_not_listed() -> None:
+    nodes = '[factors]\nwho = ["a", "b"]\n[nodes.a]\n[nodes.b]\n[workload.v]\non = "{who}"\nfio = { size = "1M" }'
+    cells = study(f'stack = [{{ layer = "directory" }}]\n{nodes}\n[trial]\nworkloads = ["v"]').cells
+    assert stack_rows(cells) == [("1", "a", "directory"), ("2", "b", "directory")]
+    assert not needs_list(cells)
+
+
+def test_a_machine_is_told_by_what_is_not_usual() -> None:
+    assert machine_text(NodeGroup(kind="vm", count=4)) == "4 × 512M, 1 CPU"
+    odd = NodeGroup(kind="vm", cpus=2, machine="microvm", pin="0-1", numa="0", start="cold")
+    assert machine_text(odd) == "512M, 2 CPUs, microvm, pinned to CPUs 0-1, on NUMA node 0, booted anew each time"
+
+
+def planned(accelerator: Accelerator, reason: str = "") -> Plan:
+    levels = '[factors]\ncpus = [1, 2]\n[nodes.vm]\nkind = "vm"\ncount = 2\ncpus = "{cpus}"\n'
+    made = study(f'{levels}disk = [{{ layer = "file", size = "64M" }}]')
+    guests = Guests({"vm": IMAGE}, {"vm": Acceleration(accelerator, reason)})
+    return Plan(made, 0, (1, 1), {}, {}, {}, guests=guests, memory=Memory(3 * GIB // 2, 8 * GIB))
+
+
+def test_machines_that_are_a_factor_are_told_with_all_that_they_can_be() -> None:
+    lines = guest_lines(planned("tcg", "there is no /dev/kvm"))
+    assert lines[:2] == ["vm: 2 × 512M, 1 CPU or 2 × 512M, 2 CPUs", "image debian"]
+    assert lines[2].startswith("emulated: good for counts and for relations")
+    assert lines[2].endswith("(there is no /dev/kvm)")
+    assert acceleration_text(planned("kvm"), "vm").startswith("with KVM")
+
+
+def test_memory_is_told_beside_what_there_is() -> None:
+    assert memory_text(planned("kvm")) == "1.5G of 8.0G available, QEMU's own included"
+
+
+def test_programs_get_each_cells_machines() -> None:
+    data = guests_as_data(planned("kvm"))["vm"]
+    assert data["accelerator"] == "kvm"
+    assert {cell: machine["cpus"] for cell, machine in data["machines"].items()} == {"1": 1, "2": 2}
