@@ -66,8 +66,8 @@ def test_nodes_without_a_stack_are_not_listed() -> None:
 
 def test_a_machine_is_told_by_what_is_not_usual() -> None:
     assert machine_text(NodeGroup(kind="vm", count=4)) == "4 × 512M, 1 CPU"
-    odd = NodeGroup(kind="vm", cpus=2, machine="microvm", pin="0-1", numa="0", start="cold")
-    assert machine_text(odd) == "512M, 2 CPUs, microvm, pinned to CPUs 0-1, on NUMA node 0, booted anew each time"
+    odd = NodeGroup(kind="vm", cpus=2, machine="pc", pin="0-1", numa="0", start="cold")
+    assert machine_text(odd) == "512M, 2 CPUs, pc, pinned to CPUs 0-1, on NUMA node 0, booted anew each time"
 
 
 def planned(accelerator: Accelerator, reason: str = "") -> Plan:

@@ -92,7 +92,7 @@ def test_guests_that_were_alike_share_a_row(run: ReportInput) -> None:
 def test_a_guest_that_differs_in_some_cells_says_in_which(run: ReportInput) -> None:
     guests = {
         cell: {
-            name: dict(facts) | ({"machine": "microvm"} if run.summary.cells[cell - 1].levels["bs"] == "512" else {})
+            name: dict(facts) | ({"machine": "pc"} if run.summary.cells[cell - 1].levels["bs"] == "512" else {})
             for name, facts in nodes.items()
         }
         for cell, nodes in run.guests.items()

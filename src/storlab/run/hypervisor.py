@@ -119,7 +119,7 @@ class Hypervisor:
         accelerator: Accelerator = boot.acceleration.accelerator
         spec = GuestSpec(name, hardware, boot.image, boot.initrd, accelerator, devices, nic, netns, boot.qemu)
         saved = None
-        if hardware.start == "restored" and hardware.machine != "microvm":
+        if hardware.start == "restored":
             saved = await saved_guest(spec, self.host, self.told)
         files = Files(self.folder / f"{name}.qmp", self.folder / f"{name}.agent", console)
         console.parent.mkdir(parents=True, exist_ok=True)
