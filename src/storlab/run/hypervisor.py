@@ -94,7 +94,7 @@ class Hypervisor:
         key = (hardware.kernel, hardware.modules, hardware.rootfs, hardware.accel, extras)
         async with self._lock:
             if key not in self._boots:
-                image = image_of(hardware, extras)
+                image = await asyncio.to_thread(image_of, hardware, extras)  # hashes and packs what is a user's own
                 initrd = await initrd_with_agent(image)
                 acceleration = await _acceleration(hardware, image, initrd)
                 self._boots[key] = Boot(image, initrd, acceleration, await qemu_version())
