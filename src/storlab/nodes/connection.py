@@ -126,9 +126,12 @@ class Connection:
 
     async def close(self) -> None:
         """Close the stream: the agent then kills all that it started. Idempotent."""
-        self._stream.writer.close()
+        writer = self._stream.writer
+        if self._lost is not None and not writer.is_closing():
+            writer.transport.abort()  # what was not sent yet would be waited for, and nobody reads it
+        writer.close()
         with contextlib.suppress(ConnectionError):
-            await self._stream.writer.wait_closed()
+            await writer.wait_closed()
         self._reading.cancel()
         await asyncio.wait([self._reading])
         self._fail(f"node {self._node}: its agent was closed")
