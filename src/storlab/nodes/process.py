@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +14,7 @@ from storlab.nodes.connection import Connection
 from storlab.nodes.protocol import CHUNK
 from storlab.nodes.waiting import to_its_end
 
+_FULL = "No space left on device"  # ENOSPC, see strerror(3)
 _REST = 10.0  # s, for a command that was killed to be gone; one that hangs in the kernel never is
 
 
@@ -56,18 +57,23 @@ class Exit:
             return self
         output = (self.stderr or self.stdout).decode(errors="replace").strip()
         lines = output.splitlines() or ["no output"]
-        full = next((line for line in lines if "No space left on device" in line), None)
-        message = f"node {node}: {self.describe()}: {full or _telling(lines)}"
+        message = f"node {node}: {self.describe()}: {telling(lines)}"
         detail = f"$ {shlex.join(self.argv)}\n{output}"
         if self.timed_out:
             raise TimedOut(message, detail)
-        if full:
+        if any(_FULL in line for line in lines):
             raise DiskFull(message, detail)
         raise CommandFailed(message, detail)
 
 
-def _telling(lines: list[str]) -> str:
-    """The line that says what was wrong: the last, but for programs that print their usage after it (mkfs.xfs)."""
+def telling(lines: Sequence[str]) -> str:
+    """The line that says what was wrong.
+
+    The last, but for programs that print their usage after it (mkfs.xfs), or how far they came (dd).
+    """
+    full = next((line for line in lines if _FULL in line), None)
+    if full is not None:
+        return full
     return lines[0] if any(line.startswith("Usage:") for line in lines[1:]) else lines[-1]
 
 

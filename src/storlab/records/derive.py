@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from storlab.errors import ParseError, StorlabError
+from storlab.errors import ParseError, StorlabError, TrialError
 from storlab.measurements import (
     HISTOGRAM_COLUMNS,
     METRIC_COLUMNS,
@@ -27,7 +27,7 @@ from storlab.records.backings import asked_bytes, backing_metrics, counted, gues
 from storlab.records.files import write_whole
 from storlab.records.run_folder import TABLES, RunFolder
 from storlab.records.trial_record import BackingRecord, TrialRecord
-from storlab.study.cells import Cell
+from storlab.study.cells import Cell, Load
 
 PROBE = "probe:"
 """How the ``source`` of a probe's numbers begins, so that it can't be taken for a workload."""
@@ -67,14 +67,20 @@ def raw_folder(trial: Path, node: str, source: str) -> Path:
     return trial / node / source.replace(":", "-")
 
 
+def parsed(load: Load, folder: Path, node: str) -> Measurements:
+    """What one workload measured on one node. Raises ``TrialError``, with the node's name, and ``ParseError``."""
+    try:
+        return load.workload.parse(raw_folder(folder, node, load.name))
+    except TrialError as error:
+        raise type(error)(f"node {node}: {error}", error.detail) from None
+
+
 def derive_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
     """Parse one trial that is done. Raises ``TrialError`` where a workload reports a failure, or ``ParseError``."""
     tables = TrialTables()
     measured: dict[str, list[Measurements]] = {}
     for load in cell.loads:
-        by_node = {
-            node: load.workload.parse(raw_folder(folder, node, load.name)) for node in record.loads.get(load.name, [])
-        }
+        by_node = {node: parsed(load, folder, node) for node in record.loads.get(load.name, [])}
         _add(tables, record, load.name, by_node)
         for node, each in by_node.items():
             measured.setdefault(node, []).append(each)

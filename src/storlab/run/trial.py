@@ -243,6 +243,9 @@ class TrialRun:
         for name in self.standing:
             if await self._is_full(name):
                 return f"{error} (the file system of {self.stacks.scratch[name]} is full)"
+        for name, guest in self.session.hypervisor.guests.items():
+            if killed := guest.killed_for_memory():
+                return f"{error} (the guest {name} ran out of memory, and its kernel killed {killed})"
         return str(error)
 
     async def _is_full(self, node: str) -> bool:

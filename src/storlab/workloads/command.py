@@ -12,6 +12,7 @@ from storlab.errors import CommandFailed, TimedOut, TrialError
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.measurements import Measurements, Value, metric_frame
 from storlab.nodes.needs import Needs
+from storlab.nodes.process import telling
 from storlab.units import Duration, shown
 from storlab.workloads.base import Launch, OptionError, Place, Workload
 from storlab.workloads.exit_record import ExitRecord, read_exit
@@ -111,7 +112,7 @@ def _refuse_failure(record: ExitRecord, raw: Path) -> None:
     if record.code == 0 and not record.timed_out:
         return
     said = "\n".join(_text(raw / name) for name in ("stdout", "stderr")).strip()
-    last = f": {said.splitlines()[-1]}" if said else ": no output"
+    last = f": {telling(said.splitlines())}" if said else ": no output"
     if record.timed_out:
         raise TimedOut(f"{record.argv[0]} was stopped at the time-out{last}", said)
     how = f"ended with status {record.code}" if record.code is not None else f"was killed by {record.signal}"
