@@ -152,7 +152,9 @@ def test_a_device_that_is_not_there_is_refused(study: Path) -> None:
 def test_the_list_names_every_study_and_every_part() -> None:
     listed = json.loads(call("list", "--json").output)
     text = call("list").output
-    assert {"quick", "quick-directory"} <= set(listed["studies"])
+    needs = {name: entry["needs"] for name, entry in listed["studies"].items()}
+    assert needs == {"quick": ["root"], "quick-directory": [], "vm-backing": ["virtual machines"]}
+    assert "virtual machines" in text
     assert set(listed) == {"studies", "layers", "workloads", "probes"}
     for entries in listed.values():
         for name, entry in entries.items():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storlab.doctor import block, fio, kernel, virtual
+from storlab.doctor import block, fio, kernel
 from storlab.doctor.host import SCRATCH
 from storlab.doctor.machine import Machine
 from storlab.doctor.programs import program, version
@@ -111,8 +111,3 @@ def test_io_uring_that_a_sysctl_forbids_names_it() -> None:
     in_container = FakeMachine({"/proc/sys/kernel/io_uring_disabled": "0"}, syscall=-errno.EPERM)
     assert (fio.io_uring(in_container).status, fio.io_uring(in_container).remedy[:8]) == ("warn", "allow it")
     assert fio.io_uring(FakeMachine(syscall=-errno.ENOSYS)).status == "missing"
-
-
-def test_kvm_is_never_called_proved() -> None:
-    assert virtual.kvm(FakeMachine()).status == "missing"
-    assert virtual.kvm(Machine()).status in ("missing", "warn")

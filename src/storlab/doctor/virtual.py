@@ -1,44 +1,117 @@
-"""Virtual machines: KVM, QEMU, shared folders."""
+"""Virtual machines: whether KVM works, QEMU, what guests' disks and networks need, shared folders."""
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import platform
+import re
+from collections.abc import Callable
+from pathlib import Path
 
 from storlab.doctor.check import Check, missing, ok, warn
 from storlab.doctor.machine import Machine
-from storlab.doctor.programs import program
+from storlab.doctor.programs import program, version
+from storlab.errors import MissingImage, StorlabError
+from storlab.images.image import find_image
+from storlab.nodes.vm.accelerator import Acceleration, find_acceleration
+from storlab.nodes.vm.cache import cache_folder
+from storlab.nodes.vm.initrd import initrd_with_agent
 
 GROUP = "Virtual machines"
 _KVM_GET_API_VERSION = 0xAE00  # linux/kvm.h
 _VIRTIOFSD = ("/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd")  # Debian 13, Debian 12
+_UNSOUND = ("7.2",)  # QEMU of Debian 12: emulated guests panicked at varying places, and none with 10.0
 
 
 def checks(machine: Machine) -> list[Check]:
     """All of them."""
     architecture = platform.machine()
-    system = "arm" if architecture == "aarch64" else "x86"
-    qemu = program(machine, GROUP, f"qemu-system-{architecture}", f"qemu-system-{system}")
-    return [kvm(machine), qemu, virtiofsd(machine, f"qemu-system-{system}")]
+    system = "qemu-system-arm" if architecture == "aarch64" else "qemu-system-x86"
+    return [
+        kvm(machine, boot_a_guest),
+        qemu(machine, f"qemu-system-{architecture}", system),
+        program(machine, GROUP, "qemu-img", "qemu-utils", what="it makes qcow2 disks"),
+        program(machine, GROUP, "qemu-nbd", "qemu-utils", what="it serves disks over NBD"),
+        numa(machine),
+        network(machine),
+        virtiofsd(machine, system),
+        saved_guests(cache_folder() / "saved"),
+    ]
 
 
-def kvm(machine: Machine) -> Check:
-    """Whether /dev/kvm opens and answers. It may, and yet guests die in it: only a boot proves more."""
+def kvm(machine: Machine, boot: Callable[[], Acceleration]) -> Check:
+    """Whether a guest lives in KVM: ``/dev/kvm`` may open and answer, and yet all of them die."""
     if not machine.exists("/dev/kvm"):
         return missing("KVM", GROUP, "no /dev/kvm: guests run emulated, some ten times slower", "modprobe kvm")
     try:
-        device = os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC)
+        api = _api_version()
     except OSError as error:
         remedy = "adduser $USER kvm, and log in anew" if isinstance(error, PermissionError) else ""
-        return missing("KVM", GROUP, f"/dev/kvm can't be opened: {error.strerror}", remedy)
+        return missing("KVM", GROUP, f"/dev/kvm can't be used: {error.strerror}", remedy)
+    unproved = f"/dev/kvm answers (API {api}); only booting a guest proves that it works"
     try:
-        api = fcntl.ioctl(device, _KVM_GET_API_VERSION)
-    except OSError as error:
-        return missing("KVM", GROUP, f"/dev/kvm opens but doesn't answer: {error.strerror}")
+        found = boot()
+    except MissingImage:
+        return warn("KVM", GROUP, f"{unproved}, and there is no image to boot", "storlab image build")
+    except StorlabError as error:
+        return warn("KVM", GROUP, f"{unproved}, and that can't be tried: {error}")
+    if found.accelerator == "kvm":
+        return ok("KVM", GROUP, "works: a guest was booted in it")
+    return missing("KVM", GROUP, f"{found.reason}: guests run emulated")
+
+
+def _api_version() -> int:
+    device = os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return fcntl.ioctl(device, _KVM_GET_API_VERSION)
     finally:
         os.close(device)
-    return warn("KVM", GROUP, f"/dev/kvm answers (API {api}); only booting a guest proves that it works")
+
+
+def boot_a_guest() -> Acceleration:
+    """Boot a tiny guest in KVM, once for each boot of this machine. Raises ``MissingImage``, ``MissingTool``."""
+
+    async def boot() -> Acceleration:
+        image = find_image()
+        return await find_acceleration(image, await initrd_with_agent(image))
+
+    return asyncio.run(boot())
+
+
+def qemu(machine: Machine, name: str, package: str) -> Check:
+    """QEMU, and whether its emulation can be relied on."""
+    found = program(machine, GROUP, name, package)
+    if found.status == "ok" and re.match("|".join(map(re.escape, _UNSOUND)), found.says):
+        says = f"{found.says}: its emulation corrupts guests' memory now and then; with KVM it is sound"
+        return warn(name, GROUP, says, f"apt-get install --target-release bookworm-backports {package} qemu-utils")
+    return found
+
+
+def numa(machine: Machine) -> Check:
+    """What binds guests to CPUs and NUMA nodes."""
+    if machine.which("numactl") is None:
+        return missing("numactl", GROUP, "not installed; pin and numa need it", "apt-get install numactl")
+    said = machine.run(["numactl", "--hardware"])
+    if said.status != 0:
+        return warn("numactl", GROUP, said.first_line)
+    return ok("numactl", GROUP, said.first_line.replace("available", "NUMA", 1))
+
+
+def network(machine: Machine) -> Check:
+    """A tap in a network namespace, as guests have that get their disks from another; it goes with its program."""
+    name = "network among guests"
+    if machine.which("ip") is None:
+        return missing(name, GROUP, "ip is not installed", "apt-get install iproute2")
+    if not machine.exists("/dev/net/tun"):
+        return missing(name, GROUP, "there is no /dev/net/tun", "modprobe tun")
+    if not machine.is_root:
+        return missing(name, GROUP, "only root may make one", "run it as root, or with sudo")
+    ended = machine.run(["unshare", "--net", "ip", "tuntap", "add", "dev", "storlab0", "mode", "tap"])
+    if ended.status != 0:
+        return missing(name, GROUP, f"no tap could be made: {ended.first_line}", "give this container /dev/net/tun")
+    return ok(name, GROUP, "a tap was made in a namespace, and is gone again")
 
 
 def virtiofsd(machine: Machine, package: str) -> Check:
@@ -46,4 +119,14 @@ def virtiofsd(machine: Machine, package: str) -> Check:
     path = machine.which("virtiofsd") or next((path for path in _VIRTIOFSD if machine.exists(path)), None)
     if path is None:
         return missing("virtiofsd", GROUP, "not installed", f"apt-get install {package}")
-    return ok("virtiofsd", GROUP, f"{path}: {machine.run([path, '--version']).first_line}")
+    return ok("virtiofsd", GROUP, f"{path}: {version(machine, path)}")
+
+
+def saved_guests(folder: Path) -> Check:
+    """Guests that were booted and saved for others to be copies of, and what they take up."""
+    name = "saved guests"
+    saved = list(folder.glob("*/state"))
+    if not saved:
+        return ok(name, GROUP, "none yet; the first run of a study boots one")
+    blocks = sum(file.stat().st_blocks for path in saved for file in path.parent.iterdir())
+    return ok(name, GROUP, f"{len(saved)} in {folder}, {blocks * 512 / 1024**3:.1f}G")

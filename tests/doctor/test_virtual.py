@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from storlab.doctor import virtual
+from storlab.errors import MissingImage, MissingTool
+from storlab.nodes.vm.accelerator import Acceleration
+
+from .fake_machine import FakeMachine
+
+KVM = {"/dev/kvm": ""}
+DIES = "/dev/kvm answers, but a guest dies in it: KVM internal error. Suberror: 1"
+
+
+@pytest.fixture(autouse=True)
+def kvm_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual, "_api_version", lambda: 12)
+
+
+def boots(found: Acceleration | Exception) -> Callable[[], Acceleration]:
+    def boot() -> Acceleration:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    return boot
+
+
+def test_without_a_device_no_guest_is_booted() -> None:
+    check = virtual.kvm(FakeMachine(), boots(AssertionError()))
+    assert (check.status, check.remedy) == ("missing", "modprobe kvm")
+
+
+def test_a_device_that_this_user_may_not_open_has_its_group_as_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused() -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(virtual, "_api_version", refused)
+    check = virtual.kvm(FakeMachine(KVM), boots(AssertionError()))
+    assert (check.status, check.remedy) == ("missing", "adduser $USER kvm, and log in anew")
+
+
+def test_kvm_works_where_a_guest_was_booted_in_it() -> None:
+    assert virtual.kvm(FakeMachine(KVM), boots(Acceleration("kvm"))).status == "ok"
+
+
+def test_kvm_in_which_guests_die_is_missing_and_says_why() -> None:
+    check = virtual.kvm(FakeMachine(KVM), boots(Acceleration("tcg", DIES)))
+    assert (check.status, check.says) == ("missing", f"{DIES}: guests run emulated")
+
+
+def test_without_an_image_nothing_is_proved_and_the_remedy_is_to_build_one() -> None:
+    check = virtual.kvm(FakeMachine(KVM), boots(MissingImage("there is none")))
+    assert (check.status, check.remedy) == ("warn", "storlab image build")
+    assert "only booting a guest proves" in check.says
+
+
+def test_what_keeps_a_guest_from_being_booted_is_told() -> None:
+    check = virtual.kvm(FakeMachine(KVM), boots(MissingTool("cpio is not installed")))
+    assert check.status == "warn"
+    assert check.says.endswith("that can't be tried: cpio is not installed")
+
+
+@pytest.mark.parametrize(("said", "status"), [("7.2.9 (Debian 1:7.2)", "warn"), ("10.0.2", "ok"), ("17.2.0", "ok")])
+def test_emulation_of_qemu_7_2_is_not_relied_on(said: str, status: str) -> None:
+    machine = FakeMachine(programs={"qemu-system-x86_64": f"QEMU emulator version {said}"})
+    check = virtual.qemu(machine, "qemu-system-x86_64", "qemu-system-x86")
+    assert check.status == status
+    assert ("backports" in check.remedy) == (status == "warn")
+
+
+def test_numa_nodes_are_told_where_guests_can_be_bound_to_them() -> None:
+    said = "available: 2 nodes (0-1)\nnode 0 cpus: 0 1"
+    assert virtual.numa(FakeMachine(programs={"numactl": said})).says == "NUMA: 2 nodes (0-1)"
+    assert virtual.numa(FakeMachine()).remedy == "apt-get install numactl"
+
+
+def test_a_network_among_guests_is_tried_in_a_namespace_of_its_own() -> None:
+    tun = {"/dev/net/tun": ""}
+    machine = FakeMachine(tun, {"ip": "", "unshare": ""})
+    assert virtual.network(machine).status == "ok"
+    assert machine.ran[0][:3] == ["unshare", "--net", "ip"]
+    assert virtual.network(FakeMachine({}, {"ip": ""})).remedy == "modprobe tun"
+    assert virtual.network(FakeMachine(tun, {"ip": ""}, root=False)).says == "only root may make one"
+    refused = FakeMachine(tun, {"ip": "", "unshare": "ioctl(TUNSETIFF): Operation not permitted!"})
+    assert virtual.network(refused).status == "missing"
+
+
+def test_saved_guests_are_counted_with_what_they_take_up(tmp_path: Path) -> None:
+    assert virtual.saved_guests(tmp_path / "none").says.startswith("none yet")
+    for name in ("one", "two", "one.123"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "memory").write_bytes(bytes(4096))
+    for name in ("one", "two"):
+        (tmp_path / name / "state").write_bytes(b"")
+    assert virtual.saved_guests(tmp_path).says == f"2 in {tmp_path}, 0.0G"
