@@ -248,9 +248,12 @@ class TrialRun:
                 return f"{error} (the guest {name} ran out of memory, and its kernel killed {killed})"
         return str(error)
 
-    async def _is_full(self, node: str) -> bool:
+    async def _is_full(self, name: str) -> bool:
+        node = self.session.nodes.get(name)
+        if node is None:  # a guest that was ended at the trial's time-out
+            return False
         try:
-            listing = await self.session.nodes[node].output("df", "--output=avail", "-B1", self.stacks.scratch[node])
+            listing = await node.output("df", "--output=avail", "-B1", self.stacks.scratch[name])
             return int(listing.split()[-1]) < _FULL
         except (StorlabError, ValueError, IndexError):
             return False
