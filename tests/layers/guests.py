@@ -36,7 +36,7 @@ async def guest(
 ) -> AsyncIterator[Guest]:
     """A guest with these disks, cold."""
     initrd = await initrd_with_agent(image)
-    acceleration = await find_acceleration(image, initrd)
+    acceleration = await find_acceleration(image, initrd, host)
     hardware = Hardware.model_validate({"memory": memory, "start": "cold"})
     devices = Devices()
     for each in attachments:

@@ -15,6 +15,7 @@ from storlab.doctor.machine import Machine
 from storlab.doctor.programs import program, version
 from storlab.errors import MissingImage, StorlabError
 from storlab.images.image import find_image
+from storlab.nodes.local import local_node
 from storlab.nodes.vm.accelerator import Acceleration, find_acceleration
 from storlab.nodes.vm.cache import cache_folder
 from storlab.nodes.vm.initrd import initrd_with_agent
@@ -75,7 +76,8 @@ def boot_a_guest() -> Acceleration:
 
     async def boot() -> Acceleration:
         image = find_image()
-        return await find_acceleration(image, await initrd_with_agent(image))
+        async with local_node("host") as host:
+            return await find_acceleration(image, await initrd_with_agent(image), host)
 
     return asyncio.run(boot())
 

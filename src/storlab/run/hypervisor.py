@@ -96,7 +96,7 @@ class Hypervisor:
             if key not in self._boots:
                 image = await asyncio.to_thread(image_of, hardware, extras)  # hashes and packs what is a user's own
                 initrd = await initrd_with_agent(image)
-                acceleration = await _acceleration(hardware, image, initrd)
+                acceleration = await _acceleration(hardware, image, initrd, self.host)
                 self._boots[key] = Boot(image, initrd, acceleration, await qemu_version())
             return self._boots[key]
 
@@ -212,10 +212,10 @@ def image_of(hardware: Hardware, extras: frozenset[str]) -> Image:
     )
 
 
-async def _acceleration(hardware: Hardware, image: Image, initrd: Path) -> Acceleration:
+async def _acceleration(hardware: Hardware, image: Image, initrd: Path, host: Node) -> Acceleration:
     if hardware.accel == "tcg":
         return Acceleration("tcg", "the study asks for emulation")
-    found = await find_acceleration(image, initrd)
+    found = await find_acceleration(image, initrd, host)
     if hardware.accel == "kvm" and found.accelerator != "kvm":
         raise NodeError(f"the study asks for KVM, which does not work here: {found.reason}")
     return found

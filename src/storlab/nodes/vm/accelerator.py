@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +12,10 @@ import orjson
 
 from storlab.errors import MissingTool
 from storlab.images.image import Image
+from storlab.nodes.node import Node
 from storlab.nodes.vm.cache import cache_folder
 from storlab.nodes.vm.command import QEMU
-from storlab.nodes.vm.console import console_text, panic
+from storlab.nodes.vm.console import panic
 from storlab.nodes.vm.spec import Accelerator
 
 _ALIVE = "storlab-init: alive"
@@ -41,8 +41,11 @@ def kvm_device() -> str | None:
     return None
 
 
-async def find_acceleration(image: Image, initrd: Path) -> Acceleration:
-    """KVM where a tiny guest lives in it, else emulation. Tried once for each boot of this machine and each QEMU."""
+async def find_acceleration(image: Image, initrd: Path, host: Node) -> Acceleration:
+    """KVM where a tiny guest lives in it, else emulation. Tried once for each boot of this machine and each QEMU.
+
+    QEMU runs as a command of ``host``, and so never outlives the controller.
+    """
     reason = kvm_device()
     if reason is not None:
         return Acceleration("tcg", reason)
@@ -51,7 +54,7 @@ async def find_acceleration(image: Image, initrd: Path) -> Acceleration:
         return Acceleration(**orjson.loads(remembered.read_bytes()))
     except (OSError, orjson.JSONDecodeError, TypeError):
         pass
-    found = await _try_kvm(image, initrd)
+    found = await _try_kvm(image, initrd, host)
     remembered.parent.mkdir(parents=True, exist_ok=True)
     remembered.write_bytes(orjson.dumps({"accelerator": found.accelerator, "reason": found.reason}))
     return found
@@ -75,30 +78,18 @@ async def qemu_version() -> str:
     return output.decode(errors="replace").partition("\n")[0]
 
 
-async def _try_kvm(image: Image, initrd: Path) -> Acceleration:
-    with tempfile.TemporaryDirectory(prefix="storlab-kvm-") as folder:
-        console, log = Path(folder) / "console", Path(folder) / "stderr"
-        argv = [
-            *(QEMU, "-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"),
-            *("-accel", "kvm", "-machine", "q35", "-cpu", "host", "-m", "256M"),
-            *("-kernel", str(image.kernel), "-initrd", str(initrd), "-serial", f"file:{console}"),
-            *("-append", "console=ttyS0 panic=-1 storlab.try=1"),
-        ]
-        with log.open("wb") as errors:
-            process = await asyncio.create_subprocess_exec(*argv, stdin=asyncio.subprocess.DEVNULL, stderr=errors)
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                await process.wait()
-            waited = ""
-        except TimeoutError:
-            waited = f"it did not boot within {_PATIENCE:g} s"
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        text = console_text(console)
-        if _ALIVE in text:
-            return Acceleration("kvm")
-        said = log.read_text(errors="replace").strip().splitlines()
-        why = said[0] if said else panic(text) or waited or f"QEMU ended with status {process.returncode}"
-        return Acceleration("tcg", f"/dev/kvm answers, but a guest dies in it: {why}")
+async def _try_kvm(image: Image, initrd: Path, host: Node) -> Acceleration:
+    argv = [
+        *(QEMU, "-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"),
+        *("-accel", "kvm", "-machine", "q35", "-cpu", "host", "-m", "256M"),
+        *("-kernel", str(image.kernel), "-initrd", str(initrd), "-serial", "stdio"),
+        *("-append", "console=ttyS0 panic=-1 storlab.try=1"),
+    ]
+    ended = await host.run(argv, check=False, timeout=_PATIENCE, grace=0.5)
+    text = ended.stdout.decode(errors="replace").replace("\r", "")
+    if _ALIVE in text:
+        return Acceleration("kvm")
+    said = [] if ended.timed_out else ended.stderr.decode(errors="replace").strip().splitlines()
+    waited = f"it did not boot within {_PATIENCE:g} s" if ended.timed_out else ended.describe()
+    why = said[0] if said else panic(text) or waited
+    return Acceleration("tcg", f"/dev/kvm answers, but a guest dies in it: {why}")
