@@ -7,6 +7,7 @@ copy writes is in this machine's memory once. QEMU's ``x-ignore-shared`` leaves 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import shutil
@@ -29,6 +30,8 @@ from storlab.nodes.vm.spec import GuestSpec
 _READY = "storlab-init: ready"
 _BOOT = 180.0  # s
 _REST = 1.0  # s: the kernel frees what it needed for booting, and its late work ends
+_UNFINISHED = ".new"
+_ABANDONED = 600.0  # s; whoever was making one for so long has died
 _KEPT = 8  # saved guests; the ones not used for longest give way
 
 
@@ -51,6 +54,7 @@ async def saved_guest(spec: GuestSpec, host: Node, told: Callable[[str], None]) 
     async with locked(folder):
         if not (folder / "state").exists():
             told("Booting a guest to make copies of it.")
+            _forget_unfinished(folder.parent)
             await _save(generic, host, folder)
             _forget_oldest(folder.parent)
         os.utime(folder)
@@ -67,7 +71,7 @@ def _fingerprint(spec: GuestSpec) -> str:
 
 
 async def _save(spec: GuestSpec, host: Node, folder: Path) -> None:
-    temporary = folder.with_name(f"{folder.name}.{os.getpid()}")
+    temporary = folder.with_name(f"{folder.name}{_UNFINISHED}")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
@@ -109,8 +113,16 @@ async def _sockets(folder: Path) -> AsyncIterator[Files]:
         socket.unlink(missing_ok=True)
 
 
+def _forget_unfinished(folder: Path) -> None:
+    """What was being made when its maker died."""
+    for path in folder.glob(f"*{_UNFINISHED}"):
+        with contextlib.suppress(FileNotFoundError):  # it has just been finished
+            if time.time() - path.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(path, ignore_errors=True)
+
+
 def _forget_oldest(folder: Path) -> None:
     """Copies that run keep the memory that they have mapped, also when its name is gone."""
-    saved = [path for path in folder.iterdir() if (path / "state").exists()]
+    saved = [path for path in folder.iterdir() if path.suffix != _UNFINISHED and (path / "state").exists()]
     for path in sorted(saved, key=lambda path: -path.stat().st_mtime)[_KEPT:]:
         shutil.rmtree(path, ignore_errors=True)
