@@ -111,6 +111,9 @@ def _kernel_command_line(spec: GuestSpec) -> str:
         "nowatchdog",
         # Else the kernel tests every cipher it has, an eighth of an emulated boot; they work all the same.
         "cryptomgr.notests",
+        # Else it counts timer interrupts, and thinks ill of the timer where an emulated CPU has to wait for its turn.
+        # With KVM the kernel sets this itself (arch/x86/kernel/kvm.c).
+        "no_timer_check",
         "tsc=reliable" if _kvm(spec) else "",
         f"storlab.layers={len(spec.image.layers)}",
         f"storlab.port={PORT}",
