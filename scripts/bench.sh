@@ -11,9 +11,12 @@ need_python
 agent_is_current || need_rust
 need_packages base
 install_packages base
-! can_install || install_packages root
+! can_install || install_packages root bench vm image
 python_environment dev
 build_agent
+if [[ $(missing_packages image) ]] || ! .venv/bin/storlab image build --if-missing; then
+    say "storlab: there is no guest image: guests won't be started" >&2
+fi
 
 read -ra options <<<"${BENCH:-}"
 exec .venv/bin/python -m benchmarks "${options[@]}"

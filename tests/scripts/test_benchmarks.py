@@ -1,8 +1,19 @@
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
+import pytest
 from benchmarks.__main__ import benchmarks
+from benchmarks.boot import figures
+from benchmarks.starts import Memory, Start, memory_of
+
+from storlab.errors import MissingImage
+from storlab.images.image import find_image
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_benchmark_is_a_module_with_a_main(tmp_path: Path) -> None:
@@ -12,3 +23,54 @@ def test_a_benchmark_is_a_module_with_a_main(tmp_path: Path) -> None:
     (tmp_path / "b_child.py").write_text("def main() -> None: ...\n")
     (tmp_path / "__main__.py").write_text("def main() -> None: ...\n")
     assert benchmarks(tmp_path) == ["a", "b"]
+
+
+def test_a_guests_memory_is_the_mapping_of_its_size_in_however_many_pieces() -> None:
+    smaps = """\
+7f0000000000-7f0001000000 rw-p 00000000 00:01 9 /saved/memory
+Size:              16384 kB
+Pss:                 100 kB
+Pss_Dirty:            50 kB
+7f0001000000-7f0002000000 r--p 01000000 00:01 9 /saved/memory
+Size:              16384 kB
+Pss:                  20 kB
+7f0002000000-7f0002010000 r-xp 00000000 08:01 7 /usr/bin/qemu
+Size:                 64 kB
+Pss:                   8 kB
+7f0002010000-7f0004010000 rw-p 00000000 00:00 0
+Size:              32768 kB
+Pss:                   3 kB
+7f0004010000-7f0004020000 rw-p 00000000 00:00 0
+Size:                 64 kB
+Pss:                   1 kB
+"""
+    assert memory_of(smaps, 32 * 1024**2) == Memory(ram=123 * 1024, others=9 * 1024)
+
+
+def test_a_ratio_is_that_of_starts_in_the_same_round() -> None:
+    def start(seconds: float) -> Start:
+        return Start(command=seconds, answering=0, emulated=0, cpu=seconds, ram=0, others=0)
+
+    rounds = [
+        {"cold": start(2), "restored": start(1), "virtme-ng": start(4)},
+        {"cold": start(9), "restored": start(3), "virtme-ng": start(12)},
+    ]
+    ratios = figures(rounds)["ratios"]
+    assert isinstance(ratios, dict)
+    assert ratios["cold / virtme-ng"]["command"] == {"median": 0.625, "least": 0.5, "most": 0.75}
+
+
+@pytest.mark.slow
+def test_guests_of_all_sides_start(tmp_path: Path) -> None:
+    try:
+        find_image()
+    except MissingImage as error:
+        pytest.skip(str(error))
+    figures = tmp_path / "figures.json"
+    options = ["--rounds", "1", "--guests", "1", "--json", str(figures)]
+    subprocess.run([sys.executable, "-m", "benchmarks.boot", *options], cwd=ROOT, check=True)
+    said = json.loads(figures.read_text())
+    sides = said["guests"]["1"]["sides"]
+    assert set(sides) == {"cold", "restored", "virtme-ng"}
+    assert all(side["command"] > 0 and side["cpu"] > 0 and side["ram"] > 0 for side in sides.values())
+    assert said["agent"]["agent"] > 0
