@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .pages import EXAMPLES, PAGES, Block, blocks, name, storlab
+from .pages import EXAMPLES, PAGES, Block, blocks, name, need_image, storlab
 
 ACTIONS = ("run", "saved", "edit", "mistake", "output")
 USER_MISTAKE = 2
@@ -32,6 +32,8 @@ class Reader:
 
     def follow(self, block: Block) -> None:
         action, _, file = block.about.partition(" ")
+        if (action, file) == ("run", "guests"):
+            need_image()
         if action == "saved":
             (self.folder / file).write_text(block.text)
         elif action == "edit":

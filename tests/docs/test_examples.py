@@ -9,15 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from .pages import EXAMPLES, EXTENSIONS, ROOT, blocks, storlab
+from .pages import EXAMPLES, EXTENSIONS, ROOT, blocks, need_image, storlab
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="loop devices need root")
 STUDIES = sorted(path for path in EXAMPLES.rglob("*.toml") if path.is_relative_to(EXTENSIONS) is False)
 DEVICE = EXAMPLES / "device.toml"
+GUESTS = EXAMPLES / "vm-disks.toml"
 
 
 @pytest.mark.parametrize("study", [s for s in STUDIES if s != DEVICE], ids=lambda path: path.stem)
 def test_a_plan_of_the_study_runs_here(study: Path, tmp_path: Path) -> None:
+    if study == GUESTS:
+        need_image()
     ended = storlab("plan", str(study), folder=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert "Note" not in ended.stdout

@@ -162,7 +162,9 @@ def _type(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     if schema.get("type") == "array":
         return f"list of {_plural(_type(schema.get('items', {}), definitions))}"
     kind = schema.get("type", "")
-    return _TYPES.get(kind, "") if isinstance(kind, str) else "name of a level"
+    if isinstance(kind, str):
+        return _TYPES.get(kind, "")
+    return "name of a level" if "boolean" in kind else " or ".join(_TYPES[each] for each in kind)
 
 
 def _plural(kind: str) -> str:
