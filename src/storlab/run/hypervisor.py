@@ -53,10 +53,14 @@ class Boot:
 
 @dataclass(frozen=True)
 class Loss:
-    """A guest that is gone before its time: when (monotonic), why, and the end of its console."""
+    """A guest that is gone before its time: when (monotonic), why, and the end of its console.
+
+    ``served``: other guests had their disks from it.
+    """
 
     at: float
     node: str
+    served: bool
     reason: str
     console: str
 
@@ -149,8 +153,11 @@ class Hypervisor:
 
     @property
     def first_lost(self) -> Loss | None:
-        """Of the guests that are gone, the one that went first: what happened to the others may follow from it."""
-        return min(self._losses, key=lambda loss: loss.at, default=None)
+        """Of the guests that are gone, the one that went first: what happened to the others may follow from it.
+
+        One that served disks comes before those that it served, which may have known of its end before this machine.
+        """
+        return min(self._losses, key=lambda loss: (not loss.served, loss.at), default=None)
 
     def forget_lost(self) -> None:
         """Begin to count anew."""
@@ -166,7 +173,8 @@ class Hypervisor:
 
     def _lost(self, guest: Guest) -> None:
         reason = guest.node.lost or f"node {guest.spec.name} is gone"
-        self._losses.append(Loss(guest.causes.at or time.monotonic(), guest.spec.name, reason, guest.console_tail()))
+        at, name = guest.causes.at or time.monotonic(), guest.spec.name
+        self._losses.append(Loss(at, name, guest.spec.nic is not None, reason, guest.console_tail()))
         self._loss.set()
 
     async def _make_folder(self) -> None:
