@@ -133,6 +133,8 @@ class Laboratory:
             *(f"file {path}" for path in self.scratch.iterdir() if "storlab-" in path.name),
             *(f"cgroup {path}" for path in self._cgroups()),
             *(f"link {link}" for link in self.links),
+            *(f"sockets {path}" for path in Path("/tmp").glob(f"storlab-{self.identity}*")),
+            *(f"network {path}" for path in Path("/run/netns").glob(f"storlab-{self.identity}")),
         ]
 
     def _ours(self, back: str) -> bool:
@@ -142,10 +144,14 @@ class Laboratory:
         """Controllers, agents and all that they started: the environment is inherited."""
         return processes_with(f"XDG_STATE_HOME={self.folder / 'state'}")
 
+    @property
+    def identity(self) -> str:
+        """The run's own name, which is part of those of all that it makes."""
+        return str(json.loads((self.out / "manifest.json").read_text())["run"]) if self.out.exists() else "none"
+
     def _cgroups(self) -> list[Path]:
-        identity = json.loads((self.out / "manifest.json").read_text())["run"] if self.out.exists() else "none"
         found = [Path(folder, name) for folder, below, _ in os.walk("/sys/fs/cgroup") for name in below]
-        return [path for path in found if path.name.startswith(f"storlab-{identity}")]
+        return [path for path in found if path.name.startswith(f"storlab-{self.identity}")]
 
 
 def ended(process: subprocess.Popen[bytes], timeout: float = 120) -> Ended:

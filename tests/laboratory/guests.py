@@ -1,0 +1,115 @@
+"""Virtual machines of a laboratory's runs, seen from outside: their QEMUs and their consoles."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laboratory import Laboratory, needs_root, wait_until
+from storlab.errors import MissingImage
+from storlab.images.image import find_image
+
+BEGUN = "the load has begun"
+FOREVER_AT_FIRST = f'echo "{BEGUN}" > /dev/console; if [ $trial = 1 ]; then exec sleep 3600; fi'
+"""A load that never ends in the first trial, and at once in the others."""
+
+DISK = '[{ layer = "file", size = "64M" }]'
+EXT4 = '[{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]'
+_NAME = re.compile(r"(?P<name>[^,]+),process=")
+
+
+def needs_guests(test: Any) -> Any:
+    """Mark a test that runs real guests."""
+    try:
+        find_image()
+        missing = ""
+    except MissingImage as error:
+        missing = str(error)
+    return needs_root(pytest.mark.skipif(bool(missing), reason=missing)(test))
+
+
+def guests(load: str, *, rounds: int = 1, trial: str = "", rest: str = "", **keys: str | None) -> str:
+    """A study whose load is a shell script in each of two guests. It finds ``$trial``, ``$node`` and ``$target``.
+
+    ``keys`` of the group of nodes, as TOML; ``rest``: tables at the end.
+    """
+    defaults = {"count": "2", "memory": '"192M"', "stack": '[{ layer = "directory" }]'}
+    group = "\n".join(f"{key} = {value}" for key, value in {**defaults, **keys}.items() if value is not None)
+    return f"""
+primary = "elapsed"
+repeat = {{ until = "max", min = {rounds}, max = {rounds} }}
+trial = {{ {", ".join(filter(None, ["settle = { sync = false, drop_caches = false }", trial]))} }}
+[probes]
+[nodes.vm]
+kind = "vm"
+{group}
+[workload.load]
+on = ["vm"]
+command = {{ argv = ["sh", "-c", '''trial={{trial}} node={{node}} target={{target}}; {load}'''] }}
+{rest}
+"""
+
+
+def qemus(lab: Laboratory) -> dict[str, int]:
+    """Guest → process id of its QEMU."""
+    found = {}
+    for pid in lab.processes():
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            if words[0] == "qemu-system-x86_64" and (name := _NAME.match(words[words.index("-name") + 1])):
+                found[name["name"]] = pid
+    return found
+
+
+def console(lab: Laboratory, guest: str, trial: int = 1) -> str:
+    """What the console of a trial's guest says so far."""
+    path = lab.out / "trials" / f"{trial:04}" / guest / "console.log"
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def begun(lab: Laboratory, *names: str, trial: int = 1) -> bool:
+    """Whether a load that says so has begun in all these guests."""
+    return all(BEGUN in console(lab, name, trial) for name in names)
+
+
+def kill_guest(lab: Laboratory, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal to a guest's QEMU."""
+    os.kill(qemus(lab)[name], number)
+
+
+@contextmanager
+def once_begun(lab: Laboratory, names: tuple[str, ...], action: Callable[[], None]) -> Iterator[None]:
+    """Do something, while the body runs, as soon as the first trial's load has begun in these guests."""
+    over, errors = threading.Event(), []
+
+    def act() -> None:
+        wait_until(lambda: over.is_set() or begun(lab, *names))
+        try:
+            assert begun(lab, *names), [console(lab, name) for name in names]
+            action()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def endings(lab: Laboratory) -> list[tuple[str, str | None]]:
+    """How each trial ended, and why."""
+    return [(record.status, record.reason) for record in lab.records()]
