@@ -67,6 +67,8 @@ def test_completion_scripts_are_printed(shell: str) -> None:
     [
         ("storlab pl", {"plan"}),
         ("storlab plan qu", {"quick", "quick-directory"}),
+        ("storlab shell vm", {"vm-backing"}),
+        ("storlab image re", {"remove"}),
         ("storlab report x --format ", {"text", "md", "html", "csv", "json", "adoc"}),
     ],
 )

@@ -103,7 +103,7 @@ def run(
 @app.command()
 def shell(
     study: Study,
-    node: Annotated[str | None, typer.Argument(metavar="[NODE]", help="By default the first with a load.")] = None,
+    node: Annotated[str | None, typer.Argument(metavar="NODE", help="By default the first with a load.")] = None,
     set_: Set = None,
     only: Only = None,
     build: Annotated[bool, typer.Option("--build", help="Build the guest images that it needs, where absent.")] = False,
@@ -186,7 +186,7 @@ def doctor(json: Json = False) -> None:
 
 @app.command()
 def clean(
-    folder: Annotated[Path | None, typer.Argument(metavar="[RUN]", help="One run; by default all.")] = None,
+    folder: Annotated[Path | None, typer.Argument(metavar="RUN", help="One run; by default all.")] = None,
 ) -> None:
     """Take down what runs have left standing.
 
@@ -233,7 +233,7 @@ def image_list(json: Json = False) -> None:
 
 @image.command("remove")
 def image_remove(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="An image, as the list names it.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="An image, as the list names it.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="All images, and all that was downloaded for them.")] = False,
 ) -> None:
     """Remove a guest image, or all."""
