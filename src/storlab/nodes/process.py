@@ -114,6 +114,11 @@ class Process:
         done = self._following.done() and not self._following.cancelled()
         return self._following.result() if done and self._following.exception() is None else None
 
+    @property
+    def lost(self) -> str | None:
+        """Why it can't be known how it ends: the node's agent is gone. ``None`` while that is there."""
+        return None if self.ended is not None else self._connection.lost
+
     async def rest(self) -> None:
         """Wait for its end without a say in it: cancelling this stops nothing."""
         await asyncio.wait([self._following])

@@ -10,9 +10,10 @@ from typing import Any
 
 from qemu.qmp import EventListener, QMPClient, QMPError
 
-from storlab.errors import StorlabError
+from storlab.errors import NodeError, StorlabError
 from storlab.nodes.process import Process
 from storlab.nodes.vm.console import console_text, last_word, panic
+from storlab.nodes.vm.qmp import connect
 
 _WAIT = 2.0  # s: the stream closes a moment before the process that held it is known to have ended
 _ANSWER = 2.0  # s, for QEMU's monitor
@@ -30,6 +31,13 @@ class Causes:
         self.on_disk_error: Any = None
         self.at: float | None = None
 
+    async def monitor(self, path: Path) -> QMPClient:
+        """QEMU's monitor, once it is there. Raises ``NodeError`` with the reason where QEMU ends instead."""
+        try:
+            return await connect(path, self._name, lambda: self._process.ended is not None)
+        except NodeError as error:
+            raise NodeError(await self.name(str(error))) from None
+
     def listen(self, qmp: QMPClient) -> None:
         """Take note of the events that QEMU reports, from now on."""
         self._qmp = qmp
@@ -38,12 +46,15 @@ class Causes:
         self._task = asyncio.create_task(self._take(listener), name=f"events of {self._name}")
 
     async def name(self, otherwise: str) -> str:
-        """The reason, as a sentence about the node. Waits a moment for what is still to be learnt."""
+        """The reason, as a sentence; ``otherwise`` where none is known. Waits a moment for what is still to come."""
         if self._said is None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_WAIT):
                     await self._process.rest()
-        return f"node {self._name}: {self._said or self._ending() or otherwise}"
+        said = self._said or self._ending()
+        if said is None and self._process.lost is not None:
+            return f"{self._process.lost}, and with the agent its virtual machines ended"
+        return otherwise if said is None else f"node {self._name}: {said}"
 
     async def hung(self, silence: float) -> str:
         """What to say of a guest whose agent is silent."""

@@ -21,7 +21,7 @@ from storlab.nodes.vm.causes import Causes
 from storlab.nodes.vm.command import Files, command, shell_text
 from storlab.nodes.vm.console import console_text, killed_for_memory, tail
 from storlab.nodes.vm.preamble import preamble
-from storlab.nodes.vm.qmp import connect, execute, hang_up, ignore_shared_memory, migration_ends
+from storlab.nodes.vm.qmp import execute, hang_up, ignore_shared_memory, migration_ends
 from storlab.nodes.vm.saved import Saved
 from storlab.nodes.vm.spec import HOTPLUG_PORTS, GuestSpec
 from storlab.nodes.waiting import to_its_end
@@ -95,7 +95,7 @@ async def running_guest(
         process = await host.start(argv)
         stack.push_async_callback(process.end)
         causes = Causes(spec.name, process, files.console)
-        qmp = await _monitor(files.qmp, spec.name, process, causes)
+        qmp = await causes.monitor(files.qmp)
         stack.push_async_callback(_quit, qmp, process)
         causes.listen(qmp)
         stack.push_async_callback(causes.end)
@@ -114,14 +114,6 @@ async def running_guest(
         watching = asyncio.create_task(_watch(guest, on_lost), name=f"heartbeat of {spec.name}")
         stack.push_async_callback(_cancelled, watching)
         yield guest
-
-
-async def _monitor(path: Path, name: str, process: Process, causes: Causes) -> QMPClient:
-    try:
-        return await connect(path, name, lambda: process.ended is not None)
-    except NodeError as error:
-        reason = await causes.name(str(error))
-        raise NodeError(reason) from None
 
 
 async def _restore(qmp: QMPClient, spec: GuestSpec, saved: Saved) -> None:
