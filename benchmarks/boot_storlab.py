@@ -86,7 +86,7 @@ class Laboratory:
         """A guest that ends with ``stack``."""
         number = next(self.numbers)
         spec = GuestSpec(f"vm-{number}", hardware, self.image, self.initrd, self.accelerator, _DISK, qemu=self.qemu)
-        saved = await saved_guest(spec, self.host, print) if hardware.start == "restored" else None
+        saved = await saved_guest(spec, self.host, self.folder, print) if hardware.start == "restored" else None
         files = Files(*(self.folder / f"{number}.{kind}" for kind in ("qmp", "agent", "console")))
         return await stack.enter_async_context(running_guest(spec, self.host, files, saved, lambda guest: None))
 

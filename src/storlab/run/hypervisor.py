@@ -124,7 +124,7 @@ class Hypervisor:
         spec = GuestSpec(name, hardware, boot.image, boot.initrd, accelerator, devices, nic, netns, boot.qemu)
         saved = None
         if hardware.start == "restored":
-            saved = await saved_guest(spec, self.host, self.told)
+            saved = await saved_guest(spec, self.host, self.folder, self.told)
         files = Files(self.folder / f"{name}.qmp", self.folder / f"{name}.agent", console)
         console.parent.mkdir(parents=True, exist_ok=True)
         self._contexts[name] = AsyncExitStack()

@@ -12,8 +12,8 @@ import hashlib
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from storlab.nodes.vm.causes import Causes
 from storlab.nodes.vm.command import Files, Memory, command
 from storlab.nodes.vm.console import console_text
 from storlab.nodes.vm.devices import Devices
-from storlab.nodes.vm.qmp import connect, execute, hang_up, ignore_shared_memory, migration_ends
+from storlab.nodes.vm.qmp import execute, hang_up, ignore_shared_memory, migration_ends
 from storlab.nodes.vm.spec import GuestSpec
 
 _READY = "storlab-init: ready"
@@ -43,10 +43,10 @@ class Saved:
     state: Path
 
 
-async def saved_guest(spec: GuestSpec, host: Node, told: Callable[[str], None]) -> Saved:
+async def saved_guest(spec: GuestSpec, host: Node, sockets: Path, told: Callable[[str], None]) -> Saved:
     """The saved guest that ``spec`` can be a copy of, booted and saved now where there is none. Raises ``NodeError``.
 
-    ``told`` gets a sentence where that is done.
+    ``told`` gets a sentence where that is done. ``sockets``: a folder with a short path (see unix(7)), for sockets.
     """
     anywhere = spec.hardware.model_copy(update={"pin": None, "numa": None})
     generic = replace(spec, name="storlab", hardware=anywhere, devices=Devices(), nic=None, netns=None)
@@ -55,7 +55,11 @@ async def saved_guest(spec: GuestSpec, host: Node, told: Callable[[str], None]) 
         if not (folder / "state").exists():
             told("Booting a guest to make copies of it.")
             _forget_unfinished(folder.parent)
-            await _save(generic, host, folder)
+            try:
+                await _save(generic, host, folder, sockets)
+            except NodeError as error:
+                reason = str(error).removeprefix(f"node {generic.name}: ")
+                raise NodeError(f"node {spec.name}: no guest could be saved to make copies of: {reason}") from None
             _forget_oldest(folder.parent)
         os.utime(folder)
     return Saved(Memory(folder / "memory", shared=False), folder / "state")
@@ -70,12 +74,12 @@ def _fingerprint(spec: GuestSpec) -> str:
     return hashlib.sha256("\0".join([spec.qemu, *argv, *stamps]).encode()).hexdigest()[:16]
 
 
-async def _save(spec: GuestSpec, host: Node, folder: Path) -> None:
+async def _save(spec: GuestSpec, host: Node, folder: Path, sockets: Path) -> None:
     temporary = folder.with_name(f"{folder.name}{_UNFINISHED}")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
-        await _boot_and_save(spec, host, temporary)
+        await _boot_and_save(spec, host, temporary, sockets)
         # Written back now, and not while something is measured.
         await host.run(["sync", "--", str(temporary / "memory"), str(temporary / "state")])
         shutil.rmtree(folder, ignore_errors=True)
@@ -84,18 +88,19 @@ async def _save(spec: GuestSpec, host: Node, folder: Path) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-async def _boot_and_save(spec: GuestSpec, host: Node, folder: Path) -> None:
+async def _boot_and_save(spec: GuestSpec, host: Node, folder: Path, sockets: Path) -> None:
     memory = Memory(folder / "memory", shared=True)
-    async with _sockets(folder) as files, AsyncExitStack() as stack:
+    files = Files(sockets / f"{folder.name}.qmp", sockets / f"{folder.name}.agent", folder / "console.log")
+    async with AsyncExitStack() as stack:
         process = await host.start(command(spec, files, memory=memory))
         stack.push_async_callback(process.end)
         causes = Causes(spec.name, process, files.console)
-        qmp = await connect(files.qmp, spec.name, lambda: process.ended is not None)
+        qmp = await causes.monitor(files.qmp)
         stack.push_async_callback(hang_up, qmp)
         deadline = time.monotonic() + _BOOT
         while _READY not in console_text(files.console):
             if process.ended is not None or time.monotonic() > deadline:
-                raise NodeError(await causes.name(f"it did not boot within {_BOOT:g} s"))
+                raise NodeError(await causes.name(f"node {spec.name}: it did not boot within {_BOOT:g} s"))
             await asyncio.sleep(0.05)
         await asyncio.sleep(_REST)
         await execute(qmp, "stop")
@@ -103,14 +108,6 @@ async def _boot_and_save(spec: GuestSpec, host: Node, folder: Path) -> None:
         await execute(qmp, "migrate", {"uri": f"file:{folder / 'state'}"})
         await migration_ends(qmp)
         await execute(qmp, "quit")
-
-
-@asynccontextmanager
-async def _sockets(folder: Path) -> AsyncIterator[Files]:
-    files = Files(folder / "qmp", folder / "agent", folder / "console.log")
-    yield files
-    for socket in (files.qmp, files.agent):
-        socket.unlink(missing_ok=True)
 
 
 def _forget_unfinished(folder: Path) -> None:
