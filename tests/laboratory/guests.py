@@ -65,7 +65,8 @@ def qemus(lab: Laboratory) -> dict[str, int]:
     for pid in lab.processes():
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            if words[0] == "qemu-system-x86_64" and (name := _NAME.match(words[words.index("-name") + 1])):
+            named = words[words.index("-name") + 1] if "-name" in words else ""
+            if words[0] == "qemu-system-x86_64" and (name := _NAME.match(named)):
                 found[name["name"]] = pid
     return found
 
