@@ -120,6 +120,10 @@ def _spread(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "least": min(values), "most": max(values)}
 
 
+def _or_dash(seconds: float, width: int) -> str:
+    return f"{seconds:{width}.2f}" if seconds else f"{'-':>{width}}"
+
+
 def table(said: dict[str, object]) -> str:
     """For people."""
     virtme, agent, guests = said["virtme-ng"], said["agent"], said["guests"]
@@ -132,7 +136,8 @@ def table(said: dict[str, object]) -> str:
     for count, each in guests.items():
         for side, start in each["sides"].items():
             lines.append(
-                f"{count:6} {side:10} {start['command']:10.2f} {start['answering']:12.2f} {start['emulated']:11.2f}"
+                f"{count:6} {side:10} {start['command']:10.2f} {_or_dash(start['answering'], 12)}"
+                f" {_or_dash(start['emulated'], 11)}"
                 f" {start['cpu']:7.2f} {start['ram'] / 1e6:7.0f} {start['others'] / 1e6:10.0f}"
             )
         for names, ratio in each["ratios"].items():

@@ -1,10 +1,10 @@
 """virtme-ng's side of boot.py, as fast as it can be made.
 
-It gets the guest image's kernel as ELF (it takes longer with the bzImage), the same memory and CPU, modules that need
-no unpacking, a root that has nothing but busybox (with this machine's own root it runs systemd-tmpfiles first), and
-no initial RAM disk that somebody else made: it makes one of its own each time, which is a part of its start. It exports
-the root by virtiofs where virtiofsd (the one in Rust; Debian 12 has none: `cargo install virtiofsd`) is on the PATH,
-else over 9p, which is slower. With KVM it takes QEMU's microvm by itself.
+It gets the guest image's kernel as ELF (with the bzImage it takes longer), the same memory and CPU, modules that need
+no unpacking, and a root with nothing but busybox (in this machine's own it runs systemd-tmpfiles first). It exports the
+root by virtiofs where virtiofsd is on the PATH (the one in Rust; Debian 12 has none: `cargo install virtiofsd`), else
+over 9p, which is slower. With KVM it takes QEMU's microvm by itself. That it makes an initial RAM disk each time is a
+part of its start.
 """
 
 from __future__ import annotations
