@@ -1,7 +1,7 @@
 """virtme-ng's side of boot.py, as fast as it can be made.
 
-It gets the guest image's kernel as ELF (with the bzImage it takes longer), the same memory and CPU, modules that need
-no unpacking, and a root with nothing but busybox (in this machine's own it runs systemd-tmpfiles first). It exports the
+It gets the guest image's kernel as ELF, as Storlab's guests do, the same memory and CPU, modules that need no
+unpacking, and a root with nothing but busybox (in this machine's own it runs systemd-tmpfiles first). It exports the
 root by virtiofs where virtiofsd is on the PATH (the one in Rust; Debian 12 has none: `cargo install virtiofsd`), else
 over 9p, which is slower. With KVM it takes QEMU's microvm by itself. That it makes an initial RAM disk each time is a
 part of its start.
