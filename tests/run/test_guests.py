@@ -1,0 +1,210 @@
+"""What a study asks of its virtual machines is what they are; they are alike but for their identity."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from laboratory import Laboratory, ended, wait_until
+from laboratory.guests import DISK, EXT4, FOREVER_AT_FIRST, endings, guests, needs_guests, once_begun, qemus
+from storlab.errors import UserError
+from storlab.images.image import find_image
+from storlab.nodes.vm.cache import cache_folder
+
+LOOK = """
+echo boot_id=$(cat /proc/sys/kernel/random/boot_id)
+echo random=$(cat /proc/sys/kernel/random/uuid)
+echo hostname=$(hostname)
+echo network=$(echo $(ls /sys/class/net))
+echo cpus=$(nproc)
+echo memory=$(grep MemTotal /proc/meminfo | tr -dc 0-9)
+echo cmdline=$(cat /proc/cmdline)
+echo serial=$(cat /sys/class/dmi/id/product_serial)
+"""
+
+
+def seen(lab: Laboratory, node: str, trial: int = 1) -> dict[str, str]:
+    """What a load that looks around found in a guest."""
+    text = (lab.out / "trials" / f"{trial:04}" / node / "load" / "stdout").read_text()
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+@needs_guests
+def test_restored_guests_start_together_and_have_identities_of_their_own(lab: Laboratory) -> None:
+    lab.execute(guests(LOOK, count="4", rounds=2))
+    assert endings(lab) == [("done", None)] * 2
+    names = [f"vm-{number}" for number in range(1, 5)]
+    found = [seen(lab, name, trial) for trial in (1, 2) for name in names]
+    assert [each["hostname"] for each in found] == names * 2
+    assert len({each["boot_id"] for each in found}) == 8
+    assert len({each["random"] for each in found}) == 8
+    assert {each["network"] for each in found} == {"lo"}, "no study asked for a network"
+    for record in lab.records():
+        assert {facts["boot"] for facts in record.guests.values()} == {"restored"}
+        one_by_one = sum(facts["boot_seconds"] for facts in record.guests.values())
+        assert record.phases["put up"] < one_by_one, "they start side by side"
+    assert lab.leftovers() == []
+
+
+@needs_guests
+@pytest.mark.parametrize("start", ["cold", "restored"])
+def test_memory_cpus_binding_and_arguments_arrive(lab: Laboratory, start: str) -> None:
+    allowed: list[str] = []
+
+    def look() -> None:
+        status = Path(f"/proc/{qemus(lab)['vm']}/status").read_text()
+        allowed.extend(line.split()[1] for line in status.splitlines() if line.startswith("Cpus_allowed_list"))
+
+    cpu = str(max(os.sched_getaffinity(0)))
+    asked = {
+        "start": f'"{start}"',
+        "memory": '"256M"',
+        "cpus": "2",
+        "pin": f'"{cpu}"',
+        "numa": '"0"',
+        "kernel_args": '"storlab_test=1"',
+        "qemu_args": '["-smbios", "type=1,serial=from-the-study"]',
+    }
+    with once_begun(lab, ("vm",), look):
+        lab.execute(guests(FOREVER_AT_FIRST.replace("exec sleep 3600", "sleep 1") + LOOK, count="1", **asked))
+    assert endings(lab) == [("done", None)]
+    found = seen(lab, "vm")
+    assert allowed == [cpu]
+    assert found["cpus"] == "2"
+    assert 0.6 * 256 < int(found["memory"]) / 1024 < 256
+    assert "storlab_test=1" in found["cmdline"].split()
+    assert found["serial"] == "from-the-study"
+    (facts,) = (record.guests["vm"] for record in lab.records())
+    assert facts["boot"] == start
+    assert facts["pinning"] == {"cpus": cpu, "numa": "0"}
+    assert "from-the-study" in facts["command"]
+    assert lab.leftovers() == []
+
+
+@needs_guests
+def test_every_kind_of_disk_is_there_and_holds_what_is_written_cold_and_restored(lab: Laboratory) -> None:
+    study = guests(
+        "dd if=/dev/urandom of=/tmp/x bs=64k count=4 && dd if=/tmp/x of=$target bs=64k oflag=direct "
+        "&& echo 3 > /proc/sys/vm/drop_caches && cmp -n 262144 /tmp/x $target && echo target=$target",
+        count="1",
+        start='"{start}"',
+        disk='[{ layer = "file", size = "16M" }, { layer = "{kind}" }]',
+        stack=None,
+        rest='[factors.kind]\nlevels = ["virtio-blk", "virtio-scsi", "nvme"]\n'
+        '[factors.start]\nlevels = ["cold", "restored"]',
+    )
+    lab.execute(study)
+    assert endings(lab) == [("done", None)] * 6
+    targets = {"virtio-blk": "/dev/vdc", "virtio-scsi": "/dev/sda", "nvme": "/dev/nvme0n1"}
+    for record in lab.records():
+        text = (lab.out / "trials" / f"{record.trial:04}" / "vm" / "load" / "stdout").read_text()
+        assert f"target={targets[record.levels['kind']]}\n" in text
+        assert record.guests["vm"]["boot"] == record.levels["start"]
+    assert lab.leftovers() == []
+
+
+@needs_guests
+def test_a_storage_host_is_in_a_network_and_those_that_it_serves_are_not(lab: Laboratory) -> None:
+    storage = '[nodes.storage]\nkind = "vm"\nmemory = "192M"\ndisk = [{ layer = "file", size = "64M" }]\n'
+    layers = '[{ layer = "mkfs", type = "ext4" }, { layer = "mount" }, { layer = "file", size = "8M" }]'
+    process = lab.start_run(guests(LOOK, disk_on='"storage"', disk=layers, stack=None, rest=storage), "--quiet")
+    namespaces: set[str] = set()
+
+    def look() -> bool:
+        namespaces.update(path.name for path in Path("/run/netns").glob("storlab-*"))
+        return process.poll() is not None
+
+    assert wait_until(look, 120)
+    result = ended(process)
+    assert result.status == 0, str(result)
+    assert f"storlab-{lab.identity}" in namespaces
+    assert {seen(lab, name)["network"] for name in ("vm-1", "vm-2")} == {"lo"}
+    assert lab.leftovers() == []
+
+
+@needs_guests
+def test_two_runs_with_guests_at_once_do_not_disturb_each_other(lab: Laboratory) -> None:
+    storage = '[nodes.storage]\nkind = "vm"\nmemory = "192M"\ndisk = [{ layer = "file", size = "64M" }]\n'
+    layers = '[{ layer = "mkfs", type = "ext4" }, { layer = "mount" }, { layer = "file", size = "8M" }]'
+    text = guests("sleep 2", count="1", disk_on='"storage"', disk=layers, stack=None, rest=storage)
+    labs = [lab, Laboratory(lab.folder / "second")]
+    processes = [each.start_run(text, "--quiet") for each in labs]
+    assert wait_until(lambda: all(len(qemus(each)) == 2 for each in labs)), "both have their guests at the same time"
+    for each, process in zip(labs, processes, strict=True):
+        result = ended(process)
+        assert result.status == 0, str(result)
+        assert endings(each) == [("done", None)]
+        assert each.leftovers() == []
+
+
+@needs_guests
+def test_a_shell_runs_what_is_piped_in_on_a_guest_and_leaves_nothing(lab: Laboratory) -> None:
+    before = set(Path("/tmp").glob("storlab-shell-*"))
+    script = lab.folder / "script"
+    script.write_text("hostname\nls -d /dev/vdc\nexit 7\n")
+    with script.open() as typed:
+        result = lab.storlab("shell", lab.study(guests("true", disk=DISK, stack=None)), "vm-2", stdin=typed)
+    assert result.status == 7, str(result)
+    assert result.stdout == "vm-2\n/dev/vdc\n"
+    assert lab.leftovers() == []
+    assert set(Path("/tmp").glob("storlab-shell-*")) <= before
+
+
+@needs_guests
+def test_what_the_image_lacks_makes_a_cell_unsupported_with_the_reason(lab: Laboratory) -> None:
+    study = guests("true", count="1", disk=DISK, stack='[{ layer = "mkfs", type = "{fs}" }, { layer = "mount" }]')
+    study = study.replace('"sh", "-c"', '"{program}", "-c"')
+    lab.execute(study + '[factors.fs]\nlevels = ["ext4"]\n[factors.program]\nlevels = ["sh", "no-such-program"]\n')
+    (unsupported,) = (reason for status, reason in endings(lab) if status == "unsupported")
+    assert unsupported is not None
+    assert unsupported.startswith("the guest image debian-")
+    assert unsupported.endswith(" can't do this: no-such-program is not in it")
+    assert ("done", None) in endings(lab)
+    assert lab.leftovers() == []
+
+
+@needs_guests
+def test_guests_that_want_more_memory_than_there_is_are_refused_where_it_is_written(lab: Laboratory) -> None:
+    study = lab.study(guests("true", count="200", memory='"64G"'))
+    line = study.read_text().splitlines().index('memory = "64G"') + 1
+    result = lab.storlab("run", study, "--out", lab.out)
+    assert result.status == 2
+    assert result.stderr.startswith(f"{study}: line {line}: nodes.vm.memory: the virtual machines (200 × 64G, and")
+    assert "make them smaller or fewer" in result.stderr
+    assert not lab.out.exists()
+    assert lab.leftovers() == []
+
+
+@needs_guests
+def test_a_kernel_of_ones_own_boots_with_its_modules(lab: Laboratory) -> None:
+    image = find_image()
+    modules = lab.folder / "modules"
+    extract = ["fsck.erofs", f"--extract={modules}", str(image.kernel.with_name("modules.erofs"))]
+    subprocess.run(extract, check=True, capture_output=True)
+    (folder,) = modules.glob("**/lib/modules/*")
+    parts = lab.folder / "cache" / "storlab" / "images" / "parts"  # where that kernel is made ready: not in the user's
+    parts.mkdir(parents=True)
+    for path in (cache_folder() / "images").iterdir():
+        if path.name != parts.name:
+            (parts.parent / path.name).symlink_to(path)
+    for path in (cache_folder() / "images" / parts.name).iterdir():
+        (parts / path.name).symlink_to(path)
+    lab.environment["XDG_CACHE_HOME"] = str(lab.folder / "cache")
+    own = {"accel": '"tcg"', "start": '"cold"', "kernel": f'"{image.kernel}"', "modules": f'"{folder}"'}
+    result = lab.run(guests("uname -r", count="1", disk=DISK, stack=EXT4, **own), "--quiet")
+    assert result.status == 0, str(result)
+    assert (lab.out / "trials" / "0001" / "vm" / "load" / "stdout").read_text() == f"{image.release}\n"
+    (facts,) = (record.guests["vm"] for record in lab.records())
+    assert facts["image"] == f"own-{image.release}"
+    assert [path.name for path in parts.glob("own-*") if not path.is_symlink()] != []
+    assert lab.leftovers() == []
+
+
+def test_a_kernel_that_is_none_is_refused(lab: Laboratory) -> None:
+    nothing = lab.folder / "nothing"
+    with pytest.raises(UserError, match="nothing"):
+        lab.execute(guests("true", kernel=f'"{nothing}"'))
+    assert not lab.out.exists()
