@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
 _PARTS = ("Makefile", "scripts", "pyproject.toml", "uv.lock", "agent/Cargo.toml", "agent/Cargo.lock", "agent/.cargo")
-_LEFT_OUT = ("cargo", "rustc", "rustup", "sudo", "python", "uv", "fio", "apt-get")
+_LEFT_OUT = ("cargo", "rustc", "rustup", "sudo", "python", "uv", "fio", "mmdebstrap", "apt-get")
 
 
 @dataclass(frozen=True)
