@@ -98,7 +98,8 @@ def numa(machine: Machine) -> Check:
     said = machine.run(["numactl", "--hardware"])
     if said.status != 0:
         return warn("numactl", GROUP, said.first_line)
-    return ok("numactl", GROUP, said.first_line.replace("available", "NUMA", 1))
+    nodes = said.first_line.replace("available", "NUMA", 1)
+    return ok("numactl", GROUP, nodes.replace("NUMA: 1 nodes", "NUMA: 1 node"))
 
 
 def network(machine: Machine) -> Check:
