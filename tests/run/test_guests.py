@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_memory_cpus_binding_and_arguments_arrive(lab: Laboratory, start: str) -
         allowed.extend(line.split()[1] for line in status.splitlines() if line.startswith("Cpus_allowed_list"))
 
     cpu = str(max(os.sched_getaffinity(0)))
-    asked = {
+    asked: dict[str, Any] = {
         "start": f'"{start}"',
         "memory": '"256M"',
         "cpus": "2",
@@ -193,7 +194,7 @@ def test_a_kernel_of_ones_own_boots_with_its_modules(lab: Laboratory) -> None:
     for path in (cache_folder() / "images" / parts.name).iterdir():
         (parts / path.name).symlink_to(path)
     lab.environment["XDG_CACHE_HOME"] = str(lab.folder / "cache")
-    own = {"accel": '"tcg"', "start": '"cold"', "kernel": f'"{image.kernel}"', "modules": f'"{folder}"'}
+    own: dict[str, Any] = {"accel": '"tcg"', "start": '"cold"', "kernel": f'"{image.kernel}"', "modules": f'"{folder}"'}
     result = lab.run(guests("uname -r", count="1", disk=DISK, stack=EXT4, **own), "--quiet")
     assert result.status == 0, str(result)
     assert (lab.out / "trials" / "0001" / "vm" / "load" / "stdout").read_text() == f"{image.release}\n"
