@@ -11,7 +11,7 @@ import pytest
 
 from laboratory import Laboratory, ended, wait_until
 from laboratory.guests import DISK, EXT4, FOREVER_AT_FIRST, endings, guests, needs_guests, once_begun, qemus
-from storlab.errors import UserError
+from storlab.errors import StudyError
 from storlab.images.image import find_image
 from storlab.nodes.vm.cache import cache_folder
 
@@ -204,8 +204,29 @@ def test_a_kernel_of_ones_own_boots_with_its_modules(lab: Laboratory) -> None:
     assert lab.leftovers() == []
 
 
-def test_a_kernel_that_is_none_is_refused(lab: Laboratory) -> None:
-    nothing = lab.folder / "nothing"
-    with pytest.raises(UserError, match="nothing"):
-        lab.execute(guests("true", kernel=f'"{nothing}"'))
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("kernel", "/etc/passwd", "/etc/passwd is no kernel that a guest can boot"),
+        ("kernel", "/none/bzImage", "/none/bzImage"),
+    ],
+)
+def test_a_kernel_that_is_none_is_refused_where_it_is_written(lab: Laboratory, key: str, value: str, says: str) -> None:
+    keys: dict[str, Any] = {key: f'"{value}"'}
+    with pytest.raises(StudyError) as raised:
+        lab.execute(guests("true", **keys))
+    (problem,) = raised.value.problems
+    assert problem.key == f"nodes.vm.{key}"
+    assert problem.line is not None
+    assert says in problem.message
     assert not lab.out.exists()
+
+
+@needs_guests
+def test_what_qemu_refuses_is_told_in_its_words(lab: Laboratory) -> None:
+    asked: dict[str, Any] = {"count": "1", "start": '"{start}"', "cpu": '"nonsense"'}
+    lab.execute(guests("true", rest='[factors.start]\nlevels = ["cold", "restored"]', **asked))
+    why = "QEMU ended with status 1: qemu-system-x86_64: unable to find CPU model 'nonsense'"
+    copies = f"no guest could be saved to make copies of: {why}"
+    assert sorted(endings(lab)) == [("failed", f"node vm: {why}"), ("failed", f"node vm: {copies}")]
+    assert lab.leftovers() == []

@@ -69,12 +69,12 @@ class Exit:
 def telling(lines: Sequence[str]) -> str:
     """The line that says what was wrong.
 
-    The last, but for programs that print their usage after it (mkfs.xfs), or how far they came (dd).
+    The last, but for programs that print their usage after it (mkfs.xfs, numactl), or how far they came (dd).
     """
     full = next((line for line in lines if _FULL in line), None)
     if full is not None:
         return full
-    return lines[0] if any(line.startswith("Usage:") for line in lines[1:]) else lines[-1]
+    return lines[0] if any(line.lower().startswith("usage:") for line in lines[1:]) else lines[-1]
 
 
 class Process:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from storlab.errors import MissingImage, MissingTool, UserError
 from storlab.images.image import Image
 from storlab.layers.stack import stack_needs
 from storlab.nodes import binding
@@ -12,9 +13,11 @@ from storlab.nodes.needs import Needs, together
 from storlab.nodes.vm import network
 from storlab.nodes.vm.accelerator import Acceleration
 from storlab.nodes.vm.command import QEMU
+from storlab.run.hypervisor import Boot
 from storlab.run.placement import on_storage
 from storlab.run.session import Session
 from storlab.study.cells import HOST, Cell
+from storlab.study.schema import NodeGroup
 from storlab.study.study import Study
 from storlab.units import size_text
 
@@ -54,12 +57,23 @@ async def look_at_guests(study: Study, session: Session) -> Guests:
             if group.kind != "vm":
                 continue
             session.extras[name] = extras_of(study.cells, name)
-            boot = await session.hypervisor.boot_of(group, session.extras[name])
+            boot = await _boot_of(study, name, group, session)
             images[name], accelerations[name] = boot.image, boot.acceleration
             if boot.acceleration.accelerator == "tcg":
                 reasons[boot.acceleration.reason] = None
     caution = "The virtual machines ran emulated: good for counts and for relations, not for absolute speeds"
     return Guests(images, accelerations, tuple(f"{caution} ({reason})." for reason in reasons))
+
+
+async def _boot_of(study: Study, name: str, group: NodeGroup, session: Session) -> Boot:
+    """What a group boots with; where that can't be, an error with its place in the study."""
+    try:
+        return await session.hypervisor.boot_of(group, session.extras[name])
+    except (MissingImage, MissingTool):
+        raise
+    except UserError as error:
+        key = error.key or (("kernel",) if group.kernel is not None else ())
+        raise study.problem(("nodes", name, *key), str(error)) from None
 
 
 def extras_of(cells: Iterable[Cell], group: str) -> frozenset[str]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from storlab.errors import NodeError, NodeLost
+from storlab.errors import NodeLost, UserError
 from storlab.images.image import Image, find_image, own_image
 from storlab.layers.base import undo
 from storlab.layers.ours import remove_folder
@@ -94,7 +94,7 @@ class Hypervisor:
         return Path(_SOCKETS) / f"storlab-{self.run}"
 
     async def boot_of(self, hardware: Hardware, extras: frozenset[str]) -> Boot:
-        """What such guests boot with; found out once. Raises ``MissingImage``, ``MissingTool``."""
+        """What such guests boot with; found out once. Raises ``UserError``, where a key is wrong with it."""
         key = (hardware.kernel, hardware.modules, hardware.rootfs, hardware.accel, extras)
         async with self._lock:
             if key not in self._boots:
@@ -225,5 +225,5 @@ async def _acceleration(hardware: Hardware, image: Image, initrd: Path, host: No
         return Acceleration("tcg", "the study asks for emulation")
     found = await find_acceleration(image, initrd, host)
     if hardware.accel == "kvm" and found.accelerator != "kvm":
-        raise NodeError(f"the study asks for KVM, which does not work here: {found.reason}")
+        raise UserError(f"the study asks for KVM, which does not work here: {found.reason}", ("accel",))
     return found

@@ -40,6 +40,11 @@ def cause_of(script: str, console: Path, after: Callable[[Node], Awaitable[Any]]
         ("kill -KILL $$", "", "node vm: QEMU was killed by SIGKILL"),
         ("kill -SEGV $$", "storlab-init: ready\n", "node vm: QEMU was killed by SIGSEGV"),
         ("echo first >&2; echo 'no such device' >&2; exit 1", "", "node vm: QEMU ended with status 1: no such device"),
+        (
+            "printf 'no CPU 77\\n\\nusage: numactl\\n  --all\\n' >&2; exit 1",
+            "",
+            "node vm: QEMU ended with status 1: no CPU 77",
+        ),
         ("exit 2", "", "node vm: QEMU ended with status 2: it said nothing"),
         ("exit 0", "", "node vm: the guest powered off"),
         ("exit 0", "storlab-init: ready\n", "node vm: the guest powered off"),

@@ -11,7 +11,7 @@ from typing import Any
 from qemu.qmp import EventListener, QMPClient, QMPError
 
 from storlab.errors import NodeError, StorlabError
-from storlab.nodes.process import Process
+from storlab.nodes.process import Process, telling
 from storlab.nodes.vm.console import console_text, last_word, panic
 from storlab.nodes.vm.qmp import connect
 
@@ -85,7 +85,7 @@ class Causes:
             return self._note(f"QEMU was killed by {ended.signal}")
         if ended.code:
             lines = ended.stderr.decode(errors="replace").strip().splitlines()
-            return self._note(f"QEMU ended with status {ended.code}: {lines[-1] if lines else 'it said nothing'}")
+            return self._note(f"QEMU ended with status {ended.code}: {telling(lines) if lines else 'it said nothing'}")
         word = last_word(text)
         return self._note(f"the guest powered off{f': {word}' if word and word != 'ready' else ''}")
 
