@@ -59,7 +59,8 @@ def decide(summary: Summary, rule: Rule) -> Stop | Continue:
     done, left = summary.rounds_done, rule.max_rounds - summary.rounds_done
     if rule.until == "rounds":
         if left <= 0:
-            return Stop(f"All {plural(rule.max_rounds, 'planned round')} are done.")
+            one = rule.max_rounds == 1
+            return Stop("The one planned round is done." if one else f"All {rule.max_rounds} planned rounds are done.")
         return Continue(f"{done} of {plural(rule.max_rounds, 'planned round')} done.", left)
     if done < rule.min_rounds:
         reason = f"{done} of at least {plural(rule.min_rounds, 'round')} done."

@@ -13,8 +13,9 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
+from signal import Signals
 from typing import Any
 
 from storlab.nodes.node import Node
@@ -52,12 +53,19 @@ async def shell_on(node: Node, cwd: str | None, greeting: str) -> int:
                         case "stderr":
                             _write(sys.stderr.fileno(), frame.payload)
                         case "exit":
-                            return int(frame.header["code"] or 0)
+                            return _status(frame.header)
             return 1
         finally:
             if typing is not None:
                 typing.cancel()
                 await asyncio.wait([typing])
+
+
+def _status(header: Mapping[str, Any]) -> int:
+    """As a shell tells it: 128 and the number of the signal that ended it."""
+    if header["signal"] is not None:
+        return 128 + Signals[header["signal"]].value
+    return int(header["code"] or 0)
 
 
 def _interactive(greeting: str) -> list[str]:

@@ -18,6 +18,7 @@ from storlab.images.image import Image
 from storlab.nodes.agent_binary import agent_path
 from storlab.nodes.vm.cache import cache_folder
 
+_KEPT = 8  # pairs of an image and an agent; the ones not used for longest give way
 _ALIGNMENT = 512  # archives that follow one another begin at a multiple of 4; this is cpio's own block
 
 
@@ -32,7 +33,14 @@ async def initrd_with_agent(image: Image) -> Path:
         temporary = path.with_name(f"{path.name}.{os.getpid()}")
         temporary.write_bytes(_padded(image.initramfs.read_bytes()) + archive)
         temporary.replace(path)
+        _forget_oldest(folder)
+    os.utime(path)
     return path
+
+
+def _forget_oldest(folder: Path) -> None:
+    for path in sorted(folder.glob("*.cpio"), key=lambda path: -path.stat().st_mtime)[_KEPT:]:
+        path.unlink(missing_ok=True)
 
 
 def _fingerprint(*files: Path) -> str:
