@@ -49,7 +49,7 @@ def test_a_stack_that_crosses_nodes_is_told_once_from_its_foundation_into_the_ma
     rows = stack_rows(cells)
     assert rows[0] == ("1–2", "vm ×4", "on storage: zpool → zvol clone → virtio-blk none │ mkfs ext4 → mount")
     assert rows[1][2].startswith("on storage: zpool sync=disabled → ")
-    assert rows[-1] == ("all", "storage", "file 8G → virtio-blk none")
+    assert rows[-1] == ("all", "storage", "file 4G → virtio-blk none")
 
 
 def test_a_machine_whose_load_runs_on_the_bare_disk_ends_with_that() -> None:
