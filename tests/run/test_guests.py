@@ -12,8 +12,8 @@ import pytest
 from laboratory import Laboratory, ended, wait_until
 from laboratory.guests import DISK, EXT4, FOREVER_AT_FIRST, endings, guests, needs_guests, once_begun, qemus
 from storlab.errors import StudyError
+from storlab.images.cache import storlab_cache
 from storlab.images.image import find_image
-from storlab.nodes.vm.cache import cache_folder
 
 LOOK = """
 echo boot_id=$(cat /proc/sys/kernel/random/boot_id)
@@ -188,10 +188,10 @@ def test_a_kernel_of_ones_own_boots_with_its_modules(lab: Laboratory) -> None:
     (folder,) = modules.glob("**/lib/modules/*")
     parts = lab.folder / "cache" / "storlab" / "images" / "parts"  # where that kernel is made ready: not in the user's
     parts.mkdir(parents=True)
-    for path in (cache_folder() / "images").iterdir():
+    for path in (storlab_cache() / "images").iterdir():
         if path.name != parts.name:
             (parts.parent / path.name).symlink_to(path)
-    for path in (cache_folder() / "images" / parts.name).iterdir():
+    for path in (storlab_cache() / "images" / parts.name).iterdir():
         (parts / path.name).symlink_to(path)
     lab.environment["XDG_CACHE_HOME"] = str(lab.folder / "cache")
     own: dict[str, Any] = {"accel": '"tcg"', "start": '"cold"', "kernel": f'"{image.kernel}"', "modules": f'"{folder}"'}

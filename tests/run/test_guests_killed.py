@@ -16,7 +16,7 @@ import pytest
 
 from laboratory import Laboratory, ended, kill, wait_for, wait_until
 from laboratory.guests import FOREVER_AT_FIRST, begun, endings, guests, needs_guests, once_begun, qemus
-from storlab.nodes.vm.cache import cache_folder
+from storlab.images.cache import storlab_cache
 
 SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
 KILLS = 5
@@ -154,7 +154,7 @@ def own_cache(lab: Laboratory) -> Path:
     """A cache that has images and nothing else."""
     own = lab.folder / "cache" / "storlab"
     own.mkdir(parents=True)
-    (own / "images").symlink_to(cache_folder() / "images")
+    (own / "images").symlink_to(storlab_cache() / "images")
     lab.environment["XDG_CACHE_HOME"] = str(own.parent)
     return own
 

@@ -14,10 +14,10 @@ from storlab.doctor.check import Check, missing, ok, warn
 from storlab.doctor.machine import Machine
 from storlab.doctor.programs import program, version
 from storlab.errors import MissingImage, StorlabError
+from storlab.images.cache import storlab_cache
 from storlab.images.image import find_image
 from storlab.nodes.local import local_node
 from storlab.nodes.vm.accelerator import Acceleration, find_acceleration
-from storlab.nodes.vm.cache import cache_folder
 from storlab.nodes.vm.initrd import initrd_with_agent
 
 GROUP = "Virtual machines"
@@ -38,7 +38,7 @@ def checks(machine: Machine) -> list[Check]:
         numa(machine),
         network(machine),
         virtiofsd(machine, system),
-        saved_guests(cache_folder() / "saved"),
+        saved_guests(storlab_cache() / "saved"),
     ]
 
 

@@ -30,10 +30,18 @@ UNUSED = 14 * 86400  # seconds after which a part of somebody's own kernel goes
 _PATIENCE = 0.5  # seconds between two looks at the lock
 
 
+def storlab_cache() -> Path:
+    """What can be made again, of any kind: ``$XDG_CACHE_HOME/storlab``, else ``~/.cache/storlab``.
+
+    A relative one is passed over, as the XDG Base Directory Specification asks.
+    """
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(home) if home.startswith("/") else Path.home() / ".cache") / "storlab"
+
+
 def cache_folder() -> Path:
     """Where images lie for this user."""
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(home) / "storlab" / "images"
+    return storlab_cache() / "images"
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from pathlib import Path
 import orjson
 
 from storlab.errors import MissingTool
+from storlab.images.cache import storlab_cache
 from storlab.images.image import Image
 from storlab.nodes.node import Node
-from storlab.nodes.vm.cache import cache_folder
 from storlab.nodes.vm.command import QEMU
 from storlab.nodes.vm.console import panic
 from storlab.nodes.vm.spec import Accelerator
@@ -49,7 +49,7 @@ async def find_acceleration(image: Image, initrd: Path, host: Node) -> Accelerat
     reason = kvm_device()
     if reason is not None:
         return Acceleration("tcg", reason)
-    remembered = cache_folder() / "kvm" / f"{await _machine(image)}.json"
+    remembered = storlab_cache() / "kvm" / f"{await _machine(image)}.json"
     try:
         return Acceleration(**orjson.loads(remembered.read_bytes()))
     except (OSError, orjson.JSONDecodeError, TypeError):

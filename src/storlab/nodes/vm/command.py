@@ -90,10 +90,6 @@ def _machine(spec: GuestSpec) -> str:
     return f"{options[spec.hardware.machine]},memory-backend=memory"
 
 
-def _kvm(spec: GuestSpec) -> bool:
-    return spec.accelerator == "kvm"
-
-
 def _memory(spec: GuestSpec, memory: Memory | None) -> str:
     size = f"size={spec.hardware.memory}"
     if memory is None:
@@ -114,7 +110,7 @@ def _kernel_command_line(spec: GuestSpec) -> str:
         # Else it counts timer interrupts, and thinks ill of the timer where an emulated CPU has to wait for its turn.
         # With KVM the kernel sets this itself (arch/x86/kernel/kvm.c).
         "no_timer_check",
-        "tsc=reliable" if _kvm(spec) else "",
+        "tsc=reliable" if spec.accelerator == "kvm" else "",
         f"storlab.layers={len(spec.image.layers)}",
         f"storlab.port={PORT}",
         spec.hardware.kernel_args,

@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 
 from storlab.errors import MissingTool, StorlabError
+from storlab.images.cache import storlab_cache
 from storlab.images.image import Image
 from storlab.nodes.agent_binary import agent_path
-from storlab.nodes.vm.cache import cache_folder
 
 _KEPT = 8  # pairs of an image and an agent; the ones not used for longest give way
 _ALIGNMENT = 512  # archives that follow one another begin at a multiple of 4; this is cpio's own block
@@ -25,7 +25,7 @@ _ALIGNMENT = 512  # archives that follow one another begin at a multiple of 4; t
 async def initrd_with_agent(image: Image) -> Path:
     """A file with the image's modules and this checkout's agent as ``/init``; made once for each pair."""
     agent = agent_path()
-    folder = cache_folder() / "initrd"
+    folder = storlab_cache() / "initrd"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{_fingerprint(image.initramfs, agent)}.cpio"
     if not path.exists():

@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storlab.errors import NodeError
+from storlab.images.cache import storlab_cache
 from storlab.nodes.node import Node
-from storlab.nodes.vm.cache import cache_folder, locked
 from storlab.nodes.vm.causes import Causes
 from storlab.nodes.vm.command import Files, Memory, command
 from storlab.nodes.vm.console import console_text
 from storlab.nodes.vm.devices import Devices
+from storlab.nodes.vm.locked import locked
 from storlab.nodes.vm.qmp import execute, hang_up, ignore_shared_memory, migration_ends
 from storlab.nodes.vm.spec import GuestSpec
 
@@ -50,7 +51,7 @@ async def saved_guest(spec: GuestSpec, host: Node, sockets: Path, told: Callable
     """
     anywhere = spec.hardware.model_copy(update={"pin": None, "numa": None})
     generic = replace(spec, name="storlab", hardware=anywhere, devices=Devices(), nic=None, netns=None)
-    folder = cache_folder() / "saved" / _fingerprint(generic)
+    folder = storlab_cache() / "saved" / _fingerprint(generic)
     async with locked(folder):
         if not (folder / "state").exists():
             told("Booting a guest to make copies of it.")

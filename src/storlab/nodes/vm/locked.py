@@ -1,4 +1,4 @@
-"""Where what can be made again is kept."""
+"""Making something in the cache, one at a time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 _POLL = 0.1  # s
-
-
-def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/storlab``, else ``~/.cache/storlab`` (XDG Base Directory Specification)."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "storlab"
 
 
 @asynccontextmanager
