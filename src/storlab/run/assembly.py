@@ -12,7 +12,7 @@ import orjson
 
 from storlab.layers import stack
 from storlab.layers.attachment import AttachmentLayer
-from storlab.layers.base import Layer, Site
+from storlab.layers.base import Layer, Site, WillUndo
 from storlab.layers.resources import Dir, Pool, Resource
 from storlab.layers.shared import Shared
 from storlab.layers.stack import StandingStack
@@ -147,7 +147,7 @@ class Assembly:
         will = self._will(node)
         return Site(node, folder, position, self.session.run, will, owner, shared or Shared(will_undo=will))
 
-    def _will(self, node: Node) -> Any:
+    def _will(self, node: Node) -> WillUndo:
         async def will_undo(undo: str, arguments: Mapping[str, Any]) -> None:
             guest = node.kind == "vm"
             self._entries.append(self.journal.will(node.name, undo, arguments, guest=guest))

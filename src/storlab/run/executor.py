@@ -61,9 +61,7 @@ async def run_study(study: Study, folder: Path, seed: int, rounds: tuple[int, in
         async with open_session(run, wanted_nodes(study.cells), observer.told) as session:
             plan = await make_plan(study, session, seed, rounds)
             study = plan.study
-            if not plan.supported:
-                reasons = dict.fromkeys(reason for found in plan.unsupported.values() for reason in found)
-                raise UserError(f"nothing of this study can run here: {'; '.join(reasons)}")
+            plan.refuse_empty()
             with new_run_folder(folder) as records:
                 begin_manifest(folder, run, session, plan)
                 tables = Tables(*_shape(study))

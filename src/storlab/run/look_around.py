@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from storlab.errors import UserError
 from storlab.layers.stack import StandingStack
 from storlab.nodes.node import Node
-from storlab.nodes.waiting import to_its_end
+from storlab.nodes.waiting import all_of, to_its_end
 from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.run.executor import begin_manifest, new_run_id
 from storlab.run.interrupts import Interrupts
@@ -27,7 +25,7 @@ from storlab.study.cells import Cell
 from storlab.study.study import Study
 
 
-@dataclass(frozen=True)
+@dataclass
 class Standing:
     """What is up: the cell, its nodes by name, and each one's stack."""
 
@@ -44,36 +42,33 @@ async def standing_cell(study: Study, folder: Path, observer: Observer) -> Async
     Raises ``UserError`` where nothing can be put up, ``StorlabError`` where that fails.
     """
     run = new_run_id()
-    with Interrupts(observer.told).listening():
+    interrupts = Interrupts(observer.told)
+    with interrupts.listening():
         async with open_session(run, wanted_nodes(study.cells), observer.told) as session:
             plan = await make_plan(study, session, 0, (1, 1))
-            if not plan.supported:
-                reasons = dict.fromkeys(reason for found in plan.unsupported.values() for reason in found)
-                raise UserError(f"nothing of this study can be put up here: {'; '.join(reasons)}")
+            plan.refuse_empty()
             with new_run_folder(folder) as records:
                 begin_manifest(folder, run, session, plan)
                 remember_run(run, folder)
-                async with _standing(plan, session, records) as standing:
-                    yield standing
-            forget_run(run)
+                standing = Standing(plan.supported[0], session.nodes, {})
+                with Journal(records.journal) as journal:
+                    session.announce(journal)
+                    try:
+                        standing.stacks = await _put_up(plan, session, records, journal)
+                        yield standing
+                    finally:
+                        interrupts.stage = "teardown"
+                        if await to_its_end(_take_down(session, journal)):
+                            forget_run(run)
 
 
-@asynccontextmanager
-async def _standing(plan: Plan, session: Session, records: RunFolder) -> AsyncIterator[Standing]:
-    cell, root = plan.supported[0], plan.study.model.scratch
-    with Journal(records.journal) as journal:
-        session.announce(journal)
-        try:
-            scratch = {
-                name: await make_scratch(node, root, session.run, journal) for name, node in session.nodes.items()
-            }
-            stacks = Stacks(session, scratch, root, journal, records.path)
-            standing = await stacks.put_up(cell, records.path)
-            yield Standing(cell, session.nodes, standing)
-        finally:
-            await to_its_end(_take_down(session, journal))
+async def _put_up(plan: Plan, session: Session, records: RunFolder, journal: Journal) -> dict[str, StandingStack]:
+    root = plan.study.model.scratch
+    scratch = {name: await make_scratch(node, root, session.run, journal) for name, node in session.nodes.items()}
+    return await Stacks(session, scratch, root, journal, records.path).put_up(plan.supported[0], records.path)
 
 
-async def _take_down(session: Session, journal: Journal) -> None:
-    await asyncio.gather(*(session.end_guest(name) for name in list(session.hypervisor.guests)))
-    await take_down(journal, session)
+async def _take_down(session: Session, journal: Journal) -> bool:
+    """Whether all is down; what is not stays in the journal."""
+    await all_of(*(session.end_guest(name) for name in list(session.hypervisor.guests)))
+    return not (await take_down(journal, session)).failed

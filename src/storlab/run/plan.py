@@ -54,6 +54,12 @@ class Plan:
         """What a reader of the results must know first."""
         return self.guests.cautions
 
+    def refuse_empty(self) -> None:
+        """Raise ``UserError`` with the reasons where this machine supports no cell at all."""
+        if not self.supported:
+            reasons = dict.fromkeys(reason for found in self.unsupported.values() for reason in found)
+            raise UserError(f"nothing of this study can run here: {'; '.join(reasons)}")
+
     @property
     def supported(self) -> list[Cell]:
         """The cells that are run."""
@@ -144,12 +150,11 @@ class _Checks:
 
         Guests don't run yet: what is for them is checked here, where that is possible.
         """
-        for name, disk in cell.disks.items():
+        for disk in cell.disks.values():
             if disk.on == HOST or cell.nodes[disk.on].kind == "local":
                 node = self._session.nodes[disk.on]
                 for layer, origin in zip(on_storage(disk), disk.origins, strict=False):
                     await self._once(node, layer, origin)
-            assert name in cell.nodes
         for name, group in cell.nodes.items():
             guest = group.kind == "vm"
             for node in [self._session.host] if guest else self._session.group(name, group):

@@ -67,11 +67,11 @@ class Session:
         return Hypervisor(self.run, lambda: self.host, self.told)
 
     async def start_guest(
-        self, name: str, group: str, spec: NodeGroup, devices: Devices, raw: Path, *, networked: bool, serves: bool
+        self, name: str, group: str, spec: NodeGroup, devices: Devices, console: Path, *, networked: bool, serves: bool
     ) -> Node:
         """Start a virtual machine; from now on it is one of the nodes."""
         guest = await self.hypervisor.start(
-            name, spec, self.extras.get(group, frozenset()), devices, raw, networked=networked, serves=serves
+            name, spec, self.extras.get(group, frozenset()), devices, console, networked=networked, serves=serves
         )
         self.machines[name] = (await guest.node.read_text(_BOOT_ID)).strip()
         self.facts[name] = {"uid": 0}

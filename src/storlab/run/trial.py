@@ -94,7 +94,7 @@ class TrialRun:
             watch.result()
         phase = next(reversed(self.phases), "put up")
         message = f"the trial was stopped at its time-out of {timeout:g} s, in the phase {phase!r}"
-        raise TimedOut(message, last_output(self.folder)) from None
+        raise TimedOut(message, last_output(self.folder))
 
     async def _failed(self, record: TrialRecord, error: StorlabError) -> TrialRecord:
         """The record with its reason: where a guest was lost first, all else may only follow from that."""
