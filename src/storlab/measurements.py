@@ -1,4 +1,4 @@
-"""What a workload or a probe measured: three small frames with fixed columns, in base units.
+"""What a workload or a probe measured: a few small frames with fixed columns, in base units.
 
 Workloads and probes turn raw output into ``Measurements`` by pure functions. ``records`` adds the columns that
 say where it was measured (trial, node, workload) and stacks the frames into the run's tables.
@@ -40,11 +40,27 @@ SERIES_COLUMNS: dict[str, pl.DataType] = {
 
 HISTOGRAM_COLUMNS: dict[str, pl.DataType] = {
     "job": pl.String(),
-    "metric": pl.String(),  # "write.latency"
-    "lower": pl.Float64(),  # s, inclusive
-    "upper": pl.Float64(),  # s, exclusive
+    "metric": pl.String(),  # "write.latency", "write.granularity"
+    "lower": pl.Float64(),  # in the metric's unit (s, B), inclusive
+    "upper": pl.Float64(),  # in the metric's unit, exclusive
     "count": pl.Int64(),
 }
+
+REQUEST_COLUMNS: dict[str, pl.DataType] = {
+    "disk": pl.String(),  # the kernel's name
+    "operation": pl.String(),  # "write"
+    "flags": pl.String(),  # "sync+meta"; "" for none
+    "length": pl.Int64(),  # B; a flush has 0
+    "offset_alignment": pl.Int64(),  # B: the largest power of two that divides the offset; 0: the offset is 0
+    "comm": pl.String(),  # the command's name; null where it was not asked for
+    "count": pl.Int64(),
+    "units_4k": pl.Int64(),  # units of 4 KiB of the disk that these requests touch, all together; null: unknown
+    "units_8k": pl.Int64(),
+    "units_16k": pl.Int64(),
+    "units_32k": pl.Int64(),
+    "units_64k": pl.Int64(),
+}
+"""Block requests, counted by what they were. ``storlab.blockio`` computes from them."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +99,7 @@ class Measurements:
     histograms: pl.DataFrame = field(default_factory=lambda: empty(HISTOGRAM_COLUMNS))
     warnings: tuple[str, ...] = ()
     facts: dict[str, object] = field(default_factory=dict)
+    requests: pl.DataFrame = field(default_factory=lambda: empty(REQUEST_COLUMNS))
 
 
 def merge_histograms(histograms: pl.DataFrame, by: Sequence[str] = ("metric",)) -> pl.DataFrame:

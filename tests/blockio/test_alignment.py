@@ -1,0 +1,103 @@
+"""How requests lie in units: against a definition by plain arithmetic, for any mixture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.blockio.alignment import UNITS, by_alignment, by_length, joint_alignment, shares, with_alignment
+from storlab.blockio.requests import request_frame
+from storlab.measurements import REQUEST_COLUMNS
+
+Request = tuple[str, int, int]  # operation, offset, length; bytes
+
+SECTOR = 512
+requests = st.lists(
+    st.tuples(
+        st.sampled_from(["read", "write"]),
+        st.integers(0, 1 << 20).map(lambda n: n * SECTOR),
+        st.integers(1, 512).map(lambda n: n * SECTOR),
+    ),
+    min_size=1,
+    max_size=60,
+)
+
+
+def touched(offset: int, length: int, unit: int) -> int:
+    return (offset + length - 1) // unit - offset // unit + 1
+
+
+def frame_of(issued: Sequence[Request]) -> pl.DataFrame:
+    rows = [
+        ("vda", operation, "", length, offset & -offset, None, 1, *(touched(offset, length, unit) for unit in UNITS))
+        for operation, offset, length in issued
+    ]
+    return request_frame(rows)
+
+
+def test_a_frame_has_each_key_once_and_the_columns_of_measurements() -> None:
+    frame = frame_of([("write", 0, 4096), ("write", 0, 4096), ("read", 512, 512)])
+    assert frame.schema == pl.Schema(REQUEST_COLUMNS)
+    assert frame["count"].to_list() == [1, 2]
+    assert frame["units_4k"].to_list() == [1, 2]
+
+
+@given(requests)
+def test_each_request_is_as_aligned_as_the_largest_power_of_two_that_divides_both(issued: list[Request]) -> None:
+    expected: dict[tuple[str, int], int] = {}
+    for operation, offset, length in issued:
+        power = max(p for p in (1 << n for n in range(9, 40)) if length % p == 0 and offset % p == 0)
+        assert joint_alignment(length, offset) == power
+        expected[operation, power] = expected.get((operation, power), 0) + 1
+    assert {(row[0], row[1]): row[2] for row in by_alignment(frame_of(issued)).rows()} == expected
+
+
+@given(requests)
+def test_shares_are_those_of_plain_counting(issued: list[Request]) -> None:
+    found = {(row["operation"], row["unit"]): row for row in shares(frame_of(issued)).iter_rows(named=True)}
+    for operation in {operation for operation, _, _ in issued}:
+        mine = [(offset, length) for o, offset, length in issued if o == operation]
+        total = sum(length for _, length in mine)
+        for unit in UNITS:
+            whole = [(o, n) for o, n in mine if o % unit == 0 and n % unit == 0]
+            row = found[operation, unit]
+            assert row["requests"] == len(mine)
+            assert row["bytes"] == total
+            assert row["share"] == len(whole) / len(mine)
+            assert row["byte_share"] == sum(n for _, n in whole) / total
+            assert row["offset_share"] == sum(o % unit == 0 for o, _ in mine) / len(mine)
+            assert row["below"] == sum(n < unit for _, n in mine)
+            assert row["amplification"] == pytest.approx(unit * sum(touched(o, n, unit) for o, n in mine) / total)
+            assert row["amplification"] >= 1
+
+
+def test_what_is_aligned_throughout_is_not_amplified() -> None:
+    row = shares(frame_of([("write", 16384, 16384), ("write", 0, 65536)]), units=[16384]).row(0, named=True)
+    assert (row["share"], row["byte_share"], row["amplification"]) == (1, 1, 1)
+
+
+def test_a_small_write_costs_a_whole_unit_and_one_across_a_boundary_two() -> None:
+    row = shares(frame_of([("write", 512, 512)]), units=[16384]).row(0, named=True)
+    assert row["amplification"] == 32
+    row = shares(frame_of([("write", 16384 - 512, 1024)]), units=[16384]).row(0, named=True)
+    assert row["amplification"] == 32
+
+
+def test_a_flush_has_no_alignment_and_is_in_no_share() -> None:
+    flush = request_frame([("vda", "flush", "preflush", 0, 0, None, 7, 0, 0, 0, 0, 0)])
+    assert with_alignment(flush)["alignment"].to_list() == [None]
+    assert shares(flush).is_empty()
+    assert by_length(flush).is_empty()
+
+
+def test_unknown_units_make_no_amplification_up() -> None:
+    frame = request_frame(
+        [("vda", "write", "", 4096, 4096, None, 3, *[None] * 5), ("vda", "write", "", 4096, 0, None, 1, *[1] * 5)]
+    )
+    found = shares(frame, units=[4096, 1 << 20])
+    assert found["share"].to_list() == [1.0, 0.0]
+    assert found["amplification"].to_list() == [None, None]
