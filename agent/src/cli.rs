@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use crate::protocol::PROTOCOL;
 
 /// What a wrong command line is answered with.
-pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent --version";
+pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent --version";
 
 /// What the program was asked to do.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Command {
     /// Obey a controller.
     Serve(ServeOptions),
+    /// Tell what block I/O there is (see [`crate::trace`]), which understands its own arguments.
+    Trace(Vec<OsString>),
     /// Be process 1 of a guest (see [`crate::init`]).
     Init,
     /// Prepare, wait and become a program: what the agent re-executes itself for (see [`crate::launch`]).
@@ -67,6 +69,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
     match command.to_str() {
         Some("serve") => parse_serve(arguments).map(Command::Serve),
         Some("launch") => parse_launch(arguments),
+        Some("trace") => Ok(Command::Trace(arguments.collect())),
         Some("init") => match arguments.next() {
             Some(argument) => Err(UsageError::Unknown(argument)),
             None => Ok(Command::Init),

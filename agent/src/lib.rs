@@ -13,8 +13,8 @@
 //! | [`init`] | process 1 of a guest: the way from the kernel to a served controller |
 //! | [`sys`] | the few system calls that need `unsafe` |
 //!
-//! Observers that attach eBPF programs will be one more kind of request beside [`sample`]: a module `observe`
-//! that is polled through [`poller`] and writes to [`outbox`], and nothing else changes.
+//! [`trace`] is a program of its own, which the session runs like any other: what it attaches to the kernel goes away
+//! with its process, and it can be used without a controller.
 
 #![deny(unsafe_code)] // `sys` is the one exception
 #![warn(missing_docs)]
@@ -34,3 +34,4 @@ pub mod sample;
 pub mod session;
 pub mod stream;
 pub mod sys;
+pub mod trace;

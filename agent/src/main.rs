@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use storlab_agent::cli::{self, Command};
-use storlab_agent::{init, launch, session};
+use storlab_agent::{init, launch, session, trace};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
@@ -21,6 +21,7 @@ fn main() -> ExitCode {
                 ExitCode::from(1)
             }
         },
+        Ok(Command::Trace(arguments)) => trace::run(arguments),
         Ok(Command::Init) => init::be_init(),
         Ok(Command::Launch { spec, argv }) => launch::become_program(&spec, &argv),
         Ok(Command::Version) => {

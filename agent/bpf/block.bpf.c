@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * Block I/O, seen where the kernel hands a request to its driver and where the driver gives it back: tp_btf, whose
+ * programs read the kernel's structures directly.
+ */
+#include <stdbool.h>
+
+#include <linux/bpf.h>
+
+#include "kernel.h"
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#include "subject.h"
+
+char LICENSE[] SEC("license") = "GPL"; /* what the kernel's helpers ask for; the other licence is in the first line */
+
+static __always_inline u32 device_of(struct gendisk *disk)
+{
+	return (u32)disk->major << 20 | disk->first_minor;
+}
+
+static __always_inline struct gendisk *disk_of(struct request *rq)
+{
+	if (bpf_core_field_exists(rq->q->disk))
+		return rq->q->disk;
+	return ((struct request___before_5_15 *)rq)->rq_disk;
+}
+
+#define IS_OP(op, name) (bpf_core_enum_value_exists(enum req_op, name) && (op) == bpf_core_enum_value(enum req_op, name))
+
+static __always_inline u32 operation_of(u32 cmd_flags)
+{
+	u32 op = cmd_flags & 0xff;
+
+	if (op <= OP_DISCARD || op == OP_SECURE_ERASE || op == OP_WRITE_ZEROES)
+		return op;
+	if (IS_OP(op, REQ_OP_ZONE_APPEND))
+		return OP_ZONE_APPEND;
+	if (IS_OP(op, REQ_OP_ZONE_OPEN))
+		return OP_ZONE_OPEN;
+	if (IS_OP(op, REQ_OP_ZONE_CLOSE))
+		return OP_ZONE_CLOSE;
+	if (IS_OP(op, REQ_OP_ZONE_FINISH))
+		return OP_ZONE_FINISH;
+	if (IS_OP(op, REQ_OP_ZONE_RESET))
+		return OP_ZONE_RESET;
+	if (IS_OP(op, REQ_OP_ZONE_RESET_ALL))
+		return OP_ZONE_RESET_ALL;
+	if (op == 34)
+		return OP_DRV_IN;
+	if (op == 35)
+		return OP_DRV_OUT;
+	return OP_OTHER;
+}
+
+#define FLAG(cmd_flags, bit, flag)                                                                                     \
+	(bpf_core_enum_value_exists(enum req_flag_bits, bit) &&                                                        \
+			 (cmd_flags) >> bpf_core_enum_value(enum req_flag_bits, bit) & 1 ?                             \
+		 (flag) :                                                                                              \
+		 0)
+
+static __always_inline u32 flags_of(u32 cmd_flags)
+{
+	return FLAG(cmd_flags, __REQ_PREFLUSH, FLAG_PREFLUSH) | FLAG(cmd_flags, __REQ_FUA, FLAG_FUA) |
+	       FLAG(cmd_flags, __REQ_SYNC, FLAG_SYNC) | FLAG(cmd_flags, __REQ_META, FLAG_META) |
+	       FLAG(cmd_flags, __REQ_PRIO, FLAG_PRIO) | FLAG(cmd_flags, __REQ_RAHEAD, FLAG_READAHEAD) |
+	       FLAG(cmd_flags, __REQ_BACKGROUND, FLAG_BACKGROUND) | FLAG(cmd_flags, __REQ_ATOMIC, FLAG_ATOMIC) |
+	       FLAG(cmd_flags, __REQ_SWAP, FLAG_SWAP);
+}
+
+/* A request's disk, or nothing where it is none of those that are looked at. */
+static __always_inline bool is_wanted(struct request *rq, u32 *device, u32 *operation)
+{
+	struct gendisk *disk = disk_of(rq);
+
+	if (!disk)
+		return false; /* a command to a controller, not to a disk */
+	*device = device_of(disk);
+	*operation = operation_of(rq->cmd_flags);
+	return (wanted_operations >> *operation & 1) && is_wanted_disk(*device, rq->__sector);
+}
+
+/* A flush has no place and no length, whatever its request says. */
+static __always_inline u64 sector_of(struct request *rq, u32 operation)
+{
+	return operation == OP_FLUSH ? 0 : rq->__sector;
+}
+
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(block_rq_issue, struct request *rq)
+{
+	u32 device, operation, length = rq->__data_len;
+
+	if (!is_wanted(rq, &device, &operation))
+		return 0;
+	if (issue(device, operation, flags_of(rq->cmd_flags), length, sector_of(rq, operation)) && with_latency)
+		take_off((u64)rq);
+	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(block_rq_complete, struct request *rq, int error, unsigned int bytes)
+{
+	u32 device, operation;
+	u64 issued, now;
+
+	if (bytes < rq->__data_len && !error)
+		return 0; /* a part of it */
+	if (!is_wanted(rq, &device, &operation))
+		return 0;
+	if (error)
+		count_bin(device, operation, KIND_OTHER, OTHER_ERROR);
+	if (!with_latency)
+		return 0;
+	issued = land((u64)rq);
+	if (!issued)
+		return 0; /* it was issued before anybody looked, or a filter left it out */
+	now = bpf_ktime_get_ns();
+	count_bin(device, operation, KIND_SERVICE, bin_of(now - issued));
+	if (rq->start_time_ns && rq->start_time_ns <= issued)
+		count_bin(device, operation, KIND_QUEUED, bin_of(issued - rq->start_time_ns));
+	return 0;
+}
+
+SEC("tp_btf/block_rq_requeue")
+int BPF_PROG(block_rq_requeue, struct request *rq)
+{
+	u32 device, operation;
+
+	if (!is_wanted(rq, &device, &operation))
+		return 0;
+	count_bin(device, operation, KIND_OTHER, OTHER_REQUEUE);
+	/* Only what had been issued was counted, and will be again. */
+	if (with_latency ? land((u64)rq) : rq->state && is_wanted_shape(rq->__data_len, sector_of(rq, operation)))
+		count_request(SUBJECT(device, operation, KIND_REQUEUED, flags_of(rq->cmd_flags), 0), rq->__data_len,
+			      sector_of(rq, operation));
+	return 0;
+}
+
+SEC("tp_btf/block_rq_merge")
+int BPF_PROG(block_rq_merge, struct request *rq)
+{
+	u32 device, operation;
+
+	if (is_wanted(rq, &device, &operation))
+		count_bin(device, operation, KIND_OTHER, OTHER_REQUEST_MERGE);
+	return 0;
+}
+
+static __always_inline int count_bio(struct bio *bio, u32 what)
+{
+	u32 operation = operation_of(bio->bi_opf);
+	u32 device = device_of(bio->bi_bdev->bd_disk);
+
+	if (wanted_operations >> operation & 1 && is_wanted_disk(device, bio->bi_iter.bi_sector))
+		count_bin(device, operation, KIND_OTHER, what);
+	return 0;
+}
+
+SEC("tp_btf/block_bio_backmerge")
+int BPF_PROG(block_bio_backmerge, struct bio *bio)
+{
+	return count_bio(bio, OTHER_BACK_MERGE);
+}
+
+SEC("tp_btf/block_bio_frontmerge")
+int BPF_PROG(block_bio_frontmerge, struct bio *bio)
+{
+	return count_bio(bio, OTHER_FRONT_MERGE);
+}
+
+SEC("tp_btf/block_split")
+int BPF_PROG(block_split, struct bio *bio)
+{
+	return count_bio(bio, OTHER_SPLIT);
+}
+
+/* What any program on this hook costs at least, for comparison. */
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(nothing, struct request *rq)
+{
+	return 0;
+}

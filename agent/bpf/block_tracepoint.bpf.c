@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * Block I/O through the classic tracepoints, for kernels without BTF. The fields that matter lie at the same place in
+ * all of them, but for the letters of operation and flags: where these are is read from tracefs and set before loading.
+ * A request goes by its disk and sector here, and how long it was queued can't be known.
+ */
+#include <stdbool.h>
+
+#include <linux/bpf.h>
+
+#include "kernel.h"
+
+#include <bpf/bpf_helpers.h>
+
+#include "subject.h"
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* Offset of `rwbs` in each event. */
+const volatile u32 rwbs_of_issue = 32;
+const volatile u32 rwbs_of_complete = 32;
+const volatile u32 rwbs_of_requeue = 32;
+const volatile u32 rwbs_of_bio = 28;
+const volatile u32 rwbs_of_split = 32;
+
+#define RWBS_SIZE 8
+
+struct event_head {
+	u64 common;
+	u32 device;
+	u64 sector;
+	u32 sectors;
+	u32 bytes; /* of block_rq_issue and block_rq_merge; the error of block_rq_complete */
+};
+
+static __always_inline bool is_operation(char letter)
+{
+	return letter == 'R' || letter == 'W' || letter == 'D' || letter == 'F' || letter == 'N' || letter == 'Z';
+}
+
+/* See blk_fill_rwbs() in kernel/trace/blktrace.c: [F]OPERATION[F][A][S][M][U]. */
+static __always_inline void understand(const void *at, u32 *operation, u32 *flags)
+{
+	char rwbs[RWBS_SIZE + 1] = {};
+	u32 i = 0;
+
+	bpf_probe_read_kernel(rwbs, RWBS_SIZE, at);
+	*flags = 0;
+	*operation = OP_OTHER;
+	if (rwbs[0] == 'F' && is_operation(rwbs[1])) {
+		*flags |= FLAG_PREFLUSH;
+		i = 1;
+	}
+	char letter = i ? rwbs[1] : rwbs[0], next = i ? rwbs[2] : rwbs[1];
+
+	if (letter == 'R')
+		*operation = OP_READ;
+	else if (letter == 'W' && next == 'Z')
+		*operation = OP_WRITE_ZEROES;
+	else if (letter == 'W')
+		*operation = OP_WRITE;
+	else if (letter == 'D')
+		*operation = next == 'E' ? OP_SECURE_ERASE : OP_DISCARD;
+	else if (letter == 'F')
+		*operation = OP_FLUSH;
+#pragma unroll
+	for (u32 k = 1; k < RWBS_SIZE; k++) {
+		if (k <= i)
+			continue;
+		if (rwbs[k] == 'F')
+			*flags |= FLAG_FUA;
+		else if (rwbs[k] == 'A' && letter != 'Z')
+			*flags |= FLAG_READAHEAD;
+		else if (rwbs[k] == 'S')
+			*flags |= FLAG_SYNC;
+		else if (rwbs[k] == 'M')
+			*flags |= FLAG_META;
+		else if (rwbs[k] == 'U')
+			*flags |= FLAG_ATOMIC;
+	}
+}
+
+static __always_inline bool is_wanted(struct event_head *event, u32 rwbs, u32 *device, u32 *operation, u32 *flags)
+{
+	*device = event->device;
+	understand((void *)event + rwbs, operation, flags);
+	return (wanted_operations >> *operation & 1) && is_wanted_disk(*device, event->sector);
+}
+
+static __always_inline u64 name_of(struct event_head *event, u32 operation)
+{
+	return (u64)event->device << 40 ^ (operation == OP_FLUSH ? 0 : event->sector) ^ 1ULL << 63;
+}
+
+SEC("tracepoint/block/block_rq_issue")
+int block_rq_issue(struct event_head *event)
+{
+	u32 device, operation, flags;
+
+	if (!is_wanted(event, rwbs_of_issue, &device, &operation, &flags))
+		return 0;
+	if (issue(device, operation, flags, event->bytes, operation == OP_FLUSH ? 0 : event->sector) && with_latency)
+		take_off(name_of(event, operation));
+	return 0;
+}
+
+SEC("tracepoint/block/block_rq_complete")
+int block_rq_complete(struct event_head *event)
+{
+	u32 device, operation, flags;
+	u64 issued;
+
+	if (!is_wanted(event, rwbs_of_complete, &device, &operation, &flags))
+		return 0;
+	if (event->bytes)
+		count_bin(device, operation, KIND_OTHER, OTHER_ERROR);
+	if (!with_latency)
+		return 0;
+	issued = land(name_of(event, operation));
+	if (issued)
+		count_bin(device, operation, KIND_SERVICE, bin_of(bpf_ktime_get_ns() - issued));
+	return 0;
+}
+
+static __always_inline int count_other(struct event_head *event, u32 rwbs, u32 what)
+{
+	u32 device, operation, flags;
+
+	if (is_wanted(event, rwbs, &device, &operation, &flags))
+		count_bin(device, operation, KIND_OTHER, what);
+	return 0;
+}
+
+SEC("tracepoint/block/block_rq_requeue")
+int block_rq_requeue(struct event_head *event)
+{
+	return count_other(event, rwbs_of_requeue, OTHER_REQUEUE);
+}
+
+SEC("tracepoint/block/block_rq_merge")
+int block_rq_merge(struct event_head *event)
+{
+	return count_other(event, rwbs_of_issue, OTHER_REQUEST_MERGE);
+}
+
+SEC("tracepoint/block/block_bio_backmerge")
+int block_bio_backmerge(struct event_head *event)
+{
+	return count_other(event, rwbs_of_bio, OTHER_BACK_MERGE);
+}
+
+SEC("tracepoint/block/block_bio_frontmerge")
+int block_bio_frontmerge(struct event_head *event)
+{
+	return count_other(event, rwbs_of_bio, OTHER_FRONT_MERGE);
+}
+
+SEC("tracepoint/block/block_split")
+int block_split(struct event_head *event)
+{
+	return count_other(event, rwbs_of_split, OTHER_SPLIT);
+}

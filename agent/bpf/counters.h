@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Exact counters by key, cheap enough for every request.
+ *
+ * A plain BPF hash map costs more than all else that happens here. So each CPU has a set-associative cache of counters,
+ * in one array map whose lookup the verifier turns into a few instructions; a key that finds its set taken is counted
+ * in a hash map behind it. Nothing moves from one to the other: a key's count is the sum of all its places, which user
+ * space adds up. A slot is claimed once, by its key, and never given up.
+ *
+ * An interrupt may run another program on the same CPU between any two instructions. It never counts the same key,
+ * since each program has kinds of its own, and the kernel doesn't let a program interrupt itself; so counting needs no
+ * atomic instruction, and only claiming a slot does.
+ */
+#pragma once
+
+#include <linux/bpf.h>
+
+#include <bpf/bpf_helpers.h>
+
+#include "filter.h"
+
+/* What a counter counts; in its key, so that the kinds never meet. */
+enum kind {
+	KIND_REQUEST = 1,
+	KIND_REQUEUED = 2, /* counted as a request, and will be again */
+	KIND_SERVICE = 3,
+	KIND_QUEUED = 4,
+	KIND_OTHER = 5,
+};
+
+enum other {
+	OTHER_BACK_MERGE = 0,
+	OTHER_FRONT_MERGE = 1,
+	OTHER_REQUEST_MERGE = 2,
+	OTHER_SPLIT = 3,
+	OTHER_REQUEUE = 4,
+	OTHER_ERROR = 5,
+};
+
+enum lost {
+	LOST_FULL = 0,
+	LOST_UNTIMED = 1,
+	LOST_EVENTS = 2,
+	LOST_COMMS = 3,
+	LOST_KINDS = 4,
+};
+
+#define REQUEST_WAYS 4
+#define REQUEST_SETS 512 /* for each CPU */
+#define BIN_WAYS 8
+#define BIN_SETS 256 /* for each CPU */
+#define SPILLED_ENTRIES 262144
+#define UNITS 5 /* 4k, 8k, 16k, 32k, 64k */
+
+/* device | operation << 32 | kind << 37 | flags << 40 | comm << 49 */
+#define SUBJECT(device, operation, kind, flags, comm)                                                                  \
+	((u64)(device) | (u64)(operation) << 32 | (u64)(kind) << 37 | (u64)(flags) << 40 | (u64)(comm) << 49)
+#define IN_USE (1ULL << 63)
+
+/* A cache line: of a set of four, one or two are touched. */
+struct request_slot {
+	u64 shape; /* length | lowest bit of the sector << 32 | IN_USE; 0: free */
+	u64 subject;
+	u64 count;
+	u64 units[UNITS];
+};
+
+struct request_set {
+	struct request_slot slots[REQUEST_WAYS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, REQUEST_SETS); /* times the number of CPUs, set when it is loaded */
+	__type(key, u32);
+	__type(value, struct request_set);
+} REQUESTS SEC(".maps");
+
+/* Bins of histograms, and counters without a shape. */
+struct bin_slot {
+	u64 subject; /* | IN_USE, with the bin's number in place of flags and comm; 0: free */
+	u64 count;
+};
+
+struct bin_set {
+	struct bin_slot slots[BIN_WAYS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BIN_SETS);
+	__type(key, u32);
+	__type(value, struct bin_set);
+} BINS SEC(".maps");
+
+struct spilled_key {
+	u64 subject;
+	u64 shape;
+};
+
+struct spilled {
+	u64 count;
+	u64 units[UNITS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC); /* it is nearly always empty */
+	__uint(max_entries, SPILLED_ENTRIES);
+	__type(key, struct spilled_key);
+	__type(value, struct spilled);
+} SPILLED SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LOST_KINDS);
+	__type(key, u32);
+	__type(value, u64);
+} LOST SEC(".maps");
+
+static __always_inline void lose(u32 what)
+{
+	u64 *count = bpf_map_lookup_elem(&LOST, &what);
+
+	if (count)
+		__sync_fetch_and_add(count, 1);
+}
+
+static __always_inline void spill(u64 subject, u64 shape, const u64 *units)
+{
+	struct spilled_key key = { subject, shape };
+	struct spilled *found = bpf_map_lookup_elem(&SPILLED, &key);
+
+	if (!found) {
+		struct spilled none = {};
+
+		bpf_map_update_elem(&SPILLED, &key, &none, BPF_NOEXIST /* another CPU may be first */);
+		found = bpf_map_lookup_elem(&SPILLED, &key);
+		if (!found) {
+			lose(LOST_FULL);
+			return;
+		}
+	}
+	__sync_fetch_and_add(&found->count, 1);
+	if (units)
+		for (int i = 0; i < UNITS; i++)
+			__sync_fetch_and_add(&found->units[i], units[i]);
+}
+
+/* Fibonacci hashing: the upper bits of a product depend on all bits of its factors. */
+#define MIX 0x9e3779b97f4a7c15ULL
+
+static __always_inline void count_request(u64 subject, u32 length, u64 sector)
+{
+	u64 lowest = (sector | 1ULL << 23) & -(sector | 1ULL << 23); /* of 2^23 sectors, all is aligned to all lengths */
+	u64 shape = IN_USE | lowest << 32 | length;
+	u64 end = (sector << 9) + length - 1;
+	u32 at = ((subject ^ shape * MIX) * MIX) >> 55;
+	struct request_set *set;
+
+	at += bpf_get_smp_processor_id() * REQUEST_SETS;
+	set = bpf_map_lookup_elem(&REQUESTS, &at);
+	if (!set) {
+		lose(LOST_FULL);
+		return;
+	}
+#pragma unroll
+	for (int way = 0; way < REQUEST_WAYS; way++) {
+		struct request_slot *slot = &set->slots[way];
+
+		if (!slot->shape && __sync_val_compare_and_swap(&slot->shape, 0, shape) == 0)
+			slot->subject = subject;
+		if (slot->shape == shape && slot->subject == subject) {
+			slot->count++;
+			if (length)
+#pragma unroll
+				for (int i = 0; i < UNITS; i++)
+					slot->units[i] += (end >> (12 + i)) - (sector >> (3 + i)) + 1;
+			return;
+		}
+	}
+	{
+		u64 units[UNITS] = {};
+
+		if (length)
+#pragma unroll
+			for (int i = 0; i < UNITS; i++)
+				units[i] = (end >> (12 + i)) - (sector >> (3 + i)) + 1;
+		spill(subject, shape, units);
+	}
+}
+
+/* `bin` has at most 14 bits. */
+static __always_inline void count_bin(u32 device, u32 operation, u32 kind, u32 bin)
+{
+	u64 subject = SUBJECT(device, operation, kind, 0, bin);
+	u32 at = (subject * MIX) >> 56;
+	struct bin_set *set;
+
+	at += bpf_get_smp_processor_id() * BIN_SETS;
+	set = bpf_map_lookup_elem(&BINS, &at);
+	if (!set) {
+		lose(LOST_FULL);
+		return;
+	}
+#pragma unroll
+	for (int way = 0; way < BIN_WAYS; way++) {
+		struct bin_slot *slot = &set->slots[way];
+
+		if (!slot->subject)
+			__sync_val_compare_and_swap(&slot->subject, 0, subject | IN_USE);
+		if (slot->subject == (subject | IN_USE)) {
+			slot->count++;
+			return;
+		}
+	}
+	spill(subject, IN_USE, 0);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * How long requests take. When one was issued is kept under its name: the address of the kernel's request. Requests
+ * are made once for each queue and used again and again, so a slot that was claimed once is found at the next use, and
+ * nothing has to be deleted.
+ */
+#pragma once
+
+#include "counters.h"
+
+#define FLIGHT_WAYS 4
+#define FLIGHT_SETS 8192
+
+struct flight {
+	u64 name; /* 0: free */
+	u64 issued; /* ns; 0: on the ground, and the slot may be taken for another */
+};
+
+struct flight_set {
+	struct flight slots[FLIGHT_WAYS];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FLIGHT_SETS);
+	__type(key, u32);
+	__type(value, struct flight_set);
+} FLIGHTS SEC(".maps");
+
+static __always_inline struct flight_set *flights_of(u64 name)
+{
+	u32 at = (name * MIX) >> 51;
+
+	return bpf_map_lookup_elem(&FLIGHTS, &at);
+}
+
+static __always_inline void take_off(u64 name)
+{
+	struct flight_set *set = flights_of(name);
+	u64 now = bpf_ktime_get_ns();
+
+	if (!set)
+		return;
+#pragma unroll
+	for (int way = 0; way < FLIGHT_WAYS; way++)
+		if (set->slots[way].name == name) {
+			set->slots[way].issued = now;
+			return;
+		}
+#pragma unroll
+	for (int way = 0; way < FLIGHT_WAYS; way++) {
+		struct flight *slot = &set->slots[way];
+		u64 owner = slot->name;
+
+		if (!slot->issued && __sync_val_compare_and_swap(&slot->name, owner, name) == owner) {
+			slot->issued = now;
+			return;
+		}
+	}
+	lose(LOST_UNTIMED);
+}
+
+/* When it was issued, and not any more; 0 where that is not known. */
+static __always_inline u64 land(u64 name)
+{
+	struct flight_set *set = flights_of(name);
+
+	if (!set)
+		return 0;
+#pragma unroll
+	for (int way = 0; way < FLIGHT_WAYS; way++)
+		if (set->slots[way].name == name) {
+			u64 issued = set->slots[way].issued;
+
+			set->slots[way].issued = 0;
+			return issued;
+		}
+	return 0;
+}
+
+/* Log-linear: 16 bins an octave, so a bin is 6 % wide at most. Below 16 ns a bin a nanosecond. */
+static __always_inline u32 bin_of(u64 ns)
+{
+	u32 octave = 0;
+	u64 rest = ns >> 4;
+
+	if (rest >> 32) { octave += 32; rest >>= 32; }
+	if (rest >> 16) { octave += 16; rest >>= 16; }
+	if (rest >> 8) { octave += 8; rest >>= 8; }
+	if (rest >> 4) { octave += 4; rest >>= 4; }
+	if (rest >> 2) { octave += 2; rest >>= 2; }
+	if (rest >> 1) { octave += 1; rest >>= 1; }
+	octave += rest;
+	return octave ? (octave << 4) + ((ns >> (octave - 1)) & 15) : ns;
+}

@@ -1,0 +1,264 @@
+//! What the programs have counted so far, out of their maps. The layouts are those of `bpf/counters.h`.
+
+use std::collections::HashMap;
+
+use aya::maps::{Array, HashMap as BpfHashMap, MapError};
+use aya::{Ebpf, Pod};
+
+/// Sizes of units whose touched numbers are counted: 4k, 8k, 16k, 32k, 64k.
+pub const UNITS: usize = 5;
+
+const IN_USE: u64 = 1 << 63;
+const KIND_REQUEST: u64 = 1;
+const KIND_REQUEUED: u64 = 2;
+const KIND_SERVICE: u64 = 3;
+const KIND_QUEUED: u64 = 4;
+
+type RequestSet = [[u64; 3 + UNITS]; 4];
+type BinSet = [[u64; 2]; 8];
+
+/// Of what requests are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Request {
+    /// Device number.
+    pub device: u32,
+    /// Number of the operation.
+    pub operation: u32,
+    /// Bits.
+    pub flags: u32,
+    /// Number of the command's name; 0: none.
+    pub comm: u32,
+    /// Bytes.
+    pub length: u32,
+    /// The lowest bit of the offset in bytes; 0 where it is aligned to more than any length can be.
+    pub offset_alignment: u64,
+}
+
+/// How many there were, and how many units they touched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Requests.
+    pub count: u64,
+    /// Of each size.
+    pub units: [u64; UNITS],
+}
+
+/// A bin of a histogram, or a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Bin {
+    /// Device number.
+    pub device: u32,
+    /// Number of the operation.
+    pub operation: u32,
+    /// Its number.
+    pub bin: u64,
+}
+
+/// What was not counted as it should have been.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Found no room in the maps.
+    pub full: u64,
+    /// Without a time.
+    pub untimed: u64,
+    /// Single events.
+    pub events: u64,
+    /// Counted without the command's name.
+    pub comms: u64,
+}
+
+/// Everything counted since the programs were attached.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Each once, however often it was requeued.
+    pub requests: HashMap<Request, Tally>,
+    /// From issue to completion.
+    pub service: HashMap<Bin, u64>,
+    /// From the request's making to its issue.
+    pub queued: HashMap<Bin, u64>,
+    /// Merges, splits, and so on.
+    pub others: HashMap<Bin, u64>,
+    /// The names of commands by number.
+    pub comms: HashMap<u32, String>,
+    /// What is missing.
+    pub lost: Lost,
+}
+
+/// Reads all maps.
+pub fn read(ebpf: &Ebpf) -> Result<Counts, MapError> {
+    let mut counts = Counts::default();
+    let mut requeued = vec![];
+    for set in array::<RequestSet>(ebpf, "REQUESTS")?.iter() {
+        for [shape, subject, count, units @ ..] in set? {
+            if shape & IN_USE != 0 && subject != 0 {
+                counts.add(subject, shape, Tally { count, units }, &mut requeued);
+            }
+        }
+    }
+    for set in array::<BinSet>(ebpf, "BINS")?.iter() {
+        for [subject, count] in set? {
+            if subject & IN_USE != 0 {
+                counts.add(subject & !IN_USE, IN_USE, Tally { count, ..Tally::default() }, &mut requeued);
+            }
+        }
+    }
+    let spilled = BpfHashMap::<_, [u64; 2], [u64; 1 + UNITS]>::try_from(map(ebpf, "SPILLED")?)?;
+    for entry in spilled.iter() {
+        let ([subject, shape], [count, units @ ..]) = entry?;
+        counts.add(subject, shape, Tally { count, units }, &mut requeued);
+    }
+    for entry in BpfHashMap::<_, [u8; 16], u32>::try_from(map(ebpf, "COMMS")?)?.iter() {
+        let (name, number) = entry?;
+        counts.comms.insert(number, comm_text(&name));
+    }
+    let lost = array::<u64>(ebpf, "LOST")?;
+    counts.lost = Lost {
+        full: lost.get(&0, 0)?,
+        untimed: lost.get(&1, 0)?,
+        events: lost.get(&2, 0)?,
+        comms: lost.get(&3, 0)?,
+    };
+    counts.take_back(&requeued);
+    Ok(counts)
+}
+
+/// A command's name, out of the kernel's sixteen bytes.
+pub fn comm_text(name: &[u8; 16]) -> String {
+    let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    String::from_utf8_lossy(&name[..end]).into_owned()
+}
+
+fn map<'a>(ebpf: &'a Ebpf, name: &'static str) -> Result<&'a aya::maps::Map, MapError> {
+    ebpf.map(name).ok_or(MapError::InvalidName { name: name.to_owned() })
+}
+
+fn array<'a, T: Pod>(
+    ebpf: &'a Ebpf,
+    name: &'static str,
+) -> Result<Array<&'a aya::maps::MapData, T>, MapError> {
+    Array::try_from(map(ebpf, name)?)
+}
+
+#[allow(clippy::cast_possible_truncation)] // fields of a few bits
+fn low(word: u64, bits: u32) -> u32 {
+    (word & ((1 << bits) - 1)) as u32
+}
+
+impl Counts {
+    fn add(&mut self, subject: u64, shape: u64, tally: Tally, requeued: &mut Vec<(Request, Tally)>) {
+        let (device, operation) = (low(subject, 32), low(subject >> 32, 5));
+        let bin = Bin { device, operation, bin: u64::from(low(subject >> 49, 14)) };
+        match subject >> 37 & 7 {
+            kind @ (KIND_REQUEST | KIND_REQUEUED) => {
+                let sectors = (shape & !IN_USE) >> 32;
+                let request = Request {
+                    device,
+                    operation,
+                    flags: low(subject >> 40, 9),
+                    comm: low(subject >> 49, 14),
+                    length: low(shape, 32),
+                    offset_alignment: if sectors == 1 << 23 { 0 } else { sectors << 9 },
+                };
+                if kind == KIND_REQUEST {
+                    self.requests.entry(request).or_default().change(&tally, u64::wrapping_add);
+                } else {
+                    requeued.push((request, tally));
+                }
+            }
+            KIND_SERVICE => *self.service.entry(bin).or_default() += tally.count,
+            KIND_QUEUED => *self.queued.entry(bin).or_default() += tally.count,
+            _ => *self.others.entry(bin).or_default() += tally.count,
+        }
+    }
+
+    /// Requests that were requeued after their issue are issued again: each counts once.
+    fn take_back(&mut self, requeued: &[(Request, Tally)]) {
+        for (request, tally) in requeued {
+            let mut rest = *tally;
+            let same = |known: &Request| Request { comm: request.comm, ..known.clone() } == *request;
+            for (_, issued) in self.requests.iter_mut().filter(|(known, _)| same(known)) {
+                if issued.count >= rest.count {
+                    issued.change(&rest, u64::wrapping_sub);
+                    break;
+                }
+                rest.change(issued, u64::wrapping_sub);
+                *issued = Tally::default();
+            }
+        }
+        self.requests.retain(|_, tally| tally.count > 0);
+    }
+}
+
+impl Tally {
+    fn change(&mut self, other: &Self, how: fn(u64, u64) -> u64) {
+        self.count = how(self.count, other.count);
+        for (mine, theirs) in self.units.iter_mut().zip(other.units) {
+            *mine = how(*mine, theirs);
+        }
+    }
+}
+
+/// The bounds of a bin in nanoseconds, the upper one outside; see `bin_of` in `bpf/timing.h`.
+pub fn bounds(bin: u64) -> (u64, u64) {
+    let (octave, step) = (bin >> 4, bin & 15);
+    if octave == 0 {
+        return (step, step + 1);
+    }
+    let width = 1 << (octave - 1).min(58);
+    let lower = (16 + step).saturating_mul(width);
+    (lower, lower.saturating_add(width))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same as in C.
+    fn bin_of(ns: u64) -> u64 {
+        let octave = u64::from(64 - (ns >> 4).leading_zeros());
+        if octave == 0 { ns } else { (octave << 4) + (ns >> (octave - 1) & 15) }
+    }
+
+    #[test]
+    fn bins_follow_each_other_without_gap_and_are_narrow() {
+        let mut end = 0;
+        for bin in 0..16 * 50 {
+            let (lower, upper) = bounds(bin);
+            assert_eq!(lower, end);
+            assert!(bin_of(lower) == bin && bin_of(upper - 1) == bin, "{bin}");
+            assert!(upper - lower <= 1.max(lower / 16), "{bin}");
+            end = upper;
+        }
+    }
+
+    #[test]
+    fn what_was_requeued_is_taken_back_from_whoever_issued_it() {
+        let request =
+            |comm| Request { device: 1, operation: 1, flags: 0, comm, length: 4096, offset_alignment: 512 };
+        let tally = |count| Tally { count, units: [count; UNITS] };
+        let mut counts = Counts::default();
+        counts.requests.extend([(request(1), tally(2)), (request(2), tally(3))]);
+        counts.take_back(&[(request(0), tally(4))]);
+        assert_eq!(
+            counts.requests.values().map(|tally| (tally.count, tally.units[0])).collect::<Vec<_>>(),
+            [(1, 1)]
+        );
+    }
+
+    #[test]
+    fn a_key_is_taken_apart() {
+        let mut counts = Counts::default();
+        let subject = 7 << 20 | 3 | 1 << 32 | KIND_REQUEST << 37 | 0b1100 << 40 | 5 << 49;
+        counts.add(subject, IN_USE | 8 << 32 | 16384, Tally { count: 9, units: [0; UNITS] }, &mut vec![]);
+        let (request, tally) = counts.requests.iter().next().unwrap();
+        let expected = Request {
+            device: 7 << 20 | 3,
+            operation: 1,
+            flags: 12,
+            comm: 5,
+            length: 16384,
+            offset_alignment: 4096,
+        };
+        assert_eq!((request, tally.count), (&expected, 9));
+    }
+}

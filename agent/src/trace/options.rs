@@ -1,0 +1,213 @@
+//! What `storlab-agent trace` is asked to look at.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use super::names;
+
+/// As many of each kind as the programs have room for; see `bpf/filter.h`.
+pub const MAX_DISKS: usize = 16;
+/// Of lengths, of alignments, of commands.
+pub const MAX_VALUES: usize = 8;
+/// Bytes of a command's name in the kernel, the closing zero included.
+pub const COMM_SIZE: usize = 16;
+
+/// What is wrong with the arguments.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct OptionError(pub String);
+
+/// Which hook the programs are attached to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    /// `tp_btf`.
+    Btf,
+    /// The classic tracepoint.
+    Tracepoint,
+}
+
+impl Hook {
+    /// Its name in options and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Btf => "btf",
+            Self::Tracepoint => "tracepoint",
+        }
+    }
+}
+
+/// The options of `trace`. An empty filter lets everything through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceOptions {
+    /// Kernel names of disks or partitions.
+    pub disks: Vec<String>,
+    /// Numbers of operations.
+    pub operations: Vec<u32>,
+    /// Names of commands, as the kernel cuts them.
+    pub comms: Vec<String>,
+    /// Lengths in bytes.
+    pub lengths: Vec<u32>,
+    /// Joint alignments in bytes.
+    pub alignments: Vec<u32>,
+    /// Count each command apart.
+    pub by_comm: bool,
+    /// Measure how long requests take.
+    pub latency: bool,
+    /// Tell each request.
+    pub events: bool,
+    /// Tell the counts so often.
+    pub interval: Option<Duration>,
+    /// End after this time.
+    pub period: Option<Duration>,
+    /// This hook or none.
+    pub hook: Option<Hook>,
+}
+
+impl Default for TraceOptions {
+    fn default() -> Self {
+        Self {
+            disks: vec![],
+            operations: vec![],
+            comms: vec![],
+            lengths: vec![],
+            alignments: vec![],
+            by_comm: false,
+            latency: true,
+            events: false,
+            interval: None,
+            period: None,
+            hook: None,
+        }
+    }
+}
+
+/// Understands the arguments that follow `trace`.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<TraceOptions, OptionError> {
+    let mut options = TraceOptions::default();
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let name = text(&argument)?.to_owned();
+        let mut value = || arguments.next().ok_or_else(|| OptionError(format!("{name} needs a value")));
+        match name.as_str() {
+            "--disk" => options.disks.push(text(&value()?)?.trim_start_matches("/dev/").to_owned()),
+            "--op" => options.operations.push(operation(text(&value()?)?)?),
+            "--comm" => options.comms.push(comm(text(&value()?)?)?),
+            "--length" => options.lengths.push(bytes(&name, text(&value()?)?)?),
+            "--alignment" => options.alignments.push(alignment(text(&value()?)?)?),
+            "--interval" => options.interval = Some(seconds(&name, text(&value()?)?)?),
+            "--for" => options.period = Some(seconds(&name, text(&value()?)?)?),
+            "--hook" => options.hook = Some(hook(text(&value()?)?)?),
+            "--by-comm" => options.by_comm = true,
+            "--no-latency" => options.latency = false,
+            "--events" => options.events = true,
+            _ => return Err(OptionError(format!("unknown argument {argument:?}"))),
+        }
+    }
+    let filters = [
+        ("--disk", options.disks.len(), MAX_DISKS),
+        ("--comm", options.comms.len(), MAX_VALUES),
+        ("--length", options.lengths.len(), MAX_VALUES),
+        ("--alignment", options.alignments.len(), MAX_VALUES),
+    ];
+    match filters.into_iter().find(|(_, given, room)| given > room) {
+        Some((name, given, room)) => {
+            Err(OptionError(format!("{name} was given {given} times: {room} at most")))
+        }
+        None => Ok(options),
+    }
+}
+
+fn text(argument: &OsString) -> Result<&str, OptionError> {
+    argument.to_str().ok_or_else(|| OptionError(format!("{argument:?} is no text")))
+}
+
+fn operation(name: &str) -> Result<u32, OptionError> {
+    names::operation_number(name)
+        .ok_or_else(|| OptionError(format!("{name:?} is no operation; there are {}", names::operations())))
+}
+
+fn comm(name: &str) -> Result<String, OptionError> {
+    if name.is_empty() || name.contains('\0') {
+        return Err(OptionError(format!("{name:?} is no command's name")));
+    }
+    let mut end = name.len().min(COMM_SIZE - 1);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    Ok(name[..end].to_owned())
+}
+
+fn bytes(name: &str, value: &str) -> Result<u32, OptionError> {
+    value.parse().map_err(|_| OptionError(format!("{name} is a number of bytes below 4 GiB, not {value:?}")))
+}
+
+fn alignment(value: &str) -> Result<u32, OptionError> {
+    let number = bytes("--alignment", value)?;
+    if number >= 512 && number.is_power_of_two() {
+        Ok(number)
+    } else {
+        Err(OptionError(format!("--alignment is a power of two from 512 on, not {value}")))
+    }
+}
+
+fn seconds(name: &str, value: &str) -> Result<Duration, OptionError> {
+    let wrong = || OptionError(format!("{name} is a time in seconds above 0, not {value:?}"));
+    let number: f64 = value.parse().map_err(|_| wrong())?;
+    Duration::try_from_secs_f64(number)
+        .ok()
+        .filter(|time| *time >= Duration::from_millis(1))
+        .ok_or_else(wrong)
+}
+
+fn hook(name: &str) -> Result<Hook, OptionError> {
+    [Hook::Btf, Hook::Tracepoint]
+        .into_iter()
+        .find(|hook| hook.name() == name)
+        .ok_or_else(|| OptionError(format!("{name:?} is no hook; there are btf and tracepoint")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_words(line: &str) -> Result<TraceOptions, OptionError> {
+        parse(line.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn filters_add_up() {
+        let options =
+            parse_words("--disk vda --disk /dev/vdb1 --op write --length 4096 --alignment 512").unwrap();
+        assert_eq!(options.disks, ["vda", "vdb1"]);
+        assert_eq!(
+            (options.operations, options.lengths, options.alignments),
+            (vec![1], vec![4096], vec![512])
+        );
+    }
+
+    #[test]
+    fn times_are_seconds_with_fractions() {
+        let options = parse_words("--interval 0.25 --for 30").unwrap();
+        assert_eq!(options.interval, Some(Duration::from_millis(250)));
+        assert_eq!(options.period, Some(Duration::from_secs(30)));
+        for wrong in ["0", "-1", "nan", "inf", "1s", "1e300"] {
+            assert!(parse_words(&format!("--interval {wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_commands_name_is_cut_as_the_kernel_cuts_it() {
+        assert_eq!(parse_words("--comm a-command-with-a-long-name").unwrap().comms, ["a-command-with-"]);
+        assert_eq!(parse_words("--comm äääääääää").unwrap().comms, ["äääääää"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let said = |line: &str| parse_words(line).unwrap_err().0;
+        assert!(said("--op writes").starts_with("\"writes\" is no operation; there are read, write"));
+        assert_eq!(said("--alignment 1000"), "--alignment is a power of two from 512 on, not 1000");
+        assert_eq!(said("--disk"), "--disk needs a value");
+        assert_eq!(said("--verbose"), "unknown argument \"--verbose\"");
+        assert_eq!(said(&"--length 1 ".repeat(9)), "--length was given 9 times: 8 at most");
+    }
+}

@@ -1,0 +1,124 @@
+//! What goes out: JSON lines, as `docs/reference/trace-output.md` has them.
+
+use serde::Serialize;
+
+use super::counters::{self, Bin, Counts, Request, UNITS};
+use super::disks::Names;
+use super::names;
+use crate::clock;
+
+/// The first line.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "started")]
+pub struct Started<'a> {
+    /// `btf` or `tracepoint`.
+    pub hook: &'static str,
+    /// Why not `btf`.
+    pub reason: Option<&'a str>,
+    /// Names that were asked for; none: all.
+    pub disks: &'a [String],
+    /// Whether times are measured.
+    pub latency: bool,
+    /// Events that this kernel can't tell.
+    pub without: &'a [&'static str],
+    /// Now.
+    pub monotonic_ns: u64,
+    /// Now.
+    pub realtime_ns: u64,
+}
+
+/// All counts since the start.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename = "counts")]
+pub struct CountsLine<'a> {
+    /// No more will come.
+    #[serde(rename = "final")]
+    pub last: bool,
+    /// When they were read.
+    pub monotonic_ns: u64,
+    /// When they were read.
+    pub realtime_ns: u64,
+    /// Disk, operation, flags, length, alignment of the offset, command, count, units touched.
+    pub requests: Vec<(String, &'static str, String, u32, u64, Option<&'a str>, u64, [u64; UNITS])>,
+    /// Disk, operation, which time, lower and upper bound in ns, count.
+    pub latency: Vec<(String, &'static str, &'static str, u64, u64, u64)>,
+    /// Disk, operation, what, count.
+    pub others: Vec<(String, &'static str, &'static str, u64)>,
+    /// What is missing in them.
+    pub lost: Lost,
+}
+
+/// What is missing in the counts.
+#[derive(Debug, Serialize)]
+pub struct Lost {
+    /// Found no room.
+    pub full: u64,
+    /// A program was already running on that CPU.
+    pub missed: u64,
+    /// Too many in flight to be timed.
+    pub untimed: u64,
+    /// Single events that nobody read in time.
+    pub events: u64,
+    /// Counted, but without the name of their command.
+    pub comms: u64,
+}
+
+impl<'a> CountsLine<'a> {
+    /// `counts` with names in place of numbers, in the order of the numbers.
+    pub fn new(counts: &'a Counts, disks: &mut Names, missed: u64, last: bool) -> Self {
+        let mut requests: Vec<(&Request, _)> = counts.requests.iter().collect();
+        requests.sort_unstable_by_key(|(request, _)| *request);
+        Self {
+            last,
+            monotonic_ns: clock::monotonic_ns(),
+            realtime_ns: clock::realtime_ns(),
+            requests: requests
+                .into_iter()
+                .map(|(request, tally)| {
+                    (
+                        disks.of(request.device),
+                        names::operation(request.operation),
+                        names::flags(request.flags),
+                        request.length,
+                        request.offset_alignment,
+                        counts.comms.get(&request.comm).map(String::as_str),
+                        tally.count,
+                        tally.units,
+                    )
+                })
+                .collect(),
+            latency: [("service", &counts.service), ("queued", &counts.queued)]
+                .into_iter()
+                .flat_map(|(which, bins)| {
+                    sorted(bins).into_iter().map(move |(bin, count)| (which, bin, count))
+                })
+                .map(|(which, bin, count)| {
+                    let (lower, upper) = counters::bounds(bin.bin);
+                    (disks.of(bin.device), names::operation(bin.operation), which, lower, upper, count)
+                })
+                .collect(),
+            others: sorted(&counts.others)
+                .into_iter()
+                .map(|(bin, count)| {
+                    (disks.of(bin.device), names::operation(bin.operation), names::other(bin.bin), count)
+                })
+                .collect(),
+            lost: Lost {
+                full: counts.lost.full,
+                missed,
+                untimed: counts.lost.untimed,
+                events: counts.lost.events,
+                comms: counts.lost.comms,
+            },
+        }
+    }
+}
+
+fn sorted(bins: &std::collections::HashMap<Bin, u64>) -> Vec<(Bin, u64)> {
+    let mut sorted: Vec<_> = bins.iter().map(|(bin, count)| (*bin, *count)).collect();
+    sorted.sort_unstable();
+    sorted
+}
+
+/// One request as it was issued: disk, operation, flags, length, sector, process, command, `CLOCK_MONOTONIC` in ns.
+pub type Event<'a> = (&'a str, &'static str, String, u32, u64, u32, &'a str, u64);
