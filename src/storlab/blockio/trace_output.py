@@ -1,0 +1,205 @@
+"""What ``storlab-agent trace`` prints: JSON lines, as ``docs/reference/trace-output.md`` describes them.
+
+``decode`` reads one line, for those who follow a tracer; ``read_trace`` all of what one has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import polars as pl
+
+from storlab.blockio.alignment import joint_alignment
+from storlab.blockio.requests import request_frame
+from storlab.errors import ParseError
+from storlab.measurements import empty
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Units = tuple[Count, Count, Count, Count, Count]
+
+SECTOR = 512  # bytes; the kernel's, whatever the disk's is
+
+LATENCY_COLUMNS: dict[str, pl.DataType] = {
+    "disk": pl.String(),
+    "operation": pl.String(),
+    "what": pl.String(),  # "service": issue to completion, "queued": the request's creation to issue
+    "lower": pl.Float64(),  # s, inclusive
+    "upper": pl.Float64(),  # s, exclusive
+    "count": pl.Int64(),
+}
+OTHER_COLUMNS: dict[str, pl.DataType] = {
+    "disk": pl.String(),
+    "operation": pl.String(),
+    "what": pl.String(),  # back_merge front_merge request_merge split requeue error
+    "count": pl.Int64(),
+}
+EVENT_COLUMNS: dict[str, pl.DataType] = {
+    "t": pl.Float64(),  # s, on the machine's monotonic clock
+    "disk": pl.String(),
+    "operation": pl.String(),
+    "flags": pl.String(),
+    "length": pl.Int64(),  # B
+    "offset": pl.Int64(),  # B, on the whole disk
+    "alignment": pl.Int64(),  # B, of length and offset; null without data
+    "pid": pl.Int64(),
+    "comm": pl.String(),
+}
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """What is not in the counts; ``docs/reference/trace-output.md`` says when that happens."""
+
+    full: Count = 0
+    missed: Count = 0
+    untimed: Count = 0
+    events: Count = 0
+
+
+class Started(msgspec.Struct, frozen=True, tag_field="event", tag="started"):
+    """The first line: from here on everything is counted."""
+
+    hook: str
+    monotonic_ns: Count
+    realtime_ns: Count
+    disks: tuple[str, ...]
+    latency: bool
+    reason: str | None = None
+
+
+class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
+    """All that was counted since the start."""
+
+    final: bool
+    monotonic_ns: Count
+    realtime_ns: Count
+    requests: tuple[tuple[str, str, str, Count, Count, str | None, Count, Units], ...]
+    latency: tuple[tuple[str, str, str, Count, Count, Count], ...]
+    others: tuple[tuple[str, str, str, Count], ...]
+    lost: Lost
+
+    def request_frame(self) -> pl.DataFrame:
+        """``REQUEST_COLUMNS``, each key once."""
+        return request_frame((*row[:7], *row[7]) for row in self.requests)
+
+    def latency_frame(self) -> pl.DataFrame:
+        """``LATENCY_COLUMNS``, each bin once."""
+        rows = [(disk, op, what, lo / 1e9, hi / 1e9, count) for disk, op, what, lo, hi, count in self.latency]
+        return _once(pl.DataFrame(rows, schema=LATENCY_COLUMNS, orient="row"))
+
+    def other_frame(self) -> pl.DataFrame:
+        """``OTHER_COLUMNS``, each key once."""
+        return _once(pl.DataFrame(list(self.others), schema=OTHER_COLUMNS, orient="row"))
+
+
+Event = tuple[str, str, str, Count, Count, int, str, Count]
+"""Disk, operation, flags, length (B), sector (of 512 B), process id, command, monotonic ns: one request as issued."""
+
+Line = Started | Counts | Event
+
+_DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """All that one tracer saw. Frames: ``REQUEST_COLUMNS``, ``LATENCY_COLUMNS``, ``OTHER_COLUMNS``, ``EVENT_COLUMNS``.
+
+    ``complete``: it ended in order, and its counts are those of its end. ``duration`` is in s.
+    """
+
+    started: Started
+    duration: float
+    complete: bool
+    requests: pl.DataFrame
+    latency: pl.DataFrame
+    others: pl.DataFrame
+    events: pl.DataFrame = field(default_factory=lambda: empty(EVENT_COLUMNS))
+    lost: Lost = field(default_factory=Lost)
+
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader of the counts must know, in sentences."""
+        cut = () if self.complete else ("the tracer did not end in order: what came after its last count is missing",)
+        return (*cut, *lost_sentences(self.lost))
+
+
+def lost_sentences(lost: Lost) -> tuple[str, ...]:
+    """What is not in the counts, in sentences."""
+    said = (
+        (lost.full, "{} requests found no room in the tracer's table: the counts are too low by as many"),
+        (lost.missed, "{} times the kernel could not run the tracer: the counts may be too low by as many"),
+        (lost.untimed, "{} requests have no latency: too many were in flight at once"),
+        (lost.events, "{} single events were dropped, because they were not read in time; the counts have them"),
+    )
+    return tuple(sentence.format(number) for number, sentence in said if number)
+
+
+def decode(line: bytes | str, source: str = "", number: int | None = None) -> Line:
+    """One line. Raises ``ParseError``."""
+    try:
+        return _DECODER.decode(line)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ParseError(f"is no line of the tracer: {error}", source, number) from None
+
+
+def event_frame(events: Iterable[Event]) -> pl.DataFrame:
+    """``EVENT_COLUMNS``, in order of time."""
+    rows = [
+        (ns / 1e9, disk, op, flags, length, sector * SECTOR, joint_alignment(length, sector * SECTOR), pid, comm)
+        for disk, op, flags, length, sector, pid, comm, ns in events
+    ]
+    return pl.DataFrame(rows, schema=EVENT_COLUMNS, orient="row").sort("t", maintain_order=True)
+
+
+def read_trace(text: bytes, source: str = "") -> Trace:
+    """All lines of one tracer. A last line cut off, as a killed one leaves it, is left out. Raises ``ParseError``."""
+    started: Started | None = None
+    counts: Counts | None = None
+    events: list[Event] = []
+    for number, line in enumerate(text.split(b"\n")[:-1], start=1):
+        read = decode(line, source, number)
+        if isinstance(read, tuple):
+            events.append(read)
+        elif isinstance(read, Counts):
+            counts = read
+        elif started is None:
+            started = read
+        else:
+            raise ParseError("begins anew: this is the output of two tracers", source, number)
+        if started is None:
+            raise ParseError("the tracer's first line, which says when it started, is missing", source, number)
+    if started is None:
+        raise ParseError("the tracer has not started: there is not one whole line", source, 1)
+    return _trace(started, counts, events, source)
+
+
+def read_trace_file(path: Path) -> Trace:
+    """``read_trace`` of a file. Raises ``ParseError`` where it can't be read, too."""
+    try:
+        return read_trace(path.read_bytes(), str(path))
+    except OSError as error:
+        raise ParseError(f"can't be read: {error.strerror}", str(path)) from None
+
+
+def _trace(started: Started, counts: Counts | None, events: list[Event], source: str) -> Trace:
+    last = counts or Counts(False, started.monotonic_ns, started.realtime_ns, (), (), (), Lost())
+    try:
+        return Trace(
+            started=started,
+            duration=max(last.monotonic_ns - started.monotonic_ns, 0) / 1e9,
+            complete=last.final,
+            requests=last.request_frame(),
+            latency=last.latency_frame(),
+            others=last.other_frame(),
+            events=event_frame(events),
+            lost=last.lost,
+        )
+    except (OverflowError, pl.exceptions.PolarsError, TypeError) as error:  # a sector of 2^62 is no number of bytes
+        raise ParseError(f"holds a number that can't be: {error}", source) from None
+
+
+def _once(frame: pl.DataFrame) -> pl.DataFrame:
+    keys = [name for name in frame.columns if name != "count"]
+    return frame.group_by(keys).agg(pl.col("count").sum()).sort(keys)
