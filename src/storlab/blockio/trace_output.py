@@ -57,6 +57,7 @@ class Lost(msgspec.Struct, frozen=True):
     missed: Count = 0
     untimed: Count = 0
     events: Count = 0
+    comms: Count = 0
 
 
 class Started(msgspec.Struct, frozen=True, tag_field="event", tag="started"):
@@ -68,6 +69,7 @@ class Started(msgspec.Struct, frozen=True, tag_field="event", tag="started"):
     disks: tuple[str, ...]
     latency: bool
     reason: str | None = None
+    without: tuple[str, ...] = ()
 
 
 class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
@@ -131,6 +133,7 @@ def lost_sentences(lost: Lost) -> tuple[str, ...]:
         (lost.full, "{} requests found no room in the tracer's table: the counts are too low by as many"),
         (lost.missed, "{} times the kernel could not run the tracer: the counts may be too low by as many"),
         (lost.untimed, "{} requests have no latency: too many were in flight at once"),
+        (lost.comms, "{} requests were counted without the name of their command: the table of names was full"),
         (lost.events, "{} single events were dropped, because they were not read in time; the counts have them"),
     )
     return tuple(sentence.format(number) for number, sentence in said if number)

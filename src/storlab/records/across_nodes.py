@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from storlab.measurements import METRIC_COLUMNS, Measurements, Value, merge_histograms, metric_frame
+from storlab.percentiles import percentiles
 
 _PERCENTILE = re.compile(r"(?P<histogram>.+)\.p(?P<percentile>\d+(\.\d+)?)")
 _SHARED = re.compile(r"((read|write|trim)\.)?(bandwidth|iops)")  # what nodes may get unequal shares of
@@ -80,8 +81,6 @@ def _merged(metrics: pl.DataFrame, measured: Sequence[Measurements]) -> pl.DataF
 
 
 def _percentile(metric: str, histograms: pl.DataFrame) -> float | None:
-    from storlab.workloads.histogram import percentiles
-
     match = _PERCENTILE.fullmatch(metric)
     if match is None:
         return None
