@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
-from storlab.blockio.alignment import joint_alignment
-from storlab.blockio.histograms import DiskHistograms
+import polars as pl
+
+from storlab.blockio.alignment import UNITS, joint_alignment, shares, unit_name
+from storlab.blockio.histograms import DiskHistograms, by_disk
 from storlab.blockio.trace_output import SECTOR, Event
 from storlab.units import printable
 
@@ -15,9 +18,13 @@ _EVENT = "{:<10} {:<13} {:<12} {:<8} {:<21} {:<10} {:<16} {:<8}"
 EVENT_HEADING = _EVENT.format("DISK", "OPS", "FLAGS", "LEN", "LBA", "PID", "COMM", "ALGN").rstrip()
 
 
-def tables(disks: Mapping[str, DiskHistograms]) -> str:
-    """Both histograms of each disk; empty where nothing was seen of any."""
-    return "\n".join(disk_tables(name, histograms) for name, histograms in disks.items())
+def tables(requests: pl.DataFrame) -> str:
+    """All that is known of each disk in a frame of ``REQUEST_COLUMNS``: both histograms, and shares at each unit."""
+    parts = []
+    for disk, histograms in by_disk(requests).items():
+        own = requests.filter(pl.col("disk") == disk)
+        parts.append("\n".join(filter(None, (disk_tables(disk, histograms), share_table(own), command_table(own)))))
+    return "\n".join(parts)
 
 
 def disk_tables(disk: str, histograms: DiskHistograms) -> str:
@@ -68,6 +75,46 @@ def event_row(event: Event) -> str:
 def event_rows(events: Iterable[Event]) -> str:
     """Many requests, a line each."""
     return "".join(f"{event_row(event)}\n" for event in events)
+
+
+def share_table(requests: pl.DataFrame) -> str:
+    """For each operation, how much of it is at least so aligned; empty where nothing has data."""
+    found = shares(requests)
+    if found.is_empty():
+        return ""
+    lines = ["Aligned to at least  " + "".join(f"{unit_name(unit):>9}" for unit in UNITS)]
+    for operation in found["operation"].unique().sort().to_list():
+        own = found.filter(pl.col("operation") == operation)
+        lines.append(_share_row(f"{operation}: requests", [percent(share) for share in own["share"]]))
+        lines.append(_share_row("bytes", [percent(share) for share in own["byte_share"]]))
+        if operation == "write" and own["amplification"].null_count() == 0:
+            lines.append(_share_row("amplification", [f"{factor:.2f}" for factor in own["amplification"]]))
+    return "\n".join(lines) + "\n"
+
+
+def command_table(requests: pl.DataFrame) -> str:
+    """Requests and bytes of each command and operation, most first; empty where commands were not asked for."""
+    known = requests.filter(pl.col("comm").is_not_null())
+    if known.is_empty():
+        return ""
+    size = (pl.col("count") * pl.col("length")).sum().alias("bytes")
+    rows = known.group_by("comm", "operation").agg(pl.col("count").sum(), size)
+    form = "{:<16} {:<13} {:>10} {:>16}"
+    lines = [form.format("COMM", "OPS", "I/Os", "BYTES")]
+    for comm, operation, count, moved in rows.sort(["count", "comm"], descending=[True, False]).iter_rows():
+        lines.append(form.format(printable(comm), operation, count, moved))
+    return "\n".join(lines) + "\n"
+
+
+def percent(share: float) -> str:
+    """``100 %`` of all and ``0 %`` of none, and neither of what is only nearly so."""
+    if share in (0, 1):
+        return f"{share:.0%}".replace("%", " %")
+    return f"{min(max(math.floor(share * 1000) / 10, 0.1), 99.9):.1f} %"
+
+
+def _share_row(name: str, cells: Iterable[str]) -> str:
+    return f"{name:>21}" + "".join(f"{cell:>9}" for cell in cells)
 
 
 def _bar(count: int, most: int, width: int = _STARS) -> str:

@@ -147,6 +147,14 @@ def decode(line: bytes | str, source: str = "", number: int | None = None) -> Li
         raise ParseError(f"is no line of the tracer: {error}", source, number) from None
 
 
+def decode_lines(chunk: bytes, source: str = "") -> list[Line]:
+    """Whole lines, faster than one by one. Raises ``ParseError``, which does not know the line."""
+    try:
+        return _DECODER.decode_lines(chunk)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ParseError(f"has a line that is none of the tracer's: {error}", source) from None
+
+
 def event_frame(events: Iterable[Event]) -> pl.DataFrame:
     """``EVENT_COLUMNS``, in order of time."""
     rows = [

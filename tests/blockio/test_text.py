@@ -1,0 +1,73 @@
+"""Tables in the form of the BPF tools: golden files, and what no table may do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from storlab.blockio.blkalgn_write import blkalgn_json
+from storlab.blockio.histograms import by_disk
+from storlab.blockio.requests import request_frame
+from storlab.blockio.text import EVENT_HEADING, event_rows, linear_histogram, log2_histogram, percent, tables
+from storlab.blockio.trace_output import Event
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def requests() -> pl.DataFrame:
+    """A little of everything."""
+
+    def units(count: int, *touched: int) -> tuple[int, ...]:
+        return tuple(count * each for each in touched)
+
+    return request_frame(
+        [
+            ("nvme0n1", "write", "sync", 4096, 4096, "mariadbd", 40, *units(40, 1, 1, 1, 1, 1)),
+            ("nvme0n1", "write", "", 16384, 16384, "kworker/u8:2", 27, *units(27, 4, 2, 1, 1, 1)),
+            ("nvme0n1", "write", "fua+sync", 512, 512, "kworker/u8:2", 2, *units(2, 1, 1, 1, 1, 1)),
+            ("nvme0n1", "write", "", 1 << 20, 0, "mariadbd", 1, *units(1, 256, 128, 64, 32, 16)),
+            ("nvme0n1", "read", "readahead", 131072, 131072, "mariadbd", 9, *units(9, 32, 16, 8, 4, 2)),
+            ("nvme0n1", "flush", "preflush", 0, 0, "kworker/u8:2", 3, 0, 0, 0, 0, 0),
+            ("vda", "discard", "", 3 << 30, 1 << 20, None, 1, *units(1, 786432, 393216, 196608, 98304, 49152)),
+        ]
+    )
+
+
+EVENTS: list[Event] = [
+    ("nvme0n1", "write", "sync", 4096, 2048, 1234, "mariadbd", 163512345678),
+    ("nvme0n1", "flush", "preflush", 0, 0, 77, "kworker/u8:2", 163512345999),
+    ("loop0", "write_zeroes", "sync+meta", 1 << 30, 1 << 40, 4194304, "a name \x1b[31m", 163512346000),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("tables.txt", tables(requests())),
+        ("events.txt", f"{EVENT_HEADING}\n{event_rows(EVENTS)}"),
+        ("blkalgn.json", blkalgn_json(by_disk(requests())).decode()),
+    ],
+)
+def test_output_is_as_the_golden_file_has_it(name: str, text: str) -> None:
+    assert text == (GOLDEN / name).read_text()
+
+
+def test_the_rows_are_those_of_the_tools() -> None:
+    assert linear_histogram({4096: 40, 512: 1})[2] == f"        4096       : 40       |{'*' * 40}|"
+    assert log2_histogram({512: 1})[-1] == f"       512 -> 1023       : 1        |{'*' * 40}|"
+    assert log2_histogram({512: 1})[1] == f"         0 -> 1          : 0        |{' ' * 40}|"
+
+
+def test_nothing_seen_is_no_table() -> None:
+    assert tables(request_frame([])) == ""
+    assert (linear_histogram({}), log2_histogram({})) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0, "0 %"), (1, "100 %"), (0.99999, "99.9 %"), (0.00001, "0.1 %"), (0.5, "50.0 %"), (2 / 3, "66.6 %")],
+)
+def test_only_all_is_100_percent_and_only_none_is_0(share: float, text: str) -> None:
+    assert percent(share) == text

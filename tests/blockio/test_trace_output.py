@@ -1,0 +1,154 @@
+"""The tracer's lines: read as they are, refused with file and line where they are not, never half read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.blockio.trace_output import (
+    EVENT_COLUMNS,
+    LATENCY_COLUMNS,
+    OTHER_COLUMNS,
+    decode_lines,
+    read_trace,
+    read_trace_file,
+)
+from storlab.errors import ParseError
+from storlab.measurements import REQUEST_COLUMNS
+
+STARTED = {
+    "event": "started",
+    "hook": "btf",
+    "reason": None,
+    "monotonic_ns": 1_000_000_000,
+    "realtime_ns": 7,
+    "disks": ["loop0"],
+    "latency": True,
+}
+ROW = ["loop0", "write", "sync+meta", 4096, 512, None, 17, [17, 17, 17, 17, 17]]
+
+
+def counts(**changed: Any) -> dict[str, Any]:
+    return {
+        "event": "counts",
+        "final": True,
+        "monotonic_ns": 3_500_000_000,
+        "realtime_ns": 9,
+        "requests": [ROW, ROW],
+        "latency": [["loop0", "write", "service", 1024, 1088, 3], ["loop0", "write", "service", 1024, 1088, 4]],
+        "others": [["loop0", "write", "back_merge", 5]],
+        "lost": {"full": 0, "missed": 0, "untimed": 0, "events": 0},
+        **changed,
+    }
+
+
+EVENT = ["loop0", "write", "sync", 4096, 2048, 1234, "fio", 2_000_000_000]
+
+
+def lines(*documents: object) -> bytes:
+    return b"".join(json.dumps(document).encode() + b"\n" for document in documents)
+
+
+def test_everything_becomes_frames() -> None:
+    trace = read_trace(lines(STARTED, EVENT, counts()))
+    assert (trace.complete, trace.duration, trace.started.hook) == (True, 2.5, "btf")
+    assert dict(trace.requests.schema) == REQUEST_COLUMNS
+    assert trace.requests.rows() == [("loop0", "write", "sync+meta", 4096, 512, None, 34, 34, 34, 34, 34, 34)]
+    assert dict(trace.latency.schema) == LATENCY_COLUMNS
+    assert trace.latency.rows() == [("loop0", "write", "service", 1.024e-6, 1.088e-6, 7)]
+    assert dict(trace.others.schema) == OTHER_COLUMNS
+    assert trace.others.rows() == [("loop0", "write", "back_merge", 5)]
+    assert dict(trace.events.schema) == EVENT_COLUMNS
+    assert trace.events.rows() == [(2.0, "loop0", "write", "sync", 4096, 1 << 20, 4096, 1234, "fio")]
+    assert trace.warnings() == ()
+
+
+def test_counts_are_since_the_start_so_the_last_ones_count() -> None:
+    trace = read_trace(lines(STARTED, counts(final=False, requests=[ROW]), counts()))
+    assert trace.requests["count"].to_list() == [34]
+
+
+def test_what_was_lost_is_said_in_words() -> None:
+    lost = {"full": 3, "missed": 2, "untimed": 1, "events": 4, "comms": 5}
+    warnings = read_trace(lines(STARTED, counts(lost=lost))).warnings()
+    assert len(warnings) == 5
+    assert warnings[0].startswith("3 requests found no room")
+
+
+@pytest.mark.parametrize("kept", [1, 40, 400])
+def test_a_killed_tracers_last_line_is_left_out_and_missed(kept: int) -> None:
+    whole = lines(STARTED, counts(final=False, requests=[ROW]))
+    trace = read_trace(whole + lines(counts())[:kept])
+    assert trace.requests["count"].to_list() == [17]
+    assert trace.warnings()[0].startswith("the tracer did not end in order")
+
+
+def test_a_tracer_that_never_counted_has_seen_nothing() -> None:
+    trace = read_trace(lines(STARTED))
+    assert trace.requests.is_empty()
+    assert not trace.complete
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "f:1: the tracer has not started"),
+        (b'{"event": "start', "f:1: the tracer has not started"),
+        (b"rubbish\n", "f:1: is no line of the tracer"),
+        (lines(counts()), "f:1: the tracer's first line"),
+        (lines(STARTED, STARTED), "f:2: begins anew"),
+        (lines(STARTED, {"event": "counts"}), "f:2: is no line of the tracer: Object missing required field"),
+        (lines(STARTED, {"event": "else"}), "f:2: is no line"),
+        (lines(STARTED, EVENT[:-1]), "f:2: is no line"),
+        (lines(STARTED, counts(requests=[[*ROW[:3], -1, *ROW[4:]]])), "f:2: is no line"),
+        (lines(STARTED, counts(requests=[[*ROW[:3], 1 << 70, *ROW[4:]]])), "f:2: is no line"),
+        (lines(STARTED, [*EVENT[:4], 1 << 62, *EVENT[5:]]), "f: holds a number that can't be"),
+        (lines(STARTED) + b"\xff\n", "f:2: is no line"),
+    ],
+)
+def test_what_is_no_tracers_output_is_named_with_its_line(text: bytes, says: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        read_trace(text, "f")
+    assert str(caught.value).startswith(says)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ParseError, match="No such file"):
+        read_trace_file(tmp_path / "trace.jsonl")
+
+
+def test_many_lines_at_once_are_the_same_lines() -> None:
+    assert [type(line).__name__ for line in decode_lines(lines(STARTED, EVENT, counts()))] == [
+        "Started",
+        "tuple",
+        "Counts",
+    ]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.sampled_from(list(counts())), inner, max_size=9),
+    max_leaves=20,
+)
+
+
+@given(st.lists(st.binary(max_size=80) | json_values.map(lambda value: json.dumps(value).encode()), max_size=5))
+def test_rubbish_is_refused_and_nothing_else(parts: list[bytes]) -> None:
+    text = lines(STARTED) + b"\n".join(parts)
+    try:
+        read_trace(text, "rubbish")
+    except ParseError as error:
+        assert str(error).startswith("rubbish:")
+
+
+@given(st.sampled_from(list(counts())), json_values)
+def test_one_field_of_another_kind_is_refused_or_read(name: str, value: object) -> None:
+    try:
+        read_trace(lines(STARTED, counts(**{name: value})), "rubbish")
+    except ParseError as error:
+        assert str(error).startswith("rubbish:")
