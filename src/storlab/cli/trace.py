@@ -1,0 +1,112 @@
+"""``storlab trace``: block I/O as the kernel sees it, live, as tables, as files, or around a command."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from storlab.cli.trace_child import TraceChild, tracing
+from storlab.cli.trace_disks import check_disks
+from storlab.cli.trace_options import TraceOptions
+from storlab.nodes.agent_binary import agent_path
+
+_NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells have it
+_KILLED = 128  # and the signal's number, as shells have it
+_LIVE_INTERVAL = 1.0  # s
+
+
+def trace(options: TraceOptions) -> int:
+    """Trace until Ctrl-C, for the time that was asked for, or while the command runs; returns the exit status."""
+    for sentence in check_disks(options.disks):
+        print(f"storlab: {sentence}", file=sys.stderr)
+    return asyncio.run(_trace(options, agent_path()))
+
+
+async def _trace(options: TraceOptions, agent: Path) -> int:
+    live = not (options.command or options.events or options.json) and sys.stdout.isatty()
+    interval = options.interval or (_LIVE_INTERVAL if live else None)
+    run = _Run()
+    with _signals(run.signalled):
+        async with tracing(agent, options.arguments(interval)) as tracer:
+            # Imported while the tracer attaches: Polars takes longer than that does.
+            from storlab.cli.trace_screen import LiveScreen, Screen
+
+            run.tracer = tracer
+            started = await tracer.started()
+            with (LiveScreen if live else Screen)(options, started) as screen:
+                following = asyncio.create_task(_follow(tracer, screen.show))
+                status = await run.command(options.command) if options.command else 0
+                if options.command or run.signals:
+                    tracer.end()
+                await following
+            screen.finish()
+    return status
+
+
+async def _follow(tracer: TraceChild, show: Callable[[list[object]], None]) -> None:
+    while lines := await tracer.lines():
+        show(list(lines))
+
+
+class _Run:
+    """What a signal ends: the command if there is one, else the tracing."""
+
+    def __init__(self) -> None:
+        self.tracer: TraceChild | None = None
+        self.signals = 0
+        self._command: asyncio.subprocess.Process | None = None
+
+    async def command(self, argv: tuple[str, ...]) -> int:
+        """Run it with our own standard input and output; returns its status as a shell would."""
+        if self.signals:
+            return _KILLED + signal.SIGINT
+        try:
+            self._command = await asyncio.create_subprocess_exec(*argv)
+        except OSError as error:
+            print(f"storlab: {argv[0]} can't be executed: {error.strerror}", file=sys.stderr)
+            return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+        status = await self._command.wait()
+        self._command = None
+        return status if status >= 0 else _KILLED - status
+
+    def signalled(self, number: signal.Signals) -> None:
+        """A signal for us. What the terminal sends at Ctrl-C the command has got too, and ends as it likes."""
+        self.signals += 1
+        if self._command is not None:
+            if number != signal.SIGINT or self.signals > 1 or not _in_foreground():
+                with suppress(ProcessLookupError):
+                    self._command.send_signal(number)
+        elif self.tracer is not None:
+            self.tracer.end()
+
+
+def _in_foreground() -> bool:
+    """Whether the terminal's Ctrl-C reaches this process and its children at once."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+@contextmanager
+def _signals(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    handled = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in handled:
+        loop.add_signal_handler(number, handler, number)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,152 @@
+"""Where ``storlab trace`` shows what it sees: plain text as it comes, or a live view; and what it shows at the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TextIO
+
+import polars as pl
+
+from storlab.blockio.blkalgn_write import blkalgn_json
+from storlab.blockio.histograms import by_disk
+from storlab.blockio.text import EVENT_HEADING, event_rows, tables
+from storlab.blockio.trace_output import (
+    EVENT_COLUMNS,
+    Counts,
+    Event,
+    Started,
+    event_frame,
+    lost_sentences,
+)
+from storlab.cli.trace_options import TraceOptions
+from storlab.measurements import empty
+
+if TYPE_CHECKING:
+    from storlab.cli.trace_view import TraceView
+
+_NOTHING = "No request was seen.\n"
+
+
+class Screen:
+    """Plain text. What a command prints has standard output to itself; then all goes to standard error."""
+
+    def __init__(self, options: TraceOptions, started: Started) -> None:
+        self.options, self._started = options, started
+        self._counts: Counts | None = None
+        self._final = False
+        self._kept: list[pl.DataFrame] = []
+        self._keeps = options.events and options.out is not None
+        self._rows = options.events and not self._keeps and not options.json
+        self._to: TextIO = sys.stderr if options.command else sys.stdout
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+
+    def begin(self) -> None:
+        """Say what is watched."""
+        for note in notes(self._started):
+            _tell(note)
+        if not self.options.command:
+            _tell(f"tracing block I/O of {', '.join(self._started.disks) or 'all disks'}; Ctrl-C ends it")
+        if self._rows:
+            self._print(EVENT_HEADING + "\n")
+
+    def end(self) -> None:
+        """Nothing more comes."""
+
+    def show(self, lines: Sequence[object]) -> None:
+        """Take in what the tracer said."""
+        events: list[Event] = [line for line in lines if isinstance(line, tuple)]
+        if events and self._rows:
+            self._print(event_rows(events))
+        elif events and self._keeps:
+            self._kept.append(event_frame(events))
+        for line in lines:
+            if isinstance(line, Counts):
+                self._counts, self._final = line, line.final
+                if not line.final:
+                    self.tick(line)
+
+    def tick(self, counts: Counts) -> None:
+        """The counts so far."""
+        if not self.options.json:
+            elapsed = (counts.monotonic_ns - self._started.monotonic_ns) / 1e9
+            self._print(f"{time.strftime('%H:%M:%S')}, {elapsed:.1f} s since the start\n")
+        self._print(self._text(counts.request_frame()) + "\n")
+
+    def finish(self) -> None:
+        """The tables of all that was seen, files, and what is missing in them."""
+        requests = self._counts.request_frame() if self._counts is not None else None
+        if self._counts is None or requests is None:
+            _tell("the tracer ended before it told what it had counted")
+            return
+        self._print(self._text(requests))
+        if not self._final:
+            _tell("the tracer did not end in order: what came after its last count is missing")
+        for sentence in lost_sentences(self._counts.lost):
+            _tell(sentence)
+        if self.options.events and not self._counts.lost.events:
+            _tell("no event was dropped")
+        if self.options.out is not None:
+            from storlab.cli.trace_file import write_trace
+
+            events = pl.concat(self._kept or [empty(EVENT_COLUMNS)])
+            write_trace(self.options.out, requests, events if self.options.events else None)
+            _tell(f"written to {self.options.out}")
+
+    def _text(self, requests: pl.DataFrame) -> str:
+        if self.options.json:
+            return blkalgn_json(by_disk(requests)).decode()
+        return tables(requests) or _NOTHING
+
+    def _print(self, text: str) -> None:
+        self._to.write(text)
+        self._to.flush()
+
+
+class LiveScreen(Screen):
+    """A view of the terminal that is drawn anew at each interval, and gives way to the tables at the end."""
+
+    def begin(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(highlight=False)
+        self._live = Live(self._drawn(None), console=self._console, auto_refresh=False, transient=True)
+        self._live.start(refresh=True)
+
+    def end(self) -> None:
+        self._live.stop()
+        for note in notes(self._started):
+            _tell(note)
+
+    def tick(self, counts: Counts) -> None:
+        self._live.update(self._drawn(counts), refresh=True)
+
+    def _drawn(self, counts: Counts | None) -> TraceView:
+        from storlab.cli.trace_view import Seen, TraceView
+
+        return TraceView(Seen.of(self._started, counts))
+
+
+def notes(started: Started) -> list[str]:
+    """What of this kernel a reader must know."""
+    said = []
+    if started.hook != "btf":
+        said.append(f"traced at the classic tracepoints, which costs more: {started.reason or 'no reason given'}")
+    if started.without:
+        said.append(f"this kernel does not tell of {', '.join(started.without)}")
+    return said
+
+
+def _tell(sentence: str) -> None:
+    print(f"storlab: {sentence}", file=sys.stderr, flush=True)
