@@ -67,7 +67,7 @@ def test_nothing_seen_is_no_table() -> None:
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(0, "0 %"), (1, "100 %"), (0.99999, "99.9 %"), (0.00001, "0.1 %"), (0.5, "50.0 %"), (2 / 3, "66.6 %")],
+    [(0, "0 %"), (1, "100 %"), (0.99999, ">99.9 %"), (0.00001, "<0.1 %"), (0.5, "50.0 %"), (2 / 3, "66.6 %")],
 )
 def test_only_all_is_100_percent_and_only_none_is_0(share: float, text: str) -> None:
     assert percent(share) == text

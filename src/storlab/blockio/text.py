@@ -110,7 +110,9 @@ def percent(share: float) -> str:
     """``100 %`` of all and ``0 %`` of none, and neither of what is only nearly so."""
     if share in (0, 1):
         return f"{share:.0%}".replace("%", " %")
-    return f"{min(max(math.floor(share * 1000) / 10, 0.1), 99.9):.1f} %"
+    if share < 0.001 or share > 0.999:
+        return "<0.1 %" if share < 0.5 else ">99.9 %"
+    return f"{math.floor(share * 1000) / 10:.1f} %"
 
 
 def _share_row(name: str, cells: Iterable[str]) -> str:

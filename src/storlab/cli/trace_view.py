@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -23,8 +23,9 @@ _SIGNS = {"write": ("█", "magenta"), "read": ("▒", "cyan")}  # told apart wi
 _OTHER = ("░", "yellow")
 _LABEL, _COUNT, _SEAM = 7, 9, 2  # columns of a histogram's row
 _LEAST_BAR = 6
-_ROWS = range(4, 15)  # of a histogram, by the terminal's height
-_REST = 17  # lines of all that is beneath and above the histograms
+_ROWS = range(4, 17)  # of a histogram, by the terminal's height
+_ABOVE = 6  # lines that are not of histograms, down to the table of shares
+_ROOMY = 30  # lines: where the terminal has so many, times in the queue are shown, too
 _MOST_FLAGS = 3
 _PERCENTILES = (50.0, 99.0, 99.9)
 
@@ -58,25 +59,32 @@ class TraceView:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """Rich's protocol for things that can be printed."""
-        seen, width = self._seen, options.max_width
+        seen, width, height = self._seen, options.max_width, console.height
         yield _heading(seen)
         yield _totals(seen)
         data = with_alignment(data_requests(seen.requests))
         if data.is_empty():
             yield Text("\nNo request with data yet.", style="dim")
         else:
-            rows = min(max(console.height - _REST, _ROWS.start), _ROWS.stop - 1)
+            beneath = list(_beneath(seen, data, height >= _ROOMY))
+            lines = sum(len(console.render_lines(part, options.update(height=None))) for part in beneath)
+            rows = min(max(height - _ABOVE - lines, _ROWS.start), _ROWS.stop - 1)
             yield Text()
             yield _side_by_side(data, width, rows)
             yield Text()
-            yield _shares(data)
-            yield _flags(seen.requests)
-            if seen.requests["comm"].null_count() < seen.requests.height:
-                yield _commands(seen.requests)
-        if not seen.latency.is_empty():
-            yield _latencies(seen.latency)
-        for sentence in lost_sentences(seen.lost):
-            yield Text(sentence, style="bold yellow")
+            yield from beneath
+
+
+def _beneath(seen: Seen, data: pl.DataFrame, roomy: bool) -> Iterator[RenderableType]:
+    """What stands below the histograms."""
+    yield _shares(data)
+    yield _flags(seen.requests)
+    if seen.requests["comm"].null_count() < seen.requests.height:
+        yield _commands(seen.requests)
+    if not seen.latency.is_empty():
+        yield _latencies(seen.latency, ("service", "queued") if roomy else ("service",))
+    for sentence in lost_sentences(seen.lost):
+        yield Text(sentence, style="bold yellow")
 
 
 def _heading(seen: Seen) -> Text:
@@ -109,10 +117,14 @@ def _side_by_side(data: pl.DataFrame, width: int, rows: int) -> Table:
 
 
 def _histogram(data: pl.DataFrame, column: str, title: str, width: int, most: int) -> Table:
-    """The values that occur most, in their order, each with a bar of reads, writes and the rest."""
+    """Values in their order, each with a bar of writes, reads and the rest.
+
+    Where there are more than fit, those stay that matter: of lengths the most frequent, of alignments the least.
+    """
     kind = pl.col("operation").replace_strict({"read": "read", "write": "write"}, default="other").alias("kind")
     counts = data.with_columns(kind).group_by(column, "kind").agg(pl.col("count").sum())
-    sums = counts.group_by(column).agg(pl.col("count").sum()).sort("count", column, descending=True)
+    sums = counts.group_by(column).agg(pl.col("count").sum())
+    sums = sums.sort(column) if column == "alignment" else sums.sort("count", column, descending=True)
     left_out = sums[most - 1 :] if sums.height > most else sums.clear()
     shown = sums[: most - 1 if left_out.height else most].sort(column)
     bar = max(width - _LABEL - _COUNT - 2, _LEAST_BAR)
@@ -182,7 +194,7 @@ def _commands(requests: pl.DataFrame) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(no_wrap=True, overflow="ellipsis")
-    table.add_row("By  ", _most(requests.filter(pl.col("comm").is_not_null()), "comm"))
+    table.add_row("By   ", _most(requests.filter(pl.col("comm").is_not_null()), "comm"))
     return table
 
 
@@ -193,13 +205,13 @@ def _most(requests: pl.DataFrame, column: str) -> str:
     return ", ".join(said) + (", …" if counts.height > _MOST_FLAGS else "")
 
 
-def _latencies(latency: pl.DataFrame) -> Table:
+def _latencies(latency: pl.DataFrame, shown: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("Latency", no_wrap=True)
     for name in (*(f"p{p:g}" for p in _PERCENTILES), "max"):
         table.add_column(name, justify="right", width=8, no_wrap=True)
     for operation in ("write", "read", "flush"):
-        for what in ("service", "queued"):
+        for what in shown:
             own = latency.filter(pl.col("operation") == operation, pl.col("what") == what)
             if own.height:
                 found = percentiles(own, _PERCENTILES)
