@@ -1,4 +1,4 @@
-//! The command line: `serve`, `init`, `--version`, and the hidden `launch`.
+//! The command line: `serve`, `init`, `trace`, `files`, `--version`, and the hidden `launch`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::protocol::PROTOCOL;
 
 /// What a wrong command line is answered with.
-pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent --version";
+pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent --version";
 
 /// What the program was asked to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum Command {
     Serve(ServeOptions),
     /// Tell what block I/O there is (see [`crate::trace`]), which understands its own arguments.
     Trace(Vec<OsString>),
+    /// Create, read, stat and delete many files (see [`crate::storm`]).
+    Files(OsString),
     /// Be process 1 of a guest (see [`crate::init`]).
     Init,
     /// Prepare, wait and become a program: what the agent re-executes itself for (see [`crate::launch`]).
@@ -52,6 +54,9 @@ pub enum UsageError {
     /// A cgroup's name becomes one directory, whose name must not lead elsewhere.
     #[error("{0:?} can't name a cgroup: letters, digits, '.', '_' and '-' only, and no leading '.'")]
     CgroupName(OsString),
+    /// `files` without its only argument, or with more.
+    #[error("files takes the name of one file, its specification")]
+    Files,
     /// `launch` without its arguments.
     #[error("launch is for the agent itself")]
     Launch,
@@ -70,6 +75,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
         Some("serve") => parse_serve(arguments).map(Command::Serve),
         Some("launch") => parse_launch(arguments),
         Some("trace") => Ok(Command::Trace(arguments.collect())),
+        Some("files") => match (arguments.next(), arguments.next()) {
+            (Some(spec), None) => Ok(Command::Files(spec)),
+            _ => Err(UsageError::Files),
+        },
         Some("init") => match arguments.next() {
             Some(argument) => Err(UsageError::Unknown(argument)),
             None => Ok(Command::Init),

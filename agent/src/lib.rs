@@ -14,7 +14,7 @@
 //! | [`sys`] | the few system calls that need `unsafe` |
 //!
 //! [`trace`] is a program of its own, which the session runs like any other: what it attaches to the kernel goes away
-//! with its process, and it can be used without a controller.
+//! with its process, and it can be used without a controller. So is [`storm`], the workload of many small files.
 
 #![deny(unsafe_code)] // `sys` is the one exception
 #![warn(missing_docs)]
@@ -32,6 +32,7 @@ pub mod protocol;
 pub mod run;
 pub mod sample;
 pub mod session;
+pub mod storm;
 pub mod stream;
 pub mod sys;
 pub mod trace;

@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use storlab_agent::cli::{self, Command};
-use storlab_agent::{init, launch, session, trace};
+use storlab_agent::{init, launch, session, storm, trace};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
@@ -22,6 +22,7 @@ fn main() -> ExitCode {
             }
         },
         Ok(Command::Trace(arguments)) => trace::run(arguments),
+        Ok(Command::Files(spec)) => storm::run(&spec),
         Ok(Command::Init) => init::be_init(),
         Ok(Command::Launch { spec, argv }) => launch::become_program(&spec, &argv),
         Ok(Command::Version) => {
