@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from storlab.analysis.summary import Summary
-from storlab.records.derive import Tables
 from storlab.records.run_folder import RunFolder
+from storlab.records.tables import Tables
 from storlab.records.trial_record import TrialRecord
 from storlab.report.input import ReportInput
 

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
 
 from storlab.errors import ParseError, StorlabError, TrialError
-from storlab.measurements import (
-    HISTOGRAM_COLUMNS,
-    METRIC_COLUMNS,
-    SERIES_COLUMNS,
-    Measurements,
-    Value,
-    metric_frame,
-)
+from storlab.measurements import Measurements, Value, metric_frame
 from storlab.probes.base import Window
 from storlab.probes.host_load import HostLoadProbe
 from storlab.records.across_nodes import across_nodes
 from storlab.records.amplification import SOURCE, amplification, moved_bytes
 from storlab.records.backings import asked_bytes, backing_metrics, counted, guest_disk_bytes, read_counters
-from storlab.records.files import write_whole
-from storlab.records.run_folder import TABLES, RunFolder
+from storlab.records.run_folder import RunFolder
+from storlab.records.tables import Tables, TrialTables
 from storlab.records.trial_record import BackingRecord, TrialRecord
 from storlab.study.cells import Cell, Load
 
@@ -37,29 +28,6 @@ BACKING = "backing:"
 
 NODES = "nodes"
 """The ``source`` of what is true of a trial's nodes as a whole, whatever they ran."""
-
-_PLACES: dict[str, pl.DataType] = {
-    "trial": pl.Int64(),
-    "round": pl.Int64(),
-    "cell": pl.Int64(),
-    "node": pl.String(),
-    "source": pl.String(),
-}
-COLUMNS: dict[str, dict[str, pl.DataType]] = {
-    "metrics": _PLACES | METRIC_COLUMNS,
-    "series": _PLACES | SERIES_COLUMNS,
-    "histograms": _PLACES | HISTOGRAM_COLUMNS,
-}
-
-
-@dataclass
-class TrialTables:
-    """The rows that one trial adds to the tables, and its warnings."""
-
-    metrics: list[pl.DataFrame] = field(default_factory=list)
-    series: list[pl.DataFrame] = field(default_factory=list)
-    histograms: list[pl.DataFrame] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
 
 
 def raw_folder(trial: Path, node: str, source: str) -> Path:
@@ -96,7 +64,7 @@ def derive_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
     _add_backings(tables, folder, record, cell, measured)
     if len(measured) > 1 and record.start_skew is not None:
         skew = metric_frame([Value("start.skew", record.start_skew, "s", "lower", "none")])
-        tables.metrics.append(_placed(skew, "metrics", _place(record, NODES, None)))
+        tables.add_metrics(record, NODES, None, skew)
     return tables
 
 
@@ -121,9 +89,9 @@ def _add_amplification(
             moved = moved_bytes(loads, _observed(folder, record, cell, HostLoadProbe.kind, watcher, node))
         except ParseError:
             return  # named above, with the probe's own numbers
-        tables.metrics.append(_placed(amplification(moved), "metrics", _place(record, SOURCE, node)))
+        tables.add_metrics(record, SOURCE, node, amplification(moved))
         total += moved
-    tables.metrics.append(_placed(amplification(total), "metrics", _place(record, SOURCE, None)))
+    tables.add_metrics(record, SOURCE, None, amplification(total))
 
 
 def _add_backings(
@@ -139,13 +107,13 @@ def _add_backings(
         done.append((backing, counted(*counters)))
     for node, group in _by_node(done).items():
         metrics = _backing_metrics(group, folder, record, cell, measured)
-        tables.metrics.append(_placed(metrics, "metrics", _place(record, SOURCE, node)))
+        tables.add_metrics(record, SOURCE, node, metrics)
     above = [node for backing in record.backings for node in backing.beneath]
     if len(set(above)) < len(above):
         tables.warnings.append("a node lies on two of the disks beneath: there are no numbers of all these together")
     elif done and len(done) == len(record.backings):  # a sum over only some of them would say nothing
         metrics = _backing_metrics(done, folder, record, cell, measured)
-        tables.metrics.append(_placed(metrics, "metrics", _place(record, SOURCE, None)))
+        tables.add_metrics(record, SOURCE, None, metrics)
 
 
 def _by_node(done: Iterable[tuple[BackingRecord, Counter[str]]]) -> dict[str, list[tuple[BackingRecord, Counter[str]]]]:
@@ -193,88 +161,10 @@ def _guest_disks(working: Iterable[str], folder: Path, record: TrialRecord, cell
 
 def _add(tables: TrialTables, record: TrialRecord, source: str, by_node: Mapping[str, Measurements]) -> None:
     for node, measured in by_node.items():
-        place = _place(record, source, node)
-        tables.metrics.append(_placed(measured.metrics, "metrics", place))
-        tables.series.append(_placed(measured.series, "series", place))
-        tables.histograms.append(_placed(measured.histograms, "histograms", place))
-        tables.warnings += [f"{source} on {node}: {warning}" for warning in measured.warnings]
+        tables.add(record, source, node, measured)
     if by_node:
         together = across_nodes(list(by_node.values()))
-        tables.metrics.append(_placed(together, "metrics", _place(record, source, None)))
-
-
-def _place(record: TrialRecord, source: str, node: str | None) -> dict[str, object]:
-    return {"trial": record.trial, "round": record.round, "cell": record.cell, "source": source, "node": node}
-
-
-def _placed(frame: pl.DataFrame, table: str, place: Mapping[str, object]) -> pl.DataFrame:
-    columns = COLUMNS[table]
-    literals = [pl.lit(place[name], dtype=columns[name]).alias(name) for name in _PLACES]
-    return frame.with_columns(literals).select(list(columns))
-
-
-def trials_frame(records: Iterable[TrialRecord], factors: Iterable[str]) -> pl.DataFrame:
-    """``trials.parquet``."""
-    names = list(factors)
-    schema: dict[str, pl.DataType] = {
-        "trial": pl.Int64(),
-        "round": pl.Int64(),
-        "cell": pl.Int64(),
-        "status": pl.String(),
-        "reason": pl.String(),
-        "started": pl.Datetime("us", "UTC"),
-        "duration": pl.Float64(),
-        "measured": pl.Float64(),
-        "start_skew": pl.Float64(),
-        **{f"factor.{name}": pl.String() for name in names},
-    }
-    rows = [
-        (
-            *(r.trial, r.round, r.cell, r.status, r.reason),
-            *(r.started_at, r.duration, r.measured, r.start_skew),
-            *(r.levels.get(name) for name in names),
-        )
-        for r in records
-    ]
-    return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-@dataclass
-class Tables:
-    """The tables of a run, trial by trial. Holds what was parsed, so that each raw file is read once."""
-
-    cells: Mapping[int, Cell]
-    factors: tuple[str, ...]
-    records: list[TrialRecord] = field(default_factory=list)
-    parts: list[TrialTables] = field(default_factory=list)
-
-    def add(self, record: TrialRecord, part: TrialTables | None) -> None:
-        """Take in one trial that ended; ``part`` is ``None`` for one that has no measurements."""
-        self.records.append(record)
-        if part is not None:
-            self.parts.append(part)
-
-    def frame(self, name: str) -> pl.DataFrame:
-        """``trials``, ``metrics``, ``series`` or ``histograms``."""
-        if name == "trials":
-            return trials_frame(sorted(self.records, key=lambda record: record.trial), self.factors)
-        frames = [frame for part in self.parts for frame in getattr(part, name) if frame.height]
-        return pl.concat(frames) if frames else pl.DataFrame(schema=COLUMNS[name])
-
-    def warnings(self) -> tuple[str, ...]:
-        """What parsing had to say, each sentence once, in order."""
-        said = (warning for part in self.parts for warning in part.warnings)
-        recorded = (warning for record in self.records for warning in record.warnings)
-        return tuple(dict.fromkeys([*said, *recorded]))
-
-    def write(self, run: RunFolder) -> None:
-        """Write all tables into the run's folder, each in one step."""
-        for name in TABLES:
-            path = run.table_path(name)
-            path.parent.mkdir(exist_ok=True)
-            table = io.BytesIO()  # Polars, writing to a full disk, does not say so in a way that can be told apart
-            self.frame(name).write_parquet(table)
-            write_whole(path, table.getvalue())
+        tables.add_metrics(record, source, None, together)
 
 
 def derive(run: RunFolder) -> Tables:

@@ -19,7 +19,7 @@ from storlab.records.trial_record import TrialRecord, read_trial
 if TYPE_CHECKING:
     import polars as pl
 
-TABLES = ("trials", "metrics", "series", "histograms")
+TABLES = ("trials", "metrics", "series", "histograms", "requests")
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,17 @@ class RunFolder:
     def histograms(self) -> pl.DataFrame:
         """One row a bin."""
         return self._table("histograms")
+
+    @cached_property
+    def requests(self) -> pl.DataFrame:
+        """One row a kind of block request; none where no probe counted them, and in old runs."""
+        if self.table_path("metrics").is_file() and not self.table_path("requests").is_file():
+            import polars
+
+            from storlab.records.columns import COLUMNS
+
+            return polars.DataFrame(schema=COLUMNS["requests"])
+        return self._table("requests")
 
     @contextmanager
     def lock(self) -> Iterator[None]:

@@ -16,10 +16,11 @@ from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary, to_json
 from storlab.errors import StorlabError, UserError
 from storlab.nodes.waiting import to_its_end
-from storlab.records.derive import Tables, derive
+from storlab.records.derive import derive
 from storlab.records.files import write_durably
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, new_run_folder
+from storlab.records.tables import Tables
 from storlab.records.trial_record import TrialRecord, write_trial
 from storlab.run.design import design_of, rule_of
 from storlab.run.estimate import time_left, trial_times

@@ -1,0 +1,116 @@
+"""The tables of a run: the rows that each trial adds, and all of them as files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from storlab.measurements import Measurements
+from storlab.records.columns import COLUMNS, PLACES
+from storlab.records.files import write_whole
+from storlab.records.run_folder import TABLES, RunFolder
+from storlab.records.trial_record import TrialRecord
+from storlab.study.cells import Cell
+
+
+@dataclass
+class TrialTables:
+    """The rows that one trial adds to the tables, and its warnings."""
+
+    metrics: list[pl.DataFrame] = field(default_factory=list)
+    series: list[pl.DataFrame] = field(default_factory=list)
+    histograms: list[pl.DataFrame] = field(default_factory=list)
+    requests: list[pl.DataFrame] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def add(self, record: TrialRecord, source: str, node: str, measured: Measurements) -> None:
+        """All that one workload or probe measured on one node."""
+        place = place_of(record, source, node)
+        self.metrics.append(placed(measured.metrics, "metrics", place))
+        self.series.append(placed(measured.series, "series", place))
+        self.histograms.append(placed(measured.histograms, "histograms", place))
+        self.requests.append(placed(measured.requests, "requests", place))
+        self.warnings += [f"{source} on {node}: {warning}" for warning in measured.warnings]
+
+    def add_metrics(self, record: TrialRecord, source: str, node: str | None, metrics: pl.DataFrame) -> None:
+        """Metrics alone; ``node`` is ``None`` for those of all nodes together."""
+        self.metrics.append(placed(metrics, "metrics", place_of(record, source, node)))
+
+
+def place_of(record: TrialRecord, source: str, node: str | None) -> dict[str, object]:
+    """Where something was measured: the columns that every table but ``trials`` begins with."""
+    return {"trial": record.trial, "round": record.round, "cell": record.cell, "source": source, "node": node}
+
+
+def placed(frame: pl.DataFrame, table: str, place: Mapping[str, object]) -> pl.DataFrame:
+    """``frame`` as rows of ``table``, all of them of one ``place``."""
+    columns = COLUMNS[table]
+    literals = [pl.lit(place[name], dtype=columns[name]).alias(name) for name in PLACES]
+    return frame.with_columns(literals).select(list(columns))
+
+
+def trials_frame(records: Iterable[TrialRecord], factors: Iterable[str]) -> pl.DataFrame:
+    """``trials.parquet``."""
+    names = list(factors)
+    schema: dict[str, pl.DataType] = {
+        "trial": pl.Int64(),
+        "round": pl.Int64(),
+        "cell": pl.Int64(),
+        "status": pl.String(),
+        "reason": pl.String(),
+        "started": pl.Datetime("us", "UTC"),
+        "duration": pl.Float64(),
+        "measured": pl.Float64(),
+        "start_skew": pl.Float64(),
+        **{f"factor.{name}": pl.String() for name in names},
+    }
+    rows = [
+        (
+            *(r.trial, r.round, r.cell, r.status, r.reason),
+            *(r.started_at, r.duration, r.measured, r.start_skew),
+            *(r.levels.get(name) for name in names),
+        )
+        for r in records
+    ]
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+@dataclass
+class Tables:
+    """The tables of a run, trial by trial. Holds what was parsed, so that each raw file is read once."""
+
+    cells: Mapping[int, Cell]
+    factors: tuple[str, ...]
+    records: list[TrialRecord] = field(default_factory=list)
+    parts: list[TrialTables] = field(default_factory=list)
+
+    def add(self, record: TrialRecord, part: TrialTables | None) -> None:
+        """Take in one trial that ended; ``part`` is ``None`` for one that has no measurements."""
+        self.records.append(record)
+        if part is not None:
+            self.parts.append(part)
+
+    def frame(self, name: str) -> pl.DataFrame:
+        """The table of this name: one of ``TABLES``."""
+        if name == "trials":
+            return trials_frame(sorted(self.records, key=lambda record: record.trial), self.factors)
+        frames = [frame for part in self.parts for frame in getattr(part, name) if frame.height]
+        return pl.concat(frames) if frames else pl.DataFrame(schema=COLUMNS[name])
+
+    def warnings(self) -> tuple[str, ...]:
+        """What parsing had to say, each sentence once, in order."""
+        said = (warning for part in self.parts for warning in part.warnings)
+        recorded = (warning for record in self.records for warning in record.warnings)
+        return tuple(dict.fromkeys([*said, *recorded]))
+
+    def write(self, run: RunFolder) -> None:
+        """Write all tables into the run's folder, each in one step."""
+        for name in TABLES:
+            path = run.table_path(name)
+            path.parent.mkdir(exist_ok=True)
+            table = io.BytesIO()  # Polars, writing to a full disk, does not say so in a way that can be told apart
+            self.frame(name).write_parquet(table)
+            write_whole(path, table.getvalue())
