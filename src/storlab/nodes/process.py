@@ -83,7 +83,8 @@ class Process:
     def __init__(self, node: str, connection: Connection, argv: tuple[str, ...], fields: Mapping[str, Any]) -> None:
         self._node, self._connection, self._argv = node, connection, argv
         self._id = connection.next_id()
-        self._started = asyncio.Event()
+        self._started, self._spoke = asyncio.Event(), asyncio.Event()
+        self._first = b""
         self._following = asyncio.create_task(self._follow(fields), name=f"{argv[0]} on {node}")
         self._following.add_done_callback(lambda task: task.cancelled() or task.exception())  # seen, if nobody waits
         self.pid: int | None = None
@@ -93,6 +94,12 @@ class Process:
         await self._started.wait()
         if self._following.done():
             self._following.result()
+
+    async def first_line(self) -> bytes | None:
+        """The first line that it prints, without its end; ``None`` where there was none before it ended."""
+        await self._spoke.wait()
+        line, end, _ = self._first.partition(b"\n")
+        return line if end else None
 
     async def feed(self, data: bytes) -> None:
         """Give it this as its whole standard input."""
@@ -154,6 +161,7 @@ class Process:
                             self._started.set()
                         case "stdout" | "stderr" as stream:
                             output[stream].append(frame.payload)
+                            self._listen(stream, frame.payload)
                         case "error":
                             raise CommandFailed(self._refused(frame.header))
                         case "exit":
@@ -161,6 +169,13 @@ class Process:
             raise AssertionError("a run ends with exit, error or NodeLost")
         finally:
             self._started.set()
+            self._spoke.set()
+
+    def _listen(self, stream: str, payload: bytes) -> None:
+        if stream == "stdout" and not self._spoke.is_set():
+            self._first += payload
+            if b"\n" in payload:
+                self._spoke.set()
 
     def _refused(self, header: Mapping[str, Any]) -> str:
         reason = "no such program" if header.get("errno") == "ENOENT" else header.get("message", "unknown error")

@@ -15,8 +15,9 @@ from storlab.measurements import Measurements
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 
-Where = Literal["machines", "nodes"]
-"""``machines``: once on each machine, the host among them. ``nodes``: on each node, with its own storage."""
+Where = Literal["machines", "nodes", "host"]
+"""``machines``: once on each machine, the host among them. ``nodes``: on each node, with its own storage.
+``host``: only on this machine."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +25,14 @@ class Post:
     """Where a probe watches in one trial. ``raw`` is a folder of the run's records, the probe's own.
 
     ``disk`` is the kernel's name of the disk beneath what is measured; ``None`` where there is none.
+    ``beneath`` are disks of this node that the disks of other nodes lie on.
     ``processes`` are the guests whose QEMU runs on this machine, each with the process's id.
     """
 
     node: Node
     raw: Path
     disk: str | None
+    beneath: tuple[str, ...] = ()
     processes: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -48,6 +51,10 @@ class Probe(BaseModel):
 
     kind: ClassVar[str]
     where: ClassVar[Where] = "nodes"
+
+    def place(self) -> Where:
+        """Where this one watches: ``where``, unless its options say otherwise."""
+        return self.where
 
     def needs(self) -> Needs:
         """What the node must have."""

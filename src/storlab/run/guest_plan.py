@@ -94,14 +94,14 @@ def group_needs(cell: Cell, name: str) -> Needs:
             stack_needs(disk.layers[-1:] if disk is not None else ()),
             *(stack_needs(on_storage(other)) for other in cell.disks.values() if other.on == name),
             *(workload.needs() for workload in workloads),
-            *(probe.needs() for probe in cell.probes.values()),
+            *(probe.needs() for probe in cell.probes.values() if probe.place() != "host"),
         ]
     )
 
 
 def needs_on_host(cell: Cell) -> list[Needs]:
     """What this machine itself must have for a cell, beyond what its nodes here need."""
-    needs = []
+    needs = [probe.needs() for probe in cell.probes.values() if probe.place() != "nodes"]
     for name, group in cell.nodes.items():
         if group.kind == "vm":
             needs.append(Needs(programs=(QEMU, *binding.programs(group.pin, group.numa))))

@@ -54,7 +54,7 @@ async def measure(
     clocks = await compare_clocks(list({node.name: node for node in _all(working, posts.values())}.values()))
     starts = [Start(place.node, await load.workload.launch(place)) for load, place in places]
     async with drain(backings, folder) as beneath:
-        async with _watched(probes, posts, disks, guests, folder):
+        async with _watched(probes, posts, disks, backings, guests, folder):
             await beneath.before()
             commands = await start_together(starts, clocks)
             try:
@@ -85,12 +85,14 @@ async def measure(
 
 
 def watchers(probe: Probe, working: Sequence[Node], session: Session, others: Sequence[Node] = ()) -> list[Node]:
-    """Where a probe watches: on every node that works, or once on each machine, the host always among them.
+    """Where a probe watches: on every node that works, on the host, or once on each machine, the host among them.
 
     ``others`` are nodes that do no work; their machines are watched as well.
     """
-    if probe.where == "nodes":
+    if probe.place() == "nodes":
         return list(working)
+    if probe.place() == "host":
+        return [session.host]
     by_machine = {session.machines[node.name]: node for node in reversed([*working, *others, session.host])}
     # The host stands for itself: on its machine, a node that is only another agent there gives way.
     by_machine[session.machines[session.host.name]] = session.host
@@ -102,6 +104,7 @@ async def _watched(
     probes: Mapping[str, Probe],
     posts: Mapping[str, Sequence[Node]],
     disks: Mapping[str, str | None],
+    backings: Sequence[Backing],
     guests: Mapping[str, Mapping[str, int]],
     folder: Path,
 ) -> AsyncIterator[None]:
@@ -110,7 +113,8 @@ async def _watched(
             for node in posts[name]:
                 raw = raw_folder(folder, node.name, PROBE + name)
                 raw.mkdir(parents=True, exist_ok=True)
-                post = Post(node, raw, disks.get(node.name), guests.get(node.name, {}))
+                beneath = tuple(backing.disk for backing in backings if backing.node.name == node.name)
+                post = Post(node, raw, disks.get(node.name), beneath, guests.get(node.name, {}))
                 await stack.enter_async_context(probe.watch(post))
         yield
 

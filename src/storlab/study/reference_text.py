@@ -42,8 +42,8 @@ BEFORE_EACH = {
     "Workloads": """`[workload.NAME]` holds one of these tables, and optionally `on`: the names of the groups of nodes that it runs on, by
 default all. All workloads of a cell run at once.
 """,
-    "Probes": """`[probes]` holds a table for each probe that watches; without `[probes]`, all of these do, and an empty `[probes]` means
-none.
+    "Probes": """`[probes]` holds a table for each probe that watches; without `[probes]`, all of these do but `alignment`, which needs root,
+and an empty `[probes]` means none.
 """,
 }
 
