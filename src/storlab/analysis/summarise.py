@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from storlab.analysis.anytime import EFFECT_VARIANCE, Floats
+from storlab.analysis.block_shares import block_io
 from storlab.analysis.by_node import node_estimates
 from storlab.analysis.compare import compare, unanswerable
 from storlab.analysis.design import Design
@@ -32,8 +33,15 @@ METHOD = (
 )
 
 
-def summarise(trials: pl.DataFrame, metrics: pl.DataFrame, design: Design) -> Summary:
-    """The summary of a run. ``trials`` and ``metrics`` as in ``docs/reference/records.md``.
+def summarise(
+    trials: pl.DataFrame,
+    metrics: pl.DataFrame,
+    design: Design,
+    *,
+    histograms: pl.DataFrame | None = None,
+    requests: pl.DataFrame | None = None,
+) -> Summary:
+    """The summary of a run. All frames as in ``docs/reference/records.md``; the last two are for block I/O only.
 
     Of ``metrics`` only the rows of all nodes and jobs together (``node`` and ``job`` null) of trials that are
     done count. Where a cell has several done trials in one round, the last one counts.
@@ -61,6 +69,7 @@ def summarise(trials: pl.DataFrame, metrics: pl.DataFrame, design: Design) -> Su
         facts=dict(design.facts),
         family=family,
         by_node=node_estimates(metrics, done, design, catalogue),
+        block_io=block_io(requests, histograms, done, design),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 import orjson
 
+from storlab.analysis.block_io import BlockIO, read_block_io
 from storlab.errors import ParseError
 
 Verdict = Literal["better", "worse", "equivalent", "undecided"]
@@ -101,6 +102,7 @@ class Summary:
     facts: dict[str, object] = field(default_factory=dict)  # of JSON's types only
     family: int = 1  # number of comparisons that the intervals are corrected for
     by_node: tuple[Estimate, ...] = ()  # what nodes are seen side by side for; each with its node
+    block_io: tuple[BlockIO, ...] = ()  # block requests as the kernel issued them, where they were counted
 
 
 def to_json(summary: Summary) -> bytes:
@@ -127,6 +129,7 @@ def from_json(text: bytes | str, source: str = "summary.json") -> Summary:
             "estimates": tuple(_row(Estimate, row) for row in data["estimates"]),
             "comparisons": tuple(_row(Comparison, row) for row in data["comparisons"]),
             "by_node": tuple(_row(Estimate, row) for row in data.get("by_node", ())),
+            "block_io": tuple(read_block_io(row) for row in data.get("block_io", ())),
             "warnings": tuple(data["warnings"]),
         }
         return Summary(**{**data, **rows})

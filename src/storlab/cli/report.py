@@ -7,13 +7,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from storlab.analysis.summarise import summarise
 from storlab.cli.reporting import report_input, write_html
 from storlab.errors import UserError
 from storlab.records.derive import derive
 from storlab.records.run_folder import RunFolder
 from storlab.report.formats import FORMATS, render
-from storlab.run.design import design_of
+from storlab.run.design import summary_of
 
 
 def report(folder: Path, format_name: str, output: Path | None) -> None:
@@ -26,8 +25,7 @@ def report(folder: Path, format_name: str, output: Path | None) -> None:
     if not tables.records:
         raise UserError(f"{folder} has no finished trial yet: `storlab resume {folder}` goes on with it")
     stopped = manifest.stopped or "The run has not ended yet."
-    design = design_of(manifest.study(), stopped, tables.warnings())
-    summary = summarise(tables.frame("trials"), tables.frame("metrics"), design)
+    summary = summary_of(manifest.study(), tables, stopped)
     given = report_input(run, tables, summary)
     if output is not None:
         output.write_text(render(given, format_name))

@@ -1,9 +1,12 @@
-"""A study in the words of the analysis: its design, and the rule by which it stops."""
+"""A study in the words of the analysis: its design, the rule by which it stops, and its summary."""
 
 from __future__ import annotations
 
 from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.stopping import Rule
+from storlab.analysis.summarise import summarise
+from storlab.analysis.summary import Summary
+from storlab.records.tables import Tables
 from storlab.study.study import Study
 
 
@@ -39,6 +42,17 @@ def _pairs_left(
 ) -> tuple[tuple[str, str], ...] | None:
     """The pairs of which --only has left both levels."""
     return None if pairs is None else tuple(pair for pair in pairs if set(pair) <= set(levels))
+
+
+def summary_of(study: Study, tables: Tables, stopped: str) -> Summary:
+    """What the tables say about the study's question so far."""
+    return summarise(
+        tables.frame("trials"),
+        tables.frame("metrics"),
+        design_of(study, stopped, tables.warnings()),
+        histograms=tables.frame("histograms"),
+        requests=tables.frame("requests"),
+    )
 
 
 def rule_of(study: Study, rounds: tuple[int, int]) -> Rule:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from storlab.analysis.stopping import Stop, decide
-from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary, to_json
 from storlab.errors import StorlabError, UserError
 from storlab.nodes.waiting import to_its_end
@@ -22,7 +21,7 @@ from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.records.tables import Tables
 from storlab.records.trial_record import TrialRecord, write_trial
-from storlab.run.design import design_of, rule_of
+from storlab.run.design import rule_of, summary_of
 from storlab.run.estimate import time_left, trial_times
 from storlab.run.interrupts import Interrupts
 from storlab.run.journal import Journal
@@ -260,8 +259,7 @@ class _Executor:
         return time_left(times, rest, (max(least, 0), max(most, 0)))
 
     def _summarise(self) -> Summary:
-        design = design_of(self._study, self._stopped, self._tables.warnings())
-        return summarise(self._tables.frame("trials"), self._tables.frame("metrics"), design)
+        return summary_of(self._study, self._tables, self._stopped)
 
     def _write_tables(self) -> None:
         self._tables.write(self._run)

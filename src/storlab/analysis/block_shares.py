@@ -1,0 +1,137 @@
+"""From the tables ``requests`` and ``histograms`` to ``BlockIO``: shares of each round, and then over the rounds.
+
+Where requests were counted by what they are, all comes from there. A run that has histograms only (imported from
+another tool) has shares of requests, and nothing of bytes where these aren't exact.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from storlab.analysis.block_below import below
+from storlab.analysis.block_io import BelowUnit, BlockIO, SizeShare, UnitShare
+from storlab.analysis.block_rounds import LARGEST, ROUND, Place, Total, at_least, sizes, totals, unit_shares
+from storlab.analysis.design import Design
+from storlab.analysis.wording import plural
+from storlab.blockio.alignment import UNITS, data_requests, with_alignment
+from storlab.blockio.requests import KEYS, added_up
+
+DEFAULT_UNIT = 16384
+
+_ASKED_UNIT = re.compile(r"\.(?:aligned|offset-aligned|below|amplification)\.(\d+)k\b")
+_HISTOGRAM = r"^(?<operation>.+)\.(?<kind>granularity|alignment|offset-alignment)$"
+_SINGLE = 512  # B: bins that are no wider hold requests of one length
+
+
+def block_io(
+    requests: pl.DataFrame | None, histograms: pl.DataFrame | None, done: pl.DataFrame, design: Design
+) -> tuple[BlockIO, ...]:
+    """One row a cell and operation, in the order of the design, writes first.
+
+    ``requests`` and ``histograms`` as in ``docs/reference/records.md``; ``done`` has the columns ``trial``, ``cell``,
+    ``round``, at most one trial for each cell and round.
+    """
+    unit = unit_of(design)
+    done = done.filter(pl.col("cell").is_in([cell for cell, _ in design.cells]))
+    found = [] if requests is None else _from_requests(_counted(requests, done), design, unit)
+    known = {(row.cell, row.operation) for row in found}
+    drawn = [] if histograms is None else _from_bins(_bins(histograms, done), design, unit)
+    found += [row for row in drawn if (row.cell, row.operation) not in known]
+    rounds = dict(done.group_by("cell").len().iter_rows())
+    place = {cell: index for index, (cell, _) in enumerate(design.cells)}
+    found.sort(key=lambda row: (row.operation != "write", row.operation, place[row.cell]))
+    return tuple(_with_warnings(row, rounds.get(row.cell, 0)) for row in found)
+
+
+def unit_of(design: Design) -> int:
+    """The unit that the study asks about, by the names of its metrics; 16 KiB where it asks about none."""
+    names = [design.primary, *(name for spec in design.comparisons for name in spec.metrics or ())]
+    asked = (int(match[1]) * 1024 for name in names if (match := _ASKED_UNIT.search(f".{name}")))
+    return next((unit for unit in asked if unit in UNITS), DEFAULT_UNIT)
+
+
+def _with_warnings(row: BlockIO, rounds: int) -> BlockIO:
+    if row.rounds >= rounds:
+        return row
+    warning = f"No {row.operation} request in {plural(rounds - row.rounds, 'round')} of {rounds}: left out."
+    return replace(row, warnings=(*row.warnings, warning))
+
+
+def _counted(requests: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
+    """Requests with data of each round, all nodes and disks added up, with their alignment and bytes."""
+    rows = data_requests(requests).join(done.select("trial"), on="trial", how="semi")
+    kinds = [key for key in KEYS if key not in ("disk", "operation")]
+    together = added_up(rows, [*ROUND, *kinds])
+    return with_alignment(together).with_columns(bytes=pl.col("count") * pl.col("length"))
+
+
+def _bins(histograms: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
+    """Bins of each round: ``cell, operation, round, kind, size, wide, count``, all nodes added up."""
+    name = pl.col("metric").str.extract_groups(_HISTOGRAM)
+    return (
+        histograms.filter(pl.col("job").is_null(), pl.col("metric").str.contains(_HISTOGRAM))
+        .join(done.select("trial"), on="trial", how="semi")
+        .with_columns(name.struct.field("operation"), name.struct.field("kind"))
+        .with_columns(size=pl.col("lower").cast(pl.Int64), wide=pl.col("upper") - pl.col("lower") > _SINGLE)
+        .group_by([*ROUND, "kind", "size", "wide"])
+        .agg(pl.col("count").sum())
+    )
+
+
+def _from_requests(counted: pl.DataFrame, design: Design, unit: int) -> list[BlockIO]:
+    if counted.is_empty():
+        return []
+    whole = pl.when(pl.col("offset_alignment") == 0).then(LARGEST).otherwise(pl.col("offset_alignment"))
+    drawn = (
+        sizes(counted, "length"),
+        sizes(counted, "alignment"),
+        sizes(counted.with_columns(offset_size=whole), "offset_size"),
+    )
+    units, kinds = unit_shares(counted), below(counted, unit)
+    return [
+        _row(design, place, unit, total, drawn, tuple(units.get(place, ())), tuple(kinds.get(place, ())))
+        for place, total in totals(counted).items()
+    ]
+
+
+def _from_bins(bins: pl.DataFrame, design: Design, unit: int) -> list[BlockIO]:
+    if bins.is_empty():
+        return []
+    lengths, alignments, offsets = (
+        bins.filter(pl.col("kind") == kind) for kind in ("granularity", "alignment", "offset-alignment")
+    )
+    exact = pl.when(~pl.col("wide").any().over(ROUND)).then(pl.col("count") * pl.col("size"))
+    unknown = pl.lit(None, pl.Int64)
+    lengths = lengths.with_columns(bytes=exact)
+    alignments, offsets = alignments.with_columns(bytes=unknown), offsets.with_columns(bytes=unknown)
+    drawn = (sizes(lengths, "size"), sizes(alignments, "size"), sizes(offsets, "size"))
+    aligned, on_boundary, shorter = at_least(alignments), at_least(offsets), at_least(lengths, shorter=True)
+    rows = []
+    for place, total in {**totals(alignments), **totals(lengths)}.items():
+        units = tuple(
+            UnitShare(u, aligned.get((*place, u)), None, on_boundary.get((*place, u)), shorter.get((*place, u)), None)
+            for u in UNITS
+        )
+        rows.append(_row(design, place, unit, total, drawn, units, None))
+    return rows
+
+
+def _row(
+    design: Design,
+    place: Place,
+    unit: int,
+    total: Total,
+    drawn: tuple[
+        Mapping[Place, Sequence[SizeShare]], Mapping[Place, Sequence[SizeShare]], Mapping[Place, Sequence[SizeShare]]
+    ],
+    units: tuple[UnitShare, ...],
+    kinds: tuple[BelowUnit, ...] | None,
+) -> BlockIO:
+    cell, operation = place
+    lengths, alignments, offsets = (tuple(found.get(place, ())) for found in drawn)
+    levels = dict(dict(design.cells)[cell])
+    return BlockIO(cell, levels, operation, unit, *total, lengths, alignments, offsets, units, kinds)
