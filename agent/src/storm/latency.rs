@@ -1,0 +1,120 @@
+//! Latencies, counted in fio's bins: one for each nanosecond up to 127, then 64 to every power of two.
+//!
+//! Source: fio's `stat.h` and `stat.c` (`FIO_IO_U_PLAT_BITS` 6, 29 groups). The same bins as those of the controller's
+//! other loads, so that a percentile means the same, to within 1/128 of itself.
+
+const BITS: u32 = 6;
+const PER_GROUP: u64 = 1 << BITS;
+/// Number of bins; the last one also takes all that is longer.
+pub const BINS: usize = 29 << BITS;
+
+/// The bin of a latency.
+pub fn bin(latency_ns: u64) -> usize {
+    let highest = latency_ns.checked_ilog2().unwrap_or(0);
+    if highest <= BITS {
+        return latency_ns as usize;
+    }
+    let shift = highest - BITS;
+    let index = (u64::from(shift + 1) << BITS) + ((latency_ns >> shift) - PER_GROUP);
+    (index as usize).min(BINS - 1)
+}
+
+/// Lower bound (inclusive) and upper bound (exclusive) of a bin, in ns.
+pub fn bounds(bin: usize) -> (u64, u64) {
+    let bin = bin as u64;
+    let shift = (bin >> BITS).saturating_sub(1);
+    let lower = if bin < 2 * PER_GROUP { bin } else { (PER_GROUP + bin % PER_GROUP) << shift };
+    (lower, lower + (1 << shift))
+}
+
+/// How long the operations of one kind took.
+#[derive(Debug, Clone)]
+pub struct Latencies {
+    /// Number of operations.
+    pub count: u64,
+    /// Of all together.
+    pub sum_ns: u64,
+    /// The fastest.
+    pub min_ns: u64,
+    /// The slowest.
+    pub max_ns: u64,
+    bins: Box<[u64; BINS]>,
+}
+
+impl Latencies {
+    /// Without any operation.
+    pub fn new() -> Self {
+        Self { count: 0, sum_ns: 0, min_ns: u64::MAX, max_ns: 0, bins: Box::new([0; BINS]) }
+    }
+
+    /// One more.
+    pub fn add(&mut self, latency_ns: u64) {
+        self.count += 1;
+        self.sum_ns += latency_ns;
+        self.min_ns = self.min_ns.min(latency_ns);
+        self.max_ns = self.max_ns.max(latency_ns);
+        self.bins[bin(latency_ns)] += 1;
+    }
+
+    /// Those of another worker.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+        self.min_ns = self.min_ns.min(other.min_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
+        for (mine, theirs) in self.bins.iter_mut().zip(other.bins.iter()) {
+            *mine += theirs;
+        }
+    }
+
+    /// Bins in use: lower and upper bound, count.
+    pub fn used(&self) -> Vec<(u64, u64, u64)> {
+        let used = self.bins.iter().enumerate().filter(|(_, count)| **count > 0);
+        used.map(|(bin, count)| (bounds(bin).0, bounds(bin).1, *count)).collect()
+    }
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bins_follow_each_other_without_a_gap() {
+        for number in 1..BINS {
+            assert_eq!(bounds(number - 1).1, bounds(number).0, "{number}");
+        }
+        assert_eq!(bounds(0), (0, 1));
+        assert_eq!(bounds(BINS - 1).1, 1 << 34, "17.2 s");
+    }
+
+    proptest! {
+        #[test]
+        fn a_latency_lies_in_its_bin(latency in 0_u64..(1 << 34)) {
+            let (lower, upper) = bounds(bin(latency));
+            prop_assert!(lower <= latency && latency < upper);
+        }
+    }
+
+    #[test]
+    fn what_is_longer_than_all_bins_is_in_the_last() {
+        assert_eq!(bin(u64::MAX), BINS - 1);
+    }
+
+    #[test]
+    fn two_workers_latencies_are_added() {
+        let (mut one, mut other) = (Latencies::new(), Latencies::new());
+        one.add(5);
+        other.add(5);
+        other.add(1000);
+        one.merge(&other);
+        assert_eq!((one.count, one.sum_ns, one.min_ns, one.max_ns), (3, 1010, 5, 1000));
+        assert_eq!(one.used(), [(5, 6, 2), (1000, 1008, 1)]);
+    }
+}
