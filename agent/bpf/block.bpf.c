@@ -97,10 +97,11 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 	if (!is_wanted(rq, &device, &operation))
 		return 0;
 	if (issue(device, operation, flags_of(rq->cmd_flags), length, sector_of(rq, operation)) && with_latency)
-		take_off((u64)rq);
+		take_off(name_of(device, rq->mq_hctx->queue_num, rq->tag));
 	return 0;
 }
 
+/* Attached only where times are wanted. */
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(block_rq_complete, struct request *rq, int error, unsigned int bytes)
 {
@@ -111,17 +112,23 @@ int BPF_PROG(block_rq_complete, struct request *rq, int error, unsigned int byte
 		return 0; /* a part of it */
 	if (!is_wanted(rq, &device, &operation))
 		return 0;
-	if (error)
-		count_bin(device, operation, KIND_OTHER, OTHER_ERROR);
-	if (!with_latency)
-		return 0;
-	issued = land((u64)rq);
+	issued = land(name_of(device, rq->mq_hctx->queue_num, rq->tag));
 	if (!issued)
 		return 0; /* it was issued before anybody looked, or a filter left it out */
 	now = bpf_ktime_get_ns();
 	count_bin(device, operation, KIND_SERVICE, bin_of(now - issued));
 	if (rq->start_time_ns && rq->start_time_ns <= issued)
 		count_bin(device, operation, KIND_QUEUED, bin_of(issued - rq->start_time_ns));
+	return 0;
+}
+
+SEC("tp_btf/block_rq_error")
+int BPF_PROG(block_rq_error, struct request *rq)
+{
+	u32 device, operation;
+
+	if (is_wanted(rq, &device, &operation))
+		count_bin(device, operation, KIND_OTHER, OTHER_ERROR);
 	return 0;
 }
 
@@ -134,7 +141,7 @@ int BPF_PROG(block_rq_requeue, struct request *rq)
 		return 0;
 	count_bin(device, operation, KIND_OTHER, OTHER_REQUEUE);
 	/* Only what had been issued was counted, and will be again. */
-	if (with_latency ? land((u64)rq) : rq->state && is_wanted_shape(rq->__data_len, sector_of(rq, operation)))
+	if (rq->state && is_wanted_shape(rq->__data_len, sector_of(rq, operation)))
 		count_request(SUBJECT(device, operation, KIND_REQUEUED, flags_of(rq->cmd_flags), 0), rq->__data_len,
 			      sector_of(rq, operation));
 	return 0;

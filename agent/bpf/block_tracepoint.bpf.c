@@ -30,7 +30,7 @@ struct event_head {
 	u32 device;
 	u64 sector;
 	u32 sectors;
-	u32 bytes; /* of block_rq_issue and block_rq_merge; the error of block_rq_complete */
+	u32 bytes; /* of block_rq_issue and block_rq_merge */
 };
 
 static __always_inline bool is_operation(char letter)
@@ -87,7 +87,7 @@ static __always_inline bool is_wanted(struct event_head *event, u32 rwbs, u32 *d
 	return (wanted_operations >> *operation & 1) && is_wanted_disk(*device, event->sector);
 }
 
-static __always_inline u64 name_of(struct event_head *event, u32 operation)
+static __always_inline u64 place_of(struct event_head *event, u32 operation)
 {
 	return (u64)event->device << 40 ^ (operation == OP_FLUSH ? 0 : event->sector) ^ 1ULL << 63;
 }
@@ -100,7 +100,7 @@ int block_rq_issue(struct event_head *event)
 	if (!is_wanted(event, rwbs_of_issue, &device, &operation, &flags))
 		return 0;
 	if (issue(device, operation, flags, event->bytes, operation == OP_FLUSH ? 0 : event->sector) && with_latency)
-		take_off(name_of(event, operation));
+		take_off(place_of(event, operation));
 	return 0;
 }
 
@@ -112,11 +112,7 @@ int block_rq_complete(struct event_head *event)
 
 	if (!is_wanted(event, rwbs_of_complete, &device, &operation, &flags))
 		return 0;
-	if (event->bytes)
-		count_bin(device, operation, KIND_OTHER, OTHER_ERROR);
-	if (!with_latency)
-		return 0;
-	issued = land(name_of(event, operation));
+	issued = land(place_of(event, operation));
 	if (issued)
 		count_bin(device, operation, KIND_SERVICE, bin_of(bpf_ktime_get_ns() - issued));
 	return 0;
@@ -129,6 +125,12 @@ static __always_inline int count_other(struct event_head *event, u32 rwbs, u32 w
 	if (is_wanted(event, rwbs, &device, &operation, &flags))
 		count_bin(device, operation, KIND_OTHER, what);
 	return 0;
+}
+
+SEC("tracepoint/block/block_rq_error")
+int block_rq_error(struct event_head *event)
+{
+	return count_other(event, rwbs_of_complete, OTHER_ERROR);
 }
 
 SEC("tracepoint/block/block_rq_requeue")

@@ -24,9 +24,15 @@ struct request_queue {
 	struct gendisk *disk; /* since 5.15; before, of the request */
 } RELOCATED;
 
+struct blk_mq_hw_ctx {
+	u32 queue_num;
+} RELOCATED;
+
 struct request {
 	struct request_queue *q;
+	struct blk_mq_hw_ctx *mq_hctx;
 	u32 cmd_flags;
+	int tag;
 	u32 __data_len;
 	u64 __sector;
 	u64 start_time_ns;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * How long requests take. When one was issued is kept under its name: the address of the kernel's request. Requests
- * are made once for each queue and used again and again, so a slot that was claimed once is found at the next use, and
- * nothing has to be deleted.
+ * How long requests take. When one was issued is kept under its name, which is its tag: the driver gives it a number of
+ * its own while it is in flight, so a slot that was claimed once is found at its next use, and nothing is ever deleted.
+ * Tags are small numbers that are used again at once; neighbours lie side by side, in few pages.
  */
 #pragma once
 
@@ -27,9 +27,15 @@ struct {
 	__type(value, struct flight_set);
 } FLIGHTS SEC(".maps");
 
+/* `number` is unique among what is in flight in this queue of the device. */
+static __always_inline u64 name_of(u32 device, u32 queue, u32 number)
+{
+	return (u64)device << 32 | (u64)(queue & 0x7fff) << 17 | 1 << 16 | (number & 0xffff);
+}
+
 static __always_inline struct flight_set *flights_of(u64 name)
 {
-	u32 at = (name * MIX) >> 51;
+	u32 at = (((name >> 16) * MIX >> 51) + ((name & 0xffff) / FLIGHT_WAYS)) % FLIGHT_SETS;
 
 	return bpf_map_lookup_elem(&FLIGHTS, &at);
 }

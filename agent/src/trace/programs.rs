@@ -16,11 +16,17 @@ use super::options::{COMM_SIZE, Hook, MAX_DISKS, MAX_VALUES, TraceOptions};
 static BTF_OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/block.o"));
 static TRACEPOINT_OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/block_tracepoint.o"));
 
-/// Without these there is nothing to tell.
-const NEEDED: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
+const ISSUE: &str = "block_rq_issue";
+const COMPLETE: &str = "block_rq_complete";
 /// Those that older kernels lack are left out.
-const FURTHER: [&str; 5] =
-    ["block_rq_requeue", "block_rq_merge", "block_bio_backmerge", "block_bio_frontmerge", "block_split"];
+const FURTHER: [&str; 6] = [
+    "block_rq_requeue",
+    "block_rq_merge",
+    "block_rq_error",
+    "block_bio_backmerge",
+    "block_bio_frontmerge",
+    "block_split",
+];
 
 const REQUEST_SETS: u32 = 512;
 const BIN_SETS: u32 = 256;
@@ -103,7 +109,7 @@ impl Made {
 fn attach_btf(filters: &Filters) -> Result<Made, String> {
     let types = btf::of_kernel(Path::new(btf::KERNEL)).map_err(|error| error.to_string())?;
     let ebpf = load(filters, Some(&types), BTF_OBJECT, &[])?;
-    attach_each(ebpf, |program, name| {
+    attach_each(ebpf, filters.latency == 1, |program, name| {
         let program: &mut BtfTracePoint = program.try_into().map_err(|error| whole(&error))?;
         program.load(name, &types).map_err(|error| whole(&error))?;
         let link = program.attach().and_then(|id| program.take_link(id)).map_err(|error| whole(&error))?;
@@ -120,7 +126,7 @@ fn attach_tracepoints(filters: &Filters) -> Result<Made, String> {
         ("rwbs_of_split", rwbs_offset("block_split")?),
     ];
     let ebpf = load(filters, None, TRACEPOINT_OBJECT, &letters)?;
-    attach_each(ebpf, |program, name| {
+    attach_each(ebpf, filters.latency == 1, |program, name| {
         let program: &mut TracePoint = program.try_into().map_err(|error| whole(&error))?;
         program.load().map_err(|error| whole(&error))?;
         let link = program
@@ -133,16 +139,18 @@ fn attach_tracepoints(filters: &Filters) -> Result<Made, String> {
 
 fn attach_each(
     mut ebpf: Ebpf,
+    latency: bool,
     mut attach: impl FnMut(&mut Program, &'static str) -> Result<Link, String>,
 ) -> Result<Made, String> {
     let (mut links, mut without) = (vec![], vec![]);
     // Completions first: a request that is issued before they are seen would be counted and never timed.
-    for name in FURTHER.into_iter().chain(NEEDED.into_iter().rev()) {
+    let timed = latency.then_some(COMPLETE);
+    for name in FURTHER.into_iter().chain(timed).chain([ISSUE]) {
         let program = ebpf.program_mut(name).ok_or_else(|| format!("the object has no program {name}"))?;
         match attach(program, name) {
             Ok(link) => links.push(link),
-            Err(why) if NEEDED.contains(&name) => return Err(format!("{name}: {why}")),
-            Err(_) => without.push(name),
+            Err(_) if FURTHER.contains(&name) => without.push(name),
+            Err(why) => return Err(format!("{name}: {why}")),
         }
     }
     Ok(Made { ebpf, links, without })
