@@ -138,3 +138,9 @@ pub fn stir_random<const SIZE: usize>(random: impl AsFd, entropy: &[u8; SIZE]) -
     Errno::result(unsafe { libc::ioctl(random, RNDRESEEDCRNG) })?;
     Ok(())
 }
+
+/// Gives memory that was freed back to the kernel: `malloc_trim(3)`.
+pub fn give_memory_back() {
+    // SAFETY: it takes a number, and locks what it touches.
+    unsafe { libc::malloc_trim(0) };
+}

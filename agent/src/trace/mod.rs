@@ -31,7 +31,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::SignalFd;
 
-use crate::clock;
+use crate::{clock, sys};
 use disks::Names;
 use options::TraceOptions;
 use programs::Attached;
@@ -80,12 +80,14 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn trace(arguments: impl IntoIterator<Item = OsString>) -> Result<(), TraceError> {
     let options = options::parse(arguments)?;
-    let sys = Path::new(SYS);
-    let extents = options.disks.iter().map(|name| disks::find(sys, name)).collect::<Result<Vec<_>, _>>()?;
+    let extents =
+        options.disks.iter().map(|name| disks::find(Path::new(SYS), name)).collect::<Result<Vec<_>, _>>()?;
     prctl::set_pdeathsig(Signal::SIGTERM)?;
     let signals = ending_signals()?;
     let attached = programs::attach(&options, &extents)?;
-    let mut tracer = Tracer { options, attached, disks: Names::new(sys), out: BufWriter::new(io::stdout()) };
+    sys::give_memory_back(); // the kernel's types were most of it
+    let mut tracer =
+        Tracer { options, attached, disks: Names::new(Path::new(SYS)), out: BufWriter::new(io::stdout()) };
     tracer.tell_start()?;
     tracer.follow(&signals)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::trace_point::TracePointLink;
 use aya::programs::{BtfTracePoint, Program, TracePoint};
-use aya::{Btf, Ebpf, EbpfLoader, include_bytes_aligned};
+use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned};
 
 use super::btf;
 use super::disks::Extent;
@@ -164,6 +164,7 @@ fn load(
 ) -> Result<Ebpf, String> {
     let mut loader = EbpfLoader::new();
     loader.btf(types);
+    loader.verifier_log_level(VerifierLogLevel::DISABLE); // writing it takes most of the time that loading takes
     filters.set(&mut loader);
     for (name, offset) in letters {
         loader.set_global(name, offset, true);
