@@ -1,0 +1,120 @@
+"""A loop device, the load of which is known to the byte, and the tracer."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+import pytest
+
+from storlab.nodes.agent_binary import agent_path
+
+needs_root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root, loop devices and eBPF")]
+
+NOMERGES = "2"  # /sys/block/DISK/queue/nomerges: no request is merged with any other
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """``/sys/block/DISK/stat``, as far as it counts requests; lengths in bytes."""
+
+    reads: int
+    read_bytes: int
+    writes: int
+    written_bytes: int
+    flushes: int
+
+    def __sub__(self, before: Statistics) -> Statistics:
+        return Statistics(*(getattr(self, name) - getattr(before, name) for name in self.__dataclass_fields__))
+
+
+@dataclass(frozen=True)
+class LoopDisk:
+    """A loop device of this test's own."""
+
+    path: str
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
+    @property
+    def queue(self) -> Path:
+        return Path("/sys/block") / self.name / "queue"
+
+    @property
+    def number(self) -> int:
+        """As tracepoints have it: major << 20 | minor."""
+        device = Path(self.path).stat().st_rdev
+        return os.major(device) << 20 | os.minor(device)
+
+    def statistics(self) -> Statistics:
+        words = [int(word) for word in (Path("/sys/block") / self.name / "stat").read_text().split()]
+        return Statistics(words[0], words[2] * 512, words[4], words[6] * 512, words[15])
+
+
+@contextmanager
+def loop_disk(file: Path, size: int) -> Iterator[LoopDisk]:
+    """A quiet one: nothing is merged, and udev leaves it alone while it is locked (systemd: block device locking)."""
+    with file.open("wb") as image:
+        os.posix_fallocate(image.fileno(), 0, size)
+    path = subprocess.run(["losetup", "-f", "--show", str(file)], check=True, capture_output=True, text=True).stdout
+    disk = LoopDisk(path.strip())
+    descriptor = os.open(disk.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        (disk.queue / "nomerges").write_text(NOMERGES)
+        yield disk
+    finally:
+        os.close(descriptor)
+        (disk.queue / "nomerges").write_text("0")
+        subprocess.run(["losetup", "-d", disk.path], check=True)
+
+
+@dataclass
+class Tracing:
+    """A tracer at work; ``output`` is all that it printed, once it has ended."""
+
+    process: subprocess.Popen[bytes]
+    output: bytes = b""
+
+
+@contextmanager
+def traced(*arguments: str) -> Iterator[Tracing]:
+    """Trace for as long as the context lasts: all of its I/O is counted."""
+    process = subprocess.Popen([str(agent_path()), "trace", *arguments], stdout=subprocess.PIPE)
+    tracing = Tracing(process)
+    assert process.stdout is not None
+    try:
+        tracing.output = process.stdout.readline()
+        assert orjson.loads(tracing.output)["event"] == "started"
+        yield tracing
+    finally:
+        process.terminate()
+        tracing.output += process.stdout.read()
+        process.stdout.close()
+        assert process.wait(timeout=30) == 0
+
+
+Request = tuple[str, int, int]
+"""``read``, ``write`` or ``flush``, offset and length in bytes."""
+
+
+def issue(disk: LoopDisk, requests: Sequence[Request], folder: Path, depth: int = 8) -> None:
+    """Have fio issue just these, direct, by its replay of an I/O log."""
+    names = {"flush": "sync"}
+    lines = ["fio version 2 iolog", f"{disk.path} add", f"{disk.path} open"]
+    lines += [
+        f"{disk.path} {names.get(operation, operation)} {offset} {length}" for operation, offset, length in requests
+    ]
+    log = folder / "requests.log"
+    log.write_text("\n".join([*lines, f"{disk.path} close", ""]))
+    engine = "libaio" if depth > 1 else "psync"
+    argv = ["fio", "--name=replay", f"--read_iolog={log}", "--direct=1", f"--ioengine={engine}", f"--iodepth={depth}"]
+    subprocess.run([*argv, "--invalidate=0"], check=True, capture_output=True, cwd=folder)

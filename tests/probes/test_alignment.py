@@ -1,0 +1,242 @@
+"""Probe ``alignment``: its metrics from what the tracer printed, where it watches, and why it could not."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import orjson
+import polars as pl
+import pytest
+from pydantic import ValidationError
+
+from laboratory.block import issue, loop_disk, needs_root
+from storlab.errors import ParseError
+from storlab.measurements import HISTOGRAM_COLUMNS, Measurements
+from storlab.nodes.local import local_node
+from storlab.nodes.node import Node
+from storlab.probes.alignment import NOTES, TRACE, AlignmentProbe
+from storlab.probes.base import Post, Window
+
+WINDOW = Window(0.0, 1.0)
+LOST = {"full": 0, "missed": 0, "untimed": 0, "events": 0}
+STARTED = {
+    "event": "started",
+    "hook": "tracepoint",
+    "reason": "there is no /sys/kernel/btf/vmlinux",
+    "monotonic_ns": 1,
+    "realtime_ns": 1,
+    "disks": ["vda"],
+    "latency": True,
+}
+REQUESTS = [
+    ["vda", "write", "sync", 16384, 16384, None, 6, [24, 12, 6, 6, 6]],
+    ["vda", "write", "fua+sync+meta", 4096, 0, None, 1, [1, 1, 1, 1, 1]],
+    ["vda", "write", "", 16384, 4096, None, 1, [4, 3, 2, 1, 1]],
+    ["vda", "read", "", 65536, 1 << 40, None, 2, [32, 16, 8, 4, 2]],
+    ["vda", "flush", "preflush", 0, 0, None, 3, [0, 0, 0, 0, 0]],
+    ["vda", "discard", "", 1 << 20, 1 << 20, None, 1, [256, 128, 64, 32, 16]],
+]
+LATENCY = [
+    ["vda", "write", "service", 1024, 1088, 6],
+    ["vda", "write", "service", 65536, 69632, 2],
+    ["vda", "write", "queued", 100, 104, 8],
+]
+OTHERS = [["vda", "write", "back_merge", 5], ["vda", "discard", "error", 1]]
+
+
+def saw(folder: Path, *, notes: list[str] | None = None, **changed: object) -> Measurements:
+    counts = {
+        "event": "counts",
+        "final": True,
+        "monotonic_ns": 2,
+        "realtime_ns": 2,
+        "requests": REQUESTS,
+        "latency": LATENCY,
+        "others": OTHERS,
+        "lost": LOST,
+        **changed,
+    }
+    (folder / TRACE).write_bytes(orjson.dumps(STARTED) + b"\n" + orjson.dumps(counts) + b"\n")
+    (folder / NOTES).write_bytes(orjson.dumps(notes or []))
+    return AlignmentProbe().parse(folder, WINDOW, "vda")
+
+
+def values(seen: Measurements) -> dict[str, float]:
+    assert seen.metrics["metric"].is_unique().all()
+    return dict(seen.metrics.select("metric", "value").iter_rows())
+
+
+def test_shares_are_of_requests_and_of_bytes(tmp_path: Path) -> None:
+    found = values(saw(tmp_path))
+    written = 7 * 16384 + 4096
+    assert (found["write.requests"], found["write.bytes"], found["write.size"]) == (8, written, written / 8)
+    assert found["write.aligned.16k"] == 6 / 8
+    assert found["write.aligned.16k.bytes"] == 6 * 16384 / written
+    assert found["write.offset-aligned.16k"] == 7 / 8  # offset 0 is aligned to anything
+    assert found["write.below.16k"] == 1
+    assert found["write.unit.amplification.16k"] == pytest.approx(9 * 16384 / written)
+    assert found["read.aligned.64k"] == 1
+    assert "flush.aligned.16k" not in found
+
+
+def test_what_is_neither_read_nor_write_is_counted_too(tmp_path: Path) -> None:
+    found = values(saw(tmp_path))
+    assert (found["flush.requests"], found["discard.requests"], found["discard.bytes"]) == (3, 1, 1 << 20)
+    assert "flush.bytes" not in found
+    assert (found["write.fua.requests"], found["write.meta.requests"], found["write.meta.bytes"]) == (1, 1, 4096)
+    assert (found["write.merges.back"], found["write.merges.front"], found["discard.errors"]) == (5, 0, 1)
+    assert "discard.splits" not in found
+
+
+def test_latencies_are_percentiles_of_bins(tmp_path: Path) -> None:
+    found = values(saw(tmp_path))
+    assert found["write.service.p50"] == pytest.approx(1056e-9)
+    assert found["write.service.p99"] == pytest.approx(67584e-9)
+    assert found["write.service.max"] == pytest.approx(69632e-9)
+    assert found["write.queued.p50"] == pytest.approx(102e-9)
+
+
+def test_each_histogram_has_every_data_request_once(tmp_path: Path) -> None:
+    seen = saw(tmp_path)
+    assert dict(seen.histograms.schema) == HISTOGRAM_COLUMNS
+    sums = dict(seen.histograms.group_by("metric").agg(pl.col("count").sum()).iter_rows())
+    for name in ("granularity", "alignment", "offset-alignment", "length-alignment"):
+        assert (sums[f"write.{name}"], sums[f"read.{name}"]) == (8, 2)
+        assert f"flush.{name}" not in sums
+    offsets = seen.histograms.filter(pl.col("metric") == "read.offset-alignment")
+    assert offsets.select("lower", "upper").rows() == [(1 << 30, 1 << 31)]  # 1 TiB stands as 1 GiB and more
+    lengths = seen.histograms.filter(pl.col("metric") == "write.granularity")
+    assert lengths.select("lower", "upper", "count").rows() == [(4096, 4608, 1), (16384, 16896, 7)]
+
+
+def test_requests_hook_and_reason_are_kept(tmp_path: Path) -> None:
+    seen = saw(tmp_path)
+    assert seen.requests["count"].sum() == 14
+    assert (seen.facts["hook"], seen.facts["hook.reason"]) == ("tracepoint", STARTED["reason"])
+    assert seen.warnings == ()
+
+
+def test_a_disk_that_was_left_alone_has_noughts(tmp_path: Path) -> None:
+    found = values(saw(tmp_path, requests=[], latency=[], others=[]))
+    assert found == {"read.requests": 0, "read.bytes": 0, "write.requests": 0, "write.bytes": 0}
+
+
+def test_what_is_missing_is_a_warning(tmp_path: Path) -> None:
+    seen = saw(tmp_path, notes=["dm-0 has no requests of its own"], lost={**LOST, "full": 2})
+    assert seen.warnings[0] == "dm-0 has no requests of its own"
+    assert seen.warnings[1].startswith("2 requests found no room")
+
+
+def test_without_a_trace_there_is_the_reason(tmp_path: Path) -> None:
+    (tmp_path / NOTES).write_bytes(b'["block I/O was not watched: no BPF"]')
+    seen = AlignmentProbe().parse(tmp_path, WINDOW, "vda")
+    assert seen.warnings == ("block I/O was not watched: no BPF",)
+    assert seen.metrics.is_empty()
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"3", b"[3]"])
+def test_damaged_notes_are_named(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / NOTES).write_bytes(text)
+    with pytest.raises(ParseError, match=f"{NOTES}:1: "):
+        AlignmentProbe().parse(tmp_path, WINDOW, "vda")
+
+
+@pytest.mark.parametrize(
+    ("options", "post", "disks"),
+    [
+        ({}, {"disk": "vda"}, ("vda",)),
+        ({}, {"disk": None}, None),
+        ({"disks": ["vdb", "vdc1"]}, {"disk": "vda"}, ("vdb", "vdc1")),
+        ({"disks": "all"}, {"disk": "vda"}, ()),
+        ({"on": "host"}, {"disk": None, "beneath": ("sda", "sda", "loop0")}, ("sda", "loop0")),
+        ({"on": "host"}, {"disk": "vda", "beneath": ("sda",)}, ("sda", "vda")),
+        ({"on": "host"}, {"disk": None}, ()),
+    ],
+)
+def test_the_disks_are_those_named_or_else_those_under_test(
+    options: dict[str, object], post: dict[str, object], disks: tuple[str, ...] | None
+) -> None:
+    probe = AlignmentProbe.model_validate(options)
+    assert probe.watched(Post(node=None, raw=Path(), **post)) == disks  # type: ignore[arg-type]
+    assert probe.place() == options.get("on", "nodes")
+
+
+def test_an_unknown_place_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        AlignmentProbe.model_validate({"on": "moon"})
+
+
+async def _watched(probe: AlignmentProbe, raw: Path, disk: str | None, load: object = None) -> Measurements:
+    async with local_node("here") as node:
+        return await _on(node, probe, raw, disk, load)
+
+
+async def _on(node: Node, probe: AlignmentProbe, raw: Path, disk: str | None, load: object) -> Measurements:
+    async with probe.watch(Post(node, raw, disk)):
+        if callable(load):
+            await asyncio.to_thread(load)
+    return probe.parse(raw, WINDOW, disk)
+
+
+class TestOnThisMachine:
+    pytestmark = needs_root
+
+    def test_all_of_a_load_is_seen_and_nothing_else(self, tmp_path: Path) -> None:
+        raw = tmp_path / "raw"
+        raw.mkdir()
+        with loop_disk(tmp_path / "disk.img", 64 * 1024**2) as disk:
+            requests = [("write", n * 16384, 16384) for n in range(50)] + [("read", 512, 1024)]
+
+            def load() -> None:
+                issue(disk, requests, tmp_path)
+
+            seen = asyncio.run(_watched(AlignmentProbe(by_comm=True), raw, disk.name, load))
+        found = values(seen)
+        assert (found["write.requests"], found["write.aligned.16k"], found["read.requests"]) == (50, 1, 1)
+        assert "fio" in seen.requests["comm"].to_list()
+
+    def test_a_disk_that_is_not_there_is_named_and_the_load_goes_on(self, tmp_path: Path) -> None:
+        seen = asyncio.run(_watched(AlignmentProbe(disks=("no-such-disk",)), tmp_path, None))
+        (warning,) = seen.warnings
+        assert "no-such-disk" in warning
+        assert not (tmp_path / TRACE).exists()
+
+    def test_events_are_kept_one_by_one(self, tmp_path: Path) -> None:
+        raw = tmp_path / "raw"
+        raw.mkdir()
+        with loop_disk(tmp_path / "disk.img", 64 * 1024**2) as disk:
+
+            def load() -> None:
+                issue(disk, [("write", 0, 4096)] * 7, tmp_path, depth=1)
+
+            asyncio.run(_watched(AlignmentProbe(events=True), raw, disk.name, load))
+        events = [line for line in (raw / TRACE).read_bytes().splitlines() if line.startswith(b"[")]
+        assert len(events) == 7
+
+    def test_a_disk_without_requests_of_its_own_is_named(self, tmp_path: Path) -> None:
+        bio_based = [
+            path.name
+            for path in Path("/sys/class/block").iterdir()
+            if not (path / "mq").exists() and not (path / "partition").exists()
+        ]
+        if not bio_based:
+            pytest.skip("this machine has no disk that is bio-based (zram, dm, md)")
+        seen = asyncio.run(_watched(AlignmentProbe(), tmp_path, bio_based[0]))
+        (warning,) = seen.warnings
+        assert f"{bio_based[0]} has no requests of its own" in warning
+
+    def test_no_tracer_outlives_the_watch(self, tmp_path: Path) -> None:
+        class Broken(Exception):
+            pass
+
+        async def check() -> list[str]:
+            async with local_node("here") as node:
+                with pytest.raises(Broken):
+                    async with AlignmentProbe(disks=("all",)).watch(Post(node, tmp_path, None)):
+                        raise Broken
+                children = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()
+                return [Path(f"/proc/{child}/cmdline").read_text() for child in children]
+
+        assert asyncio.run(check()) == []
+        assert (tmp_path / TRACE).exists()
