@@ -15,13 +15,17 @@ typedef __u64 u64;
 
 #define RELOCATED __attribute__((preserve_access_index))
 
+struct request_queue;
+
 struct gendisk {
 	int major;
 	int first_minor;
+	struct request_queue *queue;
 } RELOCATED;
 
 struct request_queue {
 	struct gendisk *disk; /* since 5.15; before, of the request */
+	const void *mq_ops; /* none: it takes bios as they are, and makes no requests of them */
 } RELOCATED;
 
 struct blk_mq_hw_ctx {

@@ -13,6 +13,8 @@ pub struct Extent {
     pub first: u64,
     /// The sector after its last.
     pub end: u64,
+    /// It takes bios, and makes no requests of them: device mapper, zvols, MD.
+    pub takes_bios: bool,
 }
 
 /// A name that isn't that of a disk.
@@ -28,16 +30,12 @@ pub fn find(sys: &Path, name: &str) -> Result<Extent, NoDisk> {
     }
     let folder = fs::canonicalize(sys.join("class/block").join(name)).map_err(|_| none())?;
     let number = |folder: &Path, file| read_number(folder, file).map_err(|_| none());
-    if !folder.join("partition").exists() {
-        return Ok(Extent { device: device_number(&folder).ok_or_else(none)?, first: 0, end: u64::MAX });
-    }
-    let whole = folder.parent().ok_or_else(none)?;
-    let first = number(&folder, "start")?;
-    Ok(Extent {
-        device: device_number(whole).ok_or_else(none)?,
-        first,
-        end: first.saturating_add(number(&folder, "size")?),
-    })
+    let is_part = folder.join("partition").exists();
+    let whole = if is_part { folder.parent().ok_or_else(none)? } else { &folder };
+    let first = if is_part { number(&folder, "start")? } else { 0 };
+    let end = if is_part { first.saturating_add(number(&folder, "size")?) } else { u64::MAX };
+    let device = device_number(whole).ok_or_else(none)?;
+    Ok(Extent { device, first, end, takes_bios: !whole.join("mq").exists() })
 }
 
 fn read_number(folder: &Path, file: &str) -> io::Result<u64> {
@@ -84,6 +82,9 @@ mod tests {
     fn machine(folder: &Path) {
         let part = folder.join("devices/vda/vda1");
         fs::create_dir_all(&part).unwrap();
+        fs::create_dir_all(folder.join("devices/vda/mq")).unwrap();
+        fs::create_dir_all(folder.join("devices/dm-0")).unwrap();
+        fs::write(folder.join("devices/dm-0/dev"), "253:0\n").unwrap();
         fs::create_dir_all(folder.join("class/block")).unwrap();
         fs::create_dir_all(folder.join("dev/block")).unwrap();
         fs::write(folder.join("devices/vda/dev"), "254:0\n").unwrap();
@@ -92,7 +93,11 @@ mod tests {
         {
             fs::write(part.join(file), content).unwrap();
         }
-        for (link, to) in [("class/block/vda", "devices/vda"), ("class/block/vda1", "devices/vda/vda1")] {
+        for (link, to) in [
+            ("class/block/vda", "devices/vda"),
+            ("class/block/vda1", "devices/vda/vda1"),
+            ("class/block/dm-0", "devices/dm-0"),
+        ] {
             std::os::unix::fs::symlink(folder.join(to), folder.join(link)).unwrap();
         }
         std::os::unix::fs::symlink(folder.join("devices/vda"), folder.join("dev/block/254:0")).unwrap();
@@ -103,8 +108,15 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("storlab-trace-disks-{}", std::process::id()));
         machine(&folder);
         let device = 254 << 20;
-        assert_eq!(find(&folder, "vda").unwrap(), Extent { device, first: 0, end: u64::MAX });
-        assert_eq!(find(&folder, "vda1").unwrap(), Extent { device, first: 2048, end: 6144 });
+        assert_eq!(
+            find(&folder, "vda").unwrap(),
+            Extent { device, first: 0, end: u64::MAX, takes_bios: false }
+        );
+        assert_eq!(
+            find(&folder, "vda1").unwrap(),
+            Extent { device, first: 2048, end: 6144, takes_bios: false }
+        );
+        assert!(find(&folder, "dm-0").unwrap().takes_bios);
         for wrong in ["vdb", "", "..", "../vda", "class/block/vda"] {
             assert!(find(&folder, wrong).is_err(), "{wrong}");
         }
