@@ -42,7 +42,8 @@ class Design:
     in ``.bandwidth``), ``write.bandwidth`` (just that), or ``SOURCE:write.bandwidth`` (of one workload or
     probe). ``factors``: name → levels, in the order of the study. ``cells``: number and levels of each cell.
     ``comparisons``: empty for the default, all pairs of the first factor's levels within each combination of
-    the others, and pooled. ``min_rounds``: no verdict of fewer rounds.
+    the others, and pooled. ``min_rounds``: no verdict of fewer rounds. ``compared``: false where the cells were not
+    run against each other, so that nothing could be concluded from a difference.
     """
 
     title: str
@@ -55,6 +56,7 @@ class Design:
     stopped: str = ""
     warnings: tuple[str, ...] = ()
     facts: dict[str, object] = field(default_factory=dict)
+    compared: bool = True
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
@@ -68,6 +70,8 @@ class Design:
 
     def planned(self) -> tuple[CompareSpec, ...]:
         """The comparisons of the study, or the default ones."""
+        if not self.compared:
+            return ()
         if self.comparisons or not self.factors:
             return self.comparisons
         return (CompareSpec(next(iter(self.factors))),)

@@ -249,6 +249,38 @@ def clean(
     raise typer.Exit(command(folder))
 
 
+import_ = typer.Typer(name="import", help="Make a run of results that other tools have left.", no_args_is_help=True)
+app.add_typer(import_)
+
+
+@import_.command("blkalgn")
+def import_blkalgn(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSON of blkalgn, of any version.")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder for the run.")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME", help="What a file is called; once for each, in order."),
+    ] = None,
+    factor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--factor", metavar="NAME=LEVEL[,LEVEL]", help="A factor: one level for all, or one for each file."
+        ),
+    ] = None,
+    dialect: Annotated[
+        int | None,
+        typer.Option("--dialect", metavar="1-4", min=1, max=4, help="Which it is, where a file does not show it."),
+    ] = None,
+) -> None:
+    """Histograms of block requests by blkalgn.
+
+    Its four dialects of JSON are told apart by what is in them. Each file is a cell of the run.
+    """
+    from storlab.cli.import_ import import_files
+
+    import_files("blkalgn", files, out, label or [], factor or [], {} if dialect is None else {"dialect": dialect})
+
+
 image = typer.Typer(name="image", help="Build, list and remove what guests boot.", no_args_is_help=True)
 app.add_typer(image)
 

@@ -12,7 +12,7 @@ from storlab.errors import UserError
 from storlab.records.derive import derive
 from storlab.records.run_folder import RunFolder
 from storlab.report.formats import FORMATS, render
-from storlab.run.design import summary_of
+from storlab.run.design import summary_of_run
 
 
 def report(folder: Path, format_name: str, output: Path | None) -> None:
@@ -24,8 +24,7 @@ def report(folder: Path, format_name: str, output: Path | None) -> None:
     tables = derive(run)
     if not tables.records:
         raise UserError(f"{folder} has no finished trial yet: `storlab resume {folder}` goes on with it")
-    stopped = manifest.stopped or "The run has not ended yet."
-    summary = summary_of(manifest.study(), tables, stopped)
+    summary = summary_of_run(manifest, tables)
     given = report_input(run, tables, summary)
     if output is not None:
         output.write_text(render(given, format_name))

@@ -15,6 +15,7 @@ from storlab.probes.host_load import HostLoadProbe
 from storlab.records.across_nodes import across_nodes
 from storlab.records.amplification import SOURCE, amplification, moved_bytes
 from storlab.records.backings import asked_bytes, backing_metrics, counted, guest_disk_bytes, read_counters
+from storlab.records.imported import derive_imported, imported_of
 from storlab.records.run_folder import RunFolder
 from storlab.records.tables import Tables, TrialTables
 from storlab.records.trial_record import BackingRecord, TrialRecord
@@ -169,7 +170,11 @@ def _add(tables: TrialTables, record: TrialRecord, source: str, by_node: Mapping
 
 def derive(run: RunFolder) -> Tables:
     """All tables of a run from its raw records. A trial whose raw files can't be read any more is named, not lost."""
-    study = run.manifest.study()
+    manifest = run.manifest
+    imported = imported_of(manifest)
+    if imported is not None:
+        return derive_imported(run, imported)
+    study = manifest.study()
     tables = Tables({cell.number: cell for cell in study.cells}, tuple(factor.name for factor in study.factors))
     for record in run.records():
         part = None

@@ -41,10 +41,15 @@ class Manifest:
     plan: dict[str, Any] = field(default_factory=dict)
     platform_notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()  # sentences without which the numbers would be misread
+    imported: dict[str, Any] = field(default_factory=dict)  # from what; see ``imported.py``. Empty: it was run
     format: int = FORMAT
 
     def study(self) -> Study:
-        """The study as it was run."""
+        """The study as it was run. Raises ``RecordsError`` where there was none."""
+        if self.imported:
+            raise RecordsError(
+                "the run was imported and has no study: `storlab report` shows it, nothing runs it again"
+            )
         return parse_study(
             self.study_text.encode(), self.study_file, self.inputs.__getitem__, self.overrides, self.only
         )

@@ -6,6 +6,8 @@ from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.stopping import Rule
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
+from storlab.records.imported import imported_of
+from storlab.records.manifest import Manifest
 from storlab.records.tables import Tables
 from storlab.study.study import Study
 
@@ -46,13 +48,34 @@ def _pairs_left(
 
 def summary_of(study: Study, tables: Tables, stopped: str) -> Summary:
     """What the tables say about the study's question so far."""
+    return _summary(tables, design_of(study, stopped, tables.warnings()))
+
+
+def _summary(tables: Tables, design: Design) -> Summary:
     return summarise(
         tables.frame("trials"),
         tables.frame("metrics"),
-        design_of(study, stopped, tables.warnings()),
+        design,
         histograms=tables.frame("histograms"),
         requests=tables.frame("requests"),
     )
+
+
+def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
+    """What the tables of a run say, whether Storlab ran it or it was imported."""
+    imported = imported_of(manifest)
+    if imported is None:
+        return summary_of(manifest.study(), tables, manifest.stopped or "The run has not ended yet.")
+    design = Design(
+        title=manifest.title,
+        primary=imported.primary,
+        factors=imported.factors,
+        cells=tuple((number, file.levels) for number, file in enumerate(imported.files, start=1)),
+        compared=False,
+        stopped=manifest.stopped,
+        warnings=tables.warnings(),
+    )
+    return _summary(tables, design)
 
 
 def rule_of(study: Study, rounds: tuple[int, int]) -> Rule:

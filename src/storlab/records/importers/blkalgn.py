@@ -1,0 +1,78 @@
+"""blkalgn's JSON: histograms of lengths and alignments, and the shares that follow from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import polars as pl
+
+from storlab.blockio.alignment import FLOOR, UNITS, unit_name
+from storlab.blockio.blkalgn import DIALECTS, read_blkalgn
+from storlab.blockio.histograms import DiskHistograms
+from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, Value, metric_frame
+from storlab.records.importers.base import Importer
+
+OPERATION = "all"
+"""Of which operations the requests were, the files don't say."""
+
+
+class BlkalgnImporter(Importer):
+    """All four dialects; ``dialect`` among the options says which it is where the file doesn't show."""
+
+    kind: ClassVar[str] = "blkalgn"
+    raw_name: ClassVar[str] = "blkalgn.json"
+    primary: ClassVar[str] = f"{OPERATION}.aligned.16k"
+    unknown: ClassVar[str] = "which operations were counted, of which load, for how long and on which machine"
+
+    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Measurements:
+        file = read_blkalgn(text, source, options.get("dialect"))
+        parts: dict[str | None, DiskHistograms] = {None: _together(file.disks)}
+        parts |= {disk: each for disk, each in file.disks.items() if len(file.disks) > 1}
+        return Measurements(
+            metrics=metric_frame(value for job, each in parts.items() for value in _values(job, each)),
+            histograms=pl.concat([_bins(job, each) for job, each in parts.items()]),
+            warnings=file.warnings,
+            facts={"dialect": f"{file.dialect}, {DIALECTS[file.dialect]}", "disks": list(file.disks)},
+        )
+
+
+def _together(disks: Mapping[str, DiskHistograms]) -> DiskHistograms:
+    lengths: Counter[int] = Counter()
+    alignments: Counter[int] = Counter()
+    for disk in disks.values():
+        lengths.update(disk.granularity)
+        alignments.update(disk.alignment)
+    return DiskHistograms(
+        dict(sorted(lengths.items())),
+        dict(sorted(alignments.items())),
+        sum(disk.without_data for disk in disks.values()),
+        all(disk.exact for disk in disks.values()),
+    )
+
+
+def _values(job: str | None, counted: DiskHistograms) -> Iterator[Value]:
+    yield Value(f"{OPERATION}.requests", counted.total, "1", job=job)
+    if counted.exact and counted.total:
+        size = sum(length * count for length, count in counted.granularity.items())
+        yield Value(f"{OPERATION}.bytes", size, "B", job=job)
+        yield Value(f"{OPERATION}.size", size / counted.total, "B", "neither", "mean", job)
+    aligned = sum(counted.alignment.values())
+    for unit in UNITS:
+        below = sum(count for length, count in counted.granularity.items() if length < unit)
+        yield Value(f"{OPERATION}.below.{unit_name(unit)}", below, "1", "lower", "sum", job)
+        if aligned:
+            share = sum(count for alignment, count in counted.alignment.items() if alignment >= unit) / aligned
+            yield Value(f"{OPERATION}.aligned.{unit_name(unit)}", share, "1", "higher", "mean", job)
+
+
+def _bins(job: str | None, counted: DiskHistograms) -> pl.DataFrame:
+    """A length that is known to a power of two fills a bin up to the next; one that is exact, a sector."""
+    rows: list[tuple[str | None, str, float, float, int]] = []
+    for length, count in counted.granularity.items():
+        upper = length + FLOOR if counted.exact else 2 * length
+        rows.append((job, f"{OPERATION}.granularity", float(length), float(upper), count))
+    for alignment, count in counted.alignment.items():
+        rows.append((job, f"{OPERATION}.alignment", float(alignment), float(2 * alignment), count))
+    return pl.DataFrame(rows, schema=HISTOGRAM_COLUMNS, orient="row")

@@ -1,0 +1,16 @@
+"""All importers by the name of their tool. A new one is a module, a line here, and a command in ``cli/main.py``."""
+
+from __future__ import annotations
+
+from storlab.errors import RecordsError
+from storlab.records.importers.base import Importer
+from storlab.records.importers.blkalgn import BlkalgnImporter
+
+IMPORTERS: dict[str, Importer] = {importer.kind: importer for importer in (BlkalgnImporter(),)}
+
+
+def importer_of(kind: str) -> Importer:
+    """The importer of this name. Raises ``RecordsError`` where there is none: a newer Storlab made the run."""
+    if kind not in IMPORTERS:
+        raise RecordsError(f"the run was imported from {kind}, which this version of Storlab can't read")
+    return IMPORTERS[kind]
