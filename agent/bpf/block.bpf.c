@@ -141,7 +141,7 @@ int BPF_PROG(block_rq_requeue, struct request *rq)
 		return 0;
 	count_bin(device, operation, KIND_OTHER, OTHER_REQUEUE);
 	/* Only what had been issued was counted, and will be again. */
-	if (rq->state && is_wanted_shape(rq->__data_len, sector_of(rq, operation)))
+	if (rq->state != MQ_RQ_IDLE && is_wanted_shape(rq->__data_len, sector_of(rq, operation)))
 		count_request(SUBJECT(device, operation, KIND_REQUEUED, flags_of(rq->cmd_flags), 0), rq->__data_len,
 			      sector_of(rq, operation));
 	return 0;

@@ -32,6 +32,10 @@ struct blk_mq_hw_ctx {
 	u32 queue_num;
 } RELOCATED;
 
+enum mq_rq_state {
+	MQ_RQ_IDLE,
+};
+
 struct request {
 	struct request_queue *q;
 	struct blk_mq_hw_ctx *mq_hctx;
@@ -40,7 +44,7 @@ struct request {
 	u32 __data_len;
 	u64 __sector;
 	u64 start_time_ns;
-	u32 state;
+	enum mq_rq_state state;
 } RELOCATED;
 
 struct request___before_5_15 {

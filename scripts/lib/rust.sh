@@ -26,7 +26,7 @@ newer_rust() {
 }
 
 agent_is_current() {
-    [[ -x $agent && -z $(find agent/src agent/Cargo.* agent/.cargo -newer "$agent" -print -quit) ]]
+    [[ -x $agent && -z $(find agent/src agent/bpf agent/build.rs agent/Cargo.* agent/.cargo -newer "$agent" -print -quit) ]]
 }
 
 build_agent() {

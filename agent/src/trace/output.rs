@@ -27,6 +27,9 @@ pub struct Started<'a> {
     pub realtime_ns: u64,
 }
 
+/// Disk, operation, flags, length, alignment of the offset, command, count, units touched.
+pub type RequestRow<'a> = (String, &'static str, String, u32, u64, Option<&'a str>, u64, [u64; UNITS]);
+
 /// All counts since the start.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "counts")]
@@ -38,8 +41,8 @@ pub struct CountsLine<'a> {
     pub monotonic_ns: u64,
     /// When they were read.
     pub realtime_ns: u64,
-    /// Disk, operation, flags, length, alignment of the offset, command, count, units touched.
-    pub requests: Vec<(String, &'static str, String, u32, u64, Option<&'a str>, u64, [u64; UNITS])>,
+    /// Requests of each shape.
+    pub requests: Vec<RequestRow<'a>>,
     /// Disk, operation, which time, lower and upper bound in ns, count.
     pub latency: Vec<(String, &'static str, &'static str, u64, u64, u64)>,
     /// Disk, operation, what, count.
