@@ -90,6 +90,8 @@ fsync = 8
 steadystate = "iops:50%"
 ss_dur = "1s"
 jobs = { a = {}, b = {} }
+[workload.files]
+files = { files = 200, workers = 2, fsync = "directory" }
 [workload.command]
 command = { argv = ["true"] }
 """

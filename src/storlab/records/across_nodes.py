@@ -16,7 +16,9 @@ from storlab.measurements import METRIC_COLUMNS, Measurements, Value, merge_hist
 from storlab.percentiles import percentiles
 
 _PERCENTILE = re.compile(r"(?P<histogram>.+)\.p(?P<percentile>\d+(\.\d+)?)")
-_SHARED = re.compile(r"((read|write|trim)\.)?(bandwidth|iops)")  # what nodes may get unequal shares of
+_SHARED = re.compile(
+    r"((read|write|trim)\.)?(bandwidth|iops)|(create|read|stat|delete)\.rate"
+)  # what nodes may get unequal shares of
 _MEAN = re.compile(r"(?P<prefix>.*?)\.?latency\.mean")
 
 
@@ -24,8 +26,8 @@ def across_nodes(measured: Sequence[Measurements]) -> pl.DataFrame:
     """Metrics (``METRIC_COLUMNS``, ``job`` null) of all nodes together, by each metric's ``across``.
 
     ``merge``: percentiles come from the nodes' merged histograms, a mean from the nodes' means weighted by their
-    numbers of operations. A metric that can't be combined soundly is left out, never averaged. ``bandwidth`` and
-    ``iops`` of several nodes come with their ``fairness``.
+    numbers of operations. A metric that can't be combined soundly is left out, never averaged. ``bandwidth``,
+    ``iops`` and the rates of files of several nodes come with their ``fairness``.
     """
     metrics = pl.concat([m.metrics.filter(pl.col("job").is_null()) for m in measured])
     if len(measured) == 1:
@@ -94,9 +96,10 @@ def _weighted_mean(metric: str, metrics: pl.DataFrame) -> float | None:
     match = _MEAN.fullmatch(metric)
     if match is None:
         return None
-    counter = f"{match['prefix']}.ios" if match["prefix"] else "ios"
+    # What is done once for each file is counted in files.
+    counters = [f"{match['prefix']}.{each}" if match["prefix"] else each for each in ("ios", "files")]
     means = metrics.filter(pl.col("metric") == metric)["value"].to_list()
-    counts = metrics.filter(pl.col("metric") == counter)["value"].to_list()
+    counts = metrics.filter(pl.col("metric").is_in(counters))["value"].to_list()
     if len(means) != len(counts) or not sum(counts):
         return None
     return math.fsum(mean * count for mean, count in zip(means, counts, strict=True)) / math.fsum(counts)

@@ -20,12 +20,23 @@ from storlab.probes.registry import probe_types
 from storlab.study.reference_text import AFTER_EACH, BEFORE_EACH, END, EXAMPLES, START
 from storlab.study.schema import Compare, NodeGroup, Repeat, Settle, StudyFile, TimeoutRule, Trial
 from storlab.units import shown, size_text
+from storlab.workloads.files_options import Choice, Directories, FileSizes
 from storlab.workloads.metric_rule import MetricRule
 from storlab.workloads.registry import workload_types
 
 _STACKS = ("stack", "disk")
 _LARGE = 1024  # bytes: a sector is called 512
 _BY_EXAMPLE = {"4k": "size", "60s": "duration", "5%": "share"}
+_INNER: dict[str, dict[str, type[BaseModel]]] = {
+    "command": {"each of its `metrics`": MetricRule},
+    "files": {
+        "`directories`": Directories,
+        "`size`, where it is a table": FileSizes,
+        "each of the `choices` of `size`": Choice,
+    },
+}
+"""Tables within the tables of workloads."""
+
 _TYPES = {
     "string": "text",
     "integer": "whole number",
@@ -66,9 +77,9 @@ def _parts() -> Iterator[str]:
             yield f"{_purpose(cls)}{_types_of(cls)}\n"
             yield from _table(cls)
             yield from _example(f"{name} {kind}")
-            if kind == "command":
-                yield "Keys of each of its `metrics`:\n"
-                yield from _table(MetricRule)
+            for keys, model in _INNER.get(kind, {}).items():
+                yield f"Keys of {keys}:\n"
+                yield from _table(model)
         if heading == "Layers":
             yield "### Base images\n"
             yield f"{BASE_HELP}\n"

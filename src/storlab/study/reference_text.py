@@ -300,6 +300,21 @@ fsync = 1
 rw      = "randread"
 numjobs = 4
 """,
+    "workload files": """
+[workload.storm.files]
+files       = 50000
+size        = "{size}"
+directories = { depth = 2, fan_out = 16 }
+workers     = 2
+fsync       = "file"
+order       = "random"
+
+[factors.size]
+small     = "4k"
+even      = { min = "1k", max = "64k" }
+lognormal = { median = "4k", sigma = 1.5, max = "1M" }
+weighted  = [{ size = "4k", weight = 9 }, { size = "1M", weight = 1 }]
+""",
     "workload command": """
 [workload.copy.command]
 argv    = ["dd", "if=/dev/zero", "of={target}/zeros", "bs=1M", "count=64", "conv=fsync"]

@@ -10,9 +10,10 @@ from importlib.metadata import entry_points
 
 from storlab.workloads.base import Workload
 from storlab.workloads.command import CommandWorkload
+from storlab.workloads.files import FilesWorkload
 from storlab.workloads.fio import FioWorkload
 
-_BUILT_IN: tuple[type[Workload], ...] = (FioWorkload, CommandWorkload)
+_BUILT_IN: tuple[type[Workload], ...] = (FioWorkload, FilesWorkload, CommandWorkload)
 
 
 @cache

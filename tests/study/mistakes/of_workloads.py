@@ -12,7 +12,7 @@ MISTAKES = read(
 load = "fio"  #! "fio" should be a table
 """,
         "an empty workload": """
-[workload.load]  #! a workload is one of: fio = { … }, command = { … }; here are none
+[workload.load]  #! a workload is one of: fio = { … }, files = { … }, command = { … }; here are none
 """,
         "a misspelt kind of workload": """
 [workload.load]
@@ -183,7 +183,7 @@ fio = { rw = "write", size = "64M", numjobs = 4 }
         "a file on a disk": """
 stack = [
   { layer = "file", size = "64M" },
-  { layer = "loop" },  #! the stack ends as a Disk, but its workload needs a Dir
+  { layer = "loop" },  #! the stack ends as a Disk, but
 ]
 [workload.load]
 fio = { rw = "write", size = "16M", filename = "a" }
@@ -204,6 +204,100 @@ precondition = { foi = { rw = "write" } }  #! trial.precondition.foi: there is n
         "a precondition as a name": """
 [trial]
 precondition = "load"  #! "load" should be a table
+""",
+        "many files, but not how many": """
+[workload.load]
+files = { size = "4k" }  #! files: this key is missing
+""",
+        "no file at all": """
+[workload.load]
+files = { files = 0 }  #! 0 should be at least 1
+""",
+        "a misspelt key of many files": """
+[workload.load.files]
+files = 10
+worker = 2  #! did you mean 'workers'?
+""",
+        "files of no size": """
+[workload.load.files]
+files = 10
+size = "small"  #! "small" is not a size
+""",
+        "sizes of half a distribution": """
+[workload.load.files]
+files = 10
+size = { min = "4k" }  #! write a size such as "4k", or { min, max }
+""",
+        "sizes of two distributions": """
+[workload.load.files]
+files = 10
+size = { median = "4k", sigma = 1, choices = [{ size = "1k", weight = 1 }] }  #! exclude each other: median and sigma
+""",
+        "sizes the wrong way round": """
+[workload.load.files]
+files = 10
+size = { min = "8k", max = "4k" }  #! min is above max
+""",
+        "a size without a weight": """
+[workload.load.files]
+files = 10
+size = [{ size = "4k" }]  #! weight: this key is missing
+""",
+        "a weight of nothing": """
+[workload.load.files]
+files = 10
+size = [{ size = "4k", weight = 0 }]  #! 0 should be more than 0
+""",
+        "a median without sigma": """
+[workload.load.files]
+files = 10
+size = { median = "4k" }  #! takes both median and sigma
+""",
+        "a phase that there is not": """
+[workload.load.files]
+files = 10
+phases = ["create", "rename"]  #! "rename" is none of 'create', 'read', 'stat' or 'delete'
+""",
+        "a phase twice": """
+[workload.load.files]
+files = 10
+phases = ["create", "stat", "stat"]  #! the phase stat is there twice
+""",
+        "files that are read after they are deleted": """
+[workload.load.files]
+files = 10
+phases = ["create", "delete", "read"]  #! delete is the last phase: after it there are no files
+""",
+        "files that are made too late": """
+[workload.load.files]
+files = 10
+phases = ["read", "create"]  #! create is the first phase: before it there are no files
+""",
+        "more directories than anybody wants": """
+[workload.load.files]
+files = 10
+directories = { depth = 4, fan_out = 100 }  #! make more than 1000000 directories
+""",
+        "more workers than files": """
+[workload.load.files]
+files = 10
+workers = 11  #! 11 workers for 10 files: take fewer workers
+""",
+        "an fsync of something else": """
+[workload.load.files]
+files = 10
+fsync = "always"  #! "always" is none of 'none', 'data', 'file' or 'directory'
+""",
+        "direct writes of odd blocks": """
+[workload.load.files]
+files = 10
+direct = true
+block_size = "6k"  #! with direct, this must be a multiple of 4k
+""",
+        "many files on a disk": """
+stack = [{ layer = "file", size = "16M" }, { layer = "loop" }]  #! the stack ends as a Disk, but
+[workload.load]
+files = { files = 10 }
 """,
     }
 )

@@ -1,0 +1,179 @@
+"""What the workload ``files`` is asked for: sizes, directories, and how both are told to the agent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from storlab.units import Size, parse_size
+from storlab.workloads.base import OptionError
+
+MOST_DIRECTORIES = 1_000_000
+"""In all trees together."""
+
+_DEPTH = 32
+
+
+class Choice(BaseModel):
+    """One of several sizes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    size: Size = Field(description="Bytes of a file.")
+    weight: float = Field(gt=0, allow_inf_nan=False, description="How often, relative to the others.")
+
+
+class FileSizes(BaseModel):
+    """Sizes of files: all the same, or of a distribution."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    exactly: Size | None = Field(None, description="All are of this size; the same as the size alone.")
+    min: Size | None = Field(None, description="The smallest. With max alone: each size as often as any other.")
+    max: Size | None = Field(None, description="The largest.")
+    median: Size | None = Field(None, description="Lognormal: half of the files are smaller. Takes sigma, min and max.")
+    sigma: float | None = Field(
+        None, ge=0, le=10, allow_inf_nan=False, description="Lognormal: standard deviation of the natural logarithm."
+    )
+    choices: tuple[Choice, ...] = Field((), description="Some sizes with weights; the same as this list alone.")
+
+    @model_validator(mode="after")
+    def _is_one_distribution(self) -> Self:
+        kinds = [
+            name
+            for name, given in (
+                ("exactly", self.exactly is not None),
+                ("median and sigma", self.median is not None or self.sigma is not None),
+                ("choices", bool(self.choices)),
+            )
+            if given
+        ]
+        bounds = self.min is not None or self.max is not None
+        if len(kinds) > 1 or (bounds and kinds in (["exactly"], ["choices"])):
+            raise OptionError(f"these keys exclude each other: {' and '.join([*kinds, *['min and max'] * bounds])}")
+        if not kinds and not (self.min is not None and self.max is not None):
+            raise OptionError('write a size such as "4k", or { min, max }, { median, sigma }, or a list of choices')
+        if (self.median is None) != (self.sigma is None):
+            raise OptionError("a lognormal distribution takes both median and sigma")
+        low, high = self.min or 0, self.max
+        if high is not None and low > high:
+            raise OptionError("min is above max", "min")
+        if self.median is not None and not (low <= self.median <= (self.median if high is None else high)):
+            raise OptionError("the median lies between min and max", "median")
+        return self
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest file that there can be."""
+        if self.median is not None:
+            # Nine deviations: 1 of 10^19 files would be larger.
+            return self.max if self.max is not None else round(self.median * math.exp(9 * (self.sigma or 0.0)))
+        return max([self.exactly or 0, self.max or 0, *(choice.size for choice in self.choices)])
+
+    def mean(self) -> float:
+        """Bytes of a file on average; for a lognormal distribution that is cut off, no less than that."""
+        if self.median is not None:
+            mean = self.median * math.exp((self.sigma or 0.0) ** 2 / 2)
+            return max(self.min or 0.0, min(mean, float(self.largest)))
+        if self.choices:
+            total = math.fsum(choice.weight for choice in self.choices)
+            return math.fsum(choice.size * choice.weight for choice in self.choices) / total
+        return float(self.exactly) if self.exactly is not None else ((self.min or 0) + (self.max or 0)) / 2
+
+    def spec(self) -> dict[str, Any]:
+        """As the agent reads it."""
+        if self.median is not None:
+            return {
+                "kind": "lognormal",
+                "median": self.median,
+                "sigma": self.sigma,
+                "min": self.min or 0,
+                "max": self.largest,
+            }
+        if self.choices:
+            return {"kind": "weighted", "choices": [(choice.size, choice.weight) for choice in self.choices]}
+        if self.exactly is not None:
+            return {"kind": "fixed", "bytes": self.exactly}
+        return {"kind": "uniform", "min": self.min, "max": self.max}
+
+
+def _as_table(value: object) -> object:
+    if isinstance(value, Mapping | FileSizes):
+        return value
+    if isinstance(value, list | tuple):
+        return {"choices": value}
+    return {"exactly": parse_size(value)}
+
+
+_SIZE_KEYS = {key: {"type": ["string", "integer"]} for key in ("exactly", "min", "max", "median", "size")}
+_CHOICES = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {"size": _SIZE_KEYS["size"], "weight": {"type": ["number", "string"]}},
+        "required": ["size", "weight"],
+        "additionalProperties": False,
+    },
+}
+Sizes = Annotated[
+    FileSizes,
+    BeforeValidator(_as_table),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": ["string", "integer"]},
+                _CHOICES,
+                {
+                    "type": "object",
+                    "properties": {
+                        **{key: _SIZE_KEYS[key] for key in ("exactly", "min", "max", "median")},
+                        "sigma": {"type": ["number", "string"]},
+                        "choices": _CHOICES,
+                    },
+                    "additionalProperties": False,
+                },
+            ],
+            "examples": ["4k"],
+        }
+    ),
+]
+"""In a study: ``"4k"``, ``{ min = …, max = … }``, ``{ median = …, sigma = … }``, or a list of sizes with weights."""
+
+
+class Directories(BaseModel):
+    """Where the files lie: in a tree of directories, in those that have none below them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    depth: int = Field(1, ge=0, le=_DEPTH, description="Levels; 0: all files of a tree lie in one directory.")
+    fan_out: int = Field(100, ge=1, le=MOST_DIRECTORIES, description="Directories in each directory.")
+    shared: bool = Field(False, description="One tree for all workers, rather than one for each.")
+    spread: Literal["sequential", "round-robin"] = Field(
+        "sequential", description="The next file lies in the same directory until that has its share, or in the next."
+    )
+
+    def count(self, workers: int) -> int:
+        """All directories, without the root."""
+        in_one = sum(int(self.fan_out**level) for level in range(int(self.shared), self.depth + 1))
+        return in_one * (1 if self.shared else workers)
+
+
+Fsync = Annotated[
+    Literal["none", "data", "file", "directory"],
+    BeforeValidator(lambda value: {False: "none", True: "file"}[value] if isinstance(value, bool) else value),
+    WithJsonSchema({"enum": [False, True, "none", "data", "file", "directory"]}),
+]
+"""What is made durable file by file; ``false`` and ``true`` stand for ``none`` and ``file``."""
+
+
+def check_directories(directories: Directories, workers: int) -> None:
+    """Raises ``OptionError``."""
+    if directories.count(workers) > MOST_DIRECTORIES:
+        raise OptionError(
+            f"depth {directories.depth}, fan_out {directories.fan_out} and {workers} workers make more than "
+            f"{MOST_DIRECTORIES} directories",
+            "directories",
+        )

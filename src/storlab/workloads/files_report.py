@@ -1,0 +1,222 @@
+"""What ``storlab-agent files`` prints, as measurements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut
+from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, Value, metric_frame
+from storlab.percentiles import PERCENTILES, percentile_name, percentiles
+from storlab.workloads.command import elapsed_values
+from storlab.workloads.exit_record import ExitRecord, read_exit
+from storlab.workloads.files import NOTES
+
+FORMAT = 1
+_FULL = {"ENOSPC": "no space (or no inode) left on the file system", "EDQUOT": "the disk quota is used up"}
+_DATA = {"create": "write", "read": "read"}  # phases that move data, and the way
+_WHOLE = ("create", "read", "stat", "delete", "mkdir", "rmdir")  # operations that are done once for each file
+
+Count = Annotated[int, Field(ge=0, lt=2**62)]
+PhaseName = Literal["mkdir", "create", "read", "stat", "delete", "rmdir"]
+OperationName = Literal[
+    "mkdir", "create", "open", "write", "sync", "sync-directory", "close", "read", "stat", "delete", "rmdir"
+]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Operation(_Part):
+    """How long operations of one kind took, ns; ``bins``: lower bound, upper bound, count."""
+
+    count: Annotated[int, Field(ge=1, lt=2**62)]
+    sum_ns: Count
+    min_ns: Count
+    max_ns: Count
+    bins: list[tuple[Count, Count, Count]]
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Operation:
+        if sum(count for *_, count in self.bins) != self.count:
+            raise ValueError("the bins do not hold as many operations as there were")
+        if any(lower >= upper for lower, upper, _ in self.bins):
+            raise ValueError("a bin without a width")
+        return self
+
+
+class Phase(_Part):
+    """What all workers did. ``workers``: files and ns of each; ``progress``: files in each slot of time."""
+
+    phase: PhaseName
+    start_ns: Count
+    elapsed_ns: Count
+    files: Count
+    bytes: Count
+    limited: bool
+    workers: list[tuple[Count, Count]]
+    progress: list[Count]
+    operations: dict[OperationName, Operation]
+
+
+class Step(_Part):
+    """A ``syncfs`` after a phase, or caches dropped before it."""
+
+    phase: PhaseName
+    start_ns: Count
+    elapsed_ns: Count
+
+
+class Failure(_Part):
+    """What ended it: an ``errno`` by name, or a ``mismatch`` in words."""
+
+    phase: PhaseName
+    operation: str
+    path: str
+    errno: str | None = None
+    mismatch: str | None = None
+
+
+class Document(_Part):
+    """Everything that is printed."""
+
+    format: Literal[1]
+    error: Failure | None
+    phases: list[Phase]
+    syncs: list[Step]
+    drops: list[Step]
+    slot_ns: Annotated[int, Field(ge=1, lt=2**62)]
+
+
+def read_results(raw: Path) -> Measurements:
+    """All that one trial left. Raises ``DiskFull`` or ``CommandFailed`` with the path, ``TimedOut``, ``ParseError``."""
+    output, notes = _bytes(raw / "stdout"), _bytes(raw / NOTES).decode(errors="replace").splitlines()
+    ended = read_exit(raw)
+    if not output:
+        _raise_unfinished(ended, _bytes(raw / "stderr"))
+    document = read_document(output, str(raw / "stdout"))
+    _raise_error(document, notes)
+    if ended.code != 0:
+        _raise_unfinished(ended, _bytes(raw / "stderr"))
+    return measurements(document, elapsed_values(ended), notes)
+
+
+def raise_failure(output: bytes, source: str) -> None:
+    """Raise what the agent says of its own failure, if it says anything."""
+    if output:
+        _raise_error(read_document(output, source), ())
+
+
+def read_document(output: bytes, source: str) -> Document:
+    """Raises ``ParseError``."""
+    try:
+        return Document.model_validate_json(output)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ParseError(f"not what storlab-agent files prints: {where}: {first['msg']}", source) from None
+
+
+def _raise_error(document: Document, notes: Sequence[str]) -> None:
+    error = document.error
+    if error is None:
+        return
+    what = f"files: {error.phase}: {error.operation} {error.path}"
+    detail = "\n".join(notes)
+    if error.errno in _FULL:
+        raise DiskFull(f"{what}: {_FULL[error.errno]} ({error.errno})", detail)
+    raise CommandFailed(f"{what}: {error.errno or error.mismatch or 'it failed'}", detail)
+
+
+def _raise_unfinished(ended: ExitRecord, stderr: bytes) -> None:
+    said = stderr.decode(errors="replace").strip()
+    if ended.timed_out:
+        raise TimedOut("files was stopped at the time-out and left no results", said)
+    how = f"status {ended.code}" if ended.code is not None else f"{ended.signal}"
+    raise CommandFailed(f"files ended with {how}: {said.splitlines()[-1] if said else 'no message'}", said)
+
+
+def measurements(document: Document, others: Sequence[Value] = (), notes: Sequence[str] = ()) -> Measurements:
+    """Metrics, series and histograms of a storm that came to its end."""
+    histograms = [_histogram(name, each) for phase in document.phases for name, each in phase.operations.items()]
+    values = [value for phase in document.phases for value in _of_phase(phase)]
+    progress = [row for phase in document.phases for row in _progress(phase, document)]
+    limited = [
+        f"{phase.phase} was ended at its limit of time, after {phase.files} files"
+        for phase in document.phases
+        if phase.limited
+    ]
+    return Measurements(
+        metric_frame([*values, *_of_syncs(document), *others]),
+        pl.DataFrame(progress, SERIES_COLUMNS, orient="row"),
+        pl.concat(histograms) if histograms else pl.DataFrame(schema=HISTOGRAM_COLUMNS),
+        (*notes, *limited),
+    )
+
+
+def _of_phase(phase: Phase) -> Iterator[Value]:
+    name = phase.phase
+    yield Value(f"{name}.files", phase.files, "1")
+    yield Value(f"{name}.time", phase.elapsed_ns / 1e9, "s", "lower", "max")
+    yield from _rates(name, phase.files, phase.elapsed_ns, None)
+    if len(phase.workers) > 1:
+        for number, (files, elapsed) in enumerate(phase.workers, start=1):
+            yield from _rates(name, files, elapsed, f"worker.{number}")
+    if name in _DATA:
+        yield Value(f"{_DATA[name]}.bytes", phase.bytes, "B")
+        if phase.elapsed_ns:
+            yield Value(f"{_DATA[name]}.bandwidth", phase.bytes / phase.elapsed_ns * 1e9, "B/s", "higher")
+    for operation, each in phase.operations.items():
+        yield from _latency(operation, each)
+
+
+def _rates(name: str, files: int, elapsed_ns: int, job: str | None) -> Iterator[Value]:
+    if elapsed_ns:
+        yield Value(f"{name}.rate", files / elapsed_ns * 1e9, "1/s", "higher", "sum", job)
+
+
+def _latency(name: str, each: Operation) -> Iterator[Value]:
+    if name not in _WHOLE:
+        yield Value(f"{name}.ios", each.count, "1")
+    yield Value(f"{name}.latency.mean", each.sum_ns / each.count / 1e9, "s", "lower", "merge")
+    yield Value(f"{name}.latency.min", each.min_ns / 1e9, "s", "lower", "min")
+    yield Value(f"{name}.latency.max", each.max_ns / 1e9, "s", "lower", "max")
+    for percentile, value in percentiles(_histogram(name, each)).items():
+        yield Value(f"{name}.latency.{percentile_name(percentile)}", value, "s", "lower", "merge")
+
+
+def _histogram(name: str, each: Operation) -> pl.DataFrame:
+    rows = [(None, f"{name}.latency", lower / 1e9, upper / 1e9, count) for lower, upper, count in each.bins]
+    return pl.DataFrame(rows, schema=HISTOGRAM_COLUMNS, orient="row")
+
+
+def _of_syncs(document: Document) -> Iterator[Value]:
+    """How long each ``syncfs`` took, and how many files a second were created until all were on disk."""
+    created = {phase.phase: phase for phase in document.phases}.get("create")
+    for step in document.syncs:
+        yield Value(f"{step.phase}.syncfs.time", step.elapsed_ns / 1e9, "s", "lower", "max")
+        if step.phase == "create" and created is not None and created.elapsed_ns + step.elapsed_ns:
+            elapsed = (created.elapsed_ns + step.elapsed_ns) / 1e9
+            yield Value("durable.rate", created.files / elapsed, "1/s", "higher")
+
+
+def _progress(phase: Phase, document: Document) -> Iterator[tuple[str | None, str, float, float, str]]:
+    """Files a second in each whole slot of time."""
+    slot = document.slot_ns / 1e9
+    for number, files in enumerate(phase.progress[:-1]):
+        yield None, f"{phase.phase}.rate", phase.start_ns / 1e9 + number * slot, files / slot, "1/s"
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+__all__ = ["FORMAT", "PERCENTILES", "Document", "measurements", "raise_failure", "read_document", "read_results"]
