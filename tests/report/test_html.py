@@ -9,6 +9,7 @@ import pytest
 
 from storlab.report import render
 
+from .block_sample import block_sample
 from .browser import DARK, Browser
 from .hostile import hostile_run
 from .sample import sample
@@ -81,6 +82,16 @@ def test_a_page_of_virtual_machines_fits_every_screen(browser: Browser, width: i
     assert seen["outside"] == []
 
 
+@pytest.mark.parametrize("width", [320, 375, 768, 1280])
+def test_a_page_of_block_io_fits_every_screen(browser: Browser, width: int) -> None:
+    seen = browser.measure(render(block_sample(), "html"), width)
+    assert seen["scroll"] <= width
+    assert seen["unnamed"] == 0
+    assert seen["overlaps"] == []
+    assert [text for text in seen["small"] if len(text) > 2] == []  # ".1" is narrow in any size
+    assert seen["outside"] == []
+
+
 @pytest.mark.parametrize("text", ["very-long-" * 40, "W" * 300, "two words " * 30])
 def test_long_names_do_not_widen_a_phones_page(browser: Browser, text: str) -> None:
     seen = browser.measure(render(hostile_run(text), "html"), 375)
@@ -98,7 +109,7 @@ def test_dark_and_light_differ_and_both_show_something(browser: Browser, page: s
 
 
 def test_every_colour_of_the_charts_has_an_answer_in_the_dark(page: str) -> None:
-    style, body = page.split("</style>", 1)
+    style, body = (page + render(block_sample(), "html")).split("</style>", 1)
     used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{3,6})"', body))
     assert used
     assert used <= set(re.findall(r'\[(?:fill|stroke)="(#[0-9a-f]{3,6})"\]', style))

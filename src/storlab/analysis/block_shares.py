@@ -23,7 +23,9 @@ from storlab.blockio.requests import KEYS, added_up
 DEFAULT_UNIT = 16384
 
 _ASKED_UNIT = re.compile(r"\.(?:aligned|offset-aligned|below|amplification)\.(\d+)k\b")
-_HISTOGRAM = r"^(?<operation>.+)\.(?<kind>granularity|alignment|offset-alignment)$"
+SIZES = r"^(?<operation>.+)\.(?<kind>granularity|alignment|offset-alignment|length-alignment)$"
+"""Metrics whose histograms are of sizes of block requests, in bytes; all others are of times."""
+
 _SINGLE = 512  # B: bins that are no wider hold requests of one length
 
 
@@ -71,9 +73,9 @@ def _counted(requests: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
 
 def _bins(histograms: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
     """Bins of each round: ``cell, operation, round, kind, size, wide, count``, all nodes added up."""
-    name = pl.col("metric").str.extract_groups(_HISTOGRAM)
+    name = pl.col("metric").str.extract_groups(SIZES)
     return (
-        histograms.filter(pl.col("job").is_null(), pl.col("metric").str.contains(_HISTOGRAM))
+        histograms.filter(pl.col("job").is_null(), pl.col("metric").str.contains(SIZES))
         .join(done.select("trial"), on="trial", how="semi")
         .with_columns(name.struct.field("operation"), name.struct.field("kind"))
         .with_columns(size=pl.col("lower").cast(pl.Int64), wide=pl.col("upper") - pl.col("lower") > _SINGLE)

@@ -64,7 +64,8 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield from ("== Not measured in full", "")
         yield from (f"- {escaped(f'{cells}, {status}: {reason}')}" for cells, status, reason in shown.absent.rows)
         yield ""
-    yield from _setup(shown.setup)
+    yield from _section("Block I/O", (*shown.block, *shown.block_details))
+    yield from _section("Set-up", shown.setup)
     yield from _reproduce(given)
 
 
@@ -137,9 +138,9 @@ def _short(e: Estimate) -> str:
     return text if e.low is not None else f"{text} (no interval)"
 
 
-def _setup(tables: Sequence[Table]) -> Iterator[str]:
+def _section(title: str, tables: Sequence[Table]) -> Iterator[str]:
     if tables:
-        yield from ("== Set-up", "")
+        yield from (f"== {title}", "")
     for table in tables:
         yield from (f".{escaped(table.title)}", f'[cols="{",".join("1" * len(table.columns))}"]', "|===")
         yield "".join(f"|{escaped(column)} " for column in table.columns).rstrip()

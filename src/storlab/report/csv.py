@@ -4,6 +4,9 @@ One row a number with its interval. ``kind`` says which columns are filled:
 
     estimate    cell, levels (``factor.NAME``), mean, median, sd, cv
     node        as an estimate, with the node that it is of
+    block-io    cell, levels, mean, low and high: a share of block requests, with the least and the most of any round;
+                the metric is ``write.length.4k``, ``write.alignment.4k``, ``write.aligned.16k``, ``write.below.16k``
+                (what these are is the reason)
     comparison  factor, a, b, pooled, levels of the other factors, ratio, margin, verdict, rounds_to_decide
     caution     warnings: a sentence without which the numbers would be misread; these rows come first
 
@@ -14,9 +17,12 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 
+from storlab.analysis.block_io import BlockIO, Share
 from storlab.analysis.summary import Comparison, Estimate
 from storlab.report.input import ReportInput
+from storlab.units import size_text
 
 _FIRST = ("kind", "source", "metric", "unit", "better")
 _LAST = (
@@ -28,11 +34,12 @@ _LAST = (
 def render_csv(given: ReportInput) -> str:
     """RFC 4180 but for line ends, which are a single newline. The first line names the columns."""
     summary = given.summary
-    factors = dict.fromkeys(
-        name
-        for levels in (*(e.levels for e in summary.estimates), *(c.within for c in summary.comparisons))
-        for name in levels
-    )
+    all_levels = [
+        *(e.levels for e in summary.estimates),
+        *(b.levels for b in summary.block_io),
+        *(c.within for c in summary.comparisons),
+    ]
+    factors = dict.fromkeys(name for levels in all_levels for name in levels)
     columns = [*_FIRST, *(f"factor.{name}" for name in factors), *_LAST]
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
@@ -40,6 +47,7 @@ def render_csv(given: ReportInput) -> str:
     writer.writerows({"kind": "caution", "warnings": str(text)} for text in given.manifest.get("cautions") or ())
     writer.writerows(map(_estimate, summary.estimates))
     writer.writerows(_estimate(e) | {"kind": "node", "node": e.node} for e in summary.by_node)
+    writer.writerows(row for each in summary.block_io for row in _block_io(each))
     writer.writerows(map(_comparison, summary.comparisons))
     return out.getvalue()
 
@@ -47,6 +55,24 @@ def render_csv(given: ReportInput) -> str:
 def _estimate(e: Estimate) -> dict[str, object]:
     row = _shared(e) | {f"factor.{name}": level for name, level in e.levels.items()}
     return row | {"kind": "estimate", "cell": e.cell, "mean": e.mean, "median": e.median, "sd": e.sd, "cv": e.cv}
+
+
+def _block_io(row: BlockIO) -> Iterator[dict[str, object]]:
+    place = {"kind": "block-io", "unit": "1", "better": "neither", "cell": row.cell, "rounds": row.rounds}
+    place |= {f"factor.{name}": level for name, level in row.levels.items()} | {"warnings": " ".join(row.warnings)}
+
+    def line(metric: str, share: Share | None, **more: str) -> dict[str, object]:
+        numbers = {} if share is None else {"mean": share.mean, "low": share.low, "high": share.high}
+        return place | numbers | {"metric": f"{row.operation}.{metric}", **more}
+
+    for name, classes in (("length", row.lengths), ("alignment", row.alignments), ("offset-alignment", row.offsets)):
+        yield from (line(f"{name}.{size_text(each.size)}", each.requests) for each in classes)
+    for unit in row.units:
+        name = f"aligned.{size_text(unit.unit)}"
+        yield from (line(name, unit.requests), line(f"{name}.bytes", unit.bytes))
+    for kind in row.below or ():
+        what = " ".join(part for part in (kind.flags, kind.comm, kind.why) if part) or "others"
+        yield line(f"below.{size_text(row.unit)}", kind.requests, reason=what)
 
 
 def _comparison(c: Comparison) -> dict[str, object]:

@@ -193,6 +193,25 @@ def share(part: float | None) -> str:
     return f"{number(part * 100, 0 if abs(part) >= 0.0995 else 1)} %"
 
 
+def part(value: float, half: float = 0.0) -> str:
+    """A part of a whole that never reads as all or as nothing unless it is: 0.99983 → "99.98 %", 0.00012 → "0.012 %".
+
+    ``half`` is how far it varies, shown where that changes a digit: "48 ±2 %".
+    """
+    if not 0 < value < 1 and not half:
+        return f"{number(value * 100)} %"
+    rest = min(value, 1 - value) * 100 or half * 100
+    if rest < 1e-4 and not half:
+        return "<0.0001 %" if value < 0.5 else ">99.9999 %"
+    digits = min(4, max(0, (1 if value < 0.5 or 1 <= rest < 10 else 0) - _floor_log10(rest)))
+    spread = number(half * 100, digits)
+    return f"{number(value * 100, digits)}{f' ±{spread}' if spread.strip('0.') else ''} %"
+
+
+def _floor_log10(value: float) -> int:
+    return math.floor(math.log10(value) + 1e-12)
+
+
 def margin(value: float) -> str:
     """A margin of equivalence: 0.05 → "±5 %"."""
     text = number(value * 100, 2)

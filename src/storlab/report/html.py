@@ -31,6 +31,7 @@ def render_html(given: ReportInput) -> str:
         sections=[(anchor, name) for anchor, name, there in _sections(shown, charts, given) if there],
         charts=charts,
         series=_by_group(charts["series"]),
+        block=[_by_group([each for each in charts["block"] if each[0].aside is aside]) for aside in (False, True)],
         commands=commands(given.manifest),
         study=str(given.manifest.get("study_text") or ""),
         study_file=PurePath(str(given.manifest.get("study_file") or "study.toml")).name,
@@ -47,6 +48,7 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     yield "verdicts", "Verdicts", True
     yield "measured", "Measured", bool(shown.measured)
     yield "nodes", "Nodes", bool(shown.nodes or shown.guests)
+    yield "block", "Block I/O", bool(shown.block or shown.block_details)
     yield "compared", "Compared", bool(shown.comparisons)
     yield "time", "Over time", bool(charts["series"])
     yield "latency", "Latency", bool(charts["latency"])
@@ -77,7 +79,13 @@ def _clean(value: object) -> object:
 
 def _charts(panels: list[Panel]) -> dict[Kind, list[tuple[Panel, Markup]]]:
     """The first ``_MOST`` charts of each kind, as SVG."""
-    groups: dict[Kind, list[tuple[Panel, Markup]]] = {"paired": [], "rounds": [], "series": [], "latency": []}
+    groups: dict[Kind, list[tuple[Panel, Markup]]] = {
+        "paired": [],
+        "rounds": [],
+        "series": [],
+        "latency": [],
+        "block": [],
+    }
     for number, panel in enumerate(panels):
         if len(groups[panel.kind]) < _MOST:
             drawn = Markup(inline(panel, f"c{number}"))  # vl-convert's own, which escapes the text in it

@@ -33,6 +33,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield ""
     yield from _section("Measured", shown.measured)
     yield from _section("Node by node", (*shown.nodes, *shown.guests))
+    yield from _section("Block I/O", (*shown.block, *shown.block_details))
     yield from _section("Compared", shown.comparisons)
     yield from _section("Further metrics", shown.others)
     if shown.absent:

@@ -79,14 +79,15 @@ def _parts(shown: View, width: int) -> Iterator[RenderableType]:
             yield _bullet("!", "yellow", warning)
     yield from _section("Measured", shown.measured, width)
     yield from _section("Node by node", [part for table in shown.nodes for part in _parts_of(table, width)], width)
+    yield from _section("Block I/O", [part for table in shown.block for part in _parts_of(table, width)], width)
     yield from _section("Compared", shown.comparisons, width)
     if shown.absent:
         yield Text()
         yield Rule(Text(shown.absent.title, "bold"), align="left", style="dim")
         for cells, status, reason in shown.absent.rows:
             yield _bullet("−", "yellow", f"{cells}, {status}: {reason}")
-    more = [shown.guests, shown.others, shown.probes, shown.setup]
-    names = ("guests", "further metrics", "probes", "set-up")
+    more = [shown.guests, shown.block_details, shown.others, shown.probes, shown.setup]
+    names = ("guests", "block I/O", "further metrics", "probes", "set-up")
     if any(more):
         kinds = ", ".join(name for name, tables in zip(names, more, strict=True) if tables)
         count = fmt.plural(sum(map(len, more)), "more table")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from storlab.analysis.summary import Comparison, Estimate, Summary, Verdict
 from storlab.report import format as fmt
 from storlab.report import primary, words
+from storlab.report.block import block_detail_tables, block_tables
 from storlab.report.guests import guests_table
 from storlab.report.input import ReportInput
 from storlab.report.modes import modes_table, unsafe_modes
@@ -69,6 +70,8 @@ class View:
     measured: tuple[Table, ...]
     nodes: tuple[Table, ...]
     guests: tuple[Table, ...]
+    block: tuple[Table, ...]
+    block_details: tuple[Table, ...]
     comparisons: tuple[Table, ...]
     others: tuple[Table, ...]
     absent: Table | None
@@ -95,6 +98,8 @@ def view(given: ReportInput) -> View:
         measured=tuple(estimate_tables(first)),
         nodes=tuple(node_tables(summary)),
         guests=tuple(guest_tables(summary)),
+        block=tuple(block_tables(summary)),
+        block_details=tuple(block_detail_tables(summary)),
         comparisons=tuple(comparison_tables(summary.comparisons)),
         others=tuple(matrix_tables(rest)),
         absent=absent_table(summary),

@@ -8,9 +8,10 @@ from functools import partial
 
 import polars as pl
 
+from storlab.analysis.block_shares import SIZES
 from storlab.analysis.summary import Comparison, Estimate
+from storlab.report import block, words
 from storlab.report import format as fmt
-from storlab.report import words
 from storlab.report.charts.combinations import (
     Combination,
     all_levels,
@@ -23,6 +24,7 @@ from storlab.report.charts.panel import Kind, Panel
 from storlab.report.charts.rounds import rounds_chart
 from storlab.report.charts.scales import finite
 from storlab.report.charts.series import over_time, series_chart
+from storlab.report.charts.sizes import sizes_chart
 from storlab.report.frames import across_of, per_trial
 from storlab.report.input import ReportInput
 from storlab.report.primary import compared_factor
@@ -99,7 +101,7 @@ class _Gallery:
                 yield Panel("series", name, combination.title, level, alt, draw)
 
     def latency(self) -> Iterator[Panel]:
-        histograms = self.given.histograms
+        histograms = self.given.histograms.filter(~pl.col("metric").str.contains(SIZES))
         kinds = histograms.sort("cell").select("source", "metric").unique(maintain_order=True)
         cells = {cell.cell: cell.levels for cell in self.given.summary.cells}
         shown: list[pl.DataFrame] = []
@@ -126,6 +128,19 @@ class _Gallery:
         alt = f"{combination.metric} by percentile, all rounds merged, of {shown}."
         return Panel("latency", self.name("latency", combination.title), "", combination.title, alt, draw)
 
+    def block(self) -> Iterator[Panel]:
+        for group in block.groups(self.given.summary):
+            for name, what in (("lengths", "length"), ("alignments", "alignment of length and offset")):
+                shares = {level: getattr(row, name) for level, row in group.rows.items() if getattr(row, name)}
+                if shares:
+                    levels = list(group.grid.cells)
+                    draw = partial(sizes_chart, shares, levels, next(iter(group.rows.values())).unit, what)
+                    title = f"By {what}"
+                    stem = self.name("block", f"{group.name}-{name}")
+                    words_for_it = block.in_words(group, name)
+                    aside = group.operation not in block.MAIN
+                    yield Panel("block", stem, group.name, title, words_for_it, draw, aside)
+
 
 _NO_POINTS = pl.DataFrame(schema={"round": pl.Int64, "ratio": pl.Float64, "pair": pl.String, "verdict": pl.String})
 
@@ -150,6 +165,6 @@ def _mean(e: Estimate) -> str:
 
 
 def all_panels(given: ReportInput) -> list[Panel]:
-    """Paired ratios, rounds, series and latencies."""
+    """Paired ratios, rounds, sizes of block requests, series and latencies."""
     gallery = _Gallery(given)
-    return [*gallery.paired(), *gallery.rounds(), *gallery.series(), *gallery.latency()]
+    return [*gallery.paired(), *gallery.rounds(), *gallery.block(), *gallery.series(), *gallery.latency()]

@@ -14,6 +14,7 @@ from storlab.report.charts.scales import SECONDS, decades
 from storlab.report.charts.theme import COLOURS, DASHES, Chart, of
 
 _LABELS = "format(100 * (1 - pow(10, -datum.value)), '.6~r')"
+_POINTS = 60  # a curve, for each nine: as many as it has pixels on a phone
 _MEDIAN = 0.30103  # −log10(1 − 0.5)
 
 
@@ -26,9 +27,11 @@ def percentile_curve(histograms: pl.DataFrame, cell: int, source: str, metric: s
     beyond = 1 - pl.col("count").cum_sum() / pl.col("count").sum()
     # The slowest operation has nothing beyond it; its bin ends the curve where half an operation would be.
     least = 0.5 / pl.col("count").sum()
-    return bins.select(nines=-pl.max_horizontal(beyond, least).log(10), latency=pl.col("upper")).filter(
+    curve = bins.select(nines=-pl.max_horizontal(beyond, least).log(10), latency=pl.col("upper")).filter(
         pl.col("latency").is_finite() & (pl.col("latency") > 0)
     )
+    pixel = (pl.col("nines") * _POINTS).floor()
+    return curve.group_by(pixel.alias("pixel"), maintain_order=True).last().drop("pixel")
 
 
 def latency_chart(curves: pl.DataFrame, levels: list[str]) -> Chart:

@@ -8,14 +8,14 @@ from typing import Literal
 
 from storlab.report.charts.theme import Chart
 
-Kind = Literal["rounds", "paired", "series", "latency"]
+Kind = Literal["rounds", "paired", "series", "latency", "block"]
 
 
 @dataclass(frozen=True)
 class Panel:
     """``name`` is a file's stem, unique in a report. ``alt`` says in words what the chart shows.
 
-    ``draw`` makes the chart: a report may show fewer than there are.
+    ``draw`` makes the chart: a report may show fewer than there are. ``aside``: not what the study is about.
     """
 
     kind: Kind
@@ -24,6 +24,7 @@ class Panel:
     title: str
     alt: str
     draw: Callable[[], Chart]
+    aside: bool = False
 
     @property
     def full_title(self) -> str:

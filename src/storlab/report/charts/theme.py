@@ -18,6 +18,10 @@ from storlab.report.escape import plain
 WIDTH = 360  # px, the whole chart: as wide as a phone's page, and a third of a desktop's
 INK, SOFT, FAINT, ZONE = "#24292f", "#57606a", "#d8dee4", "#eaeef2"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+PAPER = "#ffffff"
+BELOW = ("#fbdab8", "#f8bb7a", "#ef8f3c", "#c4550a", "#8a3400")
+ABOVE = ("#d3e5f4", "#a9cfea", "#6aabd8", "#2c7ab8", "#0b4f82")
+"""Shades of two hues that nobody confuses, from little to much; the last two carry white text."""
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [5, 2, 1, 2], [12, 4], [3, 5])
 
@@ -67,7 +71,8 @@ def of(names: list[str], choices: tuple[Any, ...]) -> alt.Scale:
 
 def specification(chart: Chart, *, background: str | None = None, title: str = "") -> dict[str, Any]:
     """``chart`` as Vega-Lite with this theme, ``WIDTH`` wide over all."""
-    spec: dict[str, Any] = _cleaned(chart.to_dict())
+    with alt.data_transformers.disable_max_rows():  # Altair's limit is for notebooks, which would keep the data
+        spec: dict[str, Any] = _cleaned(chart.to_dict())
     spec["config"] = CONFIG | {"background": background}
     spec["width"] = WIDTH
     spec["autosize"] = {"type": "fit", "contains": "padding"}

@@ -1,0 +1,93 @@
+"""Which sizes a set-up's block requests have, all set-ups beneath each other: what goes below the unit leaps out.
+
+A row a set-up, a column a power of two, in each square the share of requests in per cent. Orange is below the unit,
+blue is not; squares are darker the more there is, in steps of a factor of ten, so that one request in ten thousand is
+seen as well as half of them. The numbers in the squares say the same, for those who see no such colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+import polars as pl
+
+from storlab.analysis.block_io import SizeShare
+from storlab.report import format as fmt
+from storlab.report.charts.theme import ABOVE, BELOW, INK, PAPER, SOFT, ZONE, Chart
+
+SIZES = tuple(1 << power for power in range(9, 21))
+"""B: the columns; the last one is for everything from there on."""
+
+_STEPS = (0.0001, 0.001, 0.01, 0.1)
+"""Shares at which a darker step begins."""
+
+_ROW, _AXES = 22, 54  # px
+_SHADES = [f"{side}-{step}" for side in ("below", "above") for step in range(len(_STEPS) + 1)]
+
+
+def sizes_chart(shares: Mapping[str, Sequence[SizeShare]], levels: Sequence[str], unit: int, what: str) -> Chart:
+    """``shares``: level → its classes; those of ``levels`` that have none were not measured."""
+    squares = _squares(shares, unit)
+    empty = pl.DataFrame(
+        [(level, label(size)) for level in levels for size in SIZES if level in shares],
+        schema={"level": pl.String, "size": pl.String},
+        orient="row",
+    )
+    columns = [label(size) for size in SIZES]
+    axis = alt.Axis(labelAngle=0, labelOverlap=False, labelFontSize=10, domain=False, ticks=False, labelPadding=4)
+    x_scale = alt.Scale(domain=columns, paddingInner=0.08, paddingOuter=0.04)
+    x = alt.X("size:N", title=f"{what} (KiB), % of requests", scale=x_scale, axis=axis)
+    y_scale = alt.Scale(domain=list(levels), paddingInner=0.12, paddingOuter=0.06)
+    y = alt.Y("level:N", title=None, scale=y_scale, axis=alt.Axis(grid=False, labelLimit=120))
+    shade = alt.Color("shade:N", legend=None, scale=alt.Scale(domain=_SHADES, range=[*BELOW, *ABOVE]))
+    ink = alt.Color("ink:N", legend=None, scale=alt.Scale(domain=["dark", "light"], range=[INK, PAPER]))
+    ground = alt.Chart(empty).mark_rect(color=ZONE, cornerRadius=2).encode(x=x, y=y)
+    filled = alt.Chart(squares).mark_rect(cornerRadius=2).encode(x=x, y=y, color=shade)
+    numbers = alt.Chart(squares).mark_text(fontSize=10).encode(x=x, y=y, text="text:N", color=ink)
+    edge = pl.DataFrame({"size": [label(unit)]})
+    rule = (
+        alt.Chart(edge)
+        .mark_rule(color=INK, strokeWidth=1.5, xOffset=-1)
+        .encode(x=alt.X("size:N", scale=x_scale, bandPosition=0))
+    )
+    layers = alt.layer(ground, filled, numbers, rule, *_absent(shares, levels, y)).resolve_scale(color="independent")
+    chart: Chart = layers.properties(height=_ROW * len(levels) + _AXES)
+    return chart
+
+
+def _squares(shares: Mapping[str, Sequence[SizeShare]], unit: int) -> pl.DataFrame:
+    rows = []
+    for level, classes in shares.items():
+        for each in classes:
+            share = each.requests.mean
+            if share > 0:
+                step = sum(share >= start for start in _STEPS)
+                side = "below" if each.size < unit else "above"
+                ink = "light" if step >= len(_STEPS) - 1 else "dark"
+                rows.append((level, label(min(each.size, SIZES[-1])), f"{side}-{step}", _number(share), ink))
+    names = ("level", "size", "shade", "text", "ink")
+    return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
+
+
+def _absent(shares: Mapping[str, Sequence[SizeShare]], levels: Sequence[str], y: alt.Y) -> list[alt.Chart]:
+    missing = [level for level in levels if level not in shares]
+    if not missing:
+        return []
+    frame = pl.DataFrame({"level": missing, "text": ["not measured"] * len(missing)})
+    text = alt.Chart(frame).mark_text(align="left", color=SOFT, fontSize=10, dx=4)
+    return [text.encode(x=alt.value(0), y=y, text="text:N")]
+
+
+def label(size: int) -> str:
+    """ "16", in KiB; the last class is "≥1M"."""
+    return "≥1M" if size == SIZES[-1] else f"{size / 1024:.3g}".removeprefix("0")
+
+
+def _number(share: float) -> str:
+    """In as few signs as fit a square: "38", "4.2", ".03", "<"."""
+    if share < 0.00005:
+        return "<"
+    digits = 0 if share >= 0.0995 else 1 if share >= 0.00095 else 2
+    text = fmt.number(share * 100, digits)
+    return ">99" if text == "100" and share < 1 else text.removeprefix("0")

@@ -1,0 +1,110 @@
+"""A made-up run with block requests counted: three set-ups, of which one this machine lacks, under two loads.
+
+Its numbers are simple ones, so that a reader can check the golden files by hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from storlab.analysis.design import Design
+from storlab.analysis.summarise import summarise
+from storlab.blockio.requests import UNITS
+from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS
+from storlab.report.input import ReportInput
+
+KIB = 1024
+SYSTEMS = ("xfs-16k", "ext4-bigalloc", "ext4-16k")
+LOADS = ("storm", "database")
+REASON = "mkfs.ext4: Warning: 16384-byte blocks too big for system (max 4096), forced to continue."
+CELLS = tuple(
+    (number, {"fs": system, "load": load})
+    for number, (load, system) in enumerate(((load, system) for load in LOADS for system in SYSTEMS), start=1)
+)
+DESIGN = Design(
+    title="Who goes below 16k?",
+    primary="write.aligned.16k",
+    factors={"fs": SYSTEMS, "load": LOADS},
+    cells=CELLS,
+    stopped="Both rounds are done.",
+)
+PLACES: dict[str, Any] = {
+    "trial": pl.Int64,
+    "round": pl.Int64,
+    "cell": pl.Int64,
+    "node": pl.String,
+    "source": pl.String,
+}
+
+# operation, flags, length, alignment of the offset, requests in round 1 and in round 2
+Kind = tuple[str, str, int, int, int, int]
+_KINDS: dict[str, list[Kind]] = {
+    "xfs-16k": [
+        ("write", "", 16 * KIB, 16 * KIB, 900, 900),
+        ("write", "", 256 * KIB, 1 << 20, 99, 100),
+        ("write", "sync+meta", 16 * KIB, 16 * KIB, 1, 0),
+        ("read", "readahead", 16 * KIB, 16 * KIB, 5, 5),
+    ],
+    "ext4-bigalloc": [
+        ("write", "", 4 * KIB, 16 * KIB, 9980, 9970),
+        ("write", "", 2 << 20, 4 << 20, 2, 2),
+        ("write", "sync+meta", 20 * KIB, 16 * KIB, 10, 20),
+        ("write", "fua+sync+meta", 4 * KIB, 4 * KIB, 7, 7),
+        ("write", "sync", 64 * KIB, 512, 1, 1),
+        ("read", "meta", 4 * KIB, 4 * KIB, 3, 3),
+        ("flush", "preflush", 0, 0, 12, 12),
+    ],
+}
+
+
+def block_sample() -> ReportInput:
+    """The made-up run."""
+    requests = pl.DataFrame(list(_requests()), schema=PLACES | REQUEST_COLUMNS, orient="row")
+    summary = summarise(_trials(), pl.DataFrame(schema=PLACES | METRIC_COLUMNS), DESIGN, requests=requests)
+    return ReportInput(summary, manifest={"title": DESIGN.title, "run": "2026-03-14-092653-alignment"})
+
+
+def imported_sample() -> ReportInput:
+    """A run that another tool's histograms were made into: no more is known."""
+    bins = {"all.granularity": {4 * KIB: 26, 16 * KIB: 74}, "all.alignment": {4 * KIB: 27, 16 * KIB: 73}}
+    rows = [
+        (1, 1, 1, "host", "probe:alignment", None, metric, float(size), float(size + 512), count)
+        for metric, counts in bins.items()
+        for size, count in counts.items()
+    ]
+    histograms = pl.DataFrame(rows, schema=PLACES | HISTOGRAM_COLUMNS, orient="row")
+    design = replace(DESIGN, title="Imported", factors={"file": ("vda",)}, cells=((1, {"file": "vda"}),))
+    trials = _trials().filter(trial=1)
+    summary = summarise(trials, pl.DataFrame(schema=PLACES | METRIC_COLUMNS), design, histograms=histograms)
+    return ReportInput(summary, histograms=histograms, manifest={"title": "Imported"})
+
+
+def _trials() -> pl.DataFrame:
+    rows = [
+        ((round_ - 1) * len(CELLS) + cell, round_, cell, "done" if known else "unsupported", None if known else REASON)
+        for round_ in (1, 2)
+        for cell, levels in CELLS
+        for known in [levels["fs"] in _KINDS]
+    ]
+    names = {"trial": pl.Int64, "round": pl.Int64, "cell": pl.Int64, "status": pl.String, "reason": pl.String}
+    return pl.DataFrame(rows, schema=names, orient="row")
+
+
+def _requests() -> Any:
+    for trial, round_, cell, status, _ in _trials().iter_rows():
+        levels = dict(CELLS)[cell]
+        for operation, flags, length, offset, *counts in _KINDS[levels["fs"]] if status == "done" else ():
+            count = counts[round_ - 1] * (1 if levels["load"] == "storm" else 2)
+            units = [count * _touched(length, offset, unit) for unit in UNITS]
+            yield (
+                *(trial, round_, cell, "a", "probe:alignment", "loop0"),
+                *(operation, flags, length, offset, None, count, *units),
+            )
+
+
+def _touched(length: int, offset: int, unit: int) -> int:
+    """Units that a request touches which begins ``offset`` bytes into one, as far as that is so little."""
+    return ((offset % unit) + length - 1) // unit + 1 if length else 0
