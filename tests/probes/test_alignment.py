@@ -214,7 +214,7 @@ class TestOnThisMachine:
         events = [line for line in (raw / TRACE).read_bytes().splitlines() if line.startswith(b"[")]
         assert len(events) == 7
 
-    def test_a_disk_without_requests_of_its_own_is_named(self, tmp_path: Path) -> None:
+    def test_a_disk_that_makes_no_requests_is_named(self, tmp_path: Path) -> None:
         bio_based = [
             path.name
             for path in Path("/sys/class/block").iterdir()
@@ -224,7 +224,7 @@ class TestOnThisMachine:
             pytest.skip("this machine has no disk that is bio-based (zram, dm, md)")
         seen = asyncio.run(_watched(AlignmentProbe(), tmp_path, bio_based[0]))
         (warning,) = seen.warnings
-        assert f"{bio_based[0]} has no requests of its own" in warning
+        assert f"{bio_based[0]} makes no requests of its own" in warning
 
     def test_no_tracer_outlives_the_watch(self, tmp_path: Path) -> None:
         class Broken(Exception):

@@ -1,4 +1,4 @@
-"""Which disks have requests of their own. The kernel's block layer makes them only for disks with queues (blk-mq)."""
+"""Disks that make no requests of what they get: the kernel does so only where there are queues (blk-mq)."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from collections.abc import Sequence
 
 def without_requests(disk: str, beneath: Sequence[str] = ()) -> str:
     """The sentence for a disk without ``/sys/block/DISK/mq``; ``beneath``: the disks that it lies on."""
-    instead = f"watch those beneath it: {', '.join(beneath)}" if beneath else "watch the disks beneath it"
-    return f"{disk} has no requests of its own, it hands what it gets on as it is (bio-based); {instead}"
+    goes = f", before it goes to {', '.join(beneath)}" if beneath else ""
+    return f"{disk} makes no requests of its own (it is bio-based): what it gets is counted bio by bio{goes}"

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from storlab.cli.trace_child import TraceChild, tracing
-from storlab.cli.trace_disks import check_disks
+from storlab.cli.trace_disks import notes_on
 from storlab.cli.trace_options import TraceOptions
 from storlab.nodes.agent_binary import agent_path
 
@@ -22,7 +22,7 @@ _LIVE_INTERVAL = 1.0  # s
 
 def trace(options: TraceOptions) -> int:
     """Trace until Ctrl-C, for the time that was asked for, or while the command runs; returns the exit status."""
-    for sentence in check_disks(options.disks):
+    for sentence in notes_on(options.disks):
         print(f"storlab: {sentence}", file=sys.stderr)
     return asyncio.run(_trace(options, agent_path()))
 
@@ -44,7 +44,8 @@ async def _trace(options: TraceOptions, agent: Path) -> int:
                 if options.command or run.signals:
                     tracer.end()
                 await following
-            screen.finish()
+            if run.began or not options.command:
+                screen.finish()
     return status
 
 
@@ -59,6 +60,7 @@ class _Run:
     def __init__(self) -> None:
         self.tracer: TraceChild | None = None
         self.signals = 0
+        self.began = False
         self._command: asyncio.subprocess.Process | None = None
 
     async def command(self, argv: tuple[str, ...]) -> int:
@@ -70,6 +72,7 @@ class _Run:
         except OSError as error:
             print(f"storlab: {argv[0]} can't be executed: {error.strerror}", file=sys.stderr)
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
+        self.began = True
         status = await self._command.wait()
         self._command = None
         return status if status >= 0 else _KILLED - status

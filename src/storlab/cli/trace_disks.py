@@ -6,20 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from storlab.blockio.disks import without_requests
-from storlab.errors import UserError
 
 _SYS = Path("/sys/class/block")
 
 
-def check_disks(disks: Sequence[str], sys: Path = _SYS) -> list[str]:
-    """Sentences on those that have no requests of their own. Raises ``UserError`` where none of them has any.
-
-    A disk that does not exist is left to the tracer, which says so.
-    """
-    said = [sentence for disk in disks if (sentence := _said_of(disk, sys)) is not None]
-    if said and len(said) == len(disks):
-        raise UserError("; ".join(said))
-    return said
+def notes_on(disks: Sequence[str], sys: Path = _SYS) -> list[str]:
+    """Sentences on those that make no requests of their own. One that does not exist is left to the tracer to name."""
+    return [sentence for disk in disks if (sentence := _said_of(disk, sys)) is not None]
 
 
 def _said_of(disk: str, sys: Path) -> str | None:

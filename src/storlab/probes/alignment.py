@@ -29,7 +29,7 @@ from storlab.probes.base import Post, Probe, Where, Window
 TRACE = "trace.jsonl"
 """What the tracer printed."""
 NOTES = "notes.json"
-"""Beside it: sentences on what is not watched, and why the tracer could not run, where it could not."""
+"""Beside it: sentences on disks that are watched in another way, and why the tracer could not run, if so."""
 
 ALL = "all"
 _ATTACHED = 30.0  # s, within which a tracer is attached or says why not; an emulated guest takes a second
@@ -97,11 +97,8 @@ class AlignmentProbe(Probe):
             yield
             return
         said = await _bio_based(post.node, disks)
-        _note(post.raw, list(said.values()))
-        if disks and len(said) == len(disks):
-            yield
-            return
-        process = await self._started(post, disks, list(said.values()))
+        _note(post.raw, said)
+        process = await self._started(post, disks, said)
         try:
             yield
         finally:
@@ -148,13 +145,13 @@ class AlignmentProbe(Probe):
             (post.raw / TRACE).write_bytes(ended.stdout)
 
 
-async def _bio_based(node: Node, disks: Sequence[str]) -> dict[str, str]:
-    """Disk → sentence, of those that have no requests of their own."""
+async def _bio_based(node: Node, disks: Sequence[str]) -> list[str]:
+    """A sentence on each that makes no requests of its own."""
     if not disks:
-        return {}
+        return []
     found = await node.run(["sh", "-c", _QUEUES, "sh", *disks], check=False)
     named = (line.split() for line in found.stdout.decode(errors="replace").splitlines())
-    return {words[0]: without_requests(words[0], words[1:]) for words in named if words}
+    return [without_requests(words[0], words[1:]) for words in named if words]
 
 
 def _refusal(ended: Exit) -> str:

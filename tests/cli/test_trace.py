@@ -1,0 +1,272 @@
+"""``storlab trace``: what it prints and writes, how it ends, and that it leaves nothing running."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from laboratory.block import LoopDisk, issue, loop_disk, needs_root
+from storlab.blockio.blkalgn import read_blkalgn
+from storlab.blockio.trace_output import EVENT_COLUMNS
+from storlab.cli.trace_disks import notes_on
+from storlab.measurements import REQUEST_COLUMNS
+from study.program import PROGRAM, call
+
+SIZE = 64 * 1024**2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("--length 4q", '--length: "4q" is not a size'),
+        ("--length 4G", "no request is of 4 GiB"),
+        ("--alignment 1000", "power of two from 512"),
+        ("--interval soon", '--interval: "soon" is not a duration'),
+        ("--interval 0", "must be 1 ms or more"),
+        ("--for -1", "--for"),
+        ("--out nowhere/x.json", 'the folder "nowhere" does not exist'),
+        ("--out x.xlsx", ".json, .parquet, .txt, .csv"),
+        ("--out /", "the ending says what to write"),
+        ("--disk", "--disk"),
+    ],
+)
+def test_a_mistake_in_the_arguments_is_told_before_anything_is_traced(
+    arguments: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = call("trace", *arguments.split())
+    assert ran.status == 2
+    assert says in ran.message
+    assert "Traceback" not in ran.message
+
+
+def test_a_disk_without_queues_is_named_with_those_beneath(tmp_path: Path) -> None:
+    for folder in ("dm-0/slaves/sdb", "dm-0/slaves/sda", "sda/mq", "sda/sda1"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "sda/sda1/partition").write_text("1\n")
+    (tmp_path / "sda1").symlink_to("sda/sda1")
+    assert notes_on(["sda", "sda1", "absent", "../sda"], tmp_path) == []
+    (said,) = notes_on(["sda", "dm-0"], tmp_path)
+    assert "dm-0 makes no requests" in said
+    assert "sda, sdb" in said
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopDisk]:
+    with loop_disk(tmp_path_factory.mktemp("trace") / "disk.img", SIZE) as disk:
+        yield disk
+
+
+class TestOnADisk:
+    pytestmark = needs_root
+
+    @staticmethod
+    def dd(disk: LoopDisk, length: int, count: int) -> list[str]:
+        return [
+            "dd",
+            "if=/dev/zero",
+            f"of={disk.path}",
+            f"bs={length}",
+            f"count={count}",
+            "oflag=direct",
+            "status=none",
+        ]
+
+    @staticmethod
+    def storlab(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+        argv = [str(PROGRAM), "trace", *arguments]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
+
+    def test_a_command_is_traced_from_its_first_request_to_its_last(self, disk: LoopDisk) -> None:
+        ran = self.storlab("--disk", disk.name, "--op", "write", "--", *self.dd(disk, 16384, 20))
+        assert (ran.returncode, ran.stdout) == (0, "")
+        assert f"I/O Granularity Histogram for Device {disk.name}\nTotal I/Os: 20\n" in ran.stderr
+        assert re.search(r"^        16384      : 20       \|\*{40}\|$", ran.stderr, re.MULTILINE)
+        assert f"I/O Alignment Histogram for Device {disk.name}" in ran.stderr
+
+    @pytest.mark.parametrize(
+        ("command", "status"),
+        [(["sh", "-c", "exit 7"], 7), (["sh", "-c", "kill -9 $$"], 137), (["/no/such"], 127), (["/etc/passwd"], 126)],
+    )
+    def test_the_commands_status_is_passed_on(self, command: list[str], status: int, disk: LoopDisk) -> None:
+        assert self.storlab("--disk", disk.name, "--", *command).returncode == status
+
+    def test_the_commands_input_and_output_are_its_own(self, disk: LoopDisk) -> None:
+        ran = self.storlab("--disk", disk.name, "--", "tr", "a-z", "A-Z", input="loud")
+        assert (ran.returncode, ran.stdout) == (0, "LOUD")
+
+    def test_filters_leave_the_rest_out(self, disk: LoopDisk) -> None:
+        script = " ".join(self.dd(disk, 4096, 3)) + "; " + " ".join(self.dd(disk, 65536, 5))
+        ran = self.storlab("--disk", disk.path, "--op", "write", "--length", "64k", "--", "sh", "-c", script)
+        assert "Total I/Os: 5\n" in ran.stderr
+        ran = self.storlab("--disk", disk.path, "--comm", "nobody", "--", "sh", "-c", script)
+        assert "No request was seen." in ran.stderr
+
+    def test_each_file_holds_what_its_ending_says(self, disk: LoopDisk, tmp_path: Path) -> None:
+        for ending in ("json", "parquet", "csv", "txt"):
+            out = tmp_path / f"seen.{ending}"
+            ran = self.storlab("--disk", disk.name, "--op", "write", "--out", str(out), "--", *self.dd(disk, 4096, 9))
+            assert ran.returncode == 0, ran.stderr
+            assert f"written to {out}" in ran.stderr
+        read = read_blkalgn((tmp_path / "seen.json").read_bytes())
+        assert (read.dialect, read.disks[disk.name].granularity) == (3, {4096: 9})
+        requests = pl.read_parquet(tmp_path / "seen.parquet")
+        assert dict(requests.schema) == REQUEST_COLUMNS
+        assert requests["count"].sum() == 9
+        assert pl.read_csv(tmp_path / "seen.csv")["count"].sum() == 9
+        assert "Total I/Os: 9" in (tmp_path / "seen.txt").read_text()
+
+    def test_json_is_alone_on_standard_output(self, disk: LoopDisk) -> None:
+        ran = self.storlab("--disk", disk.name, "--json", "--for", "200ms")
+        assert (ran.returncode, json.loads(ran.stdout)) == (0, {"disks": {}})
+
+    def test_events_are_rows_and_what_was_dropped_is_said(self, disk: LoopDisk) -> None:
+        ran = self.storlab("--disk", disk.name, "--op", "write", "--events", "--", *self.dd(disk, 4096, 4))
+        heading, *rows = ran.stderr.splitlines()
+        assert heading.split() == ["DISK", "OPS", "FLAGS", "LEN", "LBA", "PID", "COMM", "ALGN"]
+        assert [row.split()[4] for row in rows[:4]] == ["0", "4096", "8192", "12288"]
+        assert all(row.split()[6] == "dd" for row in rows[:4])
+        assert rows[-1] == "storlab: no event was dropped"
+
+    def test_events_go_into_a_file_where_there_is_one(self, disk: LoopDisk, tmp_path: Path) -> None:
+        out = tmp_path / "events.parquet"
+        arguments = ["--disk", disk.name, "--op", "write", "--events", "--out", str(out)]
+        assert self.storlab(*arguments, "--", *self.dd(disk, 4096, 4)).returncode == 0
+        events = pl.read_parquet(out)
+        assert dict(events.schema) == EVENT_COLUMNS
+        assert events["alignment"].to_list() == [4096, 4096, 4096, 4096]
+        assert events["t"].is_sorted()
+
+    def test_commands_are_told_apart(self, disk: LoopDisk) -> None:
+        ran = self.storlab("--disk", disk.name, "--by-comm", "--op", "write", "--", *self.dd(disk, 4096, 4))
+        assert re.search(r"^dd +write +4 +16384$", ran.stderr, re.MULTILINE)
+
+    def test_without_a_terminal_tables_come_each_interval(self, disk: LoopDisk) -> None:
+        with tracing("--disk", disk.name, "--op", "write", "--interval", "100ms", "--for", "2s") as process:
+            subprocess.run(self.dd(disk, 4096, 1), check=True)
+            output, _ = process.communicate(timeout=30)
+        assert output.count("s since the start\n") > 3
+        assert output.count("Total I/Os: 1\n") > 2
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_ctrl_c_prints_what_there_is(self, number: signal.Signals, disk: LoopDisk, tmp_path: Path) -> None:
+        with tracing("--disk", disk.name, "--op", "write") as process:
+            issue(disk, [("write", 0, 4096)] * 3, tmp_path)
+            process.send_signal(number)
+            output, _ = process.communicate(timeout=30)
+        assert process.returncode == 0
+        assert "Total I/Os: 3\n" in output
+
+    def test_a_signal_ends_the_command_and_then_the_tracing(self, disk: LoopDisk) -> None:
+        argv = [str(PROGRAM), "trace", "--disk", disk.name, "--", "sh", "-c", "echo running; exec sleep 60"]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "running\n"
+            process.terminate()
+            _, message = process.communicate(timeout=30)
+        assert process.returncode == 128 + signal.SIGTERM
+        assert "No request was seen." in message
+
+    def test_the_tracer_does_not_outlive_a_storlab_that_was_killed(self, disk: LoopDisk) -> None:
+        with tracing("--disk", disk.name) as process:
+            (tracer,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            process.kill()
+            process.communicate(timeout=30)
+        until = time.monotonic() + 10
+        while Path(f"/proc/{tracer}").exists():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    def test_a_reader_that_has_seen_enough_is_no_fault(self, disk: LoopDisk) -> None:
+        script = f"{PROGRAM} trace --disk {disk.name} --interval 50ms --for 20s | head -1"
+        ran = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 0, ran.stderr
+        assert "Traceback" not in ran.stderr
+
+    def test_an_unknown_disk_or_operation_is_named(self) -> None:
+        for arguments, says in ((["--disk", "nope"], '"nope"'), (["--op", "wrote"], '"wrote" is no operation')):
+            ran = self.storlab(*arguments, "--for", "1s")
+            assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+            assert says in ran.stderr
+
+    def test_without_privileges_there_is_one_sentence(self) -> None:
+        ran = self.storlab("--for", "1s", preexec_fn=drop_capabilities)
+        assert ran.returncode == 2
+        assert ran.stderr.startswith("storlab: block I/O can't be traced: ")
+        assert ran.stderr.count("\n") == 1
+
+    def test_a_terminal_shows_it_live_and_then_the_tables(self, disk: LoopDisk, tmp_path: Path) -> None:
+        with terminal("--disk", disk.name, "--op", "write", "--interval", "100ms") as (process, read):
+            seen = read("Ctrl-C ends it")
+            issue(disk, [("write", 0, 4096)] * 30, tmp_path)
+            seen += read("Aligned to at least")
+            process.send_signal(signal.SIGINT)
+            seen += read("Total I/Os: 30")
+            assert process.wait(timeout=30) == 0
+        assert "write 30" in seen
+
+
+@contextlib.contextmanager
+def tracing(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """``storlab trace`` that has begun, without a terminal."""
+    argv = [str(PROGRAM), "trace", *arguments]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            assert "Ctrl-C ends it" in process.stderr.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def terminal(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[str], str]]]:
+    """``storlab trace`` on a terminal of 80 columns and 24 lines; ``read`` gives what it shows up to some words."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    process = subprocess.Popen(
+        [str(PROGRAM), "trace", *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+
+    def read(words: str) -> str:
+        text = ""
+        until = time.monotonic() + 30
+        while words not in (plain := re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)):
+            assert time.monotonic() < until, plain
+            try:
+                text += os.read(ours, 65536).decode(errors="replace")
+            except OSError:  # EIO: nobody has the terminal open any more
+                pytest.fail(f"{words!r} did not come in {plain}")
+        return plain
+
+    try:
+        yield process, read
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def drop_capabilities() -> None:
+    """In a child about to be executed: root without any capability is refused what root is refused nothing of."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    for capability in range(64):
+        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
