@@ -44,6 +44,17 @@ def test_a_study_of_a_directory_works_without_root(lab: Laboratory) -> None:
     assert lab.leftovers() == []
 
 
+def test_a_storm_of_files_works_without_root_but_for_dropping_caches_between_its_phases(lab: Laboratory) -> None:
+    storm = "files = { files = 50, workers = 2, fsync = true, drop_caches = '{drop}' }".replace("'", '"')
+    result = lab.run(directory(storm, rest="[factors.drop]\nlevels = [true, false]"), wrapper=NOBODY, cwd="/")
+    assert result.status == 0, str(result)
+    found = {record.levels["drop"]: (record.status, record.reason) for record in lab.records()}
+    assert found["false"] == ("done", None)
+    assert found["true"][0] == "unsupported"
+    assert (found["true"][1] or "").startswith("no root privileges, needed for dropping caches between phases")
+    assert lab.leftovers() == []
+
+
 def test_a_study_of_loop_devices_is_refused_without_root_in_one_clear_sentence(lab: Laboratory) -> None:
     result = lab.run(LOOPS, wrapper=NOBODY, cwd="/")
     assert result.status == 2, str(result)

@@ -77,9 +77,9 @@ def _parts() -> Iterator[str]:
             yield f"{_purpose(cls)}{_types_of(cls)}\n"
             yield from _table(cls)
             yield from _example(f"{name} {kind}")
-            for keys, model in _INNER.get(kind, {}).items():
+            for keys, inner in _INNER.get(kind, {}).items():
                 yield f"Keys of {keys}:\n"
-                yield from _table(model)
+                yield from _table(inner)
         if heading == "Layers":
             yield "### Base images\n"
             yield f"{BASE_HELP}\n"

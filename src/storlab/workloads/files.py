@@ -31,7 +31,7 @@ Phase = Literal["create", "read", "stat", "delete"]
 NOTES = "notes"
 """A file in the workload's folder: sentences that become warnings, one a line."""
 
-_PAGE = 4096
+_BLOCK = 4096  # bytes: of most file systems
 _MOST_FILES = 10**9
 
 
@@ -91,14 +91,17 @@ class FilesWorkload(Workload):
     @property
     def granule(self) -> int:
         """What sizes are a multiple of."""
-        return self.round_to or (_PAGE if self.direct else 1)
+        return self.round_to or (_BLOCK if self.direct else 1)
 
     def needs(self) -> Needs:
         return Needs(root="dropping caches between phases") if self.drop_caches else Needs()
 
     def space(self) -> int:
-        """What the files hold, each in whole blocks of 4 KiB."""
-        return self.files * math.ceil(max(self.size.mean(), self.granule) / _PAGE) * _PAGE
+        """What is written, which no file system can hold in less, unless it compresses: contents can't be compressed.
+
+        With a limit of time nobody knows how many files there will be.
+        """
+        return 0 if self.phase_limit is not None else int(self.files * self.size.mean())
 
     def spec(self, root: str, seed: int) -> dict[str, Any]:
         """The whole storm, as the agent reads it."""
@@ -149,8 +152,11 @@ class FilesWorkload(Workload):
             return ""
         space, inodes = map(int, fields)
         made = self.files + self.directories.count(self.workers)
-        if self.space() > space:
-            return f"the files hold {size_text(self.space())}, but only {size_text(space)} is free: they may not fit"
+        held = self.files * math.ceil(self.size.mean() / _BLOCK) * _BLOCK
+        if self.phase_limit is not None:
+            return ""
+        if held > space:
+            return f"the files take up {size_text(held)}, but only {size_text(space)} is free: they may not fit"
         if 0 < inodes < made:  # 0: there is no limit, or none that is known
             return f"{made} files and directories are made, but only {inodes} inodes are free: they may not fit"
         return ""

@@ -74,10 +74,9 @@ class FileSizes(BaseModel):
         return max([self.exactly or 0, self.max or 0, *(choice.size for choice in self.choices)])
 
     def mean(self) -> float:
-        """Bytes of a file on average; for a lognormal distribution that is cut off, no less than that."""
+        """Bytes of a file on average."""
         if self.median is not None:
-            mean = self.median * math.exp((self.sigma or 0.0) ** 2 / 2)
-            return max(self.min or 0.0, min(mean, float(self.largest)))
+            return _mean_of_lognormal(self.median, self.sigma or 0.0, self.min or 0, self.largest)
         if self.choices:
             total = math.fsum(choice.weight for choice in self.choices)
             return math.fsum(choice.size * choice.weight for choice in self.choices) / total
@@ -98,6 +97,25 @@ class FileSizes(BaseModel):
         if self.exactly is not None:
             return {"kind": "fixed", "bytes": self.exactly}
         return {"kind": "uniform", "min": self.min, "max": self.max}
+
+
+def _mean_of_lognormal(median: int, sigma: float, low: int, high: int) -> float:
+    """Of a lognormal distribution whose values below ``low`` and above ``high`` become these.
+
+    In between it is exp(μ + σ²/2) · (Φ(h - σ) - Φ(l - σ)), with h and l the bounds in deviations from μ; see
+    N. Johnson, S. Kotz, N. Balakrishnan, "Continuous univariate distributions", volume 1, 1994, chapter 14.
+    """
+    if not median or not sigma:
+        return float(median)
+    above = math.log(high / median) / sigma
+    below = math.log(low / median) / sigma if low else -math.inf
+    between = median * math.exp(sigma**2 / 2) * (_phi(above - sigma) - _phi(below - sigma))
+    return low * _phi(below) + between + high * _phi(-above)
+
+
+def _phi(deviations: float) -> float:
+    """The share of a normal distribution below so many deviations."""
+    return math.erfc(-deviations / math.sqrt(2)) / 2
 
 
 def _as_table(value: object) -> object:

@@ -1,0 +1,192 @@
+"""What the agent prints of a storm of files, as metrics; damaged, it is refused by name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut, TrialError
+from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements
+from storlab.records.across_nodes import across_nodes
+from storlab.workloads import histogram
+from storlab.workloads.exit_record import ExitRecord, exit_bytes
+from storlab.workloads.files import FilesWorkload
+from storlab.workloads.files_report import measurements, read_document
+
+GOLDEN = Path(__file__).parent / "golden"
+DONE = ExitRecord(("agent",), 0, None, False, None, 0.0, 1.0, 2.0, 0.5, 0.25, 2**21, 0)
+MANY = settings(max_examples=400, deadline=None)
+
+
+def golden(name: str = "files.json") -> bytes:
+    return (GOLDEN / name).read_bytes()
+
+
+def values(measured: Measurements, job: str | None = None) -> dict[str, float]:
+    rows = measured.metrics.select("job", "metric", "value").iter_rows()
+    return {metric: value for of, metric, value in rows if of == job}
+
+
+def parsed(tmp_path: Path, stdout: bytes, record: ExitRecord = DONE, stderr: bytes = b"") -> Measurements:
+    (tmp_path / "stdout").write_bytes(stdout)
+    (tmp_path / "stderr").write_bytes(stderr)
+    (tmp_path / "exit.json").write_bytes(exit_bytes(record))  # type: ignore[arg-type]
+    return FilesWorkload.model_validate({"files": 1}).parse(tmp_path)
+
+
+def test_metrics_are_those_of_the_golden_file(tmp_path: Path) -> None:
+    lines = [
+        f"{metric}{f' [{job}]' if job else ''} {value:.6g} {unit} {better} {across}"
+        for job, metric, value, unit, better, across in parsed(tmp_path, golden()).metrics.iter_rows()
+    ]
+    assert lines == (GOLDEN / "files.metrics").read_text().splitlines()
+
+
+def test_frames_have_their_columns(tmp_path: Path) -> None:
+    measured = parsed(tmp_path, golden())
+    assert dict(measured.metrics.schema) == METRIC_COLUMNS
+    assert dict(measured.series.schema) == SERIES_COLUMNS
+    assert dict(measured.histograms.schema) == HISTOGRAM_COLUMNS
+
+
+def test_bins_are_those_of_fio() -> None:
+    edges = set(zip(histogram.LOWER.tolist(), histogram.UPPER.tolist(), strict=True))
+    measured = measurements(read_document(golden(), "x"))
+    assert set(measured.histograms.select("lower", "upper").iter_rows()) <= edges
+
+
+def test_a_durable_file_is_dearer_than_one_that_is_only_created() -> None:
+    found = values(measurements(read_document(golden(), "x")))
+    assert found["durable.rate"] == pytest.approx(300 / (found["create.time"] + found["create.syncfs.time"]))
+    assert found["write.bandwidth"] == pytest.approx(found["write.bytes"] / found["create.time"])
+    assert found["write.bytes"] == found["read.bytes"]
+
+
+def test_parts_of_a_creation_add_up_to_it() -> None:
+    found = values(measurements(read_document(golden(), "x")))
+    parts = ("open", "write", "sync", "sync-directory", "close")
+    total = sum(found[f"{part}.latency.mean"] * found[f"{part}.ios"] for part in parts)
+    assert total == pytest.approx(found["create.latency.mean"] * found["create.files"])
+
+
+def test_two_nodes_are_added_and_their_latencies_merged() -> None:
+    one = measurements(read_document(golden(), "x"))
+    together = dict(across_nodes([one, one]).select("metric", "value").iter_rows())
+    alone = values(one)
+    assert together["create.rate"] == pytest.approx(2 * alone["create.rate"])
+    for same in ("create.latency.p99", "create.latency.mean", "write.latency.mean", "create.time", "stat.latency.max"):
+        assert together[same] == pytest.approx(alone[same]), same
+    assert together["create.rate.fairness"] == 1
+
+
+def test_a_phase_that_was_ended_at_its_limit_is_a_warning(tmp_path: Path) -> None:
+    document = json.loads(golden())
+    document["phases"][1]["limited"] = True
+    measured = parsed(tmp_path, json.dumps(document).encode())
+    assert measured.warnings == ("create was ended at its limit of time, after 300 files",)
+
+
+def test_notes_made_before_are_warnings(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("it is full moon\n")
+    assert parsed(tmp_path, golden()).warnings == ("it is full moon",)
+
+
+def test_a_full_file_system_is_told_with_the_path(tmp_path: Path) -> None:
+    with pytest.raises(DiskFull, match=r"files: create: \w+ /tmp/full/storm/w\d/d\d/f\d+: no space .*ENOSPC"):
+        parsed(tmp_path, golden("files-full.json"), replace(DONE, code=1))
+
+
+def test_another_error_is_told_with_its_cause(tmp_path: Path) -> None:
+    document = json.loads(golden("files-full.json"))
+    document["error"]["errno"] = "EIO"
+    with pytest.raises(CommandFailed, match=r"files: create: .*: EIO"):
+        parsed(tmp_path, json.dumps(document).encode(), replace(DONE, code=1))
+    del document["error"]["errno"]
+    document["error"]["mismatch"] = "byte 7 is not what was written there"
+    with pytest.raises(CommandFailed, match=r"f\d+: byte 7 is not"):
+        parsed(tmp_path, json.dumps(document).encode(), replace(DONE, code=1))
+
+
+@pytest.mark.parametrize(
+    ("record", "stderr", "error", "told"),
+    [
+        (replace(DONE, code=None, signal="SIGTERM", timed_out=True), b"", TimedOut, "stopped at the time-out"),
+        (replace(DONE, code=None, signal="SIGKILL"), b"", CommandFailed, "ended with SIGKILL: no message"),
+        (replace(DONE, code=2), b"storlab-agent: what\n", CommandFailed, "status 2: storlab-agent: what"),
+    ],
+)
+def test_an_end_without_a_document_is_told(
+    tmp_path: Path, record: ExitRecord, stderr: bytes, error: type[TrialError], told: str
+) -> None:
+    with pytest.raises(error, match=told):
+        parsed(tmp_path, b"", record, stderr)
+
+
+def survives(text: bytes) -> None:
+    try:
+        measurements(read_document(text, "some.json"))
+    except ParseError as error:
+        assert str(error).startswith("some.json: ")
+        assert len(str(error)) < 500
+
+
+@MANY
+@given(st.binary(max_size=200))
+def test_rubbish_is_refused_by_name(text: bytes) -> None:
+    with pytest.raises(ParseError, match=r"^some\.json: "):
+        read_document(text, "some.json")
+
+
+@MANY
+@given(st.floats(0, 1), st.lists(st.tuples(st.floats(0, 1), st.binary(max_size=4)), max_size=6))
+def test_damaged_output_is_read_or_refused(end: float, changes: list[tuple[float, bytes]]) -> None:
+    text = bytearray(golden())
+    survives(bytes(text[: int(end * len(text))]))
+    for where, new in changes:
+        at = int(where * len(text))
+        text[at : at + len(new)] = new
+    survives(bytes(text))
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.floats(),
+    st.text(max_size=5),
+    st.integers(-(1 << 70), 1 << 70),
+    st.just([]),
+    st.just({}),
+    st.lists(st.integers(), max_size=3),
+)
+
+
+@MANY
+@given(st.data())
+def test_a_value_replaced_or_gone(data: st.DataObject) -> None:
+    root = json.loads(golden())
+    for _ in range(data.draw(st.integers(1, 3))):
+        _mutate(root, data)
+    survives(json.dumps(root).encode())
+
+
+def _mutate(node: Any, data: st.DataObject) -> None:
+    """Walk down at random, and replace or remove what is there."""
+    while True:
+        keys = list(node) if isinstance(node, dict) else list(range(len(node)))
+        if not keys:
+            return
+        key = data.draw(st.sampled_from(keys))
+        if isinstance(node[key], dict | list) and node[key] and data.draw(st.integers(0, 4)):
+            node = node[key]
+            continue
+        if data.draw(st.booleans()):
+            node[key] = data.draw(ODD)
+        else:
+            del node[key]
+        return
