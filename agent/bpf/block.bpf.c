@@ -244,10 +244,3 @@ int BPF_PROG(block_bio_complete, struct request_queue *queue, struct bio *bio)
 			  bin_of(bpf_ktime_get_ns() - issued));
 	return 0;
 }
-
-/* What any program on this hook costs at least, for comparison. */
-SEC("tp_btf/block_rq_issue")
-int BPF_PROG(nothing, struct request *rq)
-{
-	return 0;
-}
