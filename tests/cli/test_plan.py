@@ -153,7 +153,12 @@ def test_the_list_names_every_study_and_every_part() -> None:
     listed = json.loads(call("list", "--json").output)
     text = call("list").output
     needs = {name: entry["needs"] for name, entry in listed["studies"].items()}
-    assert needs == {"quick": ["root"], "quick-directory": [], "vm-backing": ["virtual machines"]}
+    assert needs == {
+        "alignment": ["root"],
+        "quick": ["root"],
+        "quick-directory": [],
+        "vm-backing": ["virtual machines"],
+    }
     assert "virtual machines" in text
     assert set(listed) == {"studies", "layers", "workloads", "probes"}
     for entries in listed.values():

@@ -11,7 +11,8 @@ import pytest
 from storlab.report import ReportInput, render
 from storlab.report.charts import all_panels
 from storlab.report.charts.latency import percentile_curve
-from storlab.report.charts.paired import ratios
+from storlab.report.charts.paired import paired_chart, ratios
+from storlab.report.charts.scales import fitting_scale
 from storlab.report.charts.series import over_time
 from storlab.report.charts.theme import to_svg
 from storlab.report.export import write_charts
@@ -96,3 +97,16 @@ def test_more_charts_than_fit_a_page_are_counted(run: ReportInput, monkeypatch: 
     page = render(run, "html")
     assert page.count('class="chart"') == 4
     assert "12 more charts are not on this page" in page
+
+
+def test_values_of_which_one_is_0_are_not_on_a_log_axis() -> None:
+    shares = [0.0, 0.0001, 1.0]
+    assert fitting_scale(shares)[0].to_dict()["zero"] is True
+    assert fitting_scale(shares[1:])[1] == "log scale"
+
+
+def test_long_names_of_pairs_are_in_two_lines(run: ReportInput) -> None:
+    comparison = replace(run.summary.comparisons[0], a="xfs-16k-16k", b="ext4-bigalloc")
+    points = pl.DataFrame(schema={"round": pl.Int64, "ratio": pl.Float64, "pair": pl.String, "verdict": pl.String})
+    svg = to_svg(paired_chart(points, [comparison]))
+    assert ">vs ext4-bigalloc<" in svg

@@ -15,6 +15,8 @@ from storlab.report.charts.theme import INK, SOFT, ZONE, Chart, of
 
 _ROW, _AXIS = 52, 64
 _VERDICTS: tuple[Verdict, ...] = ("better", "worse", "equivalent", "undecided")
+# Long names in two lines. Constants only, no text from outside.
+_TWO_LINES = "length(datum.label) > 22 ? split(replace(datum.label, ' vs ', '\\nvs '), '\\n') : datum.label"
 # Better and worse differ in the side of 1 already; the colour only says decided, same, or open.
 _HUES = ("#0072b2", "#d55e00", "#009e73", "#57606a")
 
@@ -50,7 +52,7 @@ def paired_chart(points: pl.DataFrame, comparisons: Sequence[Comparison]) -> Cha
     meaning = f", {first.better} is better" if first.better in ("higher", "lower") else ""
     title = [first.metric, f"first ÷ second (log scale{meaning})"]
     x = alt.X("ratio:Q", title=title, scale=scale, axis=axis)
-    y = alt.Y("pair:N", title=None, scale=rows(pairs), axis=alt.Axis(grid=False))
+    y = alt.Y("pair:N", title=None, scale=rows(pairs), axis=alt.Axis(grid=False, labelExpr=_TWO_LINES))
     colour = alt.Color("verdict:N", legend=None, scale=of(list(_VERDICTS), _HUES))
     margin = pl.DataFrame({"low": [1 / (1 + first.margin)], "high": [1 + first.margin]})
     zone = alt.Chart(margin).mark_rect(color=ZONE).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")

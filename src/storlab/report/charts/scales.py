@@ -57,7 +57,10 @@ def axis_title(metric: str, unit: fmt.Scale, extra: str = "") -> str:
 
 def fitting_scale(values: Iterable[float]) -> tuple[alt.Scale, str]:
     """A scale for ``values`` and what its title must say: where it isn't zero-based, the reader is told."""
+    values = list(values)
     sizes = [value for value in values if value > 0]
+    if any(value <= 0 for value in values):  # which no log axis can show
+        return alt.Scale(zero=True, nice=True), ""
     if not sizes or max(sizes) / min(sizes) > _LOG:
         return (alt.Scale(type="log"), "log scale") if sizes else (alt.Scale(zero=True), "")
     if max(sizes) / min(sizes) < _ZOOM:
