@@ -51,3 +51,27 @@ def test_a_network_namespace_lives_only_as_long_as_the_program_that_tries_it() -
     assert machine.ran == [["unshare", "--net", "true"]]
     refused = FakeMachine(programs={"ip": "", "unshare": "unshare failed: Operation not permitted!"})
     assert network.namespaces(refused).status == "missing"
+
+
+STARTED = '{"event":"started","hook":"%s","reason":%s,"disks":[],"latency":true,"without":[],"monotonic_ns":1,"realtime_ns":1}'
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "words"),
+    [
+        (STARTED % ("btf", "null") + "\n{}", "ok", "attaches with BTF"),
+        (
+            STARTED % ("tracepoint", '"this kernel has no BTF"'),
+            "warn",
+            "classic tracepoints, not with BTF: this kernel",
+        ),
+        ("storlab-agent: block I/O can't be traced: no permission!", "missing", "block I/O can't be traced: no perm"),
+    ],
+)
+def test_block_io_is_traced_for_a_moment_to_know_how_it_can_be(
+    said: str, status: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tracing, "agent_path", lambda: "agent")
+    check = tracing.block_io(FakeMachine(programs={"agent": said}))
+    assert check.status == status
+    assert words in check.says

@@ -8,9 +8,12 @@ import os
 import platform
 import struct
 
+from storlab.blockio.trace_output import Started, decode
 from storlab.doctor.check import Check, missing, ok, warn
 from storlab.doctor.machine import Machine
 from storlab.doctor.programs import program
+from storlab.errors import MissingTool, ParseError
+from storlab.nodes.agent_binary import agent_path
 
 GROUP = "Observation"
 _BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
@@ -26,6 +29,7 @@ def checks(machine: Machine) -> list[Check]:
         bpf(machine, platform.machine()),
         btf(machine),
         tracepoints(machine),
+        block_io(machine),
         kprobes(machine),
         counters(machine),
         perf(machine),
@@ -69,6 +73,25 @@ def tracepoints(machine: Machine) -> Check:
     if "tracefs" not in (machine.read("/proc/filesystems") or "").split():
         return missing("tracepoints", GROUP, f"this kernel ({machine.release}) has no tracefs")
     return warn("tracepoints", GROUP, "tracefs is not mounted", f"mount -t tracefs tracefs {folders[0]}")
+
+
+def block_io(machine: Machine) -> Check:
+    """What `storlab trace` and the probe `alignment` do, for a moment: programs loaded, attached, and taken off."""
+    name = "block I/O"
+    try:
+        tried = machine.run([str(agent_path()), "trace", "--for", "0.001"])
+    except MissingTool:
+        return missing(name, GROUP, "the agent is not built", "make agent")
+    try:
+        started = decode(tried.first_line.encode(), "storlab-agent trace", 1)
+    except ParseError:
+        started = None
+    if tried.status != 0 or not isinstance(started, Started):
+        remedy = "" if machine.is_root else "run it as root, or with sudo"
+        return missing(name, GROUP, tried.first_line.removeprefix("storlab-agent: "), remedy)
+    if started.hook == "btf":
+        return ok(name, GROUP, "storlab trace attaches with BTF")
+    return warn(name, GROUP, f"storlab trace attaches to classic tracepoints, not with BTF: {started.reason}")
 
 
 def kprobes(machine: Machine) -> Check:
