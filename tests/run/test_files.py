@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from laboratory import Laboratory, ended, kill, needs_root, wait_for
+from laboratory.guests import DISK, EXT4, guests, needs_guests
 from laboratory.studies import directory
 from storlab.records.derive import derive
 
@@ -144,3 +145,15 @@ def test_a_storm_needs_no_more_memory_for_more_files(lab: Laboratory) -> None:
     found = derive(lab.run_folder).frame("metrics").filter(pl.col("metric") == "max_rss", pl.col("node").is_null())
     few, many = found.sort("cell")["value"].to_list()
     assert many < few + 2**20
+
+
+@needs_guests
+def test_a_storm_in_guests_is_the_agents_own_program_there_and_is_fair_or_not(lab: Laboratory) -> None:
+    study = guests("", disk=DISK, stack=EXT4)
+    load = 'files = { files = 200, workers = 2, fsync = "file", drop_caches = true }\n'
+    lab.execute(study[: study.index("command = ")] + load)
+    assert [(record.status, record.reason) for record in lab.records()] == [("done", None)]
+    found = metrics(lab)
+    assert found["create.files"] == 400
+    assert 0.5 <= found["create.rate.fairness"] <= 1
+    assert lab.leftovers() == []
