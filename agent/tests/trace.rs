@@ -18,7 +18,10 @@ fn a_disk_that_is_not_there_is_refused_before_anything_is_attached() {
     let ended = trace(&["--disk", "no-such-disk"]).output().unwrap();
     assert_eq!(ended.status.code(), Some(2));
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(said, "storlab-agent: there is no disk \"no-such-disk\" here; `lsblk` lists those that there are\n");
+    assert_eq!(
+        said,
+        "storlab-agent: there is no disk \"no-such-disk\" here; `lsblk` lists those that there are\n"
+    );
 }
 
 #[test]
@@ -26,7 +29,10 @@ fn a_wrong_argument_is_named_with_the_usage() {
     let ended = trace(&["--op", "writes"]).output().unwrap();
     assert_eq!(ended.status.code(), Some(2));
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(said.starts_with("storlab-agent: \"writes\" is no operation") && said.contains("usage:"), "{said}");
+    assert!(
+        said.starts_with("storlab-agent: \"writes\" is no operation") && said.contains("usage:"),
+        "{said}"
+    );
 }
 
 /// Both hooks, where this kernel allows them: whoever isn't root may not.

@@ -53,7 +53,10 @@ def test_a_network_namespace_lives_only_as_long_as_the_program_that_tries_it() -
     assert network.namespaces(refused).status == "missing"
 
 
-STARTED = '{"event":"started","hook":"%s","reason":%s,"disks":[],"latency":true,"without":[],"monotonic_ns":1,"realtime_ns":1}'
+STARTED = (
+    '{"event":"started","hook":"%s","reason":%s,"disks":[],"latency":true,"without":[],'
+    '"monotonic_ns":1,"realtime_ns":1}'
+)
 
 
 @pytest.mark.parametrize(
