@@ -34,7 +34,9 @@ def _documented_options(text: str) -> set[str]:
     return {option for cell in cells for option in _OPTION.findall(cell)}
 
 
-@pytest.mark.parametrize("command", ["run", "shell", "plan", "resume", "report", "list", "schema", "doctor", "clean"])
+@pytest.mark.parametrize(
+    "command", ["run", "shell", "plan", "resume", "report", "trace", "list", "schema", "doctor", "clean"]
+)
 def test_the_options_of_a_command_are_those_of_its_help(command: str) -> None:
     group = typer.main.get_command(app)
     parameters = group.commands[command].params  # type: ignore[attr-defined]
@@ -80,6 +82,7 @@ def _section(source: str) -> str:
 STUDY = """
 title = "every kind of metric that needs no virtual machine"
 stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+probes = { host-load = {}, stalls = {}, guests = {}, alignment = {} }
 [nodes.n]
 count = 2
 [workload.fio.fio]

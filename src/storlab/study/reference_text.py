@@ -335,4 +335,8 @@ stalls = { threshold = "250ms" }
 [probes]
 guests = { interval = "500ms" }
 """,
+    "probe alignment": """
+[probes]
+alignment = { on = "host", disks = ["nvme0n1"], by_comm = true }
+""",
 }
