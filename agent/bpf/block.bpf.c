@@ -80,7 +80,8 @@ static __always_inline bool is_wanted(struct request *rq, u32 *device, u32 *oper
 		return false; /* a command to a controller, not to a disk */
 	*device = device_of(disk);
 	*operation = operation_of(rq->cmd_flags);
-	return (wanted_operations >> *operation & 1) && is_wanted_disk(*device, rq->__sector);
+	return (wanted_operations >> *operation & 1) &&
+	       is_wanted_disk(*device, *operation == OP_FLUSH ? NOWHERE : rq->__sector);
 }
 
 /* A flush has no place and no length, whatever its request says. */
@@ -97,7 +98,7 @@ int BPF_PROG(block_rq_issue, struct request *rq)
 	if (!is_wanted(rq, &device, &operation))
 		return 0;
 	if (issue(device, operation, flags_of(rq->cmd_flags), length, sector_of(rq, operation)) && with_latency)
-		take_off(name_of(device, rq->mq_hctx->queue_num, rq->tag));
+		take_off(name_of(device, rq->mq_hctx->queue_num, rq->tag), false);
 	return 0;
 }
 
@@ -223,14 +224,14 @@ int BPF_PROG(block_bio_queue, struct bio *bio)
 	u32 flags = flags_of(cmd_flags), operation = operation_of(cmd_flags), device = device_of_bio(bio);
 	u64 sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
 
-	if (!is_taken_as_it_is(bio) || !is_wanted_disk(device, sector))
+	if (!is_taken_as_it_is(bio) || !is_wanted_disk(device, length ? sector : NOWHERE))
 		return 0;
 	if (!length && flags & FLAG_PREFLUSH)
 		operation = OP_FLUSH;
 	if (!(wanted_operations >> operation & 1))
 		return 0;
 	if (issue(device, operation, flags, length, operation == OP_FLUSH ? 0 : sector) && with_latency)
-		take_off(address_of(bio));
+		take_off(address_of(bio), false);
 	return 0;
 }
 

@@ -84,7 +84,8 @@ static __always_inline bool is_wanted(struct event_head *event, u32 rwbs, u32 *d
 {
 	*device = event->device;
 	understand((void *)event + rwbs, operation, flags);
-	return (wanted_operations >> *operation & 1) && is_wanted_disk(*device, event->sector);
+	return (wanted_operations >> *operation & 1) &&
+	       is_wanted_disk(*device, *operation == OP_FLUSH ? NOWHERE : event->sector);
 }
 
 static __always_inline u64 place_of(struct event_head *event, u32 operation)
@@ -100,7 +101,7 @@ int block_rq_issue(struct event_head *event)
 	if (!is_wanted(event, rwbs_of_issue, &device, &operation, &flags))
 		return 0;
 	if (issue(device, operation, flags, event->bytes, operation == OP_FLUSH ? 0 : event->sector) && with_latency)
-		take_off(place_of(event, operation));
+		take_off(place_of(event, operation), true);
 	return 0;
 }
 

@@ -32,12 +32,15 @@ const volatile u8 with_latency = 1;
 const volatile u8 with_events = 0;
 const volatile u32 cpu_count = 1;
 
+#define NOWHERE (~0ULL) /* a flush is of the whole disk, and so of each of its parts */
+
 static __always_inline bool is_wanted_disk(u32 device, u64 sector)
 {
 	if (!disk_count)
 		return true;
 	for (u32 i = 0; i < MAX_DISKS && i < disk_count; i++)
-		if (disk_devices[i] == device && sector >= disk_firsts[i] && sector < disk_ends[i])
+		if (disk_devices[i] == device &&
+		    (sector == NOWHERE || (sector >= disk_firsts[i] && sector < disk_ends[i])))
 			return true;
 	return false;
 }

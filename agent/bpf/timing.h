@@ -40,7 +40,8 @@ static __always_inline struct flight_set *flights_of(u64 name)
 	return bpf_map_lookup_elem(&FLIGHTS, &at);
 }
 
-static __always_inline void take_off(u64 name)
+/* `shared`: others in flight may have the same name, and what was kept of them is lost. */
+static __always_inline void take_off(u64 name, bool shared)
 {
 	struct flight_set *set = flights_of(name);
 	u64 now = bpf_ktime_get_ns();
@@ -50,6 +51,8 @@ static __always_inline void take_off(u64 name)
 #pragma unroll
 	for (int way = 0; way < FLIGHT_WAYS; way++)
 		if (set->slots[way].name == name) {
+			if (shared && set->slots[way].issued)
+				lose(LOST_UNTIMED);
 			set->slots[way].issued = now;
 			return;
 		}
