@@ -30,7 +30,7 @@ _MEASURES = {
 _SIZES = {"lengths": "by length", "alignments": "by alignment", "offsets": "by alignment of the offset"}
 _WHY = {"uneven": "uneven", "across": "off the boundary"}
 _LENGTHS = 2  # of a kind, with their shares
-_LARGE = 0.1  # a spread of more than this part of a share is always shown
+_LARGE = 0.1  # of a share: a spread between rounds that a reader must know of
 _FLAGS = (
     "meta is the file system's own; sync: somebody waits for it; fua and preflush: it must be durable at once; "
     "background: nobody waits."
@@ -124,6 +124,7 @@ def _unit_table(group: Group) -> Iterator[Table]:
     caption = "% of requests whose length and offset are multiples of it"
     if in_bytes or amplified:
         caption += f"; then % of bytes and amplification at {group.unit}"
+    caption += "; ±: the farthest round, where it is far"
     title = group.titled("in whole units")
     yield Table(title, tuple(columns), tuple(rows), 1, caption, notes.sentences(), divisible=True)
 
@@ -149,7 +150,7 @@ def _below_table(group: Group) -> Iterator[Table]:
     for level, kinds in known.items():
         for kind in kinds:
             comm = [kind.comm or ("others" if kind.flags is None else "unknown")] if commands else []
-            numbers = (fmt.quantity(kind.count, "1"), _percent(kind.requests), _percent(kind.bytes))
+            numbers = (fmt.quantity(kind.count, "1"), _percent(kind.requests), _percent(kind.bytes, spread=False))
             rows.append((level, _flags(kind), *comm, _what(kind), *numbers))
         if not kinds:
             rows.append((level, "nothing", *([""] if commands else []), "", "0", "0", "0"))
@@ -186,13 +187,13 @@ def size_name(size: int, sizes: Sequence[int]) -> str:
     return f"{size_text(size)} or more" if size == 1 << 20 and size == sizes[-1] else size_text(size)
 
 
-def _percent(share: Share | None, *, spread: bool = False) -> str:
-    """In per cent, without the sign. The spread between rounds, where it isn't asked for, only where it is large."""
+def _percent(share: Share | None, *, spread: bool | None = None) -> str:
+    """In per cent, without the sign. ``spread`` between rounds: with it, without, or where it is large (``None``)."""
     if share is None:
         return "unknown"
     half = max(share.high - share.mean, share.mean - share.low)
-    large = half > _LARGE * min(share.mean, 1 - share.mean)
-    return fmt.part(share.mean, half if spread or large else 0.0).removesuffix(" %")
+    shown = half > _LARGE * min(share.mean, 1 - share.mean) if spread is None else spread
+    return fmt.part(share.mean, half if shown else 0.0).removesuffix(" %")
 
 
 def _times(share: Share | None, *, spread: bool = False) -> str:

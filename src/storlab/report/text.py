@@ -25,6 +25,7 @@ from storlab.report.words import MARKS
 
 WIDTH = 80
 _FOREST = range(12, 37)  # columns for drawn intervals: with fewer, they say nothing
+_NAME = 16  # columns of a name that is not broken, where there are other labels that may be
 _BETWEEN = 3  # columns between two columns of a table
 _STYLES: dict[Verdict, str] = {
     "better": "bold green",
@@ -161,7 +162,8 @@ def _table(table: Table, width: int) -> Iterator[RenderableType]:
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False, padding=(0, 1))
     for number, column in enumerate(table.columns):
         justify: JustifyMethod = "right" if table.is_number(number) else "left"
-        drawn.add_column(_text(column), justify=justify, no_wrap=number >= table.labels, overflow="fold")
+        name = number == 0 and table.labels > 2 and max(cell_len(row[0]) for row in table.rows) <= _NAME
+        drawn.add_column(_text(column), justify=justify, no_wrap=name or number >= table.labels, overflow="fold")
     rows = [[_text(cell, _cell_style(cell)) for cell in row] for row in table.rows]
     used = sum(max(map(cell_len, column)) + _BETWEEN for column in zip(table.columns, *table.rows, strict=True))
     room = min(width - used, _FOREST[-1])
