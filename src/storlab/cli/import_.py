@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from storlab.analysis.wording import plural
 from storlab.errors import ParseError, UserError
-from storlab.records.derive import derive
-from storlab.records.imported import Imported, ImportedFile, write_imported
+from storlab.records.imported import ImportedFile, assemble, write_imported
+from storlab.records.importers.base import Part
 from storlab.records.importers.registry import importer_of
-from storlab.records.run_folder import RunFolder, new_run_folder
+from storlab.records.run_folder import new_run_folder
 from storlab.units import printable, shown
 
 _FILE = "file"  # the factor that tells files apart, unless the user names others
@@ -30,40 +31,52 @@ def import_files(
     factors: Sequence[str],
     options: Mapping[str, Any],
 ) -> None:
-    """Make a run of ``paths``, one cell each. Nothing is written before all of them could be read."""
+    """Make a run of ``paths``. Nothing is written before all of them could be read."""
     importer = importer_of(kind)
     texts = [_read(path) for path in paths]
-    levels = levels_of(paths, labels, factors)
-    files = tuple(ImportedFile(str(path), each, dict(options)) for path, each in zip(paths, levels, strict=True))
     try:
         read = [importer.read(text, str(path), options) for text, path in zip(texts, paths, strict=True)]
     except ParseError as error:
         raise UserError(str(error)) from None
+    told_apart = len(paths) == 1 and any(part.levels for part in read[0])
+    levels = levels_of(paths, labels, factors, told_apart)
+    files = [ImportedFile(str(path), each, dict(options)) for path, each in zip(paths, levels, strict=True)]
+    imported = assemble(kind, files, read)
     now = datetime.now(UTC)
     identity = f"{now:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
     folder = out if out is not None else Path("runs") / f"{kind}-{identity}"
     existed = folder.exists()
     try:
         with new_run_folder(folder) as run:
-            write_imported(run, identity, sys.argv, Imported(kind, files), texts)
-            derive(run).write(run)
+            write_imported(run, identity, sys.argv, imported, texts, read).write(run)
     except OSError:
         if not existed:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    for path, measured in zip(paths, read, strict=True):
-        said = "; ".join(f"{name} {value}" for name, value in measured.facts.items() if isinstance(value, str))
-        print(printable(f"{path}: {said}"))
-        for warning in measured.warnings:
-            print(printable(f"{path}: {warning}"), file=sys.stderr)
-    print(f"Run: {RunFolder(folder).path}; `storlab report {folder}` shows it")
+    for path, parts in zip(paths, read, strict=True):
+        _say(path, parts)
+    count = len(imported.trials)
+    print(f"Run: {folder}, {plural(count, 'trial')} of {plural(len(imported.cells), 'cell')}; ", end="")
+    print(f"`storlab report {folder}` shows it")
 
 
-def levels_of(paths: Sequence[Path], labels: Sequence[str], factors: Sequence[str]) -> list[dict[str, str]]:
-    """The levels of each file's cell.
+def _say(path: Path, parts: Sequence[Part]) -> None:
+    """What was found in a file, and what is wrong with it: each sentence once."""
+    facts = parts[0].measured.facts
+    said = "; ".join(f"{name} {value}" for name, value in facts.items() if isinstance(value, str))
+    print(printable(f"{path}: {said or plural(len(parts), 'trial')}"))
+    for warning in dict.fromkeys(warning for part in parts for warning in part.measured.warnings):
+        print(printable(f"{path}: {warning}"), file=sys.stderr)
+
+
+def levels_of(
+    paths: Sequence[Path], labels: Sequence[str], factors: Sequence[str], told_apart: bool = False
+) -> list[dict[str, str]]:
+    """The levels that the user gives each file.
 
     ``labels``: one for each file. ``factors``: ``NAME=LEVEL`` for all files, or ``NAME=LEVEL,LEVEL`` one for each.
-    Without either, files are told apart by their names. Raises ``UserError``.
+    Without either, files are told apart by their names, unless what they hold does (``told_apart``). The same label,
+    or levels, for several files: these are rounds of one cell, in order. Raises ``UserError``.
     """
     levels: list[dict[str, str]] = [{} for _ in paths]
     for factor in factors:
@@ -79,10 +92,11 @@ def levels_of(paths: Sequence[Path], labels: Sequence[str], factors: Sequence[st
             each[name] = _level(f"--factor {name}", values[number % len(values)])
     if labels and len(labels) != len(paths):
         raise UserError(f"--label was given {len(labels)} times for {len(paths)} files: give one for each, in order")
-    if labels or not factors:
+    if labels or not (factors or told_apart):
         for each, label in zip(levels, labels or _names(paths), strict=True):
             each[_FILE] = _level("--label", label)
-    _refuse_alike(paths, levels)
+    if not labels and not factors:
+        _refuse_alike(paths, levels)
     return levels
 
 
@@ -104,7 +118,10 @@ def _refuse_alike(paths: Sequence[Path], levels: Sequence[dict[str, str]]) -> No
         key = tuple(each.values())
         if key in seen:
             said = ", ".join(f"{name} = {level}" for name, level in each.items())
-            raise UserError(f"{seen[key]} and {path} are both {said}: tell them apart by --label or --factor")
+            raise UserError(
+                f"{seen[key]} and {path} are both {said}: tell them apart by --label or --factor, "
+                "or say by the same label that they are rounds of one cell"
+            )
         seen[key] = path
 
 

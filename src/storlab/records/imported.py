@@ -1,18 +1,17 @@
-"""Runs that were imported: no study, one trial a file, and the file itself as the raw record."""
+"""Runs that were imported: no study, one or more trials a file, and the file itself as the raw record."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from storlab.errors import ParseError, RecordsError
-from storlab.measurements import Measurements
+from storlab.errors import ParseError, RecordsError, UserError
 from storlab.records.across_nodes import across_nodes
 from storlab.records.files import write_durably
-from storlab.records.importers.base import Importer
+from storlab.records.importers.base import Importer, Part
 from storlab.records.importers.registry import importer_of
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder
@@ -23,12 +22,15 @@ from storlab.version import __version__
 NODE = "imported"
 """The node of what was imported: which machine it was is not known."""
 
-STOPPED = "It was imported: there is one trial of each file, and there will be no more."
+STOPPED = "It was imported: there is what the files hold, and there will be no more."
+
+NOT_SAID = "–"
+"""The level of a factor that another file or part names, and this one doesn't."""
 
 
 @dataclass(frozen=True)
 class ImportedFile:
-    """One file: its name as it was given, the levels of its cell, and what its user said of it."""
+    """One file: its name as it was given, the levels that its user gave it, and what else was said of it."""
 
     name: str
     levels: dict[str, str]
@@ -36,22 +38,69 @@ class ImportedFile:
 
 
 @dataclass(frozen=True)
+class ImportedTrial:
+    """Which part of which file a trial is, both from 0, and its place in the run. ``levels`` are all of its cell."""
+
+    file: int
+    part: int
+    cell: int
+    round: int
+    levels: dict[str, str]
+
+
+@dataclass(frozen=True)
 class Imported:
-    """What a run was imported from. Cell and trial n are ``files[n - 1]``."""
+    """What a run was imported from. Trial n is ``trials[n - 1]``; the trials of a file follow each other."""
 
     kind: str
     files: tuple[ImportedFile, ...]
+    trials: tuple[ImportedTrial, ...]
+    primary: str
+
+    @property
+    def cells(self) -> tuple[tuple[int, dict[str, str]], ...]:
+        """Number and levels of each cell."""
+        return tuple({trial.cell: trial.levels for trial in self.trials}.items())
 
     @property
     def factors(self) -> dict[str, tuple[str, ...]]:
         """Factor → its levels, in the order of the files."""
-        names = self.files[0].levels
-        return {name: tuple(dict.fromkeys(file.levels[name] for file in self.files)) for name in names}
+        names = self.trials[0].levels
+        return {name: tuple(dict.fromkeys(trial.levels[name] for trial in self.trials)) for name in names}
 
-    @property
-    def primary(self) -> str:
-        """The metric that a report begins with."""
-        return importer_of(self.kind).primary
+    def first_trial(self, file: int) -> int:
+        """The number of the trial that keeps this file among its raw records."""
+        return next(number for number, trial in enumerate(self.trials, start=1) if trial.file == file)
+
+
+def assemble(kind: str, files: Sequence[ImportedFile], read: Sequence[Sequence[Part]]) -> Imported:
+    """The cells and rounds of all that ``files`` hold; ``read`` is what each was read as.
+
+    Parts with the same levels are rounds of one cell: those that they name, or one after the other. Raises
+    ``UserError`` where the user's factors and those of the files have a name in common, or a round comes twice.
+    """
+    given = dict.fromkeys(name for file in files for name in file.levels)
+    own = dict.fromkeys(name for parts in read for part in parts for name in part.levels)
+    both = [name for name in own if name in given]
+    if both:
+        raise UserError(f"{both[0]} is a factor that the files themselves name: choose another name for it")
+    cells: dict[tuple[str, ...], int] = {}
+    rounds: dict[int, set[int]] = {}
+    trials: list[ImportedTrial] = []
+    for file, parts in enumerate(read):
+        for number, part in enumerate(parts):
+            levels = {**files[file].levels, **{name: part.levels.get(name, NOT_SAID) for name in own}}
+            cell = cells.setdefault(tuple(levels.values()), len(cells) + 1)
+            taken = rounds.setdefault(cell, set())
+            at = max(taken, default=0) + 1 if part.round is None else part.round
+            if at in taken:
+                said = ", ".join(f"{name} = {level}" for name, level in levels.items())
+                raise UserError(f"{files[file].name}: round {at} of {said} comes twice")
+            taken.add(at)
+            trials.append(ImportedTrial(file, number, cell, at, levels))
+    importer = importer_of(kind)
+    everything = [part for parts in read for part in parts]
+    return Imported(kind, tuple(files), tuple(trials), importer.primary_of(everything, files[0].options))
 
 
 def imported_of(manifest: Manifest) -> Imported | None:
@@ -59,44 +108,61 @@ def imported_of(manifest: Manifest) -> Imported | None:
     if not manifest.imported:
         return None
     try:
+        kind = str(manifest.imported["kind"])
         files = tuple(ImportedFile(**file) for file in manifest.imported["files"])
-        found = Imported(str(manifest.imported["kind"]), files)
-        if not files or any(file.levels.keys() != files[0].levels.keys() for file in files):
-            raise ValueError("its files have different factors")
+        trials = tuple(ImportedTrial(**trial) for trial in manifest.imported.get("trials", ())) or tuple(
+            ImportedTrial(at, 0, at + 1, 1, file.levels)
+            for at, file in enumerate(files)  # until version 0.2
+        )
+        primary = str(manifest.imported.get("primary") or importer_of(kind).primary)
+        if not trials or any(trial.levels.keys() != trials[0].levels.keys() for trial in trials):
+            raise ValueError("its trials have different factors")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordsError(f"the run's manifest does not say how it was imported: {error}") from None
-    return found
+    return Imported(kind, files, trials, primary)
 
 
 def write_imported(
-    run: RunFolder, identity: str, argv: Sequence[str], imported: Imported, texts: Sequence[bytes]
-) -> None:
-    """Make ``run`` of these files, whose contents are ``texts``. All of them were read before, without a fault."""
+    run: RunFolder,
+    identity: str,
+    argv: Sequence[str],
+    imported: Imported,
+    texts: Sequence[bytes],
+    read: Sequence[Sequence[Part]],
+) -> Tables:
+    """Make ``run`` of these files, whose contents are ``texts``, ``read`` before without a fault. Gives its tables."""
     importer = importer_of(imported.kind)
-    for number, (file, text) in enumerate(zip(imported.files, texts, strict=True), start=1):
+    tables = Tables({}, tuple(imported.factors))
+    for number, trial in enumerate(imported.trials, start=1):
         folder = run.trial_folder(number)
-        raw = _raw(folder, importer)
-        raw.parent.mkdir(parents=True)
-        write_durably(raw, text)
-        facts = importer.read(text, file.name, file.options).facts
+        folder.mkdir(parents=True)
+        if trial.part == 0:
+            raw = _raw(folder, importer)
+            raw.parent.mkdir(parents=True)
+            write_durably(raw, texts[trial.file])
+        file, part = imported.files[trial.file], read[trial.file][trial.part]
         record = TrialRecord(
             trial=number,
-            round=1,
-            cell=number,
-            levels=file.levels,
+            round=trial.round,
+            cell=trial.cell,
+            levels=trial.levels,
             status="done",
-            facts={NODE: [{"layer": imported.kind, "file": file.name, **facts}]},
+            facts={NODE: [{"layer": imported.kind, "file": file.name, **part.measured.facts}]},
             loads={imported.kind: [NODE]},
         )
         write_trial(folder, record)
+        tables.add(record, _tables(imported, record, part))
     write_manifest(run.path, _manifest(identity, argv, imported, importer))
+    return tables
 
 
 def _manifest(identity: str, argv: Sequence[str], imported: Imported, importer: Importer) -> Manifest:
     now = datetime.now(UTC).isoformat(timespec="seconds")
+    single = len(imported.trials) == len(imported.cells)
     caution = (
-        f"Imported from files of {imported.kind}, not run by Storlab: one run of each, not interleaved, so chance and "
-        f"drift can't be told from effects, and there are no verdicts. The files don't say {importer.unknown}."
+        f"Imported from files of {imported.kind}, not run by Storlab: {'one run of each, ' if single else ''}"
+        "not interleaved as far as is known, so chance and drift can't be told from effects, and there are no "
+        f"verdicts. The files don't say {importer.unknown}."
     )
     return Manifest(
         run=identity,
@@ -120,29 +186,45 @@ def _manifest(identity: str, argv: Sequence[str], imported: Imported, importer: 
 
 def derive_imported(run: RunFolder, imported: Imported) -> Tables:
     """All tables of an imported run, from the files that it keeps. One that can't be read any more is named."""
-    importer = importer_of(imported.kind)
     tables = Tables({}, tuple(imported.factors))
+    read: dict[int, Sequence[Part] | ParseError] = {}
     for record in run.records():
-        part = TrialTables()
         try:
-            measured = _measured(_raw(run.trial_folder(record.trial), importer), importer, imported, record)
+            if not 0 < record.trial <= len(imported.trials):
+                raise ParseError("the manifest doesn't name it")
+            trial = imported.trials[record.trial - 1]
+            if trial.file not in read:
+                read[trial.file] = _read_again(run, imported, trial.file)
+            parts = read[trial.file]
+            if isinstance(parts, ParseError):
+                raise parts
+            if trial.part >= len(parts):
+                raise ParseError(f"the file holds {len(parts)} of its trials")
         except ParseError as error:
-            part.warnings.append(f"trial {record.trial}: its raw records can't be read: {error}")
+            tables.add(record, TrialTables(warnings=[f"trial {record.trial}: its raw records can't be read: {error}"]))
         else:
-            name = imported.files[record.trial - 1].name
-            part.warnings += [f"{name}: {warning}" for warning in measured.warnings]
-            part.add(record, imported.kind, NODE, replace(measured, warnings=()))
-            part.add_metrics(record, imported.kind, None, across_nodes([measured]))
-        tables.add(record, part)
+            tables.add(record, _tables(imported, record, parts[trial.part]))
     return tables
 
 
-def _measured(raw: Path, importer: Importer, imported: Imported, record: TrialRecord) -> Measurements:
+def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part] | ParseError:
+    importer = importer_of(imported.kind)
+    raw = _raw(run.trial_folder(imported.first_trial(file)), importer)
     try:
-        options: Mapping[str, Any] = imported.files[record.trial - 1].options
-        return importer.read(raw.read_bytes(), str(raw), options)
-    except (OSError, IndexError) as error:
-        raise ParseError(str(error), str(raw)) from None
+        return importer.read(raw.read_bytes(), str(raw), imported.files[file].options)
+    except OSError as error:
+        return ParseError(str(error), str(raw))
+    except ParseError as error:
+        return error
+
+
+def _tables(imported: Imported, record: TrialRecord, part: Part) -> TrialTables:
+    tables = TrialTables()
+    name = imported.files[imported.trials[record.trial - 1].file].name
+    tables.warnings += [f"{name}: {warning}" for warning in part.measured.warnings]
+    tables.add(record, imported.kind, NODE, replace(part.measured, warnings=()))
+    tables.add_metrics(record, imported.kind, None, across_nodes([part.measured]))
+    return tables
 
 
 def _raw(trial: Path, importer: Importer) -> Path:

@@ -70,7 +70,7 @@ def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
         title=manifest.title,
         primary=imported.primary,
         factors=imported.factors,
-        cells=tuple((number, file.levels) for number, file in enumerate(imported.files, start=1)),
+        cells=imported.cells,
         compared=False,
         stopped=manifest.stopped,
         warnings=tables.warnings(),

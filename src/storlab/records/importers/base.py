@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from storlab.measurements import Measurements
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a file holds of one trial.
+
+    ``levels``: of which cell it is, as far as the file itself says. ``round``: where the file numbers its repeats;
+    else parts with the same levels are rounds of one cell in their order.
+    """
+
+    measured: Measurements
+    levels: Mapping[str, str] = field(default_factory=dict)
+    round: int | None = None
 
 
 class Importer(ABC):
@@ -22,5 +36,9 @@ class Importer(ABC):
     """What these files don't say, and a reader would have to know; part of a sentence."""
 
     @abstractmethod
-    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Measurements:
-        """What one file holds. Raises ``ParseError`` with ``source`` and the line or key."""
+    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+        """What one file holds, a part for each trial. Raises ``ParseError`` with ``source`` and the line or key."""
+
+    def primary_of(self, parts: Sequence[Part], options: Mapping[str, Any]) -> str:
+        """The metric that a report of these files begins with."""
+        return self.primary

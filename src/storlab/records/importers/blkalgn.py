@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import polars as pl
@@ -12,7 +12,7 @@ from storlab.blockio.alignment import FLOOR, UNITS, unit_name
 from storlab.blockio.blkalgn import DIALECTS, read_blkalgn
 from storlab.blockio.histograms import DiskHistograms
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, Value, metric_frame
-from storlab.records.importers.base import Importer
+from storlab.records.importers.base import Importer, Part
 
 OPERATION = "all"
 """Of which operations the requests were, the files don't say."""
@@ -26,16 +26,17 @@ class BlkalgnImporter(Importer):
     primary: ClassVar[str] = f"{OPERATION}.aligned.16k"
     unknown: ClassVar[str] = "which operations were counted, of which load, for how long and on which machine"
 
-    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Measurements:
+    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
         file = read_blkalgn(text, source, options.get("dialect"))
         parts: dict[str | None, DiskHistograms] = {None: _together(file.disks)}
         parts |= {disk: each for disk, each in file.disks.items() if len(file.disks) > 1}
-        return Measurements(
+        measured = Measurements(
             metrics=metric_frame(value for job, each in parts.items() for value in _values(job, each)),
             histograms=pl.concat([_bins(job, each) for job, each in parts.items()]),
             warnings=file.warnings,
             facts={"dialect": f"{file.dialect}, {DIALECTS[file.dialect]}", "disks": list(file.disks)},
         )
+        return [Part(measured)]
 
 
 def _together(disks: Mapping[str, DiskHistograms]) -> DiskHistograms:
