@@ -13,13 +13,14 @@ from typing import Any
 from storlab.analysis.wording import plural
 from storlab.errors import ParseError, UserError
 from storlab.records.imported import ImportedFile, assemble, write_imported
-from storlab.records.importers.base import Part
+from storlab.records.importers.base import Importer, Part
 from storlab.records.importers.registry import importer_of
 from storlab.records.run_folder import new_run_folder
 from storlab.units import printable, shown
 
 _FILE = "file"  # the factor that tells files apart, unless the user names others
 _LONGEST = 63
+_HEAD = 1 << 16  # bytes of a file by which the files of a folder are known
 _LARGEST = 256 * 1024**2  # bytes; no tool that is imported from writes a larger one
 
 
@@ -33,31 +34,70 @@ def import_files(
 ) -> None:
     """Make a run of ``paths``. Nothing is written before all of them could be read."""
     importer = importer_of(kind)
-    texts = [_read(path) for path in paths]
+    found = [_files(importer, path) for path in paths]
+    files = [path for each in found for path in each]
+    texts = [_read(path) for path in files]
+    logs = [_beside(importer, path, text) for path, text in zip(files, texts, strict=True)]
     try:
-        read = [importer.read(text, str(path), options) for text, path in zip(texts, paths, strict=True)]
+        read = [_parts(importer, path, text, options) for text, path in zip(texts, files, strict=True)]
     except ParseError as error:
         raise UserError(str(error)) from None
-    told_apart = len(paths) == 1 and any(part.levels for part in read[0])
-    levels = levels_of(paths, labels, factors, told_apart)
-    files = [ImportedFile(str(path), each, dict(options)) for path, each in zip(paths, levels, strict=True)]
-    imported = assemble(kind, files, read)
+    told_apart = importer.repeats or (len(files) == 1 and any(part.levels for part in read[0]))
+    given = levels_of(paths, labels, factors, told_apart)
+    levels = [each for each, held in zip(given, found, strict=True) for _ in held]
+    kept = [
+        ImportedFile(str(path), dict(each), dict(options), list(beside))
+        for path, each, beside in zip(files, levels, logs, strict=True)
+    ]
+    imported = assemble(kind, kept, read)
     now = datetime.now(UTC)
     identity = f"{now:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
     folder = out if out is not None else Path("runs") / f"{kind}-{identity}"
     existed = folder.exists()
     try:
         with new_run_folder(folder) as run:
-            write_imported(run, identity, sys.argv, imported, texts, read).write(run)
+            write_imported(run, identity, sys.argv, imported, texts, read, logs).write(run)
     except OSError:
         if not existed:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    for path, parts in zip(paths, read, strict=True):
+    for path, parts in zip(files, read, strict=True):
         _say(path, parts)
     count = len(imported.trials)
     print(f"Run: {folder}, {plural(count, 'trial')} of {plural(len(imported.cells), 'cell')}; ", end="")
     print(f"`storlab report {folder}` shows it")
+
+
+def _files(importer: Importer, path: Path) -> list[Path]:
+    """The path itself, or of a folder all files below it that are the tool's, by name."""
+    if not (importer.folders and path.is_dir()):
+        return [path]
+    files = sorted(each for each in path.rglob("*") if each.is_file())
+    known = [each for each in files if importer.knows(_head(each))]
+    if not known:
+        raise UserError(f"{path}: none of its {plural(len(files), 'file')} is one of {importer.kind}")
+    return known
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD)
+    except OSError as error:
+        raise UserError(f"{path} can't be read: {error.strerror}") from None
+
+
+def _beside(importer: Importer, path: Path, text: bytes) -> dict[str, bytes]:
+    """What lies beside the file and belongs to it: name → contents."""
+    try:
+        others = [each.name for each in path.parent.iterdir() if each.is_file() and each.name != path.name]
+    except OSError:  # a folder may let its files be read and not itself
+        others = []
+    return {name: _read(path.with_name(name)) for name in importer.beside(text, others)}
+
+
+def _parts(importer: Importer, path: Path, text: bytes, options: Mapping[str, Any]) -> Sequence[Part]:
+    return importer.read_beside(importer.read(text, str(path), options), path.parent, str(path))
 
 
 def _say(path: Path, parts: Sequence[Part]) -> None:

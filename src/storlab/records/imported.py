@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +35,7 @@ class ImportedFile:
     name: str
     levels: dict[str, str]
     options: dict[str, Any] = field(default_factory=dict)
+    beside: list[str] = field(default_factory=list)  # names of files of the same folder, kept with it
 
 
 @dataclass(frozen=True)
@@ -84,23 +85,46 @@ def assemble(kind: str, files: Sequence[ImportedFile], read: Sequence[Sequence[P
     both = [name for name in own if name in given]
     if both:
         raise UserError(f"{both[0]} is a factor that the files themselves name: choose another name for it")
-    cells: dict[tuple[str, ...], int] = {}
-    rounds: dict[int, set[int]] = {}
-    trials: list[ImportedTrial] = []
+    differing = [name for name in _differing(read) if name not in given and name not in own]
+    cells: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    levels: dict[tuple[int, int], dict[str, str]] = {}
     for file, parts in enumerate(read):
         for number, part in enumerate(parts):
-            levels = {**files[file].levels, **{name: part.levels.get(name, NOT_SAID) for name in own}}
-            cell = cells.setdefault(tuple(levels.values()), len(cells) + 1)
-            taken = rounds.setdefault(cell, set())
-            at = max(taken, default=0) + 1 if part.round is None else part.round
-            if at in taken:
-                said = ", ".join(f"{name} = {level}" for name, level in levels.items())
-                raise UserError(f"{files[file].name}: round {at} of {said} comes twice")
-            taken.add(at)
-            trials.append(ImportedTrial(file, number, cell, at, levels))
+            named = {**files[file].levels, **{name: part.levels.get(name, NOT_SAID) for name in own}}
+            named |= {name: part.traits.get(name, NOT_SAID) for name in differing}
+            levels[file, number] = named
+            cells.setdefault(tuple(named.values()), []).append((file, number))
+    places: dict[tuple[int, int], tuple[int, int]] = {}
+    for cell, members in enumerate(cells.values(), start=1):
+        rounds = _rounds([read[file][number] for file, number in members])
+        for member, at in zip(members, rounds, strict=True):
+            if rounds.count(at) > 1:
+                said = ", ".join(f"{name} = {level}" for name, level in levels[member].items())
+                raise UserError(f"{files[member[0]].name}: round {at} of {said} comes twice")
+            places[member] = (cell, at)
+    trials = tuple(ImportedTrial(*at, *places[at], levels[at]) for at in levels)
     importer = importer_of(kind)
     everything = [part for parts in read for part in parts]
-    return Imported(kind, tuple(files), tuple(trials), importer.primary_of(everything, files[0].options))
+    return Imported(kind, tuple(files), trials, importer.primary_of(everything, files[0].options))
+
+
+def _differing(read: Sequence[Sequence[Part]]) -> list[str]:
+    """The traits in which parts differ, one that is only said of some among them."""
+    everything = [part.traits for parts in read for part in parts]
+    names = dict.fromkeys(name for traits in everything for name in traits)
+    return [name for name in names if len({traits.get(name) for traits in everything}) > 1]
+
+
+def _rounds(parts: Sequence[Part]) -> list[int]:
+    """The rounds of the parts of one cell: as they say, else in the order of their times, else in theirs."""
+    times = [part.started for part in parts if part.started is not None]
+    if len(times) == len(parts) and all(part.round is None for part in parts):
+        order = sorted(range(len(parts)), key=times.__getitem__)
+        return [order.index(at) + 1 for at in range(len(parts))]
+    rounds: list[int] = []
+    for part in parts:
+        rounds.append(max(rounds, default=0) + 1 if part.round is None else part.round)
+    return rounds
 
 
 def imported_of(manifest: Manifest) -> Imported | None:
@@ -129,8 +153,12 @@ def write_imported(
     imported: Imported,
     texts: Sequence[bytes],
     read: Sequence[Sequence[Part]],
+    beside: Sequence[Mapping[str, bytes]] = (),
 ) -> Tables:
-    """Make ``run`` of these files, whose contents are ``texts``, ``read`` before without a fault. Gives its tables."""
+    """Make ``run`` of these files, whose contents are ``texts``, ``read`` before without a fault. Gives its tables.
+
+    ``beside``: for each file the contents of those that belong to it, by their names.
+    """
     importer = importer_of(imported.kind)
     tables = Tables({}, tuple(imported.factors))
     for number, trial in enumerate(imported.trials, start=1):
@@ -140,17 +168,21 @@ def write_imported(
             raw = _raw(folder, importer)
             raw.parent.mkdir(parents=True)
             write_durably(raw, texts[trial.file])
+            for name, text in beside[trial.file].items() if beside else ():
+                write_durably(raw.with_name(name), text)
         file, part = imported.files[trial.file], read[trial.file][trial.part]
         record = TrialRecord(
             trial=number,
             round=trial.round,
             cell=trial.cell,
             levels=trial.levels,
-            status="done",
+            status=part.status,
+            reason=part.reason,
+            started=None if part.started is None else part.started.isoformat(),
             facts={NODE: [{"layer": imported.kind, "file": file.name, **part.measured.facts}]},
             loads={imported.kind: [NODE]},
         )
-        write_trial(folder, record)
+        write_trial(folder, record, durable=False)  # hundreds may come from one file, which can be imported again
         tables.add(record, _tables(imported, record, part))
     write_manifest(run.path, _manifest(identity, argv, imported, importer))
     return tables
@@ -211,7 +243,8 @@ def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part]
     importer = importer_of(imported.kind)
     raw = _raw(run.trial_folder(imported.first_trial(file)), importer)
     try:
-        return importer.read(raw.read_bytes(), str(raw), imported.files[file].options)
+        parts = importer.read(raw.read_bytes(), str(raw), imported.files[file].options)
+        return importer.read_beside(parts, raw.parent, str(raw))
     except OSError as error:
         return ParseError(str(error), str(raw))
     except ParseError as error:

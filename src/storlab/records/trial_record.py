@@ -10,7 +10,7 @@ from typing import Any, Literal
 import orjson
 
 from storlab.errors import RecordsError
-from storlab.records.files import write_durably
+from storlab.records.files import write_durably, write_whole
 
 NAME = "trial.json"
 Status = Literal["done", "failed", "unsupported"]
@@ -68,9 +68,10 @@ class TrialRecord:
         return None if self.started is None else datetime.fromisoformat(self.started)
 
 
-def write_trial(folder: Path, record: TrialRecord) -> None:
-    """Write ``trial.json`` so that it survives a power cut once this returns."""
-    write_durably(folder / NAME, orjson.dumps(asdict(record), option=orjson.OPT_INDENT_2))
+def write_trial(folder: Path, record: TrialRecord, durable: bool = True) -> None:
+    """Write ``trial.json`` so that it survives a power cut once this returns, unless it can be made anew."""
+    write = write_durably if durable else write_whole
+    write(folder / NAME, orjson.dumps(asdict(record), option=orjson.OPT_INDENT_2))
 
 
 def read_trial(folder: Path) -> TrialRecord | None:
