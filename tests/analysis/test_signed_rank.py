@@ -65,6 +65,6 @@ def test_the_least_rounds_for_a_verdict_grow_with_the_logarithm_of_the_compariso
 def test_a_forecast_needs_evidence_that_grows() -> None:
     steady = np.array([0.1, 0.2, 0.15, 0.12])
     assert 4 < rounds_for_evidence(steady, 0.05) < 12
-    assert rounds_for_evidence(np.array([0.1, -0.1, 0.1, -0.1]), 0.05) == math.inf
+    assert rounds_for_evidence(np.array([0.1, -0.1, -0.1, 0.1]), 0.05) == math.inf
     assert rounds_for_evidence(np.array([]), 0.05) == math.inf
     assert rounds_for_evidence(np.ones(40), 0.05) == 40
