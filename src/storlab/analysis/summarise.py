@@ -14,8 +14,9 @@ from storlab.analysis.by_node import node_estimates
 from storlab.analysis.compare import compare, unanswerable
 from storlab.analysis.design import Design
 from storlab.analysis.estimates import estimates
+from storlab.analysis.factorial import effects_of
 from storlab.analysis.pairing import Rounds, Side, pair, pool
-from storlab.analysis.questions import Catalogue, Key, Planned, Trait, plan
+from storlab.analysis.questions import Catalogue, Key, Planned, Trait, matching, plan
 from storlab.analysis.series import KEYS, Recorded, collect
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Summary
 from storlab.analysis.wording import percent, plural
@@ -40,11 +41,13 @@ def summarise(
     *,
     histograms: pl.DataFrame | None = None,
     requests: pl.DataFrame | None = None,
+    effects: bool = False,
 ) -> Summary:
     """The summary of a run. All frames as in ``docs/reference/records.md``; the last two are for block I/O only.
 
     Of ``metrics`` only the rows of all nodes and jobs together (``node`` and ``job`` null) of trials that are
     done count. Where a cell has several done trials in one round, the last one counts.
+    ``effects``: of factors as well, which may take a second and is of no use before a run has ended.
     """
     trials = trials.select("trial", "round", "cell", "status", "reason")
     states = cell_states(trials, design)
@@ -70,7 +73,15 @@ def summarise(
         family=family,
         by_node=node_estimates(metrics, done, design, catalogue),
         block_io=block_io(requests, histograms, done, design),
+        effects=effects_of(recorded, design, _asked(design, catalogue, planned)) if effects and design.compared else (),
     )
+
+
+def _asked(design: Design, catalogue: Catalogue, planned: list[Planned]) -> list[Key]:
+    """The primary metric, of every source that has it, and then what else is compared."""
+    primary = [key for metrics in catalogue.metrics.values() for key in matching(design.primary, metrics)]
+    compared = [(item.question.source, item.question.metric) for item in planned if item.question.source]
+    return list(dict.fromkeys([*primary, *compared]))
 
 
 def cell_states(trials: pl.DataFrame, design: Design) -> tuple[CellState, ...]:

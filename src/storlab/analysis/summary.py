@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 import orjson
 
 from storlab.analysis.block_io import BlockIO, read_block_io
+from storlab.analysis.effects import Effects, read_effects
 from storlab.errors import ParseError
 
 Verdict = Literal["better", "worse", "equivalent", "undecided"]
@@ -103,6 +104,7 @@ class Summary:
     family: int = 1  # number of comparisons that the intervals are corrected for
     by_node: tuple[Estimate, ...] = ()  # what nodes are seen side by side for; each with its node
     block_io: tuple[BlockIO, ...] = ()  # block requests as the kernel issued them, where they were counted
+    effects: tuple[Effects, ...] = ()  # of factors, where two or more vary; only in summaries of runs that ended
 
 
 def to_json(summary: Summary) -> bytes:
@@ -130,6 +132,7 @@ def from_json(text: bytes | str, source: str = "summary.json") -> Summary:
             "comparisons": tuple(_row(Comparison, row) for row in data["comparisons"]),
             "by_node": tuple(_row(Estimate, row) for row in data.get("by_node", ())),
             "block_io": tuple(read_block_io(row) for row in data.get("block_io", ())),
+            "effects": tuple(read_effects(row) for row in data.get("effects", ())),
             "warnings": tuple(data["warnings"]),
         }
         return Summary(**{**data, **rows})

@@ -11,6 +11,8 @@ from storlab.records.manifest import Manifest
 from storlab.records.tables import Tables
 from storlab.study.study import Study
 
+_GOING_ON = "The run has not ended yet."
+
 
 def design_of(study: Study, stopped: str = "", warnings: tuple[str, ...] = ()) -> Design:
     """Factors, cells and planned comparisons. ``stopped``: why the run ended, in one sentence."""
@@ -46,18 +48,19 @@ def _pairs_left(
     return None if pairs is None else tuple(pair for pair in pairs if set(pair) <= set(levels))
 
 
-def summary_of(study: Study, tables: Tables, stopped: str) -> Summary:
-    """What the tables say about the study's question so far."""
-    return _summary(tables, design_of(study, stopped, tables.warnings()))
+def summary_of(study: Study, tables: Tables, stopped: str, *, effects: bool = False) -> Summary:
+    """What the tables say about the study's question so far. ``effects``: of factors as well, once a run has ended."""
+    return _summary(tables, design_of(study, stopped, tables.warnings()), effects)
 
 
-def _summary(tables: Tables, design: Design) -> Summary:
+def _summary(tables: Tables, design: Design, effects: bool) -> Summary:
     return summarise(
         tables.frame("trials"),
         tables.frame("metrics"),
         design,
         histograms=tables.frame("histograms"),
         requests=tables.frame("requests"),
+        effects=effects,
     )
 
 
@@ -65,7 +68,7 @@ def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
     """What the tables of a run say, whether Storlab ran it or it was imported."""
     imported = imported_of(manifest)
     if imported is None:
-        return summary_of(manifest.study(), tables, manifest.stopped or "The run has not ended yet.")
+        return summary_of(manifest.study(), tables, manifest.stopped or _GOING_ON, effects=True)
     design = Design(
         title=manifest.title,
         primary=imported.primary,
@@ -75,7 +78,7 @@ def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
         stopped=manifest.stopped,
         warnings=tables.warnings(),
     )
-    return _summary(tables, design)
+    return _summary(tables, design, effects=True)
 
 
 def rule_of(study: Study, rounds: tuple[int, int]) -> Rule:

@@ -258,8 +258,8 @@ class _Executor:
         times = trial_times(self._plan, self._tables.records)
         return time_left(times, rest, (max(least, 0), max(most, 0)))
 
-    def _summarise(self) -> Summary:
-        return summary_of(self._study, self._tables, self._stopped)
+    def _summarise(self, *, effects: bool = False) -> Summary:
+        return summary_of(self._study, self._tables, self._stopped, effects=effects)
 
     def _write_tables(self) -> None:
         self._tables.write(self._run)
@@ -274,14 +274,14 @@ class _Executor:
             self._stopped = f"The run {how}; `storlab resume` goes on with it."
         journal.note("end", finished=self._finished, left_behind=result.failed)
         self._write_tables()
-        write_durably(self._run.summary, to_json(self._summarise()))
+        write_durably(self._run.summary, to_json(self._summarise(effects=True)))
         finished = _now() if self._finished else None
         write_manifest(self._run.path, replace(self._run.manifest, finished=finished, stopped=self._stopped))
 
     def _outcome(self) -> Outcome:
         failed = any(record.status == "failed" for record in self._tables.records)
         ending: Ending = "interrupted" if self._interrupts.finish else "failures" if failed else "complete"
-        return Outcome(self._run, ending, self._summarise(), self._tables, self._left)
+        return Outcome(self._run, ending, self._summarise(effects=True), self._tables, self._left)
 
 
 def _set_aside(folder: Path) -> None:

@@ -1,0 +1,190 @@
+"""Effects of factors: the share of a metric's variation that each factor and each interaction makes.
+
+The model is that of a randomised block design, on logarithms (effects of storage multiply): fixed effects of the
+factors and their interactions, a random effect of the round, independent residuals. A term with sum of squares SS and
+df degrees of freedom, over N trials, makes the variance
+
+    max(0, (SS − df·σ²) ÷ N)
+
+with σ² that of the residuals: Hays' correction, without which a factor that does nothing would get a share as well.
+Its share is that variance by the sum of those of all terms, of rounds and of residuals. SS is Wald's statistic of the
+term × σ²: in a balanced design the sum of squares of the usual analysis of variance, otherwise that of type III.
+
+Where every round has every cell, the estimates of maximum likelihood (REML) are known in closed form (Searle, Casella
+and McCulloch 1992, "Variance Components", section 3.8): σ² is the mean square of residuals, the variance of rounds is
+(MS of rounds − σ²) ÷ cells, and where that would be negative, it is 0 and both are pooled. Otherwise statsmodels'
+``MixedLM`` finds them, and where it does not, rounds become fixed blocks of ordinary least squares.
+
+Sources: Montgomery, "Design and Analysis of Experiments", chapters 4 and 5. Hays 1963, "Statistics for
+Psychologists", for ω². Olejnik and Algina 2003, "Generalized eta and omega squared statistics". Jain 1991, "The Art of
+Computer Systems Performance Analysis", chapter 17, on allocation of variation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import numpy as np
+import polars as pl
+
+from storlab.analysis.anytime import ROUNDING, Floats
+from storlab.analysis.contrasts import Term, terms_of
+from storlab.analysis.design import MIN_ROUNDS, Design, Levels
+from storlab.analysis.effects import Effects, LevelMean, Share
+from storlab.analysis.mixed import Components, by_blocks, by_likelihood, in_closed_form
+from storlab.analysis.questions import Key
+from storlab.analysis.series import Recorded
+from storlab.analysis.wording import plural
+
+LARGEST_FIT = 100_000
+"""Trials × columns that ``MixedLM`` is asked to fit, in about a second. What is larger goes by blocks."""
+
+
+def effects_of(recorded: Recorded, design: Design, keys: Sequence[Key]) -> tuple[Effects, ...]:
+    """Effects on each metric of ``keys``, where at least two factors vary among the cells that have it."""
+    levels = dict(design.cells)
+    found = []
+    for source, metric in keys:
+        series = recorded.series.filter(pl.col("source") == source, pl.col("metric") == metric)
+        varying = _varying([levels[cell] for cell in series["cell"]], design.factors)
+        if len(varying) >= 2:
+            found.append(_effects(recorded, series, levels, varying))
+    return tuple(found)
+
+
+def _varying(cells: Sequence[Levels], factors: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(name for name in factors if len({cell[name] for cell in cells}) > 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Logs:
+    """Logarithms of one metric: ``values``, and of each its ``cell`` and ``round`` as numbers from 0."""
+
+    values: Floats
+    cell: np.ndarray
+    round: np.ndarray
+    cells: int
+    rounds: int
+
+    @property
+    def balanced(self) -> bool:
+        return len(self.values) == self.cells * self.rounds
+
+    def cell_means(self) -> Floats:
+        counts = np.bincount(self.cell, minlength=self.cells)
+        return np.asarray(np.bincount(self.cell, self.values, self.cells) / counts)
+
+
+def _effects(recorded: Recorded, series: pl.DataFrame, levels: dict[int, Levels], factors: tuple[str, ...]) -> Effects:
+    first = series.row(0, named=True)
+    rows = recorded.values.join(series.select("series", "cell"), on="series").drop_nulls("value")
+    cells = [cell for cell in series["cell"] if cell in set(rows["cell"].unique())]
+    fixed = {name: level for name, level in levels[cells[0]].items() if name not in factors} if cells else {}
+
+    def answer(
+        shares: tuple[Share, ...], means: tuple[tuple[LevelMean, ...], tuple[LevelMean, ...]], method: str, *said: str
+    ) -> Effects:
+        traits = (first["source"], first["metric"], first["unit"], first["better"])
+        counts = (rows["round"].n_unique(), rows.height)
+        return Effects(*traits, fixed, factors, *counts, shares, *means, method, said)
+
+    values = rows["value"].to_numpy()
+    if not bool(((values > 0) & (values < np.inf)).all()):
+        return answer((), ((), ()), "", "It is 0 or negative in some trials, so there are no logarithms and no shares.")
+    index = {cell: at for at, cell in enumerate(cells)}
+    rounds, of_round = np.unique(rows["round"].to_numpy(), return_inverse=True)
+    of_cell = rows["cell"].replace_strict(index, return_dtype=pl.Int64).to_numpy()
+    logs = _Logs(np.log(values), of_cell, of_round, len(cells), len(rounds))
+    chosen = [levels[cell] for cell in cells]
+    means = _means(chosen, factors, logs.cell_means())
+    warnings = _doubts(chosen, factors, logs)
+    if len(values) < len(cells) + len(rounds):
+        return answer((), means, "", *warnings, "More rounds are needed to tell effects from chance: no shares yet.")
+    terms, aliased = terms_of(chosen, factors)
+    warnings += [_alias(names) for names in aliased]
+    components, method, doubt = _fit(terms, logs)
+    shares = () if components is None else _shares(terms, components, len(values))
+    return answer(shares, means, method, *warnings, *doubt)
+
+
+def _fit(terms: Sequence[Term], logs: _Logs) -> tuple[Components | None, str, tuple[str, ...]]:
+    """The estimates (``None``: there are none), in which way they were made, and what to say of that."""
+    columns = np.column_stack([np.ones(logs.cells), *(term.columns for term in terms)])
+    slices = _slices(terms)
+    model = "Mixed model of logarithms: factors and interactions fixed, rounds random"
+    if logs.balanced:
+        table = np.empty((logs.rounds, logs.cells))
+        table[logs.round, logs.cell] = logs.values
+        return in_closed_form(table, columns, slices), f"{model} (REML, in closed form: the design is balanced).", ()
+    if columns.shape[1] * len(logs.values) <= LARGEST_FIT:
+        fitted = by_likelihood(logs.values, columns[logs.cell], logs.round, slices)
+        if fitted is not None:
+            return fitted, f"{model} (REML, by statsmodels).", ()
+        doubt = "The mixed model did not converge: least squares with rounds as blocks stands in for it."
+    else:
+        doubt = "Too large and unbalanced for a mixed model: least squares with rounds as blocks stands in for it."
+    blocks = by_blocks(logs.values, columns[logs.cell], logs.round, slices)
+    if blocks is None:
+        return None, "", (f"{doubt} It can't tell combinations from rounds: no shares.",)
+    return blocks, "Least squares of logarithms: factors, interactions and rounds fixed.", (doubt,)
+
+
+def _slices(terms: Sequence[Term]) -> list[slice]:
+    """Where the columns of each term stand, after the column of ones."""
+    ends = np.cumsum([1, *(term.columns.shape[1] for term in terms)]).tolist()
+    return [slice(start, end) for start, end in pairwise(ends)]
+
+
+def _shares(terms: Sequence[Term], found: Components, trials: int) -> tuple[Share, ...]:
+    """All parts with their shares; none where nothing varies but by rounding."""
+    df = [term.columns.shape[1] for term in terms]
+    made = [max(0.0, (ss - d * found.residual) / trials) for ss, d in zip(found.squares, df, strict=True)]
+    total = sum(made) + found.rounds + found.residual
+    if total <= ROUNDING**2:
+        return ()
+    listed = [Share(t.part, t.factors, m / total, d) for t, m, d in zip(terms, made, df, strict=True)]
+    rounds = Share("rounds", (), found.rounds / total, found.df_rounds)
+    return (*listed, rounds, Share("residual", (), found.residual / total, found.df_residual))
+
+
+def _means(
+    cells: Sequence[Levels], factors: tuple[str, ...], logs: Floats
+) -> tuple[tuple[LevelMean, ...], tuple[LevelMean, ...]]:
+    """Geometric means over cells: of each level of each factor, and of each two levels of each two."""
+
+    def by(names: tuple[str, ...]) -> list[LevelMean]:
+        groups: dict[tuple[str, ...], list[float]] = {}
+        for cell, value in zip(cells, logs.tolist(), strict=True):
+            groups.setdefault(tuple(cell[name] for name in names), []).append(value)
+        return [
+            LevelMean(dict(zip(names, chosen, strict=True)), float(np.exp(np.mean(group))))
+            for chosen, group in groups.items()
+        ]
+
+    main = tuple(mean for name in factors for mean in by((name,)))
+    return main, tuple(mean for pair in combinations(factors, 2) for mean in by(pair))
+
+
+def _doubts(cells: Sequence[Levels], factors: tuple[str, ...], logs: _Logs) -> list[str]:
+    said = []
+    full = int(np.prod([len({cell[name] for cell in cells}) for name in factors]))
+    if len(cells) < full:
+        said.append(
+            f"Only {len(cells)} of {full} combinations were measured: shares overlap, and means of levels are over "
+            "different combinations."
+        )
+    if not logs.balanced:
+        said.append("Unbalanced: not every round has every combination, so shares depend on what else is in the model.")
+    if logs.rounds < MIN_ROUNDS:
+        said.append(
+            f"Only {plural(logs.rounds, 'round')}: shares of fewer than {MIN_ROUNDS} rounds vary much by chance."
+        )
+    return said
+
+
+def _alias(names: tuple[str, ...]) -> str:
+    if len(names) == 1:
+        return f"{names[0]} can't be told from the other factors: its levels vary together with theirs."
+    return f"The interaction of {names[0]} and {names[1]} can't be told from the rest: combinations are missing."

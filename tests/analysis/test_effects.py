@@ -1,0 +1,249 @@
+"""What factors have to do with a metric: shares of simulated factorials, and agreement with statsmodels."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storlab.analysis.design import Design
+from storlab.analysis.effects import Effects
+from storlab.analysis.factorial import effects_of
+from storlab.analysis.series import Recorded
+from storlab.analysis.summary import Summary, from_json, to_json
+
+LOAD = ("load", "bandwidth")
+
+
+def recorded(
+    sizes: Sequence[int],
+    rounds: int,
+    tell: Callable[..., float],
+    *,
+    noise: float = 0.0,
+    of_rounds: float = 0.0,
+    without: Iterable[tuple[int, int]] = (),
+    cells_left: Callable[..., bool] = lambda *at: True,
+    seed: int = 1,
+) -> tuple[Recorded, Design]:
+    """A study whose log bandwidth is ``tell(level, …)`` + round + noise. ``without``: (cell, round) left out."""
+    rng = np.random.default_rng(seed)
+    factors = {f"f{n}": tuple(f"f{n}-{level}" for level in range(size)) for n, size in enumerate(sizes)}
+    places = [at for at in itertools.product(*map(range, sizes)) if cells_left(*at)]
+    cells = tuple(
+        (number, {name: factors[name][level] for name, level in zip(factors, at, strict=True)})
+        for number, at in enumerate(places, start=1)
+    )
+    shifts = of_rounds * rng.normal(size=rounds)
+    missing = set(without)
+    rows = [
+        (cell - 1, n, float(np.exp(tell(*places[cell - 1]) + shifts[n - 1] + noise * rng.normal())))
+        for cell, _ in cells
+        for n in range(1, rounds + 1)
+        if (cell, n) not in missing
+    ]
+    series = pl.DataFrame(
+        [(number - 1, number, *LOAD, "B/s", "higher") for number, _ in cells],
+        schema=["series", "cell", "source", "metric", "unit", "better"],
+        orient="row",
+    )
+    values = pl.DataFrame(rows, schema=["series", "round", "value"], orient="row")
+    return Recorded(series, values), Design("t", "bandwidth", factors, cells)
+
+
+def one(study: tuple[Recorded, Design]) -> Effects:
+    (found,) = effects_of(*study, [LOAD])
+    return found
+
+
+def shares(found: Effects) -> dict[tuple[str, ...] | str, float]:
+    return {share.factors or share.part: share.share for share in found.shares}
+
+
+def test_the_share_of_each_part_is_the_one_that_was_simulated() -> None:
+    # Variances of these levels over the design: 0.04, 0.01 and 0.0025; of rounds 0.01, of residuals 0.0025.
+    def tell(a: int, b: int) -> float:
+        return float(0.2 * (-1) ** a + 0.1 * (-1) ** b + 0.05 * (-1) ** (a + b))
+
+    found = shares(one(recorded((2, 2), 4000, tell, noise=0.05, of_rounds=0.1)))
+    total = 0.04 + 0.01 + 0.0025 + 0.01 + 0.0025
+    assert found[("f0",)] == pytest.approx(0.04 / total, rel=0.05)
+    assert found[("f1",)] == pytest.approx(0.01 / total, rel=0.05)
+    assert found[("f0", "f1")] == pytest.approx(0.0025 / total, rel=0.05)
+    assert found["rounds"] == pytest.approx(0.01 / total, rel=0.1)
+    assert found["residual"] == pytest.approx(0.0025 / total, rel=0.05)
+
+
+def test_a_factor_that_does_nothing_has_no_share_on_average_of_more_than_chance() -> None:
+    studies = (one(recorded((2, 3), 6, lambda a, b: 0.0, noise=0.05, seed=seed)) for seed in range(200))
+    found = [shares(study)[("f1",)] for study in studies]
+    assert np.mean(found) < 0.05  # uncorrected, df ÷ trials alone would be 0.06
+    assert np.median(found) < 0.02
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(2, 4), min_size=2, max_size=3),
+    rounds=st.integers(2, 6),
+    seed=st.integers(0, 2**32 - 1),
+    noise=st.floats(0.001, 1.0),
+)
+def test_shares_are_shares_and_sum_to_one(sizes: list[int], rounds: int, seed: int, noise: float) -> None:
+    found = one(recorded(sizes, rounds, lambda *at: 0.1 * at[0], noise=noise, of_rounds=0.02, seed=seed))
+    assert all(0 <= share.share <= 1 for share in found.shares)
+    assert sum(share.share for share in found.shares) == pytest.approx(1)
+    assert sum(share.df for share in found.shares) == int(np.prod(sizes)) * rounds - 1
+    assert {share.part for share in found.shares} >= {"factor", "interaction", "rounds", "residual"}
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), scale=st.floats(1e-6, 1e6))
+def test_the_unit_of_the_metric_does_not_matter(seed: int, scale: float) -> None:
+    study, design = recorded((2, 3), 5, lambda a, b: 0.1 * a * b, noise=0.05, seed=seed)
+    scaled = Recorded(study.series, study.values.with_columns(pl.col("value") * scale))
+    assert shares(one((scaled, design))) == pytest.approx(shares(one((study, design))), abs=1e-6)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_a_balanced_design_agrees_with_statsmodels_anova(seed: int) -> None:
+    import pandas as pd
+    import statsmodels.formula.api as smf
+    from statsmodels.stats.anova import anova_lm
+
+    study, _ = together = recorded((2, 3), 6, lambda a, b: 0.1 * a + 0.05 * b, noise=0.03, of_rounds=0.05, seed=seed)
+    at = list(itertools.product(range(2), range(3)))
+    frame = pd.DataFrame(
+        {
+            "y": np.log(study.values["value"].to_numpy()),
+            "a": [at[n][0] for n in study.values["series"]],
+            "b": [at[n][1] for n in study.values["series"]],
+            "r": study.values["round"].to_list(),
+        }
+    )
+    table = anova_lm(smf.ols("y ~ C(a) * C(b) + C(r)", frame).fit(), typ=2)
+    residual = table.loc["Residual", "sum_sq"] / table.loc["Residual", "df"]
+    rounds = (table.loc["C(r)", "sum_sq"] / table.loc["C(r)", "df"] - residual) / 6
+    if rounds < 0:
+        return  # on REML's boundary both are pooled, which an analysis of variance does not do
+    terms: dict[tuple[str, ...] | str, str] = {("f0",): "C(a)", ("f1",): "C(b)", ("f0", "f1"): "C(a):C(b)"}
+    variances = {
+        names: max(0.0, (table.loc[row, "sum_sq"] - table.loc[row, "df"] * residual) / 36)
+        for names, row in terms.items()
+    }
+    variances |= {"rounds": rounds, "residual": residual}
+    total = sum(variances.values())
+    assert shares(one(together)) == pytest.approx({part: variance / total for part, variance in variances.items()})
+
+
+@pytest.mark.parametrize("of_rounds", [0.05, 0.0])
+def test_the_closed_form_is_what_the_mixed_model_of_statsmodels_finds(
+    of_rounds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = recorded((2, 3), 8, lambda a, b: 0.1 * a, noise=0.05, of_rounds=of_rounds, seed=3)
+    closed = one(study)
+    assert "closed form" in closed.method
+    monkeypatch.setattr("storlab.analysis.factorial._Logs.balanced", False)
+    fitted = one(study)
+    assert "by statsmodels" in fitted.method
+    assert shares(fitted) == pytest.approx(shares(closed), abs=2e-3)
+
+
+def test_an_unbalanced_design_is_fitted_and_said_to_be_unbalanced() -> None:
+    study = recorded((2, 2), 60, lambda a, b: 0.2 * (-1) ** a, noise=0.05, of_rounds=0.05, without=[(1, 2), (4, 5)])
+    found = one(study)
+    assert "by statsmodels" in found.method
+    assert any(warning.startswith("Unbalanced") for warning in found.warnings)
+    assert shares(found)[("f0",)] == pytest.approx(0.04 / 0.045, abs=0.03)
+
+
+def test_where_the_mixed_model_fails_rounds_become_blocks_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = recorded((2, 2), 60, lambda a, b: 0.2 * (-1) ** a, noise=0.05, of_rounds=0.05, without=[(1, 2), (4, 5)])
+    fitted = one(study)
+    monkeypatch.setattr("storlab.analysis.factorial.by_likelihood", lambda *given: None)
+    found = one(study)
+    assert any("did not converge" in warning for warning in found.warnings)
+    assert found.method.startswith("Least squares")
+    assert shares(found) == pytest.approx(shares(fitted), abs=0.02)
+
+
+def test_rounds_that_no_two_cells_share_give_no_shares() -> None:
+    alone = [(cell, n) for cell in range(1, 5) for n in range(1, 13) if (n - 1) // 3 != cell - 1]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("storlab.analysis.factorial.by_likelihood", lambda *given: None)
+        found = one(recorded((2, 2), 12, lambda a, b: 0.0, noise=0.1, without=alone))
+    assert found.shares == ()
+    assert any("no shares" in warning for warning in found.warnings)
+
+
+def test_combinations_that_were_not_measured_are_counted_and_aliases_are_named() -> None:
+    found = one(recorded((3, 3), 6, lambda a, b: 0.1 * a, noise=0.02, cells_left=lambda a, b: a != b))
+    assert any("Only 6 of 9 combinations" in warning for warning in found.warnings)
+    together = one(recorded((2, 2), 6, lambda a, b: 0.1 * a, noise=0.02, cells_left=lambda a, b: a == b))
+    assert any(warning.startswith("f1 can't be told") for warning in together.warnings)
+
+
+def test_few_rounds_are_said_to_be_few_and_one_round_gives_no_shares() -> None:
+    few = one(recorded((2, 2), 3, lambda a, b: 0.1 * a, noise=0.02))
+    assert any("Only 3 rounds" in warning for warning in few.warnings)
+    single = one(recorded((2, 2), 1, lambda a, b: 0.1 * a, noise=0.02))
+    assert single.shares == ()
+    assert any("More rounds are needed" in warning for warning in single.warnings)
+    assert len(single.main) == 4
+
+
+def test_a_metric_that_is_zero_somewhere_has_no_shares_and_says_why() -> None:
+    study, design = recorded((2, 2), 5, lambda a, b: 0.1, noise=0.1)
+    study = Recorded(
+        study.series, study.values.with_columns(value=pl.when(pl.col("round") == 2).then(0.0).otherwise(1))
+    )
+    found = one((study, design))
+    assert (found.shares, found.main) == ((), ())
+    assert "0 or negative" in found.warnings[0]
+
+
+def test_a_metric_that_never_varies_has_no_shares() -> None:
+    assert one(recorded((2, 2), 5, lambda a, b: 0.0)).shares == ()
+
+
+def test_effects_come_back_from_json_as_they_were() -> None:
+    found = one(recorded((2, 3), 4, lambda a, b: 0.1 * a, noise=0.1))
+    summary = Summary("t", "bandwidth", 0.95, 4, "", effects=(found,))
+    assert from_json(to_json(summary)) == summary
+
+
+def test_means_are_geometric_over_the_other_factors() -> None:
+    found = one(recorded((2, 2), 5, lambda a, b: float(np.log([[1, 4], [9, 16]][a][b]))))
+    means = {tuple(mean.levels.values()): mean.mean for mean in (*found.main, *found.pairs)}
+    assert means[("f0-0",)] == pytest.approx(2)
+    assert means[("f0-1",)] == pytest.approx(12)
+    assert means[("f1-0",)] == pytest.approx(3)
+    assert means[("f0-1", "f1-1")] == pytest.approx(16)
+
+
+def test_a_study_with_one_factor_that_varies_has_no_effects() -> None:
+    assert effects_of(*recorded((3,), 5, lambda a: 0.1 * a, noise=0.1), [LOAD]) == ()
+    assert effects_of(*recorded((3, 2), 5, lambda a, b: 0.1 * a, cells_left=lambda a, b: b == 0), [LOAD]) == ()
+
+
+def test_statsmodels_is_not_imported_for_a_balanced_study() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from tests.analysis.test_effects import one, recorded; "
+        "one(recorded((2, 2), 5, lambda a, b: 0.1 * a, noise=0.1)); assert 'statsmodels' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_no_warning_of_a_library_reaches_the_user() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one(recorded((2, 3, 2), 10, lambda *at: 0.1 * at[0], noise=0.05, without=[(1, 1), (2, 4), (7, 7)]))
