@@ -9,6 +9,7 @@ use aya::programs::trace_point::TracePointLink;
 use aya::programs::{BtfTracePoint, Program, TracePoint};
 use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::geteuid;
 
 use super::btf;
 use super::disks::Extent;
@@ -66,12 +67,15 @@ pub fn attach(options: &TraceOptions, extents: &[Extent]) -> Result<Attached, Re
         Some(Hook::Tracepoint) => "it was asked for".to_owned(),
         _ => match attach_btf(&filters) {
             Ok(made) => return Ok(made.attached(Hook::Btf, None)),
-            Err(why) if options.hook == Some(Hook::Btf) => return Err(Refused(why)),
+            Err(why) if options.hook == Some(Hook::Btf) && geteuid().is_root() => return Err(Refused(why)),
             Err(why) => why,
         },
     };
     match attach_tracepoints(&filters) {
         Ok(made) => Ok(made.attached(Hook::Tracepoint, Some(reason))),
+        Err(_) if !geteuid().is_root() => {
+            Err(Refused("only root may, or whoever has CAP_BPF and CAP_PERFMON".into()))
+        }
         Err(why) if why == reason || options.hook.is_some() => Err(Refused(why)),
         Err(why) => Err(Refused(format!("with BTF: {reason}; with tracepoints: {why}"))),
     }
