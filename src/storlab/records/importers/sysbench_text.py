@@ -1,0 +1,277 @@
+"""The text that sysbench 1.0 prints: what it was told, its interval lines, and its closing block.
+
+Source of the formats: ``src/sysbench.c``, ``src/lua/internal/sysbench.sql.lua`` and
+``src/tests/fileio/sb_fileio.c`` of sysbench 1.0.20, and what that version prints.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from storlab.errors import ParseError
+
+Test = Literal["oltp", "fileio", "events"]
+
+_LAYOUTS: dict[Test, str] = {
+    "oltp": "[ {t} ] thds: {threads} tps: {tps} qps: {qps} (r/w/o: {read}/{write}/{other}) lat (ms,{percentile}%): "
+    "{latency} err/s: {errors} reconn/s: {reconnects}",
+    "fileio": "[ {t} ] reads: {read} MiB/s writes: {write} MiB/s fsyncs: {fsync}/s latency (ms,{percentile}%): "
+    "{latency}",
+    "events": "[ {t} ] thds: {threads} eps: {eps} lat (ms,{percentile}%): {latency}",
+}
+_MARKS: dict[Test, bytes] = {"oltp": b" tps: ", "fileio": b" MiB/s fsyncs: ", "events": b" eps: "}
+_SHOWS = 65536  # bytes from the first interval on, by which it is seen which test it is
+_BLANKS = bytes.maketrans(b"/,%()", b"     ")
+"""With these as blanks, every number of a line stands between two blanks, and always in the same place."""
+
+# Each begins with a line feed, which the text is given at its start, too: such patterns are searched for as fast as
+# plain text, and those that begin with ^ are not.
+_BANNER = re.compile(rb"\nsysbench (\d+\.\d+\S*) ")
+_FIRST = re.compile(rb"\n\[ +\d+s \] ")
+_FATAL = re.compile(rb"\nFATAL: (.*)")
+_GENERAL = b"\nGeneral statistics:\n"
+_BEFORE_GENERAL = (b"\nSQL statistics:\n", b"\nFile operations:\n", b"\nCPU speed:\n")
+_LONGEST_CLOSING = 4096  # bytes; it has some 1,000 up to the general statistics
+
+_NUMBER = rb"(\d+(?:\.\d+)?)"
+_CLOSED: dict[str, re.Pattern[bytes]] = {
+    name: re.compile(rb"^ +" + pattern, re.MULTILINE)
+    for name, pattern in {
+        "queries.read": rb"read: +(\d+)$",
+        "queries.write": rb"write: +(\d+)$",
+        "queries.other": rb"other: +(\d+)$",
+        "transactions": rb"transactions: +(\d+) +\(",
+        "tps": rb"transactions: +\d+ +\(" + _NUMBER + rb" per sec",
+        "queries": rb"queries: +(\d+) +\(",
+        "qps": rb"queries: +\d+ +\(" + _NUMBER + rb" per sec",
+        "errors": rb"ignored errors: +(\d+) +\(",
+        "reconnects": rb"reconnects: +(\d+) +\(",
+        "read.iops": rb"reads/s: +" + _NUMBER + rb"$",
+        "write.iops": rb"writes/s: +" + _NUMBER + rb"$",
+        "fsync.rate": rb"fsyncs/s: +" + _NUMBER + rb"$",
+        "read.mib": rb"read, MiB/s: +" + _NUMBER + rb"$",
+        "write.mib": rb"written, MiB/s: +" + _NUMBER + rb"$",
+        "time": rb"total time: +" + _NUMBER + rb"s$",
+        "events": rb"total number of events: +(\d+)$",
+        "latency.min": rb"min: +" + _NUMBER + rb"$",
+        "latency.mean": rb"avg: +" + _NUMBER + rb"$",
+        "latency.max": rb"max: +" + _NUMBER + rb"$",
+        "latency.sum": rb"sum: +" + _NUMBER + rb"$",
+        "threads.events.mean": rb"events \(avg/stddev\): +" + _NUMBER + rb"/",
+        "threads.events.stddev": rb"events \(avg/stddev\): +[\d.]+/" + _NUMBER + rb"$",
+        "threads.time.mean": rb"execution time \(avg/stddev\): +" + _NUMBER + rb"/",
+        "threads.time.stddev": rb"execution time \(avg/stddev\): +[\d.]+/" + _NUMBER + rb"$",
+    }.items()
+}
+_PERCENTILE = re.compile(rb"^ +(\d+)th percentile: +" + _NUMBER + rb"$", re.MULTILINE)
+_LAST = "threads.time.stddev"
+
+_FACTS: dict[str, re.Pattern[bytes]] = {
+    name: re.compile(pattern, re.MULTILINE)
+    for name, pattern in {
+        "threads": rb"^Number of threads: (\d+)$",
+        "rate": rb"^Target transaction rate: (.*)$",
+        "report interval": rb"^Report intermediate results every (\d+ second)",
+        "seed": rb"^Initializing random number generator from seed \((\d+)\)",
+        "random numbers from": rb"^Initializing random number generator from ((?!seed).*)$",
+        "files": rb"^(\d+ files, .* each)$",
+        "total size": rb"^(.*) total file size$",
+        "block size": rb"^Block size (.*)$",
+        "open flags": rb"^Extra file open flags: (.*)$",
+        "read/write ratio": rb"^Read/Write ratio for combined random IO test: (.*)$",
+        "fsync": rb"^Periodic FSYNC enabled, (.*)$",
+        "fsync at the end": rb"^Calling fsync\(\) at the end of test, (.*)$",
+        "I/O mode": rb"^Using (.*) I/O mode$",
+        "mode": rb"^Doing (.*) test$",
+    }.items()
+}
+
+
+@dataclass(frozen=True)
+class SysbenchRun:
+    """One run of sysbench, as it printed it: numbers in its own units (ms, MiB/s).
+
+    ``intervals``: the columns that ``test`` has, ``t`` in seconds since the start; may have no rows. ``percentile``
+    is that of the latencies; ``None`` where sysbench was told to compute none. ``closed``: the closing block, as far
+    as there is one.
+    """
+
+    test: Test
+    intervals: pl.DataFrame
+    percentile: int | None
+    closed: dict[str, float]
+    facts: dict[str, object]
+    warnings: tuple[str, ...]
+
+
+def read_sysbench(text: bytes, source: str) -> list[SysbenchRun]:
+    """All runs that one file holds, in order. Lines of other programs are skipped. Raises ``ParseError``.
+
+    A run begins with sysbench's first line, or with the file, should that line be missing.
+    """
+    text = b"\n" + (text.replace(b"\r\n", b"\n") if b"\r" in text else text)
+    banners = list(_banners(text))
+    old = next((banner for banner in banners if banner[1].startswith(b"0.")), None)
+    if old is not None:
+        version = old[1].decode(errors="replace").rstrip(":")
+        line = text.count(b"\n", 0, old.start() + 1)
+        raise ParseError(f"is of sysbench {version}; only the output of 1.0 and later can be read", source, line)
+    starts = [0, *(banner.start() for banner in banners)]
+    ends = [*starts[1:], len(text)]
+    runs = [_run(text, start, end, source) for start, end in zip(starts, ends, strict=True) if end > start]
+    found = [run for run in runs if run is not None]
+    if not found:
+        raise ParseError("is no output of sysbench: it has neither lines of intervals nor a closing block", source)
+    return found
+
+
+def _banners(text: bytes) -> Iterator[re.Match[bytes]]:
+    """The first line of each run."""
+    place = text.find(b"\nsysbench ")
+    while place >= 0:
+        found = _BANNER.match(text, place)
+        if found:
+            yield found
+        place = text.find(b"\nsysbench ", place + 1)
+
+
+def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
+    """The run in ``text[start:end]``; ``None`` where none was measured there, as with ``sysbench prepare``."""
+    first = _FIRST.search(text, start, end)
+    body_end = _closing(text, first.start() if first else start, end)
+    body = text[first.start() + 1 : body_end] if first else b""
+    head = text[start : first.start() if first else body_end]
+    closed = _closed(text[body_end:end])
+    test, lines, intervals = _intervals(body)
+    if test is None:
+        test = _test_of(closed)
+    if test is None or (intervals.is_empty() and not closed):
+        return None
+    _refuse_steps_back(intervals, text, start, source)
+    percentiles = [] if intervals.is_empty() else intervals["percentile"].unique().to_list()
+    named = _PERCENTILE.search(text, body_end, end)
+    percentile = int(percentiles[0]) if percentiles else int(named[1]) if named else 0
+    if named and percentile:
+        closed["latency.percentile"] = float(named[2])
+    warnings = [*_damage(lines, intervals, closed, body_end < end), *_fatal(head, text[body_end - 1 : end], body)]
+    facts = _facts(head, test)
+    return SysbenchRun(test, intervals, percentile or None, closed, facts, tuple(warnings))
+
+
+def _closing(text: bytes, start: int, end: int) -> int:
+    """Where the closing block of a run begins, ``end`` where it has none. Searched for from behind, where it is."""
+    general = text.rfind(_GENERAL, start, end)
+    start = max(start, (end if general < 0 else general) - _LONGEST_CLOSING)
+    places = (text.find(name, start, end) for name in (*_BEFORE_GENERAL, _GENERAL))
+    return min((place for place in places if place >= 0), default=end)
+
+
+def _intervals(body: bytes) -> tuple[Test | None, int, pl.DataFrame]:
+    """Which test the lines of intervals are of, how many there are, and those that are whole."""
+    for test, mark in _MARKS.items():
+        if mark in body[:_SHOWS]:
+            lines, rows = _rows(body, _LAYOUTS[test])
+            if rows.height:
+                return test, lines, rows
+    return None, 0, pl.DataFrame()
+
+
+def _rows(body: bytes, layout: str) -> tuple[int, pl.DataFrame]:
+    """How many lines begin like ``layout``; and those that are like it to their end, as a frame of its names.
+
+    Lines and layout are split at the same blanks, so a CSV reader finds the numbers, and whatever stands in a place
+    of the layout that has no name must be the word that the layout has there.
+    """
+    first = layout.encode().translate(_BLANKS)
+    words = first.decode().split(" ")
+    names = {f"c{at}": word.strip("{}") for at, word in enumerate(words) if word.startswith("{")}
+    schema: dict[str, type[pl.DataType]] = {
+        f"c{at}": pl.Float64 if f"c{at}" in names and word != "{t}" else pl.String for at, word in enumerate(words)
+    }
+    table = pl.read_csv(
+        io.BytesIO(first + b" rest\n" + body.translate(_BLANKS)),  # the first line says how many columns there are
+        has_header=False,
+        separator=" ",
+        quote_char=None,
+        schema={**schema, "rest": pl.String},
+        ignore_errors=True,
+        truncate_ragged_lines=True,
+        encoding="utf8-lossy",
+        raise_if_empty=False,
+    )
+    same = [pl.col(f"c{at}") == word for at, word in enumerate(words) if word and f"c{at}" not in names]
+    time = next(column for column, name in names.items() if name == "t")
+    numbers = [column for column in names if column != time]
+    begun = table.select(((pl.col("c0") == "[") & (pl.col("c3") != "queue")).sum()).item()  # see --rate
+    rows = (
+        table.filter(*same, pl.col("rest").fill_null("") == "", pl.col(time).str.ends_with("s"))
+        .with_columns(pl.col(time).str.strip_suffix("s").cast(pl.Float64, strict=False))
+        .filter(pl.all_horizontal(pl.col(time, *numbers).is_finite().fill_null(value=False)))
+        .select(pl.col(column).alias(name) for column, name in names.items())
+    )
+    return begun, rows
+
+
+def _test_of(closed: dict[str, float]) -> Test | None:
+    if "transactions" in closed:
+        return "oltp"
+    if "read.iops" in closed or "read.mib" in closed:
+        return "fileio"
+    return "events" if "events" in closed else None
+
+
+def _closed(block: bytes) -> dict[str, float]:
+    found = ((name, pattern.search(block)) for name, pattern in _CLOSED.items())
+    numbers = {name: float(match[1]) for name, match in found if match}
+    return {name: number for name, number in numbers.items() if math.isfinite(number)}
+
+
+def _refuse_steps_back(intervals: pl.DataFrame, text: bytes, start: int, source: str) -> None:
+    if intervals.is_empty() or intervals["t"].is_sorted():
+        return
+    times = intervals["t"]
+    at = (times.diff() < 0).arg_true()[0]
+    later = text.find(b"\n[ %ds ]" % int(times[at - 1]), start)
+    place = text.find(b"\n[ %ds ]" % int(times[at]), later) + 1
+    line = text.count(b"\n", 0, place) if place else None
+    raise ParseError("goes back in time: two runs in one file, and nothing between them says so", source, line)
+
+
+def _damage(lines: int, intervals: pl.DataFrame, closed: dict[str, float], closing: bool) -> Iterator[str]:
+    """What is missing of the run, in sentences."""
+    if lines > intervals.height:
+        yield f"{lines - intervals.height} of {lines} lines of intervals are cut short or damaged; the others count"
+    if not closing:
+        last = f" after {intervals['t'][-1]:g} s" if intervals.height else ""
+        yield f"it has no closing block: it was cut short, or sysbench ended{last}; rates are means of its intervals"
+    elif _LAST not in closed:
+        yield "its closing block is cut short; what it lacks is absent"
+
+
+def _fatal(head: bytes, tail: bytes, body: bytes) -> Iterator[str]:
+    """What sysbench itself called fatal. It ends by it, so between intervals it is looked for only at their end."""
+    messages = _FATAL.findall(head + body[-_SHOWS:] + tail)
+    if messages:
+        first = messages[0].decode(errors="replace")[:200]
+        yield f"FATAL: {first}" if len(messages) == 1 else f"FATAL, {len(messages)} times; first: {first}"
+
+
+def _facts(head: bytes, test: Test) -> dict[str, object]:
+    banner = _BANNER.match(head)
+    version = {"version": banner[1].decode(errors="replace")} if banner else {}
+    return {**version, "test": test, **dict(_options(head))}
+
+
+def _options(head: bytes) -> Iterator[tuple[str, object]]:
+    for name, pattern in _FACTS.items():
+        found = pattern.search(head)
+        if found:
+            said = found[1].decode(errors="replace").strip().rstrip(".")
+            yield name, int(said) if name == "threads" and len(said) < 10 else said

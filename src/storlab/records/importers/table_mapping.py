@@ -1,0 +1,89 @@
+"""What the columns of a table are: its user's mapping, as ``storlab import csv`` takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from storlab.errors import UserError
+from storlab.measurements import Better
+from storlab.units import shown
+
+_KIB = 1024.0
+_TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_SIZES = {"B": 1.0, "KiB": _KIB, "MiB": _KIB**2, "GiB": _KIB**3, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9}
+UNITS: dict[str, tuple[float, str]] = {
+    "1": (1, "1"),
+    "%": (0.01, "1"),
+    **{name: (size, "s") for name, size in _TIMES.items()},
+    **{name: (size, "B") for name, size in _SIZES.items()},
+    **{f"{name}/s": (size, "B/s") for name, size in _SIZES.items()},
+    **{f"{name}/s": (size, "1/s") for name, size in {"1": 1.0, "k": 1e3, "M": 1e6}.items()},
+}
+"""Unit as its user writes it → what one of it is in a base unit, and that base unit."""
+
+
+@dataclass(frozen=True)
+class ValueColumn:
+    """A column of numbers: what one of them is in the base unit, and which direction is better."""
+
+    name: str
+    factor: float = 1.0
+    unit: str = "1"
+    better: Better = "neither"
+
+
+@dataclass(frozen=True)
+class TableMapping:
+    """What each column is. ``metric``: the column that names the metric of each row, in a long table."""
+
+    values: tuple[ValueColumn, ...]
+    factors: tuple[str, ...] = ()
+    metric: str | None = None
+    round: str | None = None
+    time: ValueColumn | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are used."""
+        others = (self.metric, self.round, self.time.name if self.time else None)
+        return (*(value.name for value in self.values), *self.factors, *(name for name in others if name is not None))
+
+
+def mapping_of(options: Mapping[str, Any]) -> TableMapping:
+    """The mapping that a user gave, as the run's manifest keeps it: every option as it was written.
+
+    Raises ``UserError``, which names the option and what to write instead.
+    """
+    values = tuple(value_column(text) for text in options.get("value", ()))
+    if not values:
+        raise UserError("--value is needed: the column that holds the numbers, such as --value IOPS:1/s:higher")
+    metric = options.get("metric_column")
+    if metric is not None and len(values) > 1:
+        raise UserError("with --metric-column each row has one number: give --value once")
+    time = options.get("time_column")
+    when = None if time is None else _time_column(time)
+    found = TableMapping(values, tuple(options.get("factor_column", ())), metric, options.get("round_column"), when)
+    twice = {name for name in found.columns if found.columns.count(name) > 1}
+    if twice:
+        raise UserError(f"the column {shown(sorted(twice)[0])} was given twice")
+    return found
+
+
+def value_column(text: str) -> ValueColumn:
+    """``NAME``, ``NAME:UNIT`` or ``NAME:UNIT:BETTER``; a colon in the name needs all three. Raises ``UserError``."""
+    parts: Sequence[str] = text.rsplit(":", 2)
+    if len(parts) == 3 and parts[2] not in get_args(Better):
+        raise UserError(f"--value {shown(text)}: {shown(parts[2])} is none of higher, lower and neither")
+    name, unit, better = (*parts, "1", "neither")[:3] if len(parts) == 1 else (*parts, "neither")[:3]
+    if unit not in UNITS or not name:
+        raise UserError(f"--value {shown(text)}: write NAME:UNIT:BETTER, with a unit of {', '.join(UNITS)}")
+    return ValueColumn(name, *UNITS[unit], better)  # type: ignore[arg-type]  # checked above
+
+
+def _time_column(text: str) -> ValueColumn:
+    name, _, unit = text.rpartition(":") if ":" in text else (text, "", "s")
+    if UNITS.get(unit, (0, ""))[1] != "s":
+        raise UserError(f"--time-column {shown(text)}: write NAME or NAME:UNIT, with a unit of ns, us, ms, s, min, h")
+    return ValueColumn(name, *UNITS[unit])
