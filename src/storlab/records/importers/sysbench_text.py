@@ -204,8 +204,7 @@ def _rows(body: bytes, layout: str) -> tuple[int, pl.DataFrame]:
         ignore_errors=True,
         truncate_ragged_lines=True,
         encoding="utf8-lossy",
-        raise_if_empty=False,
-    )
+    ).slice(1)
     same = [pl.col(f"c{at}") == word for at, word in enumerate(words) if word and f"c{at}" not in names]
     time = next(column for column, name in names.items() if name == "t")
     numbers = [column for column in names if column != time]

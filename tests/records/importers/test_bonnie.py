@@ -1,0 +1,149 @@
+"""Bonnie++'s CSV and its older table: every figure in its place, and none where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.errors import ParseError
+from storlab.measurements import Measurements
+from storlab.records.importers.base import Part
+from storlab.records.importers.bonnie import BonnieImporter
+
+GOLDEN = Path(__file__).parent / "golden"
+CSV = (GOLDEN / "bonnie-2.00a.csv").read_bytes()
+TABLE = (GOLDEN / "bonnie-1.03.txt").read_bytes()
+METRICS = [
+    *(f"{name}.bandwidth" for name in ("write.char", "write.block", "rewrite", "read.char", "read.block")),
+    "seek.rate",
+    *(f"{order}.{what}.rate" for order in ("sequential", "random") for what in ("create", "stat", "delete")),
+]
+
+
+def parts(text: bytes) -> list[Part]:
+    return list(BonnieImporter().read(text, "x.csv", {}))
+
+
+def values(measured: Measurements) -> dict[str, float]:
+    return dict(measured.metrics.select("metric", "value").iter_rows())
+
+
+def test_the_fields_that_the_header_does_not_name_shift_nothing() -> None:
+    first, second = parts(CSV)
+    assert (first.levels, second.levels) == ({"machine": "ours"}, {"machine": "ours"})
+    assert (first.measured.facts["seek_count"], first.measured.facts["seek_processes"]) == ("8192", "5")
+    found = values(first.measured)
+    assert found["write.char.bandwidth"] == 2967 * 1024
+    assert found["write.char.cpu"] == 0.79
+    assert found["read.char.bandwidth"] == 4654 * 1024
+    assert found["write.char.latency.max"] == pytest.approx(0.022311)
+    assert found["random.delete.latency.max"] == pytest.approx(0.004677)
+    assert values(second.measured)["read.char.latency.max"] == pytest.approx(0.153)
+
+
+def test_pluses_are_no_figure_and_never_0() -> None:
+    first, _ = parts(CSV)
+    assert not {"write.block.bandwidth", "write.block.cpu", "seek.rate"} & values(first.measured).keys()
+    (warning,) = first.measured.warnings
+    assert warning.startswith("ours, line 2: no figure for write.block, rewrite, read.block, seek,")
+    assert warning.endswith("which ended in under 500 ms")
+
+
+def test_the_table_of_1_03_is_read_with_both_halves() -> None:
+    found = parts(TABLE)
+    machines = ["local", "nfs", "aoe", "dst", "dst-nosack-nofac", "dst-2"]
+    assert [part.levels["machine"] for part in found] == machines
+    nfs, dst2 = values(found[1].measured), values(found[5].measured)
+    assert [round(nfs[name] / (1024 if "bandwidth" in name else 1), 1) for name in METRICS] == [
+        *(42498, 68708, 25402, 30040, 50496, 350.6),
+        *(1619, 8709, 2708, 2578, 11918, 1275),
+    ]
+    assert (dst2["seek.rate"], dst2["random.delete.rate"], dst2["random.delete.cpu"]) == (17.6, 846, 0.05)
+    assert "random.stat.rate" not in dst2
+    assert found[0].traits == {"file_size": "16G", "num_files": "16"}
+
+
+def test_prose_around_the_table_is_skipped() -> None:
+    text = b"MTU 1500 data (with 1 and 2 pages):\n\n" + TABLE + b"\nWhat happened is strange.\n"
+    assert [values(part.measured) for part in parts(text)] == [values(part.measured) for part in parts(TABLE)]
+
+
+def test_a_line_of_csv_of_1_03_is_read() -> None:
+    (part,) = parts(
+        b"old,16G,42498,98,68708,9,25402,6,30040,66,50496,5,350.6,0,16,1619,5,+++++,+++,2708,7,1,2,3,4,5,6\n"
+    )
+    found = values(part.measured)
+    assert (found["write.block.bandwidth"], found["seek.rate"], found["random.delete.rate"]) == (68708 * 1024, 350.6, 5)
+    assert "sequential.stat.rate" not in found
+
+
+@pytest.mark.parametrize("end", range(0, len(TABLE), 41))
+def test_of_a_truncated_table_what_is_whole_counts(end: int) -> None:
+    whole = {part.levels["machine"]: values(part.measured) for part in parts(TABLE)}
+    try:
+        found = parts(TABLE[:end])
+    except ParseError:
+        assert TABLE[:end].count(b"16G") < 2
+        return
+    for part in found[:-1]:
+        name = next(machine for machine in whole if machine.startswith(part.levels["machine"]))
+        assert values(part.measured).items() <= whole[name].items()
+
+
+def test_a_line_that_was_cut_is_left_out_with_a_warning() -> None:
+    (part,) = parts(CSV[:-40])
+    assert part.measured.warnings[0] == "line 3 is cut short and left out"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "x.csv: is neither CSV nor a table"),
+        (bytes(range(256)) * 9, "x.csv: is neither"),
+        (b"a,b,c\n1,2,3\n", "x.csv: is neither"),
+        (CSV.replace(b",2967,", b",fast,"), 'x.csv:2: putc: "fast" is no number'),
+        (CSV.replace(b"22311us", b"22311"), 'x.csv:2: putc_latency: "22311" is no time'),
+        (CSV.replace(b",8192,", b","), "x.csv:2: has 49 fields"),
+        (
+            b"Version 2.00a       ------Sequential Output------\nName:Size etc        /sec %CP\n",
+            "x.csv: has only the text",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_refused(text: bytes, says: str) -> None:
+    with pytest.raises(ParseError) as refused:
+        parts(text)
+    assert str(refused.value).startswith(says)
+
+
+figures = st.one_of(st.none(), st.integers(1, 10**8))
+
+
+@given(st.lists(st.lists(figures, min_size=12, max_size=12), min_size=1, max_size=6))
+def test_what_was_written_is_read_back(rows: list[list[int | None]]) -> None:
+    lines = []
+    for row in rows:
+        pairs = [("+++++", "+++") if figure is None else (str(figure), "7") for figure in row]
+        tests = [text for pair in pairs for text in pair]
+        middle = ["16", "", "", "", ""]
+        head = ["1.98", "2.00a", "m", "1", "42", "16G", "", "8192", "5"]
+        lines.append(",".join([*head, *tests[:12], *middle, *tests[12:], *["5us"] * 12]))
+    found = parts("\n".join(lines).encode() + b"\n")
+    assert len(found) == len(rows)
+    for part, row in zip(found, rows, strict=True):
+        wanted = zip(METRICS, row, strict=True)
+        expected = {name: f * 1024.0 if "bandwidth" in name else f for name, f in wanted if f is not None}
+        got = values(part.measured)
+        assert {name: value for name, value in got.items() if name in METRICS} == expected
+
+
+@given(st.binary(max_size=60), st.integers(0, 2000), st.integers(0, 40), st.sampled_from([CSV, TABLE]))
+def test_damage_is_read_or_refused_and_never_fails_otherwise(new: bytes, at: int, length: int, text: bytes) -> None:
+    try:
+        found = parts(text[:at] + new + text[at + length :])
+    except ParseError:
+        return
+    assert all(part.levels["machine"].isprintable() for part in found)
