@@ -5,8 +5,19 @@ from __future__ import annotations
 from storlab.errors import RecordsError
 from storlab.records.importers.base import Importer
 from storlab.records.importers.blkalgn import BlkalgnImporter
+from storlab.records.importers.bonnie import BonnieImporter
+from storlab.records.importers.sysbench import SysbenchImporter
+from storlab.records.importers.table import TableImporter
 
-IMPORTERS: dict[str, Importer] = {importer.kind: importer for importer in (BlkalgnImporter(),)}
+IMPORTERS: dict[str, Importer] = {
+    importer.kind: importer
+    for importer in (
+        BlkalgnImporter(),
+        BonnieImporter(),
+        SysbenchImporter(),
+        TableImporter(),
+    )
+}
 
 
 def importer_of(kind: str) -> Importer:
