@@ -69,7 +69,7 @@ def test_completion_scripts_are_printed(shell: str) -> None:
         ("storlab plan qu", {"quick", "quick-directory"}),
         ("storlab shell vm", {"vm-backing"}),
         ("storlab image re", {"remove"}),
-        ("storlab report x --format ", {"text", "md", "html", "csv", "json", "adoc"}),
+        ("storlab report x --format ", {"text", "md", "html", "csv", "json", "adoc", "virtiofs-tests"}),
     ],
 )
 def test_bash_completes_commands_studies_and_formats(words: str, offered: set[str]) -> None:

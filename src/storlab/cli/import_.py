@@ -102,9 +102,12 @@ def _parts(importer: Importer, path: Path, text: bytes, options: Mapping[str, An
 
 def _say(path: Path, parts: Sequence[Part]) -> None:
     """What was found in a file, and what is wrong with it: each sentence once."""
-    facts = parts[0].measured.facts
-    said = "; ".join(f"{name} {value}" for name, value in facts.items() if isinstance(value, str))
-    print(printable(f"{path}: {said or plural(len(parts), 'trial')}"))
+    if len(parts) > 1:
+        said = plural(len(parts), "trial")
+    else:
+        facts = parts[0].measured.facts
+        said = "; ".join(f"{name} {value}" for name, value in facts.items() if isinstance(value, str)) or "1 trial"
+    print(printable(f"{path}: {said}"))
     for warning in dict.fromkeys(warning for part in parts for warning in part.measured.warnings):
         print(printable(f"{path}: {warning}"), file=sys.stderr)
 
@@ -135,7 +138,7 @@ def levels_of(
     if labels or not (factors or told_apart):
         for each, label in zip(levels, labels or _names(paths), strict=True):
             each[_FILE] = _level("--label", label)
-    if not labels and not factors:
+    if not (labels or factors or told_apart):
         _refuse_alike(paths, levels)
     return levels
 

@@ -51,7 +51,9 @@ def _studies(incomplete: str) -> list[str]:
 
 
 def _formats(incomplete: str) -> list[str]:
-    return [name for name in ("text", "md", "html", "csv", "json", "adoc") if name.startswith(incomplete)]
+    return [
+        name for name in ("text", "md", "html", "csv", "json", "adoc", "virtiofs-tests") if name.startswith(incomplete)
+    ]
 
 
 Study = Annotated[
@@ -290,6 +292,88 @@ def import_blkalgn(
     from storlab.cli.import_ import import_files
 
     import_files("blkalgn", files, out, label or [], factor or [], {} if dialect is None else {"dialect": dialect})
+
+
+@import_.command("sysbench")
+def import_sysbench(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Text that sysbench 1.0 printed.")],
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+) -> None:
+    """Text of sysbench: OLTP, fileio and others, with any report interval.
+
+    Each file is a cell, or a round of one: files with the same label or levels are rounds, in order.
+    """
+    from storlab.cli.import_ import import_files
+
+    import_files("sysbench", files, out, label or [], factor or [], {})
+
+
+@import_.command("bonnie")
+def import_bonnie(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="CSV, or the text table of 1.03.")],
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+) -> None:
+    """Results of Bonnie++: CSV of all versions, and the text table of 1.03.
+
+    A cell for each machine's name; several lines of one name are its rounds.
+    """
+    from storlab.cli.import_ import import_files
+
+    import_files("bonnie", files, out, label or [], factor or [], {})
+
+
+@import_.command("csv")
+def import_csv(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Tables whose first line names the columns.")],
+    value: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--value", metavar="NAME[:UNIT[:BETTER]]", help="A column of numbers: IOPS:1/s:higher, lat:ms:lower."
+        ),
+    ] = None,
+    factor_column: Annotated[
+        list[str] | None, typer.Option("--factor-column", metavar="NAME", help="A column that tells set-ups apart.")
+    ] = None,
+    metric_column: Annotated[
+        str | None, typer.Option("--metric-column", metavar="NAME", help="The column that says what the number is of.")
+    ] = None,
+    round_column: Annotated[
+        str | None, typer.Option("--round-column", metavar="NAME", help="The column that numbers the repeats, from 1.")
+    ] = None,
+    time_column: Annotated[
+        str | None,
+        typer.Option("--time-column", metavar="NAME[:UNIT]", help="Seconds since the trial began, or ms, min."),
+    ] = None,
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+) -> None:
+    """Any table, long or wide, with commas, semicolons or tabs.
+
+    Each row is a trial: rows with the same factors are rounds of one cell. With --time-column, they are one series.
+    """
+    from storlab.cli.import_ import import_files
+
+    columns = {"metric_column": metric_column, "round_column": round_column, "time_column": time_column}
+    options = {"value": value or [], "factor_column": factor_column or []}
+    options |= {name: column for name, column in columns.items() if column is not None}
+    import_files("csv", files, out, label or [], factor or [], options)
+
+
+@import_.command("virtiofs-tests")
+def import_virtiofs_tests(paths: Paths, out: ImportOut = None, label: Label = None, factor: Factor = None) -> None:
+    """Raw files of virtiofs-tests: fio jobs on shared folders.
+
+    A cell for each set-up (TEST_NAME) and job, a round for each loop. `storlab report --format virtiofs-tests`
+    prints the table that is published from such files.
+    """
+    from storlab.cli.import_ import import_files
+
+    import_files("virtiofs-tests", paths, out, label or [], factor or [], {})
 
 
 @import_.command("sysbench")

@@ -11,14 +11,15 @@ from storlab.cli.reporting import report_input, write_html
 from storlab.errors import UserError
 from storlab.records.derive import derive
 from storlab.records.run_folder import RunFolder
-from storlab.report.formats import FORMATS, render
+from storlab.report.formats import FORMATS, PUBLISHED, render
 from storlab.run.design import summary_of_run
 
 
 def report(folder: Path, format_name: str, output: Path | None) -> None:
     """Derive everything anew from the raw records and print or write it."""
-    if format_name not in FORMATS:
-        raise UserError(f"there is no report format {format_name!r}; there are: {', '.join(FORMATS)}")
+    formats = [*FORMATS, *PUBLISHED]
+    if format_name not in formats:
+        raise UserError(f"there is no report format {format_name!r}; there are: {', '.join(formats)}")
     run = RunFolder.open(folder)
     manifest = run.manifest
     tables = derive(run)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from storlab.errors import ParseError, RecordsError, UserError
-from storlab.records.across_nodes import across_nodes
 from storlab.records.files import write_durably
 from storlab.records.importers.base import Importer, Part
 from storlab.records.importers.registry import importer_of
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder
-from storlab.records.tables import Tables, TrialTables
+from storlab.records.stacked import stacked
+from storlab.records.tables import Tables
 from storlab.records.trial_record import TrialRecord, write_trial
 from storlab.version import __version__
 
@@ -160,7 +160,7 @@ def write_imported(
     ``beside``: for each file the contents of those that belong to it, by their names.
     """
     importer = importer_of(imported.kind)
-    tables = Tables({}, tuple(imported.factors))
+    measured: list[tuple[TrialRecord, Part | None]] = []
     for number, trial in enumerate(imported.trials, start=1):
         folder = run.trial_folder(number)
         folder.mkdir(parents=True)
@@ -183,9 +183,9 @@ def write_imported(
             loads={imported.kind: [NODE]},
         )
         write_trial(folder, record, durable=False)  # hundreds may come from one file, which can be imported again
-        tables.add(record, _tables(imported, record, part))
+        measured.append((record, part))
     write_manifest(run.path, _manifest(identity, argv, imported, importer))
-    return tables
+    return _tables(imported, measured, ())
 
 
 def _manifest(identity: str, argv: Sequence[str], imported: Imported, importer: Importer) -> Manifest:
@@ -218,7 +218,8 @@ def _manifest(identity: str, argv: Sequence[str], imported: Imported, importer: 
 
 def derive_imported(run: RunFolder, imported: Imported) -> Tables:
     """All tables of an imported run, from the files that it keeps. One that can't be read any more is named."""
-    tables = Tables({}, tuple(imported.factors))
+    measured: list[tuple[TrialRecord, Part | None]] = []
+    warnings: list[str] = []
     read: dict[int, Sequence[Part] | ParseError] = {}
     for record in run.records():
         try:
@@ -233,10 +234,11 @@ def derive_imported(run: RunFolder, imported: Imported) -> Tables:
             if trial.part >= len(parts):
                 raise ParseError(f"the file holds {len(parts)} of its trials")
         except ParseError as error:
-            tables.add(record, TrialTables(warnings=[f"trial {record.trial}: its raw records can't be read: {error}"]))
+            warnings.append(f"trial {record.trial}: its raw records can't be read: {error}")
+            measured.append((record, None))
         else:
-            tables.add(record, _tables(imported, record, parts[trial.part]))
-    return tables
+            measured.append((record, parts[trial.part]))
+    return _tables(imported, measured, warnings)
 
 
 def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part] | ParseError:
@@ -251,12 +253,15 @@ def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part]
         return error
 
 
-def _tables(imported: Imported, record: TrialRecord, part: Part) -> TrialTables:
-    tables = TrialTables()
-    name = imported.files[imported.trials[record.trial - 1].file].name
-    tables.warnings += [f"{name}: {warning}" for warning in part.measured.warnings]
-    tables.add(record, imported.kind, NODE, replace(part.measured, warnings=()))
-    tables.add_metrics(record, imported.kind, None, across_nodes([part.measured]))
+def _tables(imported: Imported, measured: Sequence[tuple[TrialRecord, Part | None]], warnings: Sequence[str]) -> Tables:
+    tables = Tables({}, tuple(imported.factors), [record for record, _ in measured])
+    read = [(record, part.measured) for record, part in measured if part is not None]
+    rows = stacked(read, imported.kind, NODE)
+    for record, each in read:
+        name = imported.files[imported.trials[record.trial - 1].file].name
+        rows.warnings += [f"{name}: {warning}" for warning in each.warnings]
+    rows.warnings += warnings
+    tables.parts.append(rows)
     return tables
 
 

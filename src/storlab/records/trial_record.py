@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -71,7 +71,7 @@ class TrialRecord:
 def write_trial(folder: Path, record: TrialRecord, durable: bool = True) -> None:
     """Write ``trial.json`` so that it survives a power cut once this returns, unless it can be made anew."""
     write = write_durably if durable else write_whole
-    write(folder / NAME, orjson.dumps(asdict(record), option=orjson.OPT_INDENT_2))
+    write(folder / NAME, orjson.dumps(record, option=orjson.OPT_INDENT_2))
 
 
 def read_trial(folder: Path) -> TrialRecord | None:

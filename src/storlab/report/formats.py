@@ -30,11 +30,15 @@ FORMATS: dict[str, Renderer] = {
     "json": _lazily("json", "render_json"),
     "adoc": _lazily("adoc", "render_adoc"),
 }
+"""Of any run."""
+
+PUBLISHED: dict[str, Renderer] = {"virtiofs-tests": _lazily("virtiofs_tests", "render_virtiofs_tests")}
+"""Tables as other tools publish them, of runs that were imported from there."""
 
 
 def render(given: ReportInput, format_name: str) -> str:
-    """``given`` in the format of that name; ``UserError`` for a format that is none of ``FORMATS``."""
-    renderer = FORMATS.get(format_name)
+    """``given`` in the format of that name; ``UserError`` for a format that is none of them."""
+    renderer = (FORMATS | PUBLISHED).get(format_name)
     if renderer is None:
-        raise UserError(f"there is no report format {format_name!r}; choose one of {', '.join(FORMATS)}")
+        raise UserError(f"there is no report format {format_name!r}; choose one of {', '.join([*FORMATS, *PUBLISHED])}")
     return renderer(given)

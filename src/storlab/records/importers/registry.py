@@ -8,15 +8,11 @@ from storlab.records.importers.blkalgn import BlkalgnImporter
 from storlab.records.importers.bonnie import BonnieImporter
 from storlab.records.importers.sysbench import SysbenchImporter
 from storlab.records.importers.table import TableImporter
+from storlab.records.importers.virtiofs_tests import VirtiofsTestsImporter
 
 IMPORTERS: dict[str, Importer] = {
     importer.kind: importer
-    for importer in (
-        BlkalgnImporter(),
-        BonnieImporter(),
-        SysbenchImporter(),
-        TableImporter(),
-    )
+    for importer in (BlkalgnImporter(), BonnieImporter(), SysbenchImporter(), TableImporter(), VirtiofsTestsImporter())
 }
 
 

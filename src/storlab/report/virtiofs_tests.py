@@ -1,0 +1,70 @@
+"""The table that virtiofs-tests publishes (``parse-fio-results.sh``), equal to it to the byte.
+
+Source: https://github.com/rhvgoyal/virtiofs-tests. Means of the loops, cut to whole KiB/s and 1/s; above 10240 they are
+divided by 1024, IOPS too, and cut to one decimal. What a set-up does not support is "0kb" and "0" there. Workloads are
+in the order of those tables, set-ups in the order of the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import polars as pl
+
+from storlab.analysis.whole_means import whole_mean
+from storlab.errors import UserError
+from storlab.report.input import ReportInput
+
+_LINE = "{:<24}{:<24}{:<16}{:<16}\n"
+_WAYS = {
+    "seqread": ("read",),
+    "randread": ("read",),
+    "seqwrite": ("write",),
+    "randwrite": ("write",),
+    "randrw": ("read", "write"),
+}
+_ORDER = ["-".join(parts) for parts in product(_WAYS, ("psync", "mmap", "libaio"))]
+_WORKLOADS = [f"{name}{jobs}" for name in _ORDER for jobs in ("", "-multi")]
+_DIVIDED_ABOVE = 10240
+_KIB = 1024.0
+
+
+def render_virtiofs_tests(given: ReportInput) -> str:
+    """The table. Raises ``UserError`` for a run that wasn't imported from virtiofs-tests."""
+    if given.manifest.get("imported", {}).get("kind") != "virtiofs-tests":
+        raise UserError("this format is the table of virtiofs-tests, and the run was not imported from there")
+    cells: dict[str, dict[int, str]] = {}
+    trials = given.trials.select("cell", "factor.test", "factor.workload").unique(maintain_order=True)
+    for cell, test, workload in trials.iter_rows():
+        cells.setdefault(workload, {})[cell] = test
+    known = [name for name in _WORKLOADS if name in cells]
+    text = _LINE.format("NAME", "WORKLOAD", "Bandwidth", "IOPS")
+    values = _values(given)
+    for workload in [*known, *(name for name in cells if name not in known)]:
+        ways = _WAYS.get(workload.partition("-")[0], ("read", "write"))
+        for cell, test in cells[workload].items():
+            bandwidth = "/".join(_shown(values.get((cell, f"{way}.bandwidth"), [0.0]), "mb", "kb") for way in ways)
+            iops = "/".join(_shown(values.get((cell, f"{way}.iops"), [0.0]), "k", "") for way in ways)
+            text += _LINE.format(test, workload, bandwidth, iops)
+        text += "\n"
+    return text
+
+
+def _values(given: ReportInput) -> dict[tuple[int, str], list[float]]:
+    """KiB/s or 1/s of each round of a cell; 0 for a round in which that operation was not supported."""
+    names = [f"{way}.{what}" for way in ("read", "write") for what in ("bandwidth", "iops")]
+    rows = given.metrics.filter(pl.col("metric").is_in(names), pl.col("node").is_null(), pl.col("job").is_null())
+    found: dict[tuple[int, str], list[float]] = {}
+    for cell, metric, value, unit in rows.select("cell", "metric", "value", "unit").iter_rows():
+        found.setdefault((cell, metric), []).append(value / _KIB if unit == "B/s" else value)
+    rounds = dict(given.trials.group_by("cell").len().iter_rows())
+    return {key: each + [0.0] * (rounds[key[0]] - len(each)) for key, each in found.items()}
+
+
+def _shown(values: Sequence[float], large: str, small: str) -> str:
+    mean = whole_mean(values)
+    if mean <= _DIVIDED_ABOVE:
+        return f"{mean}{small}"
+    tenths = mean * 10 // 1024
+    return f"{tenths // 10}.{tenths % 10}{large}"

@@ -1,0 +1,129 @@
+"""fio's terse output of version 3 (``--output-format=terse``, ``--append-terse``): a line a report, fields between ``;``.
+
+Source: fio 3.33, ``stat.c`` (``show_thread_status_terse_all``) and ``HOWTO.rst`` ("Terse output"). Rates are KiB/s and
+1/s, cut to whole numbers; latencies µs. The metrics are those of ``fio_output``, as far as a line has them: no
+histogram, so percentiles combine over nothing. A line is a job, or with ``group_reporting`` all jobs of a group.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from storlab.errors import ParseError
+from storlab.measurements import Value
+from storlab.percentiles import PERCENTILES, percentile_name
+
+LINE = re.compile(rb"^[2-9];fio-[^;\n]*;", re.MULTILINE)
+"""How a terse line of any version from 3 on begins (2 names no version of fio)."""
+
+_VERSION = "3"
+_FEWEST = 121  # fields; those of disks, and a description, follow
+_DIRECTIONS = {"read": 5, "write": 46}  # where each begins
+_CPU = 87
+_PERCENTILE = re.compile(r"(?P<name>\d+(\.\d+)?)%=(?P<value>\d+)")
+_LARGEST = 1e15
+
+
+@dataclass(frozen=True)
+class TerseDirection:
+    """What was read, or written. Bytes/s, 1/s, bytes, s."""
+
+    bandwidth: float
+    iops: float
+    bytes: float
+    runtime: float
+    latency: dict[str, float]  # "mean", "min", "max", "p50", …: s
+
+
+@dataclass(frozen=True)
+class TerseReport:
+    """One line. ``error`` is the errno that ended the job, or 0; ``directions`` are those that had any I/O."""
+
+    version: str
+    name: str
+    group: int
+    error: int
+    directions: dict[str, TerseDirection]
+    cpu: tuple[float, float]  # user, system, as shares of the run time
+
+
+def read_terse(line: str, source: str, number: int) -> TerseReport:
+    """A terse line without its end. Raises ``ParseError`` with ``source`` and its ``number`` where it is none."""
+    fields = line.split(";")
+    if fields[0] != _VERSION:
+        raise ParseError(
+            f"fio's terse output of version {fields[0][:9]!r}: only version 3, its default, is read", source, number
+        )
+    if len(fields) < _FEWEST:
+        said = f"fio's terse line has {len(fields)} fields of {_FEWEST}: it was cut off"
+        raise ParseError(said, source, number)
+    read = _Fields(fields, source, number)
+    directions = {way: read.direction(first) for way, first in _DIRECTIONS.items()}
+    return TerseReport(
+        version=fields[1].removeprefix("fio-"),
+        name=fields[2],
+        group=int(read.at(3)),
+        error=int(read.at(4)),
+        directions={way: each for way, each in directions.items() if each.bytes or each.bandwidth},
+        cpu=(read.at(_CPU, "%") / 100, read.at(_CPU + 1, "%") / 100),
+    )
+
+
+def terse_values(report: TerseReport) -> Iterator[Value]:
+    """Its metrics, of all jobs together: by direction, and over both where that is a sum."""
+    for way, direction in report.directions.items():
+        yield from _of_direction(f"{way}.", direction)
+    ways = list(report.directions.values())
+    if not ways:
+        return
+    if len(ways) == 1:
+        yield from _of_direction("", ways[0])
+    else:
+        yield from _rates(
+            "", *(math.fsum(getattr(way, name) for way in ways) for name in ("bandwidth", "iops", "bytes"))
+        )
+    yield Value("cpu.user", report.cpu[0], "1", "neither", "mean")
+    yield Value("cpu.system", report.cpu[1], "1", "neither", "mean")
+    yield Value("runtime", max(way.runtime for way in ways), "s", "neither", "max")
+
+
+def _of_direction(prefix: str, way: TerseDirection) -> Iterator[Value]:
+    yield from _rates(prefix, way.bandwidth, way.iops, way.bytes)
+    for name, seconds in way.latency.items():
+        yield Value(f"{prefix}latency.{name}", seconds, "s", "lower", "none")
+
+
+def _rates(prefix: str, bandwidth: float, iops: float, size: float) -> Iterator[Value]:
+    yield Value(f"{prefix}bandwidth", bandwidth, "B/s", "higher", "sum")
+    yield Value(f"{prefix}iops", iops, "1/s", "higher", "sum")
+    yield Value(f"{prefix}bytes", size, "B", "neither", "sum")
+
+
+@dataclass(frozen=True)
+class _Fields:
+    fields: list[str]
+    source: str
+    number: int
+
+    def at(self, index: int, unit: str = "") -> float:
+        """The number in this field, counted from 0."""
+        text = self.fields[index]
+        try:
+            value = float(text.removesuffix(unit))
+        except ValueError:
+            value = math.nan
+        if not 0 <= value <= _LARGEST:
+            said = f"field {index + 1} of fio's terse line should be a number, and is {text[:40]!r}"
+            raise ParseError(said, self.source, self.number)
+        return value
+
+    def direction(self, first: int) -> TerseDirection:
+        kib, bandwidth, iops, runtime = (self.at(first + offset) for offset in range(4))
+        latency = {name: self.at(first + 8 + at) / 1e6 for at, name in enumerate(("min", "max", "mean"))}
+        found = (_PERCENTILE.fullmatch(field) for field in self.fields[first + 12 : first + 32])
+        given = {float(match["name"]): float(match["value"]) / 1e6 for match in found if match is not None}
+        latency |= {percentile_name(each): given[each] for each in PERCENTILES if each in given}
+        return TerseDirection(bandwidth * 1024, iops, kib * 1024, runtime / 1000, latency)
