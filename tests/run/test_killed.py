@@ -166,9 +166,11 @@ def test_clean_touches_nothing_that_no_journal_names(lab: Laboratory) -> None:
 def test_clean_refuses_a_run_that_is_in_progress(lab: Laboratory) -> None:
     process = lab.start_run(LOOPS)
     assert wait_until(lambda: any("will" in line for line in lab.journal()))
+    process.send_signal(signal.SIGSTOP)  # or it might be over before all three have looked
     refused = lab.storlab("clean", lab.out)
     passed_over = lab.storlab("clean")
     resumed = lab.storlab("resume", lab.out)
+    process.send_signal(signal.SIGCONT)
     assert ended(process).status == 0
     assert refused.status == resumed.status == 2
     assert f"is in use by process {process.pid}" in refused.stderr
