@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
