@@ -1,0 +1,111 @@
+"""What the simulations gave, as a page with tables and a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import jinja2
+import polars as pl
+import vl_convert
+
+from benchmarks.soundness.mysql import Prefix, Step
+from benchmarks.soundness.noise import recorded
+from benchmarks.soundness.trials import FalseVerdicts, Share
+from storlab.report.charts.theme import COLOURS, INK, PAPER, SHAPES, Chart, of, specification
+
+_TEMPLATE = Path(__file__).resolve().with_name("page.md.j2")
+_DOCS = Path(__file__).resolve().parents[2] / "docs"
+WIDTH = 640  # px
+METHODS = {
+    "storlab": "Storlab",
+    "peeked_t": "t test, peeked",
+    "three_runs": "three runs, means",
+    "benchstat": "benchstat, n = 10",
+    "benchstat_in_a_row": "benchstat, not interleaved",
+    "benchstat_peeked": "benchstat, peeked",
+}
+
+
+@dataclass(frozen=True)
+class Results:
+    """All figures. ``coverage``: by machine, then by effect."""
+
+    seed: int
+    studies: int
+    covered_studies: int
+    power_studies: int
+    false_verdicts: Sequence[FalseVerdicts]
+    false_equivalence: dict[str, Share]
+    coverage: dict[str, dict[str, Share]]
+    rounds: Sequence[dict[str, float]]
+    prefixes: Sequence[Prefix]
+    steps: dict[str, list[Step]]
+    drift: dict[str, tuple[float, float]]
+    relabelled: dict[str, Share]
+
+
+def broken(found: Results) -> list[str]:
+    """Bounds that surely do not hold: the whole binomial interval lies beyond."""
+    wrong = [f"{row.kind}: false verdicts" for row in found.false_verdicts if row.storlab.low > 0.05]
+    wrong += [f"{kind}: false equivalence" for kind, share in found.false_equivalence.items() if share.low > 0.05]
+    wrong += [f"{side}, relabelled: false verdicts" for side, share in found.relabelled.items() if share.low > 0.05]
+    wrong += [f"after {p.hours} h: {p.verdict}" for p in found.prefixes if p.verdict != "undecided"]
+    for kind, effects in found.coverage.items():
+        wrong += [f"{kind}, effect {effect}: coverage" for effect, share in effects.items() if share.high < 0.95]
+    return wrong
+
+
+def page(found: Results) -> str:
+    """The page, in Markdown."""
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True)
+    environment.filters |= {"percent": _percent, "share": _share}
+    worst: dict[str, Any] = {
+        "false": max((row.storlab for row in found.false_verdicts), key=lambda share: share.value),
+        "equivalence": max(found.false_equivalence.values(), key=lambda share: share.value),
+        "coverage": min((s for effects in found.coverage.values() for s in effects.values()), key=lambda s: s.value),
+    }
+    template = environment.from_string(_TEMPLATE.read_text("utf-8"))
+    return template.render(found=found, worst=worst, methods=METHODS, trials=len(recorded("fio"))) + "\n"
+
+
+def write_page(found: Results) -> None:
+    """Into the documentation, with its chart."""
+    (_DOCS / "explanation" / "soundness.md").write_text(page(found), "utf-8")
+    title = "Who finds a difference where there is none"
+    drawn = specification(chart(found), title=title, background=PAPER) | {"width": WIDTH}
+    (_DOCS / "images" / "soundness.svg").write_text(vl_convert.vegalite_to_svg(drawn), "utf-8")
+
+
+def chart(found: Results) -> Chart:
+    """Shares of false differences: a row for each kind of machine, a point for each method, a line at 5 %."""
+    rows = [
+        {"machine": row.kind, "method": name, "share": 100 * getattr(row, key).value}
+        for row in found.false_verdicts
+        for key, name in METHODS.items()
+    ]
+    names = list(METHODS.values())
+    kinds = [row.kind for row in found.false_verdicts]
+    points = (
+        alt.Chart(pl.DataFrame(rows))
+        .mark_point(filled=True, size=90, opacity=0.9)
+        .encode(
+            x=alt.X("share:Q", title="studies of A against A that find a difference, %"),
+            y=alt.Y("machine:N", title=None, sort=kinds),
+            color=alt.Color("method:N", sort=names, legend=alt.Legend(columns=3), scale=of(names, COLOURS)),
+            shape=alt.Shape("method:N", sort=names, legend=alt.Legend(columns=3), scale=of(names, SHAPES)),
+        )
+    )
+    line = alt.Chart(pl.DataFrame({"share": [5.0]})).mark_rule(strokeDash=[4, 3], color=INK).encode(x="share:Q")
+    return alt.layer(line, points).properties(height=34 * len(kinds))
+
+
+def _percent(value: float, digits: int = 1) -> str:
+    return f"{100 * value:.{digits}f} %"
+
+
+def _share(value: Share) -> str:
+    return f"{100 * value.value:.1f} % ({100 * value.low:.1f} to {100 * value.high:.1f})"

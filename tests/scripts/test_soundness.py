@@ -1,0 +1,119 @@
+"""The simulations of benchmarks/soundness are of the engine itself, and its peers are what they are called."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from benchmarks.soundness import __main__ as soundness
+from benchmarks.soundness import engine, mysql, noise, peers, trials
+from benchmarks.soundness.page import broken, page
+from numpy.typing import NDArray
+from scipy import stats
+
+from storlab.analysis import signed_rank
+from storlab.analysis.anytime import Floats, mean_interval
+from storlab.analysis.verdict import Rules, judge
+
+SHAPES = ("normal", "heavy tails", "ties")
+
+
+def studies(shape: str, seed: int, effect: float = 0.0, rounds: int = 25) -> Floats:
+    rng = np.random.default_rng(seed)
+    size = (30, rounds)
+    if shape == "ties":
+        return np.round(rng.normal(size=size), 1) * 0.05 + effect
+    return 0.05 * (rng.normal(size=size) if shape == "normal" else rng.standard_t(2, size=size)) + effect
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_intervals_of_many_studies_miss_what_those_of_one_miss(shape: str) -> None:
+    values = studies(shape, 1)
+    missed = engine.missed(values, 0.02, 0.1)
+    for row in range(len(values)):
+        for n in range(2, values.shape[1] + 1):
+            one = mean_interval(values[row, :n], 0.1)
+            assert missed[row, n - 1] == (not one.low <= 0.02 <= one.high)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_evidence_of_many_studies_is_that_of_one(shape: str) -> None:
+    values = studies(shape, 2)
+    found = engine.log_evidence(values, 0.02)
+    for row in range(len(values)):
+        one = [signed_rank.log_evidence(values[row, :n], 0.02) for n in range(1, values.shape[1] + 1)]
+        assert found[row] == pytest.approx(one)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("effect", [0.0, 0.03, 0.1])
+@pytest.mark.parametrize("margin", [0.0, 0.05, 0.15])
+def test_first_verdicts_are_those_of_somebody_who_asks_the_engine_after_every_round(
+    shape: str, effect: float, margin: float
+) -> None:
+    values, rules = studies(shape, 3, effect), Rules(0.1, margin, "higher", 5)
+    found = engine.first_verdicts(values, rules)
+    for row in range(len(values)):
+        assert (found.at[row], found.equivalent[row]) == _one_by_one(values[row], rules)
+
+
+def _one_by_one(values: Floats, rules: Rules) -> tuple[int, bool]:
+    for n in range(1, len(values) + 1):
+        verdict = judge(values[:n], "a", "b", rules).verdict
+        if verdict != "undecided":
+            return n, verdict == "equivalent"
+    return 0, False
+
+
+def test_the_t_test_is_scipys() -> None:
+    a, b = studies("normal", 4), studies("normal", 5)
+    looks = [stats.ttest_rel(a[:, :n], b[:, :n], axis=1).pvalue < 0.05 for n in range(5, a.shape[1] + 1)]
+    assert (peers.peeked_t(a, b) == np.any(looks, axis=0)).all()
+
+
+@pytest.mark.parametrize("n", [5, 10, 20])
+def test_benchstats_rule_is_scipys_exact_test(n: int) -> None:
+    a, b = studies("normal", 6), studies("normal", 7, 0.03)
+    exact: NDArray[np.float64] = stats.mannwhitneyu(a[:, :n], b[:, :n], axis=1, method="exact").pvalue
+    assert (peers.benchstat(a, b, n) == (exact <= 0.05)).all()
+
+
+def test_the_fixed_design_finds_nine_of_ten() -> None:
+    rng = np.random.default_rng(8)
+    n = trials.rounds_of_t(0.05)
+    values = rng.normal(math.log(1.05), math.sqrt(2) * noise.SPREAD, size=(4000, n))
+    assert (stats.ttest_1samp(values, 0, axis=1).pvalue < 0.05).mean() == pytest.approx(0.9, abs=0.025)
+
+
+@pytest.mark.parametrize("kind", noise.KINDS)
+def test_machines_are_drawn_from_their_seed_alone(kind: str) -> None:
+    once, twice = (noise.slots(kind, 3, 40, np.random.default_rng(9)) for _ in range(2))
+    assert once.shape == (3, 40)
+    assert (once == twice).all()
+
+
+def test_one_run_per_side_never_gives_a_verdict_however_sure_a_textbook_is() -> None:
+    looks = mysql.prefixes()
+    assert {look.verdict for look in looks} == {"undecided"}
+    assert looks[0].low > 1 and looks[-1].high < 1, "a textbook is sure of one, then of the opposite"
+
+
+@pytest.mark.parametrize("side", mysql.SIDES)
+def test_the_12_hour_runs_change_their_level_and_drift(side: str) -> None:
+    assert mysql.steps(side)
+    assert abs(mysql.drift(side)[1] - 1) > 0.01
+
+
+def test_a_step_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    level = np.repeat([100.0, 104.0], [60 * mysql.MINUTE, 90 * mysql.MINUTE])
+    monkeypatch.setattr(mysql, "recorded", lambda _: level + np.random.default_rng(10).normal(size=len(level)))
+    (step,) = mysql.steps("on")
+    assert step.at == pytest.approx(1.0)
+    assert step.after / step.before == pytest.approx(1.04, abs=0.001)
+
+
+def test_a_short_run_breaks_no_bound_and_makes_a_page() -> None:
+    found = soundness.run(100)
+    assert broken(found) == []
+    assert "| recorded: fio |" in page(found)
