@@ -294,6 +294,18 @@ def import_blkalgn(
     import_files("blkalgn", files, out, label or [], factor or [], {} if dialect is None else {"dialect": dialect})
 
 
+@import_.command("fio")
+def import_fio(paths: Paths, out: ImportOut = None, label: Label = None, factor: Factor = None) -> None:
+    """Output of fio: JSON, JSON+ or terse, with its logs where they lie beside.
+
+    Options that differ among the jobs become factors; runs with the same options are rounds, in the order of their
+    times, or as given.
+    """
+    from storlab.cli.import_ import import_files
+
+    import_files("fio", paths, out, label or [], factor or [], {})
+
+
 @import_.command("virtiofs-tests")
 def import_virtiofs_tests(paths: Paths, out: ImportOut = None, label: Label = None, factor: Factor = None) -> None:
     """Raw files of virtiofs-tests: fio jobs on shared folders.

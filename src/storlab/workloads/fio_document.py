@@ -109,6 +109,7 @@ class Root(Struct, frozen=True):
 
     version: str | None = msgspec.field(name="fio version", default=None)
     options: dict[str, Any] | None = msgspec.field(name="global options", default=None)
+    timestamp_ms: Count | None = None  # of the report: when fio wrote it
     jobs: list[JobBlock] | None = None
     client_stats: list[JobBlock] | None = None
 

@@ -6,13 +6,21 @@ from storlab.errors import RecordsError
 from storlab.records.importers.base import Importer
 from storlab.records.importers.blkalgn import BlkalgnImporter
 from storlab.records.importers.bonnie import BonnieImporter
+from storlab.records.importers.fio import FioImporter
 from storlab.records.importers.sysbench import SysbenchImporter
 from storlab.records.importers.table import TableImporter
 from storlab.records.importers.virtiofs_tests import VirtiofsTestsImporter
 
 IMPORTERS: dict[str, Importer] = {
     importer.kind: importer
-    for importer in (BlkalgnImporter(), BonnieImporter(), SysbenchImporter(), TableImporter(), VirtiofsTestsImporter())
+    for importer in (
+        BlkalgnImporter(),
+        BonnieImporter(),
+        FioImporter(),
+        SysbenchImporter(),
+        TableImporter(),
+        VirtiofsTestsImporter(),
+    )
 }
 
 
