@@ -1,0 +1,125 @@
+"""Reading sysbench's text: Storlab beside plain Python with a regular expression, each in a process of its own.
+
+    uv run python -m benchmarks.read_sysbench [--quick] [--json FILE]
+
+Two files of 12 hours at an interval of 2 s, 21,600 lines each, written here with a recorded seed in the form of
+sysbench 1.0. The plain side opens a file, matches a compiled expression against each line, and appends what was found
+to lists, as scripts for such files do; ``plain, tps alone`` takes the time and the TPS only and nothing else.
+
+``read``: seconds after imports, until all numbers are in memory. Storlab also has the closing block, the options, and
+every line checked to its end. ``report``: whole processes. Storlab imports into a run (durably written, with its
+tables) and reports it as text; the plain side reads, and prints mean, variance, quartiles, outliers and a histogram
+of 29 bins of each file. It draws nothing: with a plotting library, it takes its time for that besides.
+
+Sides take turns, and a ratio is the median over pairs of neighbours, with its range.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SIDES = ("storlab", "plain", "plain, tps alone")
+SEED = 20261121
+CLOSING = """SQL statistics:
+    transactions:                        {transactions} ({tps:.2f} per sec.)
+
+General statistics:
+    total time:                          {time:.4f}s
+    total number of events:              {transactions}
+
+Latency (ms):
+         min:                                    3.09
+         avg:                                   23.81
+         max:                                  211.24
+         95th percentile:                       33.72
+         sum:                           5529015010.01
+
+Threads fairness:
+    events (avg/stddev):           1813861.7891/2345.89
+    execution time (avg/stddev):   43195.4298/0.06
+
+"""
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--quick", action="store_true", help="a tenth of the data and two repeats")
+    options.add_argument("--repeats", type=int)
+    options.add_argument("--json", type=Path, help="write the figures there too")
+    chosen = options.parse_args()
+    lines = 2160 if chosen.quick else 21600
+    repeats = chosen.repeats or (2 if chosen.quick else 9)
+    with tempfile.TemporaryDirectory(prefix="storlab-benchmark-") as made:
+        files = [write_file(Path(made) / f"{name}.txt", lines, SEED + at) for at, name in enumerate(("off", "on"))]
+        results = {task: compare(task, files, repeats) for task in ("read", "report")}
+    print(table(results))
+    figures = {"lines": 2 * lines, "seed": SEED, "tasks": results}
+    if chosen.json:
+        chosen.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def write_file(path: Path, lines: int, seed: int) -> Path:
+    """A file in the form of sysbench 1.0.17's, of 128 threads."""
+    drawn = random.Random(seed)
+    text = ["sysbench 1.0.17 (using bundled LuaJIT 2.1.0-beta2)\n\nNumber of threads: 128\n\nThreads started!\n\n"]
+    total = 0.0
+    for at in range(1, lines + 1):
+        tps = drawn.gauss(5300, 60)
+        total += 2 * tps
+        text.append(
+            f"[ {2 * at}s ] thds: 128 tps: {tps:.2f} qps: {20 * tps:.2f} (r/w/o: {14 * tps:.2f}/{4 * tps:.2f}/"
+            f"{2 * tps:.2f}) lat (ms,95%): {drawn.choice((33.12, 33.72, 34.33))} err/s: 0.00 reconn/s: 0.00\n"
+        )
+    text.append(CLOSING.format(transactions=int(total), tps=total / lines / 2, time=2.0 * lines))
+    path.write_text("".join(text))
+    return path
+
+
+def compare(task: str, files: list[Path], repeats: int) -> dict[str, object]:
+    """Seconds of all sides in turn, and by what factor Storlab is faster than each of the others."""
+    seconds: dict[str, list[float]] = {side: [] for side in SIDES}
+    for at in range(repeats):
+        for side in SIDES if at % 2 else reversed(SIDES):
+            seconds[side].append(child(side, task, files))
+    return {
+        "seconds": seconds,
+        "times faster": {
+            side: spread([other / ours for ours, other in zip(seconds["storlab"], seconds[side], strict=True)])
+            for side in SIDES[1:]
+        },
+    }
+
+
+def spread(ratios: list[float]) -> dict[str, float]:
+    return {"median": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}
+
+
+def child(side: str, task: str, files: list[Path]) -> float:
+    """One run in a process of its own: its seconds."""
+    program = Path(__file__).with_name("read_sysbench_child.py")
+    command = [sys.executable, str(program), side, task, *map(str, files)]
+    return float(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()[-1])
+
+
+def table(results: dict[str, dict[str, object]]) -> str:
+    lines = [f"{'task':8} {'side':18} {'seconds':>8}  Storlab is faster by"]
+    for task, result in results.items():
+        seconds, ratios = result["seconds"], result["times faster"]
+        assert isinstance(seconds, dict)
+        assert isinstance(ratios, dict)
+        for side, runs in seconds.items():
+            ratio = ratios.get(side)
+            said = f"  {ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['most']:.2f})" if ratio else ""
+            lines.append(f"{task:8} {side:18} {statistics.median(runs):8.3f}{said}")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

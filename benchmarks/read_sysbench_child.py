@@ -1,0 +1,95 @@
+"""One side of ``read_sysbench`` in its own process: ``SIDE TASK FILE…`` in, seconds out, in the last line."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+NUMBER = r"(\d+\.\d+)"
+LINE = re.compile(
+    rf"\[ (\d+)s \] thds: (\d+) tps: {NUMBER} qps: {NUMBER} \(r/w/o: {NUMBER}/{NUMBER}/{NUMBER}\) "
+    rf"lat \(ms,(\d+)%\): {NUMBER} err/s: {NUMBER} reconn/s: {NUMBER}"
+)
+TPS_ALONE = re.compile(rf"\[ (\d+)s \] thds: \d+ tps: {NUMBER}")
+
+
+def read_plain(path: Path, line_form: re.Pattern[str] = LINE) -> list[list[float]]:
+    """Each column of the interval lines as a list."""
+    columns: list[list[float]] = [[] for _ in range(line_form.groups)]
+    with path.open() as file:
+        for line in file:
+            match = line_form.match(line)
+            if match:
+                for column, text in zip(columns, match.groups(), strict=True):
+                    column.append(float(text))
+    return columns
+
+
+def read_tps(path: Path) -> list[list[float]]:
+    return read_plain(path, TPS_ALONE)
+
+
+def report_plain(read: Callable[[Path], list[list[float]]], tps: int, files: list[Path]) -> None:
+    values = [read(path)[tps] for path in files]
+    least, most = min(map(min, values)), max(map(max, values))
+    for path, each in zip(files, values, strict=True):
+        low, _, high = statistics.quantiles(each, n=4, method="inclusive")
+        outliers = sum(not low - 1.5 * (high - low) <= value <= high + 1.5 * (high - low) for value in each)
+        bins = [0] * 29
+        for value in each:
+            bins[min(28, int((value - least) / (most - least) * 29))] += 1
+        print(path.stem, statistics.fmean(each), statistics.pvariance(each), low, high, outliers, bins)
+
+
+def read_storlab(files: list[Path]) -> float:
+    from storlab.records.importers.sysbench import SysbenchImporter
+
+    importer = SysbenchImporter()
+    started = time.perf_counter()
+    kept = [importer.read(path.read_bytes(), str(path), {}) for path in files]
+    seconds = time.perf_counter() - started
+    assert len(kept) == len(files)
+    return seconds
+
+
+def report_storlab(files: list[Path]) -> float:
+    program = str(Path(sys.executable).with_name("storlab"))
+    with tempfile.TemporaryDirectory() as folder:
+        run = f"{folder}/run"
+        started = time.perf_counter()
+        subprocess.run([program, "import", "sysbench", *map(str, files), "--out", run], check=True)
+        subprocess.run([program, "report", run], check=True, stdout=subprocess.DEVNULL)
+        return time.perf_counter() - started
+
+
+def main() -> None:
+    side, task = sys.argv[1:3]
+    files = [Path(name) for name in sys.argv[3:]]
+    if side == "storlab":
+        print(read_storlab(files) if task == "read" else report_storlab(files))
+        return
+    started = time.perf_counter()
+    if task == "report":
+        report_in_process(side, files)
+    else:
+        kept = [(read_plain if side == "plain" else read_tps)(path) for path in files]
+        assert all(kept)
+    print(time.perf_counter() - started)
+
+
+def report_in_process(side: str, files: list[Path]) -> None:
+    """As a script of its own would be run: with its interpreter's start."""
+    read = "read_plain, 2" if side == "plain" else "read_tps, 1"
+    call = f"from read_sysbench_child import *; report_plain({read}, [Path(name) for name in sys.argv[1:]])"
+    command = [sys.executable, "-c", call, *map(str, files)]
+    subprocess.run(command, check=True, cwd=Path(__file__).parent, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    main()
