@@ -36,7 +36,7 @@ def test_the_e_value_is_that_of_the_formula() -> None:
 
 
 def test_the_e_value_is_the_bayes_factor_by_numerical_integration() -> None:
-    from scipy import integrate, stats  # type: ignore[import-untyped]
+    from scipy import integrate, stats
 
     values = np.array([0.3, 1.1, 0.7, -0.2, 0.9])
     n = len(values)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.special import stdtrit  # type: ignore[import-untyped]
+from scipy.special import stdtrit
 
 from storlab.analysis.anytime import Floats, width_factor
 from storlab.analysis.compare import Pairs, compare

@@ -75,7 +75,7 @@ def pair(a: Side, b: Side) -> Pairs:
             for x, y in ((a, b), (b, a))
             if len(alone := np.setdiff1d(x.rounds, y.rounds))
         )
-    problem = _without_logarithm(a.name, rounds, of_a) or _without_logarithm(b.name, rounds, of_b)
+    problem = without_logarithm(a.name, rounds, of_a) or without_logarithm(b.name, rounds, of_b)
     if problem:
         return Pairs(rounds, problem=problem, warnings=unpaired)
     # Difference of logs: the quotient of two extreme values could overflow.
@@ -112,8 +112,8 @@ def _mean_of(rows: Sequence[Floats], rounds: Rounds, warnings: tuple[str, ...] =
     return Pairs(rounds, snap(np.mean(rows, axis=0)), warnings=warnings)
 
 
-def _without_logarithm(name: str, rounds: Rounds, values: Floats) -> str:
-    """Why ``values`` have no logarithm, or an empty text."""
+def without_logarithm(name: str, rounds: Rounds, values: Floats) -> str:
+    """Why ``values`` (of these ``rounds``) have no logarithm, as a sentence; an empty text where they have."""
     if bool((values > 0).all()) and bool((values < np.inf).all()):  # NaN fails the first
         return ""
     missing = ~np.isfinite(values)

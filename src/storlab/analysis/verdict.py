@@ -113,6 +113,20 @@ def judge(log_ratios: Floats, a: str, b: str, rules: Rules) -> Judgement:
     return Judgement(interval, "undecided", reason, False, _remaining(evidence, rules))
 
 
+def beyond(log_ratios: Floats, edge: float, sign: int, rules: Rules) -> bool:
+    """Whether the mean log ratio surely lies beyond ``edge``, above for ``sign`` 1 and below for −1, by rules 1 and 2.
+
+    For conditions other than a verdict; it makes none. Everything nearer than the edge is farther from the data, so
+    it is ruled out with it.
+    """
+    if len(log_ratios) < rules.min_rounds:
+        return False
+    evidence = _weigh(log_ratios, rules.alpha)
+    if not evidence.interval.bounded:
+        return False
+    return sign * (evidence.interval.mean - edge) > 0 and evidence.rules_out(edge)
+
+
 def _difference(evidence: _Evidence, rules: Rules, seen: str) -> Judgement:
     """Rule 4."""
     if rules.better == "neither":

@@ -14,6 +14,7 @@ from storlab.errors import StorlabError, StudyError, UserError
 OWN_FAULT = 1
 USERS_MISTAKE = 2
 TRIALS_FAILED = 3
+GATE_HIT = 4
 INTERRUPTED = 130
 
 

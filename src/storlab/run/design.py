@@ -66,10 +66,15 @@ def _summary(tables: Tables, design: Design, effects: bool) -> Summary:
 
 def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
     """What the tables of a run say, whether Storlab ran it or it was imported."""
+    return _summary(tables, design_of_run(manifest, tables), effects=True)
+
+
+def design_of_run(manifest: Manifest, tables: Tables) -> Design:
+    """The design of a run, whether Storlab ran it or it was imported."""
     imported = imported_of(manifest)
     if imported is None:
-        return summary_of(manifest.study(), tables, manifest.stopped or _GOING_ON, effects=True)
-    design = Design(
+        return design_of(manifest.study(), manifest.stopped or _GOING_ON, tables.warnings())
+    return Design(
         title=manifest.title,
         primary=imported.primary,
         factors=imported.factors,
@@ -78,7 +83,6 @@ def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
         stopped=manifest.stopped,
         warnings=tables.warnings(),
     )
-    return _summary(tables, design, effects=True)
 
 
 def rule_of(study: Study, rounds: tuple[int, int]) -> Rule:

@@ -1,0 +1,231 @@
+"""Several runs as one set of cells, with a plan of what is compared with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from storlab.analysis.compare import Question
+from storlab.analysis.design import DEFAULT_MARGIN, CompareSpec, Design, Levels
+from storlab.analysis.questions import Catalogue, Key, Planned, Trait, plan
+from storlab.analysis.wording import level_names
+from storlab.errors import UserError
+
+_PLACE = ("cell", "round", "source", "metric")
+
+RUN = "run"
+"""The factor whose levels are the runs, where no other is asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunData:
+    """One run. ``trials`` as in ``docs/reference/records.md``, and ``machine``: a name for one boot of one machine.
+
+    ``metrics`` as there. ``design.compared`` says whether its trials were interleaved.
+    """
+
+    name: str
+    design: Design
+    trials: pl.DataFrame
+    metrics: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One metric of one trial; NaN where the trial has it not. Times in seconds."""
+
+    run: int
+    round: int  # of all runs, each with numbers of its own where there are several on a side
+    value: float
+    start: float | None
+    end: float | None
+    machine: str
+    interleaved: bool  # with the other trials of its run
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """``planned``: every comparison, with the cells of ``table``, whose rows are trials that are done."""
+
+    factor: str
+    levels: tuple[str, ...]
+    primary: str
+    confidence: float
+    min_rounds: int
+    planned: tuple[Planned, ...]
+    table: Mapping[int, tuple[Sample, ...]]  # by cell; values NaN
+    values: Mapping[tuple[int, int, int, str, str], float]  # by cell, run, round, source and metric
+
+    def samples(self, cell: int, key: Key) -> list[Sample]:
+        """One metric of the cell's trials."""
+        return [
+            replace(s, value=self.values.get((cell, s.run, s.round, *key), float("nan")))
+            for s in self.table.get(cell, ())
+        ]
+
+
+def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> Merged:
+    """``runs`` as one. Raises ``UserError`` where they don't fit together."""
+    factor, others = by or RUN, _other_factors(runs, by)
+    primary = _primary(runs, metrics)
+    cells = _cells(runs, others, by)
+    levels = tuple(dict.fromkeys(chosen[0] for chosen in cells))
+    if len(levels) < 2:
+        raise UserError(f"there is nothing to compare: every run has only the level {levels[0]!r} of {factor}")
+    names = (factor, *others)
+    margin = next((spec.margin for spec in runs[0].design.planned()), DEFAULT_MARGIN)
+    design = Design(
+        title="",
+        primary=primary,
+        factors={name: tuple(dict.fromkeys(cell[at] for cell in cells)) for at, name in enumerate(names)},
+        cells=tuple((number, dict(zip(names, cell, strict=True))) for cell, number in cells.items()),
+        comparisons=(
+            CompareSpec(
+                factor, tuple((level, levels[0]) for level in levels[1:]), True, False, metrics or None, margin
+            ),
+        ),
+        confidence=max(run.design.confidence for run in runs),
+        min_rounds=max(run.design.min_rounds for run in runs),
+    )
+    catalogue, table, values = _collect(runs, cells, others, by, metrics or (primary,))
+    planned = (*plan(design, catalogue), *_one_sided(design, factor, levels, metrics or (primary,)))
+    if not planned:
+        raise UserError("there is nothing to compare: the runs have no cell in common")
+    return Merged(factor, levels, primary, design.confidence, design.min_rounds, planned, table, values)
+
+
+def _other_factors(runs: Sequence[RunData], by: str | None) -> tuple[str, ...]:
+    first = runs[0]
+    for run in runs:
+        names = ", ".join(run.design.factors) or "none"
+        if by is not None and by not in run.design.factors:
+            raise UserError(f"{run.name} has no factor {by!r}; it has: {names}")
+        if by is None and RUN in run.design.factors:
+            raise UserError(f"{run.name} has a factor named {RUN!r} itself: say with --by which factor to compare")
+        if set(run.design.factors) != set(first.design.factors):
+            raise UserError(
+                f"{first.name} and {run.name} have different factors ({', '.join(first.design.factors) or 'none'}; "
+                f"{names}): only runs with the same factors can be compared"
+            )
+    return tuple(name for name in first.design.factors if name != by)
+
+
+def _primary(runs: Sequence[RunData], metrics: tuple[str, ...]) -> str:
+    primary = runs[0].design.primary
+    for run in runs[1:]:
+        if run.design.primary != primary and not metrics:
+            raise UserError(
+                f"{runs[0].name} and {run.name} have different primary metrics ({primary}; {run.design.primary}): "
+                "say with --metric what to compare"
+            )
+    return metrics[0] if metrics else primary
+
+
+def _place(run: RunData, levels: Levels, others: Sequence[str], by: str | None) -> tuple[str, ...]:
+    """Where a cell of ``run`` belongs: its level of what is compared, then those of the other factors."""
+    return (run.name if by is None else levels[by], *(levels[name] for name in others))
+
+
+def _cells(runs: Sequence[RunData], others: Sequence[str], by: str | None) -> dict[tuple[str, ...], int]:
+    """Every cell of all runs, by place, with a number."""
+    places = dict.fromkeys(_place(run, levels, others, by) for run in runs for _, levels in run.design.cells)
+    return {place: number for number, place in enumerate(places, start=1)}
+
+
+def _collect(
+    runs: Sequence[RunData],
+    cells: Mapping[tuple[str, ...], int],
+    others: Sequence[str],
+    by: str | None,
+    metrics: Sequence[str],
+) -> tuple[Catalogue, dict[int, tuple[Sample, ...]], dict[tuple[int, int, int, str, str], float]]:
+    found: dict[int, dict[Key, Trait]] = {}
+    said_by: dict[Key, tuple[str, Trait]] = {}
+    table: dict[int, list[Sample]] = {}
+    values: dict[tuple[int, int, int, str, str], float] = {}
+    unsupported: dict[int, str] = {}
+    offset = 0
+    names = [name.rpartition(":")[2] for name in metrics]
+    asked = pl.any_horizontal((pl.col("metric") == n) | pl.col("metric").str.ends_with(f".{n}") for n in names)
+    for at, run in enumerate(runs):
+        number = {cell: cells[_place(run, levels, others, by)] for cell, levels in run.design.cells}
+        done = _done(run)
+        for row in done.iter_rows(named=True):
+            start = row["started"]
+            begin = None if start is None else start.timestamp()
+            end = None if begin is None or row["duration"] is None else begin + row["duration"]
+            sample = Sample(
+                at, offset + row["round"], float("nan"), begin, end, row["machine"] or "", run.design.compared
+            )
+            table.setdefault(number[row["cell"]], []).append(sample)
+            found.setdefault(number[row["cell"]], {})
+        rows = run.metrics.filter(pl.col("node").is_null(), pl.col("job").is_null())
+        rows = rows.join(done.select("trial"), on="trial", how="semi", maintain_order="left")
+        traits = rows.select("cell", "source", "metric", "unit", "better").unique(maintain_order=True)
+        for cell, source, metric, unit, better in traits.iter_rows():
+            key, trait = (source, metric), Trait(unit, better)
+            _same(said_by, key, trait, run.name)
+            found[number[cell]][key] = trait
+        for cell, round_, source, metric, value in rows.filter(asked).select(*_PLACE, "value").iter_rows():
+            number_of_round = offset + round_
+            values[number[cell], at, number_of_round, source, metric] = float("nan") if value is None else value
+        for cell, reason in _unsupported(run).items():
+            unsupported.setdefault(number[cell], reason)
+        if by is not None:
+            offset += int(run.trials["round"].max() or 0)  # type: ignore[arg-type]  # a column of integers
+    absent = {cell: why for cell, why in unsupported.items() if cell not in found}
+    return Catalogue(found, absent), {cell: tuple(samples) for cell, samples in table.items()}, values
+
+
+def _done(run: RunData) -> pl.DataFrame:
+    """Trials that are done, the last one of each cell and round."""
+    done = run.trials.filter(pl.col("status") == "done").sort("trial")
+    return done.unique(["cell", "round"], keep="last", maintain_order=True).sort("round")
+
+
+def _unsupported(run: RunData) -> dict[int, str]:
+    rows = run.trials.filter(pl.col("status") == "unsupported").select("cell", "reason")
+    return {cell: reason or "no reason was recorded" for cell, reason in rows.iter_rows()}
+
+
+def _same(said_by: dict[Key, tuple[str, Trait]], key: Key, trait: Trait, run: str) -> None:
+    """One metric means one thing in all runs."""
+    before, known = said_by.setdefault(key, (run, trait))
+    if known == trait:
+        return
+    name = f"{key[1]} of {key[0]}"
+    if known.unit != trait.unit:
+        raise UserError(
+            f"{before} and {run} have {name} in different units ({known.unit}; {trait.unit}): they can't be compared"
+        )
+    raise UserError(f"{before} and {run} disagree on which direction of {name} is better: they can't be compared")
+
+
+def _one_sided(design: Design, factor: str, levels: Sequence[str], metrics: Sequence[str]) -> list[Planned]:
+    """A comparison without an answer for each combination that one side has and the other has not."""
+    by_level: dict[str, dict[tuple[tuple[str, str], ...], int]] = {level: {} for level in levels}
+    for cell, chosen in design.cells:
+        by_level[chosen[factor]][tuple((name, level) for name, level in chosen.items() if name != factor)] = cell
+    found = []
+    first = levels[0]
+    for level in levels[1:]:
+        both = dict.fromkeys([*by_level[first], *by_level[level]])
+        for within in both:
+            has = [name for name in (first, level) if within in by_level[name]]
+            if len(has) == 1:
+                lacks = level if has == [first] else first
+                where = level_names(dict(within))
+                problem = f"{where or 'the cell'} is in {has[0]} and not in {lacks}."
+                cell = by_level[has[0]][within]
+                found += [
+                    Planned(
+                        Question(factor, level, first, dict(within), False, "", name, "", "neither", DEFAULT_MARGIN),
+                        ((cell, cell),),
+                        problem[0].upper() + problem[1:] if not where else problem,
+                        counted=False,
+                    )
+                    for name in metrics
+                ]
+    return found

@@ -1,0 +1,93 @@
+"""``storlab compare``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from storlab.analysis.across_runs import RunsCompared, compare_runs
+from storlab.analysis.gate import parse_gate
+from storlab.analysis.merged_runs import RunData
+from storlab.cli.failure import GATE_HIT
+from storlab.errors import UserError
+from storlab.records.derive import derive
+from storlab.records.differences import differences
+from storlab.records.run_folder import RunFolder
+from storlab.records.trial_record import TrialRecord
+from storlab.report import across
+from storlab.report.junit import render_junit
+from storlab.run.design import design_of_run
+
+FORMATS: dict[str, Callable[[RunsCompared], str]] = {
+    "text": across.render_text,
+    "markdown": across.render_markdown,
+    "md": across.render_markdown,
+    "json": across.render_json,
+    "junit": render_junit,
+}
+
+
+def compare(
+    folders: Sequence[Path],
+    by: str | None,
+    metrics: Sequence[str],
+    fail_on: Sequence[str],
+    format_name: str,
+    output: Path | None,
+) -> int:
+    """Compare the runs and print or write what came out; returns the exit status."""
+    if format_name not in FORMATS:
+        raise UserError(f"there is no format {format_name!r}; there are: {', '.join(FORMATS)}")
+    gates = [parse_gate(text) for text in fail_on]
+    if by is None and len(folders) < 2:
+        raise UserError("one run can't be compared with itself: name another, or say with --by which of its factors")
+    paths = [folder.resolve() for folder in folders]
+    if twice := next((folder for at, folder in enumerate(folders) if paths[at] in paths[:at]), None):
+        raise UserError(f"{twice} is named twice")
+    opened = dict(zip(_names(paths), map(RunFolder.open, folders), strict=True))
+    runs = [_read(name, run) for name, run in opened.items()]
+    told = differences({name: run.manifest for name, run in opened.items()})
+    found = compare_runs(runs, by=by, metrics=metrics, gates=gates, cautions=told)
+    text = FORMATS[format_name](found)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        output.write_text(text, "utf-8")
+        print(output)
+    if found.failed:
+        return GATE_HIT
+    if all(c.basis == "none" for c in found.comparisons):
+        raise UserError(f"nothing could be compared: {found.comparisons[0].comparison.reason}")
+    return 0
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """What runs are called: the last parts of their paths, as many as it takes to tell them apart."""
+    most = max(len(path.parts) for path in paths)
+    names = [path.name for path in paths]
+    for count in range(1, most):
+        names = ["/".join(path.parts[-count:]) for path in paths]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def _read(name: str, run: RunFolder) -> RunData:
+    tables = derive(run)
+    if not any(record.status == "done" for record in tables.records):
+        raise UserError(f"{run.path} has no trial that is done: there is nothing to compare")
+    machines = pl.DataFrame(
+        [(record.trial, _machine(record)) for record in tables.records],
+        schema={"trial": pl.Int64, "machine": pl.String},
+        orient="row",
+    )
+    trials = tables.frame("trials").join(machines, on="trial", how="left", maintain_order="left")
+    return RunData(name, design_of_run(run.manifest, tables), trials, tables.frame("metrics"))
+
+
+def _machine(record: TrialRecord) -> str:
+    """The boots of the machines that took part, as one name."""
+    return " ".join(sorted({node.machine for node in record.nodes.values()}))

@@ -1,0 +1,64 @@
+"""Runs to compare, made of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import polars as pl
+
+from storlab.analysis.design import Design
+from storlab.analysis.merged_runs import RunData
+
+START = datetime(2026, 3, 14, 9, tzinfo=UTC)
+
+
+def run(
+    name: str,
+    values: Mapping[str, Sequence[float]],
+    *,
+    starts: Sequence[float] | None = None,
+    factor: str = "fs",
+    metric: str = "bandwidth",
+    unit: str = "B/s",
+    better: str = "higher",
+    primary: str = "bandwidth",
+    machine: str = "boot-1",
+    compared: bool = True,
+) -> RunData:
+    """A run with one factor. ``values``: by level, of each round. ``starts``: of each trial, in s, in that order.
+
+    Trials take 5 s, and by default follow each other every 10 s, round by round.
+    """
+    cells = tuple((number, {factor: level}) for number, level in enumerate(values, start=1))
+    places = [(cell, n) for n in range(1, max(map(len, values.values())) + 1) for cell, _ in cells]
+    places = [(cell, n) for cell, n in places if n <= len(values[cells[cell - 1][1][factor]])]
+    begun = starts if starts is not None else [10.0 * at for at in range(len(places))]
+    trials = pl.DataFrame(
+        [
+            (number, n, cell, "done", None, START + timedelta(seconds=begun[number - 1]), 5.0, machine)
+            for number, (cell, n) in enumerate(places, start=1)
+        ],
+        schema={
+            "trial": pl.Int64,
+            "round": pl.Int64,
+            "cell": pl.Int64,
+            "status": pl.String,
+            "reason": pl.String,
+            "started": pl.Datetime("us", "UTC"),
+            "duration": pl.Float64,
+            "machine": pl.String,
+        },
+        orient="row",
+    )
+    metrics = trials.select("trial", "round", "cell").with_columns(
+        node=pl.lit(None, pl.String),
+        job=pl.lit(None, pl.String),
+        source=pl.lit("load"),
+        metric=pl.lit(metric),
+        unit=pl.lit(unit),
+        better=pl.lit(better),
+        value=pl.Series([values[cells[cell - 1][1][factor]][n - 1] for cell, n in places], dtype=pl.Float64),
+    )
+    design = Design(name, primary, {factor: tuple(values)}, cells, compared=compared)
+    return RunData(name, design, trials, metrics)

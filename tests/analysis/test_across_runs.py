@@ -1,0 +1,176 @@
+"""Runs compared with each other: what is judged, what is only described, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ttest_ind
+
+from storlab.analysis.across_runs import compare_runs
+from storlab.analysis.gate import parse_gate
+from storlab.analysis.interleaving import Span, pairs_in_time
+from storlab.analysis.unpaired import difference
+from storlab.errors import UserError
+
+from .runs import run
+
+LOW = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 99.5, 101.5, 98.5, 100.2, 99.8, 100.9]
+HIGH = [2 * value for value in LOW]
+
+
+def test_runs_one_after_the_other_are_described_and_never_judged_however_far_apart() -> None:
+    found = compare_runs([run("old", {"x": LOW}), run("new", {"x": HIGH}, starts=[500 + 10.0 * n for n in range(12)])])
+    (one,) = found.comparisons
+    assert (one.basis, one.comparison.verdict) == ("not interleaved", "undecided")
+    assert one.comparison.ratio == pytest.approx(2)
+    assert one.comparison.low is not None
+    assert one.comparison.low > 1.9
+    assert "described and not judged" in one.comparison.reason
+    assert "never judged" in found.cautions[0]
+
+
+def test_the_first_run_is_what_the_others_are_compared_with() -> None:
+    found = compare_runs([run(name, {"x": LOW}) for name in ("one", "two", "three")])
+    assert [(c.comparison.a, c.comparison.b) for c in found.comparisons] == [("two", "one"), ("three", "one")]
+    assert found.family == 2
+    assert found.comparisons[0].comparison.confidence == pytest.approx(0.975)
+
+
+def test_levels_of_one_run_are_paired_by_round_and_judged() -> None:
+    found = compare_runs([run("r", {"ext4": LOW, "xfs": HIGH})], by="fs")
+    (one,) = found.comparisons
+    assert (one.basis, one.comparison.verdict, one.rounds) == ("interleaved", "better", (12, 12))
+    assert found.cautions == ()
+
+
+def test_levels_of_an_imported_run_are_not_judged() -> None:
+    (one,) = compare_runs([run("r", {"ext4": LOW, "xfs": HIGH}, compared=False)], by="fs").comparisons
+    assert one.basis == "not interleaved"
+
+
+def test_rounds_of_several_runs_that_have_both_levels_are_all_pairs() -> None:
+    runs = [run("a", {"ext4": LOW[:6], "xfs": HIGH[:6]}), run("b", {"ext4": LOW[6:], "xfs": HIGH[6:]})]
+    (one,) = compare_runs(runs, by="fs").comparisons
+    assert (one.basis, one.rounds, one.comparison.verdict) == ("interleaved", (12, 12), "better")
+
+
+def test_a_run_with_only_one_of_the_two_levels_is_left_out_of_pairs_and_that_is_said() -> None:
+    runs = [run("a", {"ext4": LOW, "xfs": HIGH}), run("b", {"xfs": LOW})]
+    (one,) = compare_runs(runs, by="fs").comparisons
+    assert one.rounds == (12, 12)
+    assert "Left out: 12 trials of runs that have only one of the two." in one.comparison.warnings
+
+
+def alternating(order: list[int], *, machines: tuple[str, str] = ("boot-1", "boot-1")) -> list:  # type: ignore[type-arg]
+    """Two runs; ``order`` says for each pair of trials in time which run goes first."""
+    starts: tuple[list[float], list[float]] = ([], [])
+    for at, first in enumerate(order):
+        starts[first].append(20.0 * at)
+        starts[1 - first].append(20.0 * at + 10)
+    names = ("old", "new")
+    return [
+        run(name, {"x": values[: len(order)]}, starts=times, machine=machine)
+        for name, values, times, machine in zip(names, (LOW, HIGH), starts, machines, strict=True)
+    ]
+
+
+def test_runs_whose_trials_alternate_in_time_are_paired_and_judged() -> None:
+    (one,) = compare_runs(alternating([0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0])).comparisons
+    assert (one.basis, one.comparison.verdict) == ("interleaved", "better")
+    assert any("Paired by time" in warning for warning in one.comparison.warnings)
+
+
+@pytest.mark.parametrize(
+    ("runs", "why"),
+    [
+        (alternating([0] * 12), "always in the same order"),
+        (alternating([0, 1] * 6, machines=("boot-1", "boot-2")), "one boot of one machine"),
+    ],
+)
+def test_trials_that_alternate_but_prove_nothing_are_not_paired(runs: list, why: str) -> None:  # type: ignore[type-arg]
+    (one,) = compare_runs(runs).comparisons
+    assert one.basis == "not interleaved"
+    assert why in one.comparison.reason
+
+
+@given(st.lists(st.integers(0, 1), max_size=30), st.booleans())
+def test_pairs_in_time_are_one_of_each_side_and_neighbours(order: list[int], overlap: bool) -> None:
+    spans = [Span(10.0 * at, 10.0 * at + (15 if overlap else 5), "m") for at in range(len(order))]
+    a, b = ([span for span, side in zip(spans, order, strict=True) if side == want] for want in (0, 1))
+    found = pairs_in_time(a, b)
+    if isinstance(found, str):
+        return
+    assert not overlap or len(order) < 2
+    assert [first for first, _ in found] == list(range(len(found)))
+    assert [second for _, second in found] == list(range(len(found)))
+    assert all(abs((a[i].start or 0) - (b[j].start or 0)) == 10 for i, j in found)
+
+
+def test_trials_without_times_are_not_paired() -> None:
+    assert pairs_in_time([Span(None, None)], [Span(0, 1, "m")]) == "when their trials ran is not recorded"
+
+
+def test_a_metric_that_one_side_lacks_is_named() -> None:
+    (one, two) = compare_runs(
+        [run("old", {"x": LOW}), run("new", {"x": LOW}, metric="latency")], metrics=["bandwidth", "latency"]
+    ).comparisons
+    assert "new has no bandwidth of load, which old has" in one.comparison.reason
+    assert "old has no latency of load, which new has" in two.comparison.reason
+
+
+def test_cells_that_only_one_side_has_are_named_and_hit_the_gate_for_what_is_missing() -> None:
+    found = compare_runs([run("old", {"x": LOW, "y": LOW}), run("new", {"x": LOW})], gates=[parse_gate("missing")])
+    told = {c.comparison.within["fs"]: c for c in found.comparisons}
+    assert told["y"].comparison.reason == "fs=y is in old and not in new."
+    assert [c.gates[0].outcome for c in (told["x"], told["y"])] == ["passed", "hit"]
+    assert found.failed
+
+
+@pytest.mark.parametrize(
+    ("runs", "by", "message"),
+    [
+        ([run("a", {"x": LOW}), run("b", {"x": LOW}, unit="s")], None, r"different units \(B/s; s\)"),
+        ([run("a", {"x": LOW}), run("b", {"x": LOW}, better="lower")], None, "which direction"),
+        ([run("a", {"x": LOW}), run("b", {"x": LOW}, primary="latency")], None, "different primary metrics"),
+        ([run("a", {"x": LOW}), run("b", {"x": LOW}, factor="bs")], None, "different factors"),
+        ([run("a", {"x": LOW}), run("b", {"x": LOW})], "nope", "a has no factor 'nope'; it has: fs"),
+        ([run("a", {"x": LOW}), run("b", {"x": LOW})], "fs", "only the level 'x' of fs"),
+        ([run("a", {"x": LOW}, factor="run"), run("b", {"x": LOW}, factor="run")], None, "factor named 'run' itself"),
+    ],
+)
+def test_runs_that_do_not_fit_together_are_refused(runs: list, by: str | None, message: str) -> None:  # type: ignore[type-arg]
+    with pytest.raises(UserError, match=message):
+        compare_runs(runs, by=by)
+
+
+def test_one_round_a_side_is_described_without_an_interval() -> None:
+    (one,) = compare_runs([run("a", {"x": [100.0]}), run("b", {"x": [90.0]})]).comparisons
+    assert one.comparison.ratio == pytest.approx(0.9)
+    assert one.comparison.low is None
+    assert "allow no interval" in one.comparison.reason
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.floats(-3, 3), min_size=2, max_size=20),
+    st.lists(st.floats(-3, 3), min_size=2, max_size=20),
+    st.floats(0.001, 0.5),
+)
+def test_the_unpaired_interval_is_welchs(a: list[float], b: list[float], alpha: float) -> None:
+    of_a, of_b = np.array(a), np.array(b)
+    if of_a.std() < 1e-3 or of_b.std() < 1e-3:
+        return
+    mean, half = difference(of_a, of_b, alpha)
+    expected = ttest_ind(of_a, of_b, equal_var=False).confidence_interval(1 - alpha)
+    assert (mean - half, mean + half) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_the_unpaired_interval_covers_the_truth_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(1)
+    hits = 0
+    for _ in range(2000):
+        mean, half = difference(rng.normal(0.1, 1, size=6), rng.normal(0, 3, size=9), 0.05)
+        hits += abs(mean - 0.1) <= half
+    assert 0.935 <= hits / 2000 <= 0.97

@@ -1,0 +1,91 @@
+"""``storlab compare``: exit statuses and messages, on runs of a directory, which need no root."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import pytest
+
+PROGRAM = Path(sys.executable).with_name("storlab")
+
+STUDY = """
+title = "Sleep"
+primary = "elapsed"
+stack = [{ layer = "directory" }]
+repeat = { until = "max", min = 3, max = 3 }
+trial = { settle = { sync = false, drop_caches = false } }
+[factors.time]
+levels = ["LEVELS"]
+[probes]
+[workload.load]
+command = { argv = ["sleep", "{time}"] }
+"""
+
+
+def storlab(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *words], cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``old`` and ``new`` of the same study, and ``other`` with another level."""
+    folder = tmp_path_factory.mktemp("runs")
+    for name, levels in {"old": '0.01", "0.1', "new": '0.01", "0.1', "other": "0.3"}.items():
+        (folder / f"{name}.toml").write_text(STUDY.replace("LEVELS", levels))
+        ran = storlab("run", f"{name}.toml", "--out", name, "-q", folder=folder)
+        assert ran.returncode == 0, ran.stderr
+    return folder
+
+
+def test_two_runs_are_described(runs: Path) -> None:
+    ran = storlab("compare", "old", "new", folder=runs)
+    assert ran.returncode == 0, ran.stderr
+    assert "new compared with old" in ran.stdout
+    assert "described and not judged" in " ".join(ran.stdout.split())
+
+
+def test_a_gate_that_is_hit_ends_with_status_four_and_the_file_is_written(runs: Path) -> None:
+    words = (
+        "--by",
+        "time",
+        "--fail-on",
+        "worse>50%",
+        "--fail-on",
+        "differs>50%",
+        "--format",
+        "junit",
+        "--out",
+        "x.xml",
+    )
+    ran = storlab("compare", "old", "other", *words, folder=runs)
+    assert (ran.returncode, ran.stdout) == (4, "x.xml\n"), ran.stderr
+    assert Xml.parse(runs / "x.xml").getroot().get("failures") == "1"
+
+
+def test_levels_of_one_run_are_compared_by_round(runs: Path) -> None:
+    ran = storlab("compare", "old", "--by", "time", "--format", "markdown", folder=runs)
+    assert ran.returncode == 0, ran.stderr
+    assert "| ? undecided | 3 |" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("old",), "one run can't be compared with itself"),
+        (("old", "./old"), "named twice"),
+        (("old", "nowhere"), "nowhere does not exist"),
+        (("old", "new", "--fail-on", "wrose>3%"), "--fail-on 'wrose>3%' can't be read"),
+        (("old", "new", "--format", "pdf"), "there is no format 'pdf'"),
+        (("old", "new", "--by", "disk"), "old has no factor 'disk'; it has: time"),
+        (("old", "other"), "nothing could be compared"),
+        (("old", "new", "--metric", "nonsense"), "there is nothing to compare"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_status_two(runs: Path, words: tuple[str, ...], message: str) -> None:
+    ran = storlab("compare", *words, folder=runs)
+    assert ran.returncode == 2, ran.stdout
+    assert message in ran.stderr
+    assert "Traceback" not in ran.stderr

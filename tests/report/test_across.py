@@ -1,0 +1,86 @@
+"""Runs compared, in every format.
+
+To renew golden files after a wanted change: run this module, with ``PYTHONPATH=.:tests``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as Xml
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.runs import run
+from storlab.analysis.across_runs import RunsCompared, compare_runs
+from storlab.analysis.gate import parse_gate
+from storlab.report.across import render_json, render_markdown, render_text
+from storlab.report.junit import render_junit
+
+GOLDEN = Path(__file__).parent / "golden"
+LOW = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 99.5, 101.5, 98.5, 100.2, 99.8, 100.9]
+FORMATS = {
+    "compare.txt": render_text,
+    "compare.md": render_markdown,
+    "compare.json": render_json,
+    "compare.xml": render_junit,
+}
+
+
+def sample(old: str = "old") -> RunsCompared:
+    """Three cells: one that is worse, one that is not, and one that is missing; by runs that follow each other."""
+    before = run(old, {"ext4": LOW, "xfs": LOW, "zfs": LOW})
+    after = run("new", {"ext4": [0.9 * v for v in LOW], "xfs": [1.001 * v for v in LOW]})
+    gates = [parse_gate("worse>3%")]
+    return compare_runs([before, after], gates=gates, cautions=["The runs differ in Storlab (old: 1; new: 2)."])
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_comparison_looks_like_the_golden_file(name: str) -> None:
+    assert FORMATS[name](sample()) == (GOLDEN / name).read_text("utf-8")
+
+
+def test_junit_fails_what_hit_a_gate_and_skips_what_could_not_be_compared() -> None:
+    root = Xml.fromstring(render_junit(sample()))
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("3", "1", "1")
+    failed, passed, skipped = root.findall(".//testcase")
+    failure, skip = failed.find("failure"), skipped.find("skipped")
+    assert failure is not None
+    assert "differs from old by more than 3 %, for the worse" in str(failure.get("message"))
+    assert "runs not interleaved" in str(failure.get("message"))
+    assert passed.find("failure") is None
+    assert passed.find("skipped") is None
+    assert skip is not None
+    assert "is in old and not in new" in str(skip.get("message"))
+
+
+def test_without_gates_nothing_fails_in_junit() -> None:
+    found = compare_runs([run("old", {"x": LOW}), run("new", {"x": [v / 2 for v in LOW]})])
+    assert Xml.fromstring(render_junit(found)).get("failures") == "0"
+
+
+def test_the_markdown_begins_with_the_outcome_and_warns_of_runs_that_were_not_interleaved() -> None:
+    lines = render_markdown(sample()).splitlines()
+    assert lines[2].startswith("**Failed: 1 of 3 comparisons hit a gate")
+    assert any(line.startswith("> **Caution:** Not everything here was interleaved") for line in lines)
+
+
+def test_the_json_says_whether_it_failed() -> None:
+    assert json.loads(render_json(sample()))["failed"] is True
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(min_size=1, max_size=30).filter(lambda name: name != "new" and name.isprintable()))
+def test_no_name_of_a_run_breaks_xml_or_the_markdown_table(name: str) -> None:
+    found = sample(name)
+    Xml.fromstring(render_junit(found).encode())
+    rows = [line for line in render_markdown(found).splitlines() if line.startswith("|")]
+    assert len({row.replace("\\|", "").count("|") for row in rows}) == 1
+    render_text(found)
+
+
+if __name__ == "__main__":
+    for name, renderer in FORMATS.items():
+        (GOLDEN / name).write_text(renderer(sample()), "utf-8")
