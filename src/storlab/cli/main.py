@@ -50,6 +50,10 @@ def _studies(incomplete: str) -> list[str]:
     return [path.stem for path in sorted(folder.glob("*.toml")) if path.stem.startswith(incomplete)]
 
 
+def _compare_formats(incomplete: str) -> list[str]:
+    return [name for name in ("text", "markdown", "json", "junit") if name.startswith(incomplete)]
+
+
 def _formats(incomplete: str) -> list[str]:
     return [
         name for name in ("text", "md", "html", "csv", "json", "adoc", "virtiofs-tests") if name.startswith(incomplete)
@@ -156,6 +160,38 @@ def report(
     from storlab.cli.report import report as command
 
     command(folder, format_, output)
+
+
+@app.command()
+def compare(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs; the first is the baseline.")],
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="FACTOR", help="Levels of this factor, rather than runs.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", metavar="NAME", help="Instead of the primary metric.")
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on", metavar="GATE", help="End with status 4: worse, 'worse>3%', better, differs, missing."
+        ),
+    ] = None,
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format", "-f", metavar="text|markdown|json|junit", autocompletion=_compare_formats, help="Format."
+        ),
+    ] = "text",
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")] = None,
+) -> None:
+    """Compare runs with each other, or levels of a factor over runs.
+
+    Trials that were interleaved get verdicts; differences between runs that were not are described.
+    """
+    from storlab.cli.compare import compare as command
+
+    raise typer.Exit(command(runs, by, metric or [], fail_on or [], format_, out))
 
 
 @app.command()
