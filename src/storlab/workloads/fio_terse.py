@@ -1,4 +1,4 @@
-"""fio's terse output of version 3 (``--output-format=terse``, ``--append-terse``): a line a report, fields between ``;``.
+"""fio's terse output of version 3 (``--output-format=terse``, ``--append-terse``), of which each line is a report.
 
 Source: fio 3.33, ``stat.c`` (``show_thread_status_terse_all``) and ``HOWTO.rst`` ("Terse output"). Rates are KiB/s and
 1/s, cut to whole numbers; latencies µs. The metrics are those of ``fio_output``, as far as a line has them: no

@@ -1,0 +1,192 @@
+"""fio's output from elsewhere: set-ups by the jobs' options, repeats by time, and never by file names."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storlab import open_run
+from storlab.errors import ParseError
+from storlab.records.importers.base import Part
+from storlab.records.importers.fio import FioImporter
+from storlab.records.importers.fio_traits import said_of_jobs, traits_of
+from study.program import call
+from workloads.fio_samples import golden, values
+
+from .virtiofs_sample import terse
+
+
+def parts(text: bytes) -> list[Part]:
+    return list(FioImporter().read(text, "x.json", {}))
+
+
+def ran(folder: Path, name: str, *options: str, form: str = "json+") -> Path:
+    """What fio really prints, with its messages ahead of it."""
+    argv = ["fio", "--name=load", f"--directory={folder}", "--filename=data", "--size=1m", f"--output-format={form}"]
+    ended = subprocess.run([*argv, *options], cwd=folder, capture_output=True, timeout=60, check=True)
+    path = folder / name
+    path.write_bytes(b"note: a line ahead of the document\n" + ended.stdout)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "results"
+    made.mkdir()
+    return made
+
+
+def test_options_that_differ_become_factors_and_equal_ones_rounds(folder: Path, tmp_path: Path) -> None:
+    for number, bs in enumerate(("4k", "16384", "4096", "16k")):
+        ran(folder, f"{9 - number}.json", f"--bs={bs}", "--rw=write")
+    run = tmp_path / "run"
+    imported = call("import", "fio", str(folder), "--out", str(run))
+    assert imported.status == 0, imported.message
+    trials = open_run(run).trials.sort("started")
+    assert [name for name in trials.columns if name.startswith("factor.")] == ["factor.bs"]
+    assert trials.select("factor.bs", "round").rows() == [("4k", 1), ("16k", 1), ("4k", 2), ("16k", 2)]
+    text = call("report", str(run))
+    assert text.status == 0, text.message
+    assert "no verdicts" in " ".join(text.output.split())
+
+
+@pytest.mark.parametrize("form", ["json", "json+", "terse", "normal,terse"])
+def test_every_form_of_fio_s_output_gives_the_same_metrics(form: str, folder: Path, tmp_path: Path) -> None:
+    path, run = ran(folder, "x.out", "--rw=randrw", "--bs=4k", form=form), tmp_path / "run"
+    imported = call("import", "fio", str(path), "--out", str(run))
+    assert imported.status == 0, imported.message
+    found = open_run(run).metrics.filter(pl.col("node").is_null(), pl.col("job").is_null())
+    rows = dict(zip(found["metric"], found["value"], strict=True))
+    assert rows["read.bytes"] + rows["write.bytes"] == rows["bytes"] == 1 << 20
+    assert rows["bandwidth"] == pytest.approx(rows["read.bandwidth"] + rows["write.bandwidth"])
+    assert rows["iops"] * 4096 == pytest.approx(rows["bandwidth"], rel=0.02)
+
+
+def test_logs_beside_become_series_and_others_are_left(folder: Path, tmp_path: Path) -> None:
+    logs = ["--write_bw_log=mine", "--write_iops_log=mine", "--log_avg_msec=100"]
+    path = ran(folder, "a.json", "--rw=write", "--bs=4k", "--time_based", "--runtime=1", *logs)
+    (folder / "other_bw.1.log").write_text("rubbish\n")
+    run = tmp_path / "run"
+    assert call("import", "fio", str(path), "--out", str(run)).status == 0
+    series = open_run(run).series.filter(pl.col("job").is_null(), metric="write.bandwidth")
+    assert 8 <= series.height <= 12
+    assert not list(run.rglob("other_bw*"))
+    for log in folder.glob("mine*"):
+        log.unlink()
+    assert call("report", str(run)).status == 0
+    without = call("import", "fio", str(path), "--out", str(tmp_path / "without"))
+    assert "mine_*.log don't lie beside it" in without.message
+
+
+def test_a_log_that_is_none_is_named_with_its_line(folder: Path, tmp_path: Path) -> None:
+    path = ran(folder, "a.json", "--rw=write", "--write_bw_log=mine", "--log_avg_msec=100")
+    (folder / "mine_bw.1.log").write_text("1, 2, 1, 0, 0\nrubbish\n")
+    imported = call("import", "fio", str(path), "--out", str(tmp_path / "run"))
+    assert imported.status == 2
+    assert "mine_bw.1.log:2: not a line of a fio log" in imported.message
+    assert not (tmp_path / "run").exists()
+
+
+def test_jobs_that_ran_one_after_another_are_trials_of_their_own() -> None:
+    read = parts(golden("fio-stonewall.json"))
+    assert len(read) == 2
+    first, second = read
+    assert first.started is not None
+    assert second.started is not None
+    assert first.started < second.started
+    assert not any("several groups" in warning for part in read for warning in part.measured.warnings)
+    assert first.traits != second.traits
+
+
+def test_jobs_that_ran_at_once_are_one_trial() -> None:
+    (part,) = parts(golden("fio-four-jobs.json"))
+    alone = values(part.measured)
+    assert alone["bandwidth"] > 0
+    assert part.measured.metrics["job"].n_unique() == 5
+
+
+def test_steady_state_comes_along() -> None:
+    (part,) = parts(golden("fio-steady.json"))
+    assert "steady.attained" in set(part.measured.metrics["metric"])
+    assert "steady.iops" in set(part.measured.series["metric"])
+
+
+def test_a_failed_run_is_a_failed_trial_and_no_zero() -> None:
+    (part,) = parts(golden("fio-full.json"))
+    assert part.status == "failed"
+    assert "No space left" in (part.reason or "") or "no space left" in (part.reason or "")
+    assert part.measured.metrics.is_empty()
+
+
+def test_options_are_compared_in_one_spelling_with_their_defaults() -> None:
+    spelled = traits_of([{"blocksize": "4096", "readwrite": "randread", "name": "a", "log_avg_msec": "9"}])
+    assert spelled == traits_of([{"bs": "4k", "rw": "randread", "iodepth": "1", "direct": "0", "randseed": "7"}])
+    assert traits_of([{"rw": "read"}, {"rw": "write"}])["rw"] == "read + write"
+
+
+def test_terse_lines_take_their_options_from_the_messages_before_them() -> None:
+    message = (
+        "load: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=psync, iodepth=1"
+    )
+    assert said_of_jobs([message])["load"] == {"rw": "randread", "ioengine": "psync", "iodepth": "1", "bs": "4k"}
+    whole = f"{message}\n{terse('load', (1000, 250))}\n{terse('load', (1100, 275))}"
+    first, second = parts((whole + "\n").encode())
+    assert first.traits == second.traits
+    assert "which jobs ran at once" in first.measured.warnings[0]
+    (kept,) = parts(whole.encode())
+    assert "line 3: the terse line was cut off" in kept.measured.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "x.json:1: holds no result of fio"),
+        (b"\x7fELF\x00\x01\x02\n", "x.json:1: holds no result of fio"),
+        (b"fio: engine nothing not loadable\n", "it says: fio: engine nothing not loadable"),
+        (b'{"a": 1}', "jobs is missing"),
+        (b"5;fio-3.33;x;0\n", "only version 3"),
+        (golden("fio-plain.json")[:900], "truncated"),
+    ],
+)
+def test_what_is_none_is_refused_with_file_and_line(text: bytes, says: str) -> None:
+    with pytest.raises(ParseError) as error:
+        parts(text)
+    assert says in str(error.value)
+    assert str(error.value).startswith("x.json:")
+
+
+def test_a_folder_without_any_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing")
+    ended = call("import", "fio", str(tmp_path), "--out", str(tmp_path / "run"))
+    assert ended.status == 2
+    assert "none of its 1 file is one of fio" in ended.message
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_a_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
+    whole = data.draw(st.sampled_from([golden("fio-plain.json"), f"{terse('load', (9, 2))}\n".encode()]))
+    at, until = sorted((data.draw(st.integers(0, len(whole))), data.draw(st.integers(0, len(whole)))))
+    damaged = whole[:at] + data.draw(st.binary(max_size=20)) + whole[until:]
+    try:
+        assert parts(damaged)
+    except ParseError as error:
+        assert "x.json" in str(error)
+
+
+def test_the_times_of_the_reports_give_the_order_not_the_files(tmp_path: Path) -> None:
+    document = json.loads(golden("fio-plain.json")[golden("fio-plain.json").index(b"{") :])
+    paths = []
+    for name, stamp in (("late", 2_000_000), ("early", 1_000_000)):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps({**document, "timestamp_ms": stamp}, indent=1))
+        paths.append(str(path))
+    run = tmp_path / "run"
+    assert call("import", "fio", *paths, "--out", str(run)).status == 0
+    assert open_run(run).trials["round"].to_list() == [2, 1]
