@@ -1,0 +1,146 @@
+"""Everything about one series of one trial, and whether it matters to a reader."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from storlab.timeseries.changes import Change, block_size, change_points, changes, fitted, refined
+from storlab.timeseries.correlation import effective_sample_size
+from storlab.timeseries.drift import Trend, trend
+from storlab.timeseries.steady import block_means, fio_time, snia_time
+from storlab.timeseries.variability import WHISKERS, Floats, variability
+from storlab.timeseries.warm_up import mser
+
+FEWEST = 10
+"""Of fewer samples nothing is said."""
+MATERIAL = 0.01
+"""As a share of the mean: what moves a result by less is not worth a sentence, however certain it is."""
+FEW_CHANGES = 2
+"""Changes of the level that say all there is to say of a rise or fall; more, and it is a drift as well."""
+CLEAR = 4.0
+"""Standard errors by which a warm-up must differ from the rest."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """At ``t`` s the level changes from ``before`` to ``after``, in the unit of the series."""
+
+    t: float
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class SeriesFindings:
+    """What the samples of one trial say of it. Times in s; values in the series' unit, ``variance`` in its square.
+
+    ``interval``: between samples, the median. ``steady_snia``, ``steady_fio``: when it was first steady; ``None``:
+    never. ``warm_up``: what MSER-5 would leave out at the start, 0 for nothing; ``None`` where it can't tell.
+    ``warm_up_effect``: by how much the mean is higher without, as a share; 0 where that may be chance.
+    ``drift``: Sen's slope an hour, ``None`` for a series too short to tell; ``drift_share``: rise or fall over the
+    whole series as a share of the mean, 0 where that may be chance, or a few changes of the level say all of it.
+    """
+
+    n: int
+    interval: float
+    duration: float
+    mean: float
+    variance: float
+    sigma: float
+    cv: float | None
+    outliers: int
+    longest_stall: float
+    effective: float
+    steady_snia: float | None
+    steady_fio: float | None
+    warm_up: float | None
+    warm_up_effect: float
+    changes: tuple[Level, ...]
+    drift: float | None
+    drift_share: float
+
+
+def spacing(t: Floats) -> float:
+    """Seconds between samples at ``t`` (shape ``(n,)``, ascending): the median; 0 for fewer than two."""
+    return float(np.median(np.diff(t))) if len(t) > 1 else 0.0
+
+
+def findings(t: Floats, values: Floats, whiskers: float = WHISKERS) -> SeriesFindings | None:
+    """Of samples ``values`` at ``t`` s (both of shape ``(n,)``), in any order; what isn't finite is left out.
+
+    Samples are taken to be evenly spaced. ``None`` for fewer than ``FEWEST``, or where they have no time between them.
+    """
+    kept = np.isfinite(values) & np.isfinite(t)
+    order = np.argsort(t[kept], kind="stable")
+    t, values = t[kept][order], values[kept][order]
+    interval = spacing(t)
+    if len(values) < FEWEST or not interval > 0:
+        return None
+    varying = variability(values, interval, whiskers)
+    size = block_size(values)
+    blocks = block_means(values, size)
+    slope = trend(blocks)
+    positions, share = _shape(blocks, slope, abs(varying.mean))
+    warm_up = mser(values)
+    return SeriesFindings(
+        n=varying.n,
+        interval=interval,
+        duration=len(values) * interval,
+        mean=varying.mean,
+        variance=varying.variance,
+        sigma=varying.sigma,
+        cv=varying.cv,
+        outliers=varying.outliers,
+        longest_stall=varying.longest_stall,
+        effective=effective_sample_size(values),
+        steady_snia=snia_time(values, interval),
+        steady_fio=fio_time(values, interval),
+        warm_up=None if warm_up is None else warm_up * interval,
+        warm_up_effect=_warm_up_effect(values, warm_up or 0),
+        changes=tuple(_level(change, t) for change in changes(values, refined(values, positions, size))),
+        drift=None if slope is None else slope.slope / (size * interval) * 3600,
+        drift_share=share,
+    )
+
+
+def _level(change: Change, t: Floats) -> Level:
+    return Level(float(t[change.at]), change.before, change.after)
+
+
+def _shape(blocks: Floats, slope: Trend | None, mean: float) -> tuple[list[int], float]:
+    """Where the level of ``blocks`` changes, and the rise or fall of all of them as a share of ``mean``.
+
+    A steady slope can be fitted by steps, and a few steps by a slope: what fits better for its number of parameters
+    (Schwarz's criterion) is what is said. Beside a slope, steps are looked for in what it leaves.
+    """
+    least = MATERIAL * mean
+    positions = change_points(blocks, least)
+    if slope is None or not slope.sure or not mean:
+        return positions, 0.0
+    share = slope.slope * len(blocks) / mean
+    if abs(share) < MATERIAL:
+        return positions, 0.0
+    line = slope.slope * np.arange(len(blocks))
+    if not positions or _cost(blocks - line, [], 2) <= _cost(blocks, positions, 2 * len(positions) + 1):
+        return change_points(blocks - line, least), share
+    return positions, share if len(positions) > FEW_CHANGES else 0.0
+
+
+def _cost(blocks: Floats, positions: list[int], parameters: int) -> float:
+    left = float(((blocks - fitted(blocks, positions)) ** 2).mean())
+    return len(blocks) * math.log(max(left, 1e-300)) + parameters * math.log(len(blocks))
+
+
+def _warm_up_effect(values: Floats, first: int) -> float:
+    """By how much, as a share, the mean of all but the ``first`` samples is higher than that of all."""
+    rest, head = values[first:], values[:first]
+    mean = float(values.mean())
+    if not first or not mean:
+        return 0.0
+    correlated = len(rest) / effective_sample_size(rest)  # samples that are worth one
+    error = math.sqrt(float(rest.var()) * correlated * (1 / len(rest) + 1 / first))
+    clear = abs(float(head.mean() - rest.mean())) > CLEAR * error
+    return float(rest.mean()) / mean - 1 if clear else 0.0

@@ -1,0 +1,102 @@
+"""From when on a series is steady: as SNIA says, and as fio says.
+
+SNIA: *Solid State Storage Performance Test Specification* 2.0, the definition of steady state: over a window
+of five rounds, the largest and the smallest value lie at most 20 % of the window's average apart, and the least-squares
+line through them rises or falls by at most 10 % of it. A round is a minute there, and a test has up to 25 of them.
+
+fio: ``steadystate.c``. Over a window of samples of one second each, either the largest distance from the window's mean
+(``iops:10%``), or the slope of the least-squares line, for each sample (``iops_slope:10%``), is below a limit.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from storlab.timeseries.variability import Floats
+
+SNIA_WINDOW = 5
+SNIA_RANGE = 0.20
+SNIA_SLOPE = 0.10
+SNIA_ROUND = 60.0  # s
+SNIA_ROUNDS = 25
+
+FIO_SAMPLE = 1.0  # s
+FIO_LIMIT = 0.10
+"""fio has no default: 10 %, which lets pass about what SNIA's range does."""
+
+
+def block_means(values: Floats, size: int) -> Floats:
+    """Means of ``size`` neighbours each (shape ``(n // size,)``); what is left over at the end is left out."""
+    whole = len(values) // size
+    return np.asarray(values[: whole * size].reshape(whole, size).mean(axis=1))
+
+
+def snia_steady(rounds: Floats, window: int = SNIA_WINDOW) -> int | None:
+    """How many ``rounds`` (shape ``(n,)``) had passed when the first steady window ended; ``None``: never."""
+    if len(rounds) < window:
+        return None
+    windows = sliding_window_view(rounds, window)
+    mean = np.abs(windows.mean(axis=1))
+    near = windows.max(axis=1) - windows.min(axis=1) <= SNIA_RANGE * mean
+    flat = np.abs(_slopes(rounds, window)) * (window - 1) <= SNIA_SLOPE * mean
+    return _first(near & flat & (mean > 0), window)
+
+
+def fio_steady(
+    samples: Floats, window: int, limit: float = FIO_LIMIT, criterion: Literal["deviation", "slope"] = "deviation"
+) -> int | None:
+    """How many ``samples`` (shape ``(n,)``) had passed when the first steady window ended; ``None``: never.
+
+    ``limit`` is a share of the window's mean: of the distance from it, or of the slope for each sample.
+    """
+    if window < 1 or len(samples) < window:
+        return None
+    windows = sliding_window_view(samples, window)
+    mean = windows.mean(axis=1)
+    if criterion == "slope":
+        found = np.abs(_slopes(samples, window))
+    else:
+        found = np.maximum(windows.max(axis=1) - mean, mean - windows.min(axis=1))
+    return _first((found < limit * np.abs(mean)) & (mean != 0), window)
+
+
+def snia_time(values: Floats, interval: float) -> float | None:
+    """Seconds until ``values``, one every ``interval`` s, are steady by SNIA's rule; ``None``: never.
+
+    A round is a minute, or a 25th of a series that is shorter than 25 minutes, but at least one sample.
+    """
+    size = _round_size(len(values), interval)
+    found = snia_steady(block_means(values, size))
+    return None if found is None else found * size * interval
+
+
+def fio_time(values: Floats, interval: float, limit: float = FIO_LIMIT) -> float | None:
+    """Seconds until ``values`` are steady by fio's deviation rule; ``None``: never.
+
+    The window lasts as long as five of SNIA's rounds (fio leaves it to its user), of samples of a second, or of the
+    series' own where these are longer, and of at least five samples.
+    """
+    size = max(1, round(FIO_SAMPLE / interval))
+    window = max(SNIA_WINDOW, SNIA_WINDOW * _round_size(len(values), interval) // size)
+    found = fio_steady(block_means(values, size), window, limit)
+    return None if found is None else found * size * interval
+
+
+def _round_size(n: int, interval: float) -> int:
+    return max(1, min(round(SNIA_ROUND / interval), n // SNIA_ROUNDS))
+
+
+def _slopes(values: Floats, window: int) -> Floats:
+    """Least-squares slope, for each step, of every window."""
+    if window < 2:
+        return np.zeros(len(values))
+    x = np.arange(window) - (window - 1) / 2
+    return np.asarray(np.correlate(values - values.mean(), x, mode="valid") / (x @ x))
+
+
+def _first(steady: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], window: int) -> int | None:
+    at = np.flatnonzero(steady)
+    return int(at[0]) + window if len(at) else None

@@ -1,0 +1,88 @@
+"""How much the samples of one trial vary, in the words of those who report the variability of databases.
+
+*TPS variability* is the population variance of the samples (÷ n, not ÷ (n − 1)), σ its square root, the *variance
+factor* of two runs the larger variance ÷ the smaller. Outliers are Tukey's: beyond 1.5 interquartile ranges from the
+quartiles (J. W. Tukey, *Exploratory Data Analysis*, 1977), with percentiles interpolated linearly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+WHISKERS = 1.5
+"""Interquartile ranges from the quartiles, beyond which a sample is an outlier."""
+
+STALLED = 0.01
+"""A sample of at most this share of the median is part of a stall."""
+
+
+@dataclass(frozen=True)
+class Variability:
+    """Of samples in some unit: ``mean`` and ``sigma`` in that unit, ``variance`` in its square.
+
+    ``cv``: σ as a share of the mean's size; ``None`` where the mean is 0. ``longest_stall`` in s.
+    """
+
+    n: int
+    mean: float
+    variance: float
+    sigma: float
+    cv: float | None
+    outliers: int
+    longest_stall: float
+
+
+def variability(values: Floats, interval: float, whiskers: float = WHISKERS) -> Variability:
+    """``values`` (shape ``(n,)``, finite), one every ``interval`` s. Raises ``ValueError`` for none."""
+    if not len(values):
+        raise ValueError("no samples: nothing varies")
+    mean, sigma = float(values.mean()), float(values.std())
+    return Variability(
+        n=len(values),
+        mean=mean,
+        variance=sigma * sigma,
+        sigma=sigma,
+        cv=sigma / abs(mean) if mean else None,
+        outliers=int(outliers(values, whiskers).sum()),
+        longest_stall=longest_stall(values, interval),
+    )
+
+
+def outliers(values: Floats, whiskers: float = WHISKERS) -> NDArray[np.bool_]:
+    """Which of ``values`` (shape ``(n,)``) lie outside [Q1 − ``whiskers``·IQR, Q3 + ``whiskers``·IQR]."""
+    if not len(values):
+        return np.zeros(0, dtype=np.bool_)
+    low, high = np.percentile(values, [25, 75])
+    reach = whiskers * (high - low)
+    return np.asarray((values < low - reach) | (values > high + reach))
+
+
+def longest_stall(values: Floats, interval: float, share: float = STALLED) -> float:
+    """The longest time, in s, in which every sample was at most ``share`` of the median: known to within ``interval``.
+
+    Of a series whose median is 0 every sample of 0 counts: it mostly stood still.
+    """
+    if not len(values):
+        return 0.0
+    still = values <= share * max(float(np.median(values)), 0.0)
+    edges = np.flatnonzero(np.diff(still.astype(np.int8), prepend=0, append=0))
+    return float((edges[1::2] - edges[::2]).max(initial=0) * interval)
+
+
+def variance_factor(a: Floats, b: Floats) -> float:
+    """The larger population variance ÷ the smaller: 1 or more; infinite where only one of them varies.
+
+    It describes these two series. It is no test: their samples depend on each other, and two runs are one pair.
+    Raises ``ValueError`` where one has no samples.
+    """
+    if not len(a) or not len(b):
+        raise ValueError("no samples: nothing varies")
+    smaller, larger = sorted((float(a.var()), float(b.var())))
+    if larger == 0.0:
+        return 1.0
+    return larger / smaller if smaller > 0 else float("inf")

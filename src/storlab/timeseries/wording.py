@@ -1,0 +1,128 @@
+"""What is worth saying of a series, in words: one sentence for each kind of finding, over however many trials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from storlab.timeseries.findings import MATERIAL, SeriesFindings
+
+_SAME = 1.25
+"""A change of the level up to here, in times the warm-up, is the warm-up's own end."""
+_TOLD = 3
+"""Trials up to here are told one by one."""
+
+
+@dataclass(frozen=True)
+class Examined:
+    """The findings of one series of one trial. ``name``: what to call it in a sentence."""
+
+    name: str
+    found: SeriesFindings
+    trial: int = 0
+
+
+def warnings(examined: Iterable[Examined]) -> list[str]:
+    """Sentences about these: of each name and kind one, that says of how many trials it is true."""
+    groups: dict[str, list[Examined]] = {}
+    for each in examined:
+        groups.setdefault(each.name, []).append(each)
+    said = (_sentences(name, group) for name, group in groups.items())
+    return [sentence for sentences in said for sentence in sentences]
+
+
+def _sentences(name: str, group: Sequence[Examined]) -> list[str]:
+    words = (
+        (_warm_up, [each for each in group if warms_up(each.found)]),
+        (_drift, [each for each in group if each.found.drift_share]),
+        (_changes, [each for each in group if level_changes(each.found)]),
+    )
+    return [f"{name}{_trials(those, group)} {say([each.found for each in those])}" for say, those in words if those]
+
+
+def warms_up(found: SeriesFindings) -> bool:
+    """Whether the mean would be another one, by what matters, without the samples that MSER-5 leaves out."""
+    return abs(found.warm_up_effect) >= MATERIAL
+
+
+def level_changes(found: SeriesFindings) -> int:
+    """How often the level changes, but for the end of the warm-up."""
+    until = _SAME * (found.warm_up or 0.0) if warms_up(found) else 0.0
+    return sum(change.t > until for change in found.changes)
+
+
+def _trials(those: Sequence[Examined], group: Sequence[Examined]) -> str:
+    if len(group) == 1:
+        return ":"
+    if len(those) == len(group):
+        return " in both trials:" if len(group) == 2 else f" in all {len(group)} trials:"
+    if len(those) <= _TOLD:
+        numbers = [str(each.trial) for each in those]
+        listed = " and ".join(filter(None, [", ".join(numbers[:-1]), numbers[-1]]))
+        return f" in {'trial' if len(those) == 1 else 'trials'} {listed} of {len(group)}:"
+    return f" in {len(those)} of {len(group)} trials:"
+
+
+def _warm_up(found: Sequence[SeriesFindings]) -> str:
+    seconds = _span([each.warm_up or 0.0 for each in found], time_words)
+    effects = [each.warm_up_effect for each in found]
+    most = max(effects, key=abs)
+    than = "higher" if most > 0 else "lower"
+    return (
+        f"the first {seconds} look like warm-up (MSER-5), without which the mean is "
+        f"{'' if len(found) == 1 else 'up to '}{_percent(most)} {than}"
+    )
+
+
+def _drift(found: Sequence[SeriesFindings]) -> str:
+    shares = [each.drift_share for each in found]
+    rising = sum(share > 0 for share in shares)
+    way = "rises" if rising == len(shares) else "falls" if not rising else "rises or falls"
+    most = _percent(max(shares, key=abs))
+    by = most if len(found) == 1 else f"up to {most}"
+    return f"it {way} by {by} over the trial (Mann-Kendall), so its mean depends on how long it ran"
+
+
+def _changes(found: Sequence[SeriesFindings]) -> str:
+    if len(found) > _TOLD:
+        counts = [level_changes(each) for each in found]
+        return f"the level changes within the trial, {_span([float(count) for count in counts], _times)}"
+    return "the level changes " + "; ".join(map(_changes_of, found))
+
+
+def _changes_of(first: SeriesFindings) -> str:
+    kept = first.changes[len(first.changes) - level_changes(first) :]
+    largest = max(kept, key=lambda change: abs(change.after - change.before))
+    step = _percent((largest.after - largest.before) / abs(first.mean))
+    way = "up" if largest.after > largest.before else "down"
+    at = f"by {step} {way} at {time_words(largest.t)}"
+    return at if len(kept) == 1 else f"{len(kept)} times, the most {at}"
+
+
+def _times(count: float) -> str:
+    return "once" if count == 1 else f"{count:.0f} times"
+
+
+def _span(values: Sequence[float], words: Callable[[float], str]) -> str:
+    """The values' range in words: "12 s", "4 s to 12 s"."""
+    low, high = words(min(values)), words(max(values))
+    return low if low == high else f"{low} to {high}"
+
+
+def _percent(share: float) -> str:
+    """The size of a share: ``1.4 %``, ``25 %``."""
+    size = 100 * abs(share)
+    return f"{size:.1f} %" if size < 9.95 else f"{size:.0f} %"
+
+
+def time_words(seconds: float) -> str:
+    """``0.4 s``, ``12 s``, ``7 min 40 s``, ``8 h 33 min``."""
+    if seconds < 9.95:
+        return f"{round(seconds, 1):g} s"
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h" + (f" {minutes % 60} min" if minutes % 60 else "")

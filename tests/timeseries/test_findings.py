@@ -1,0 +1,119 @@
+"""What is found in a series, and what is worth a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.timeseries.findings import FEWEST, SeriesFindings, findings
+from storlab.timeseries.wording import Examined, time_words, warnings
+
+from .noise import Floats
+
+
+def of(values: Floats, interval: float = 1.0) -> SeriesFindings:
+    found = findings(np.arange(1, len(values) + 1) * interval, values)
+    assert found is not None
+    return found
+
+
+def noise(n: int, seed: int = 1) -> Floats:
+    return np.random.default_rng(seed).standard_normal(n)
+
+
+STEADY = 100 + noise(300)
+WARMING = STEADY - np.concatenate([np.linspace(60, 20, 40), np.zeros(260)])
+FALLING = STEADY - np.linspace(0, 20, 300)
+CHANGING = STEADY - np.repeat([0.0, 10.0], 150)
+
+
+def test_a_steady_series_is_described_and_has_no_warning() -> None:
+    found = of(STEADY, 0.1)
+    assert (found.n, found.interval, found.duration) == (300, pytest.approx(0.1), pytest.approx(30.0))
+    assert found.steady_snia == pytest.approx(6.0)
+    assert found.changes == () and found.drift_share == 0.0 and found.effective > 150
+    assert warnings([Examined("load, iops", found, 1)]) == []
+
+
+def test_warm_up_drift_and_changes_are_each_said_in_one_sentence() -> None:
+    assert warnings([Examined("load, iops", of(WARMING), 1)]) == [
+        "load, iops: the first 45 s look like warm-up (MSER-5), without which the mean is 5.6 % higher"
+    ]
+    assert warnings([Examined("load, iops", of(FALLING), 1)]) == [
+        "load, iops: it falls by 22 % over the trial (Mann-Kendall), so its mean depends on how long it ran"
+    ]
+    assert warnings([Examined("load, iops", of(CHANGING, 0.1), 1)]) == [
+        "load, iops: the level changes by 11 % down at 15 s"
+    ]
+
+
+def test_a_finding_of_many_trials_is_said_once() -> None:
+    many = [Examined("load, iops", of(WARMING if trial != 3 else STEADY), trial) for trial in range(1, 31)]
+    (said,) = warnings(many)
+    assert said.startswith("load, iops in 29 of 30 trials: the first 45 s look like warm-up (MSER-5)")
+    changing = [Examined("tps", of(CHANGING if trial in (2, 5) else STEADY), trial) for trial in range(1, 7)]
+    assert warnings(changing) == [
+        "tps in trials 2 and 5 of 6: the level changes by 11 % down at 2 min 31 s; by 11 % down at 2 min 31 s"
+    ]
+    changing = [Examined("tps", of(CHANGING), trial) for trial in range(1, 7)]
+    assert warnings(changing) == ["tps in all 6 trials: the level changes within the trial, once"]
+    falling = [Examined("tps", of(FALLING), trial) for trial in (1, 2)]
+    assert warnings(falling)[0].startswith("tps in both trials: it falls by up to 22 % over the trial")
+
+
+def test_a_change_too_small_to_matter_is_not_said_however_certain() -> None:
+    assert of(1000 + noise(3000) + np.repeat([0.0, 5.0], 1500)).changes == ()
+    assert of(1000 + noise(3000) + np.linspace(0, 5, 3000)).drift_share == 0.0
+
+
+def test_a_step_is_no_drift_and_a_slope_is_no_staircase() -> None:
+    assert of(CHANGING).drift_share == 0.0
+    assert of(FALLING).changes == ()
+
+
+def test_the_end_of_the_warm_up_is_no_change_of_the_level_beside() -> None:
+    values = STEADY - np.concatenate([np.full(100, 40.0), np.zeros(200)])
+    assert of(values).changes
+    (said,) = warnings([Examined("iops", of(values), 1)])
+    assert "warm-up" in said
+
+
+def test_several_changes_are_counted_and_the_largest_told() -> None:
+    values = 100 + noise(400) - np.repeat([0.0, 30.0, 20.0, 0.0], 100)
+    (said,) = warnings([Examined("iops", of(values), 1)])
+    assert said.startswith("iops: the level changes 3 times, the most by ")
+    assert said.endswith("down at 101 s")
+
+
+def test_drift_is_told_for_an_hour() -> None:
+    found = of(FALLING)
+    assert found.drift == pytest.approx(-20 / 300 * 3600, rel=0.1)
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=80), st.floats(1e-3, 1e3))
+def test_whatever_the_samples_there_are_findings_or_none(values: list[float], interval: float) -> None:
+    x = np.array(values)
+    x = np.where(np.abs(x) < 1e100, x, np.nan)
+    found = findings(np.arange(len(x)) * interval, x)
+    assert (found is None) == (np.isfinite(x).sum() < FEWEST)
+    if found is not None:
+        assert all(isinstance(sentence, str) for sentence in warnings([Examined("x", found, 1)]))
+
+
+def test_the_order_of_samples_does_not_matter_but_their_times_do() -> None:
+    t, order = np.arange(300.0), np.random.default_rng(2).permutation(300)
+    assert findings(t[order], CHANGING[order]) == findings(t, CHANGING)
+    assert findings(np.zeros(300), CHANGING) is None
+
+
+def test_times_are_said_in_words() -> None:
+    said = [time_words(seconds) for seconds in (0.42, 9.0, 12.4, 119.0, 460.0, 600.0, 30772.0, 7200.0)]
+    assert said == ["0.4 s", "9 s", "12 s", "119 s", "7 min 40 s", "10 min", "8 h 33 min", "2 h"]
+
+
+def test_findings_are_values() -> None:
+    assert replace(of(STEADY), n=300) == of(STEADY)

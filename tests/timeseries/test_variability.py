@@ -1,0 +1,63 @@
+"""Variability in the words of those who coined them."""
+
+from __future__ import annotations
+
+import statistics
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.timeseries.variability import longest_stall, outliers, variability, variance_factor
+
+samples = st.lists(st.floats(0, 1e9), min_size=1, max_size=60)
+
+
+@given(samples)
+def test_variance_and_sigma_are_those_of_the_population(values: list[float]) -> None:
+    found = variability(np.array(values), 1.0)
+    assert found.variance == pytest.approx(statistics.pvariance(values), rel=1e-6, abs=1e-3)
+    assert found.sigma == pytest.approx(statistics.pstdev(values), rel=1e-6, abs=1e-3)
+
+
+@given(samples, st.floats(1e-3, 1e3))
+def test_the_coefficient_of_variation_does_not_depend_on_the_unit(values: list[float], factor: float) -> None:
+    one, other = (variability(np.array(values) * times, 1.0).cv for times in (1.0, factor))
+    assert (one is None) == (other is None) or max(values) < 1e-300
+    if one is not None and other is not None:
+        assert other == pytest.approx(one, rel=1e-6, abs=1e-9)
+
+
+@given(samples, st.floats(0, 5), st.floats(0, 5))
+def test_longer_whiskers_leave_no_more_outliers(values: list[float], a: float, b: float) -> None:
+    assert outliers(np.array(values), max(a, b)).sum() <= outliers(np.array(values), min(a, b)).sum()
+
+
+def test_outliers_lie_beyond_one_and_a_half_interquartile_ranges() -> None:
+    values = np.array([1.0, 2, 3, 4, 5, 8.0, 8.01])  # quartiles 2.5 and 6.5
+    assert outliers(np.append(values, [12.4])).sum() == 0
+    assert outliers(np.append(values, [30.0])).tolist() == [False] * 7 + [True]
+
+
+def test_a_stall_is_the_longest_time_in_which_next_to_nothing_is_done() -> None:
+    values = np.array([100.0, 0, 0, 101, 99, 0, 0.5, 0, 100, 100, 98, 102, 0])
+    assert longest_stall(values, 0.5) == 1.5
+    assert longest_stall(np.full(8, 100.0), 0.5) == 0.0
+    assert longest_stall(np.zeros(8), 0.5) == 4.0
+    assert longest_stall(np.array([]), 0.5) == 0.0
+
+
+def test_the_variance_factor_is_the_larger_variance_by_the_smaller() -> None:
+    a, b = np.array([1.0, 3.0]), np.array([1.0, 5.0])  # 1 and 4
+    assert variance_factor(a, b) == variance_factor(b, a) == 4.0
+    assert variance_factor(np.ones(3), np.ones(2)) == 1.0
+    assert variance_factor(np.ones(3), a) == float("inf")
+    with pytest.raises(ValueError, match="no samples"):
+        variance_factor(a, np.array([]))
+
+
+def test_of_no_samples_nothing_can_be_said() -> None:
+    with pytest.raises(ValueError, match="no samples"):
+        variability(np.array([]), 1.0)
+    assert variability(np.zeros(3), 1.0).cv is None
