@@ -70,7 +70,7 @@ def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
         "guests": guests_as_data(made),
         "memory": {"needed": made.memory.needed, "available": made.memory.available},
         "root_needed_for": list(made.root_needed_for),
-        "seconds_per_round": made.round_time(),
+        "seconds_per_round": _round_time(made),
         "notes": list(made.notes),
         "cautions": list(made.cautions),
     }
@@ -149,6 +149,7 @@ def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
     rounds = f"{least}" if least == most else f"{least} to {most}"
     trials = f"{cells * least}" if least == most else f"{cells * least} to {cells * most}"
     facts = [("Trials", f"{trials} ({cells} cells, {rounds} rounds)"), ("Time", _time(made))]
+    facts += [("Noise", text) for text in [_noise(made)] if text]
     if seed is None:
         facts.append(("Order", "each round in a random order of its own; --seed N shows and fixes it"))
     else:
@@ -177,8 +178,41 @@ def _once(label: str) -> Iterator[str]:
     return chain([label], repeat(""))
 
 
+def _round_time(made: Plan) -> float | None:
+    """With what a trial costs beyond its load, as `storlab noise` measured it, but no less than is usual."""
+    from storlab.run.noise import saved
+    from storlab.run.plan import OVERHEAD
+
+    noise = saved()
+    measured = noise.overhead if noise is not None else None
+    return made.round_time(max(OVERHEAD, measured) if measured is not None else OVERHEAD)
+
+
+def _noise(made: Plan) -> str | None:
+    """What such a study can see here, if its trials are as noisy as those that `storlab noise` ran."""
+    from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
+    from storlab.run.noise import saved
+
+    noise = saved()
+    if noise is None or not made.study.factors or not made.study.model.compare:
+        return None
+    try:
+        sd = noise_of(noise.values)[0].sd
+    except ValueError:
+        return None
+    alpha, most = 1 - made.study.model.confidence, made.rounds[1]
+    least = visible(sd, most, alpha)
+    if least is None:
+        seen = f"{most} rounds are too few for any verdict"
+    else:
+        seen = f"one comparison over {most} rounds sees differences from {100 * least:.2g} %"
+    needed = rounds_to_see(0.1, sd, alpha)
+    takes = f"; 10 % takes about {needed} rounds" if needed is not None else ""
+    return f"if trials are as noisy as those of {noise.study} on {noise.measured[:10]}: {seen}{takes}"
+
+
 def _time(made: Plan) -> str:
-    each = made.round_time()
+    each = _round_time(made)
     if each is None:
         return "unknown before the first round: a load runs until its work is done, not for a time"
     from storlab.report.format import duration

@@ -27,7 +27,7 @@ from storlab.study.cells import HOST, Cell
 from storlab.study.study import Study
 from storlab.workloads.base import Workload
 
-_OVERHEAD = 0.5  # s a trial, beyond its load: stacks, settling, gathering; replaced by what is measured once it runs
+OVERHEAD = 0.5  # s a trial, beyond its load: stacks, settling, gathering; replaced by what is measured once it runs
 _GUEST = 4.0  # s for each virtual machine, likewise
 
 
@@ -69,9 +69,12 @@ class Plan:
         """One round in its order. Cells that are not supported keep their place: the order of a run never changes."""
         return round_order([cell.number for cell in self.study.cells], round_number, self.seed)
 
-    def round_time(self) -> float | None:
-        """Seconds that a round is expected to take; ``None`` where a workload's length depends on the machine."""
-        times = [trial_time(cell) for cell in self.supported]
+    def round_time(self, overhead: float = OVERHEAD) -> float | None:
+        """Seconds that a round is expected to take; ``None`` where a workload's length depends on the machine.
+
+        ``overhead``: seconds of a trial beyond its load, where they were measured on this machine.
+        """
+        times = [trial_time(cell, overhead) for cell in self.supported]
         return None if None in times else sum(time or 0.0 for time in times)
 
     def as_dict(self) -> dict[str, Any]:
@@ -82,12 +85,12 @@ class Plan:
         }
 
 
-def trial_time(cell: Cell) -> float | None:
+def trial_time(cell: Cell, overhead: float = OVERHEAD) -> float | None:
     """Seconds that a trial of this cell is expected to take; ``None`` where that is unknown."""
     times = [load.workload.duration(cell.trial.warm_up) for load in cell.loads]
     guests = sum(group.count for group in cell.nodes.values() if group.kind == "vm")
-    overhead = cell.trial.settle.wait + _OVERHEAD + guests * _GUEST
-    return None if None in times else max(time or 0.0 for time in times) + overhead
+    beyond = cell.trial.settle.wait + overhead + guests * _GUEST
+    return None if None in times else max(time or 0.0 for time in times) + beyond
 
 
 async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int, int]) -> Plan:

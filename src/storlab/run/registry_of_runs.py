@@ -10,9 +10,14 @@ import os
 from pathlib import Path
 
 
-def _folder() -> Path:
+def state_folder() -> Path:
+    """What should outlast a restart and is this user's own: ``$XDG_STATE_HOME/storlab``."""
     state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(state) / "storlab" / "runs"
+    return Path(state) / "storlab"
+
+
+def _folder() -> Path:
+    return state_folder() / "runs"
 
 
 def remember_run(run: str, folder: Path) -> None:

@@ -1,0 +1,148 @@
+"""``storlab noise``: what effect can be seen on this machine, with how many rounds of what length."""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_module
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from storlab.analysis.noise_floor import EFFECTS, ROUNDS, Noise, noise_of, rounds_to_see, visible, warnings_of
+from storlab.cli.failure import INTERRUPTED, OWN_FAULT
+from storlab.cli.progress import observer
+from storlab.errors import UserError
+from storlab.run.noise import BUILT_IN, MachineNoise, measure, now, save, this_machine
+from storlab.study.study import Study, find_study, load_study, parse_study
+from storlab.units import parse_duration
+
+ALPHA = 0.05
+BUILT_IN_NAME = "the built-in load"
+
+
+def noise(name: str | None, for_: str, directory: Path | None, quiet: bool, json: bool) -> int:
+    """Measure, print, keep; returns the exit status."""
+    try:
+        seconds = parse_duration(for_)
+    except ValueError as error:
+        raise UserError(f"--for {for_}: {error}") from None
+    study = _study(name, directory)
+    metric = study.model.primary
+    with tempfile.TemporaryDirectory(prefix="storlab-noise-") as folder, observer(quiet or json) as watching:
+        try:
+            trials = asyncio.run(measure(study, metric, seconds, Path(folder), watching))
+        except asyncio.CancelledError:
+            print("storlab: interrupted before anything was put up; nothing is left of it", file=sys.stderr)
+            return INTERRUPTED
+    for what in trials.ending.left_behind:
+        print(f"storlab: could not be taken down: {what}", file=sys.stderr)
+    if trials.ending.left_behind:
+        return OWN_FAULT
+    try:
+        found = noise_of(trials.values)
+    except ValueError as error:
+        if trials.ending.ending == "interrupted":
+            print("storlab: interrupted too soon to say anything", file=sys.stderr)
+            return INTERRUPTED
+        raise UserError(f"the noise can't be told from {metric}: {error}") from None
+    measured = MachineNoise(
+        this_machine(),
+        now(),
+        name or BUILT_IN_NAME,
+        study.model.title,
+        metric,
+        trials.seconds,
+        trials.overhead,
+        trials.values,
+    )
+    file = save(measured)
+    if json:
+        print(json_module.dumps(_as_dict(measured, found) | {"file": str(file)}, indent=2))
+    else:
+        _print(measured, found, file)
+    return INTERRUPTED if trials.ending.ending == "interrupted" else 0
+
+
+def _study(name: str | None, directory: Path | None) -> Study:
+    """One cell: the first of a study, or the built-in load. ``directory``: where the load's files are to lie."""
+    overrides = [] if directory is None else [f"scratch={json_module.dumps(str(directory.resolve()))}"]
+    if directory is not None and not directory.is_dir():
+        raise UserError(f"--in {directory}: there is no such directory")
+    if name is None:
+        return parse_study(BUILT_IN.encode(), BUILT_IN_NAME, _no_file, overrides)
+    study = load_study(find_study(name), overrides)
+    first = [f"{factor}={level}" for factor, level in study.cells[0].levels.items()]
+    return load_study(find_study(name), overrides, first)
+
+
+def _no_file(name: str) -> str:
+    raise UserError(f"the built-in load names no file, but asks for {name}")
+
+
+def _as_dict(measured: MachineNoise, found: list[Noise]) -> dict[str, object]:
+    return asdict(measured) | {
+        "noise": [asdict(each) for each in found],
+        "rounds": {str(effect): rounds_to_see(effect, found[0].sd, ALPHA) for effect in EFFECTS},
+        "effects": {str(n): [visible(each.sd, n, ALPHA) for each in found] for n in ROUNDS},
+        "warnings": warnings_of(measured.values),
+    }
+
+
+def _print(measured: MachineNoise, found: list[Noise], file: Path) -> None:
+    from storlab.report.format import plural
+
+    console = Console(highlight=False)
+    count = plural(len(measured.values), "trial")
+    console.print(Text(f"Noise of this machine: {measured.title}", style="bold"))
+    each = f"{count} of one and the same load, {measured.seconds:.1f} s each with all that they take"
+    share = 100 * found[0].sd
+    said = f"{each}; {measured.metric} of two in a row differs by {share:.1f} % (standard deviation of the log ratio)"
+    console.print(Text(said + "."))
+    for warning in warnings_of(measured.values):
+        console.print(Text(f"Warning: {warning}", style="yellow"))
+    console.print()
+    console.print(_effects(found))
+    console.print()
+    console.print(_rounds(found[0], measured.seconds))
+    console.print()
+    console.print(Text("For one comparison of two set-ups at 95 %, if the noise stays as it was."))
+    console.print(f"Kept for `storlab plan`: {file}", soft_wrap=True, markup=False)
+
+
+def _effects(found: list[Noise]) -> Table:
+    table = Table(title="The least difference that can be seen", title_justify="left", box=None, pad_edge=False)
+    table.add_column("rounds", justify="right", style="cyan")
+    for each in found:
+        table.add_column("trials as long" if each.length == 1 else f"{each.length} times as long", justify="right")
+    for n in ROUNDS:
+        table.add_row(str(n), *(_percent(visible(each.sd, n, ALPHA)) for each in found))
+    table.add_row("noise", *(_percent(each.sd) for each in found), style="dim")
+    table.add_row("from", *(f"{each.pairs} pairs" for each in found), style="dim")
+    return table
+
+
+def _rounds(noise: Noise, seconds: float) -> Table:
+    from storlab.report.format import duration
+
+    table = Table(title="What a difference takes", title_justify="left", box=None, pad_edge=False)
+    table.add_column("difference", justify="right", style="cyan")
+    table.add_column("rounds", justify="right")
+    table.add_column("time, two set-ups", justify="right")
+    for effect in EFFECTS:
+        n = rounds_to_see(effect, noise.sd, ALPHA)
+        cells = ("more than 10000", "–") if n is None else (str(n), f"about {duration(round(2 * n * seconds))}")
+        table.add_row(_percent(effect), *cells)
+    return table
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "–"
+    if share >= 10:
+        return f"{1 + share:.0f}×"
+    return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"

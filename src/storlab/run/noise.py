@@ -1,0 +1,162 @@
+"""The noise of this machine: trials of one cell, again and again, for a time; and where what came out is kept.
+
+One file for each machine, ``$XDG_STATE_HOME/storlab/noise/MACHINE.json``: home folders travel, noise does not.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from storlab.errors import UserError
+from storlab.records.files import write_whole
+from storlab.records.trial_record import TrialRecord
+from storlab.run.executor import Outcome, run_study
+from storlab.run.observer import Observer
+from storlab.run.registry_of_runs import state_folder
+from storlab.study.study import Study
+
+BUILT_IN = """
+schema      = 1
+title       = "A against A: short direct writes"
+description = "One and the same load, trial after trial."
+primary     = "bandwidth"
+stack       = [{ layer = "directory" }]
+
+[trial]
+settle = { sync = false, drop_caches = false }
+
+[workload.load.fio]
+rw         = "randwrite"
+bs         = "4k"
+ioengine   = "psync"
+direct     = 1
+size       = "16M"
+runtime    = "500ms"
+time_based = true
+"""
+
+FIRST, FEWEST = 4, 10
+"""Trials that say how long one takes, and how many there are at least in all."""
+MOST = 2000
+
+
+@dataclass(frozen=True)
+class MachineNoise:
+    """What was measured. ``values``: the primary metric, trial by trial; ``seconds``: of one trial with all it takes.
+
+    ``overhead``: of those, what is not the load itself; ``None`` where the load's own length is not known.
+    """
+
+    machine: str
+    measured: str  # ISO 8601, UTC
+    study: str
+    title: str
+    metric: str
+    seconds: float
+    overhead: float | None
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Those that were run. ``ending``: of the run that was the last."""
+
+    values: tuple[float, ...]
+    seconds: float
+    overhead: float | None
+    ending: Outcome
+
+
+async def measure(study: Study, metric: str, seconds: float, folder: Path, observer: Observer) -> Trials:
+    """Run the one cell of ``study`` for about so long, at least ``FEWEST`` trials, into new folders in ``folder``.
+
+    First a few, which say how long a trial takes. Raises ``UserError`` where trials fail or lack the metric.
+    """
+    began = time.monotonic()
+    first = await run_study(study, folder / "first", 1, (FIRST, FIRST), observer)
+    outcomes = [first]
+    if first.ending == "complete":
+        spent = time.monotonic() - began
+        more = min(MOST, max(FEWEST - FIRST, math.floor((seconds - spent) / (spent / FIRST))))
+        outcomes.append(await run_study(study, folder / "rest", 2, (more, more), observer))
+    values = tuple(value for outcome in outcomes for value in _values(outcome, metric))
+    records = [record for outcome in outcomes for record in outcome.folder.records() if record.status == "done"]
+    if not records and outcomes[-1].ending != "interrupted":
+        reason = next((record.reason for record in first.folder.records() if record.reason), "no trial was done")
+        raise UserError(f"the noise can't be measured: {reason}")
+    return Trials(
+        values, _mean([record.duration or 0.0 for record in records]), _overhead(study, records), outcomes[-1]
+    )
+
+
+def _values(outcome: Outcome, metric: str) -> list[float]:
+    """In the order of the trials: of all nodes together, from the first source that has the metric."""
+    source, _, name = metric.rpartition(":")
+    frame = outcome.tables.frame("metrics")
+    rows = frame.filter(frame["node"].is_null() & frame["job"].is_null()).sort("trial")
+    named = rows.filter(rows["metric"] == name)
+    if named.is_empty():
+        named = rows.filter(rows["metric"].str.ends_with(f".{name}"))
+    if source:
+        named = named.filter(named["source"] == source)
+    if named.is_empty():
+        return []
+    one = named.row(0, named=True)
+    return [float(v) for v in named.filter(source=one["source"], metric=one["metric"])["value"].to_list()]
+
+
+def _overhead(study: Study, records: Sequence[TrialRecord]) -> float | None:
+    cell = study.cells[0]
+    lengths = [load.workload.duration(cell.trial.warm_up) for load in cell.loads]
+    if None in lengths or not records:
+        return None
+    load = max((length or 0.0 for length in lengths), default=0.0)
+    return max(0.0, _mean([record.duration or 0.0 for record in records]) - load - cell.trial.settle.wait)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def this_machine() -> str:
+    """A name that stays: systemd's machine id, or else the host's name."""
+    try:
+        identity = Path("/etc/machine-id").read_text("ascii").strip()
+    except (OSError, ValueError):
+        identity = ""
+    return identity if identity.isalnum() else platform.node().replace(os.sep, "-") or "unknown"
+
+
+def noise_file() -> Path:
+    """Where this machine's noise is kept."""
+    return state_folder() / "noise" / f"{this_machine()}.json"
+
+
+def save(noise: MachineNoise) -> Path:
+    """Keep it, in the place of what was there. Raises ``OSError``."""
+    path = noise_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, msgspec.json.format(msgspec.json.encode(asdict(noise)), indent=2) + b"\n")
+    return path
+
+
+def saved() -> MachineNoise | None:
+    """What is kept of this machine; ``None`` where there is nothing, or nothing that can be read."""
+    try:
+        return msgspec.json.decode(noise_file().read_bytes(), type=MachineNoise)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def now() -> str:
+    """For ``MachineNoise.measured``."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,84 @@
+"""``storlab noise``, for real and short, and what ``storlab plan`` makes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from storlab.run.noise import FEWEST, MachineNoise, noise_file, save, saved
+from study.program import call
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def kept(**changed: object) -> MachineNoise:
+    values = (1.0, 1.1) * 10
+    given = {"overhead": 2.0, "values": values} | changed
+    return MachineNoise("m", "2026-01-02T03:04:05+00:00", "the built-in load", "A", "bandwidth", 2.5, **given)  # type: ignore[arg-type]
+
+
+def test_the_built_in_load_tells_what_can_be_seen_and_keeps_it(tmp_path: Path, state: Path) -> None:
+    ran = call("noise", "--for", "1s", "--in", str(tmp_path), "--json")
+    assert ran.status == 0, ran.message
+    told = json.loads(ran.output)
+    assert len(told["values"]) == FEWEST
+    assert told["seconds"] > told["overhead"] > 0
+    assert told["noise"][0]["pairs"] == FEWEST // 2
+    assert set(told["rounds"]) >= {"0.01", "0.1"}
+    assert Path(told["file"]).is_relative_to(state)
+    again = saved()
+    assert again is not None and list(again.values) == told["values"]
+    assert [path.name for path in tmp_path.iterdir()] == ["state"], "nothing is left where the load was"
+
+
+def test_plan_uses_what_was_measured() -> None:
+    before = json.loads(call("plan", "quick-directory", "--json").output)["seconds_per_round"]
+    save(kept())
+    after = call("plan", "quick-directory", "--json")
+    assert json.loads(after.output)["seconds_per_round"] == pytest.approx(before + 6 * 1.5)
+    assert "Noise" in call("plan", "quick-directory").output
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1", "null", '{"machine": 3}'])
+def test_what_is_kept_and_can_not_be_read_is_as_if_it_were_not_there(text: str) -> None:
+    noise_file().parent.mkdir(parents=True)
+    noise_file().write_text(text)
+    assert saved() is None
+    assert call("plan", "quick-directory").status == 0
+
+
+def test_values_without_a_ratio_say_nothing_in_a_plan() -> None:
+    save(kept(values=(0.0, 1.0)))
+    assert "Noise" not in call("plan", "quick-directory").output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--for", "soon"), "--for soon"),
+        (("--in", "no/such/place"), "there is no such directory"),
+        (("no-such-study",), "there is no study 'no-such-study'"),
+    ],
+)
+def test_a_mistake_is_one_sentence(words: tuple[str, ...], message: str) -> None:
+    ran = call("noise", *words)
+    assert ran.status == 2
+    assert message in ran.message
+    assert not noise_file().exists()
+
+
+def test_a_load_that_fails_says_why_and_keeps_nothing() -> None:
+    Path("bad.toml").write_text(
+        'title = "bad"\nstack = [{ layer = "directory" }]\n[workload.load]\ncommand = { argv = ["false"] }\n'
+    )
+    ran = call("noise", "bad.toml", "--for", "1s", "--quiet")
+    assert ran.status == 2, ran.message
+    assert "the noise can't be measured" in ran.message
+    assert not noise_file().exists()
