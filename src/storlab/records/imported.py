@@ -27,6 +27,11 @@ STOPPED = "It was imported: there is what the files hold, and there will be no m
 NOT_SAID = "–"
 """The level of a factor that another file or part names, and this one doesn't."""
 
+_ROUNDS = {
+    True: "Rounds are the repeats of a cell in the order of the times that the files name. ",
+    False: "Rounds are the repeats of a cell in the order of the files and of what is in them. ",
+}
+
 
 @dataclass(frozen=True)
 class ImportedFile:
@@ -184,17 +189,18 @@ def write_imported(
         )
         write_trial(folder, record, durable=False)  # hundreds may come from one file, which can be imported again
         measured.append((record, part))
-    write_manifest(run.path, _manifest(identity, argv, imported, importer))
+    timed = all(part.started is not None for parts in read for part in parts)
+    write_manifest(run.path, _manifest(identity, argv, imported, importer, timed))
     return _tables(imported, measured, ())
 
 
-def _manifest(identity: str, argv: Sequence[str], imported: Imported, importer: Importer) -> Manifest:
+def _manifest(identity: str, argv: Sequence[str], imported: Imported, importer: Importer, timed: bool) -> Manifest:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     single = len(imported.trials) == len(imported.cells)
     caution = (
         f"Imported from files of {imported.kind}, not run by Storlab: {'one run of each, ' if single else ''}"
         "not interleaved as far as is known, so chance and drift can't be told from effects, and there are no "
-        f"verdicts. The files don't say {importer.unknown}."
+        f"verdicts. {'' if single else _ROUNDS[timed]}The files don't say {importer.unknown}."
     )
     return Manifest(
         run=identity,
