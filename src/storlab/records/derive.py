@@ -19,6 +19,7 @@ from storlab.records.imported import derive_imported, imported_of
 from storlab.records.run_folder import RunFolder
 from storlab.records.tables import Tables, TrialTables
 from storlab.records.trial_record import BackingRecord, TrialRecord
+from storlab.records.within_trials import add_within_trials
 from storlab.study.cells import Cell, Load
 
 PROBE = "probe:"
@@ -53,6 +54,7 @@ def derive_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
         _add(tables, record, load.name, by_node)
         for node, each in by_node.items():
             measured.setdefault(node, []).append(each)
+    add_within_trials(tables)
     for name in cell.probes:
         seen = {}
         for node in record.probes.get(name, []):

@@ -17,6 +17,7 @@ from storlab.records.run_folder import RunFolder
 from storlab.records.stacked import stacked
 from storlab.records.tables import Tables
 from storlab.records.trial_record import TrialRecord, write_trial
+from storlab.records.within_trials import add_within_trials
 from storlab.version import __version__
 
 NODE = "imported"
@@ -267,6 +268,7 @@ def _tables(imported: Imported, measured: Sequence[tuple[TrialRecord, Part | Non
         name = imported.files[imported.trials[record.trial - 1].file].name
         rows.warnings += [f"{name}: {warning}" for warning in each.warnings]
     rows.warnings += warnings
+    add_within_trials(rows)
     tables.parts.append(rows)
     return tables
 

@@ -14,6 +14,8 @@ from storlab.records.files import write_whole
 from storlab.records.run_folder import TABLES, RunFolder
 from storlab.records.trial_record import TrialRecord
 from storlab.study.cells import Cell
+from storlab.timeseries.wording import Examined
+from storlab.timeseries.wording import warnings as found_in_series
 
 
 @dataclass
@@ -25,6 +27,7 @@ class TrialTables:
     histograms: list[pl.DataFrame] = field(default_factory=list)
     requests: list[pl.DataFrame] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    examined: list[Examined] = field(default_factory=list)  # findings in series, which warnings are made of
 
     def add(self, record: TrialRecord, source: str, node: str, measured: Measurements) -> None:
         """All that one workload or probe measured on one node."""
@@ -101,10 +104,11 @@ class Tables:
         return pl.concat(frames) if frames else pl.DataFrame(schema=COLUMNS[name])
 
     def warnings(self) -> tuple[str, ...]:
-        """What parsing had to say, each sentence once, in order."""
+        """What parsing had to say, each sentence once, in order, and what was found in series, over all trials."""
         said = (warning for part in self.parts for warning in part.warnings)
         recorded = (warning for record in self.records for warning in record.warnings)
-        return tuple(dict.fromkeys([*said, *recorded]))
+        within = found_in_series(each for part in self.parts for each in part.examined)
+        return tuple(dict.fromkeys([*said, *recorded, *within]))
 
     def write(self, run: RunFolder) -> None:
         """Write all tables into the run's folder, each in one step."""

@@ -40,6 +40,9 @@ _SCALES: dict[str, tuple[Scale, ...]] = {
     "1/s": _prefixed(("", "k", "M", "G"), 1000, "/s"),
     "s": _prefixed(("n", "µ", "m", ""), 1000, "s", first=1e-9),
     "1": _prefixed(("", "k", "M", "G"), 1000, ""),
+    # Variances: a prefix is squared with its unit.
+    "B²/s²": _prefixed(("", "Ki", "Mi", "Gi"), 1024**2, "B²/s²"),
+    "1/s²": _prefixed(("", "k²", "M²", "G²"), 1000**2, "/s²"),
 }
 # As fio prints: "4891 KiB/s", and MiB/s only from ten of them on.
 _SMALLEST: dict[str, float] = {"B/s": 10.0}

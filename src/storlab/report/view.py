@@ -23,6 +23,10 @@ from storlab.report.tables import (
     matrix_tables,
 )
 
+_ONLY_EXPORTED = (".variance", ".sigma", ".outliers", ".longest_stall")
+"""Of the variability within trials a table of all metrics shows the coefficient of variation, which says most; a study
+that compares the others has them among its results, and JSON and CSV hold all."""
+
 
 @dataclass(frozen=True)
 class VerdictLine:
@@ -101,7 +105,7 @@ def view(given: ReportInput) -> View:
         block=tuple(block_tables(summary)),
         block_details=tuple(block_detail_tables(summary)),
         comparisons=tuple(comparison_tables(summary.comparisons)),
-        others=tuple(matrix_tables(rest)),
+        others=tuple(matrix_tables([e for e in rest if not e.metric.endswith(_ONLY_EXPORTED)])),
         absent=absent_table(summary),
         probes=tuple(matrix_tables([e for e in summary.estimates if e.source.startswith(PROBE)])),
         setup=tuple(table for table in (guests_table(given), modes_table(given)) if table is not None),

@@ -1,0 +1,102 @@
+"""Variability as metrics, of which series, over several nodes; warnings over trials."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from storlab.measurements import SERIES_COLUMNS, Measurements
+from storlab.records.stacked import stacked
+from storlab.records.tables import Tables, TrialTables
+from storlab.records.trial_record import TrialRecord
+from storlab.records.within_trials import add_within_trials
+
+
+def record(trial: int = 1) -> TrialRecord:
+    return TrialRecord(trial, trial, 1, {}, "done")
+
+
+def measured(**series: list[float]) -> Measurements:
+    """Series by name, ``__`` for a dot, a sample a second."""
+    rows = [
+        (job, metric, float(second), value, "B/s" if "bandwidth" in name else "s" if "latency" in name else "1/s")
+        for name, values in series.items()
+        for job, metric in [("a" if name.startswith("job_") else None, name.removeprefix("job_").replace("__", "."))]
+        for second, value in enumerate(values, start=1)
+    ]
+    return Measurements(series=pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row"))
+
+
+def added(by_node: dict[str, Measurements], source: str = "load") -> TrialTables:
+    tables = TrialTables()
+    for node, each in by_node.items():
+        tables.add(record(), source, node, each)
+    add_within_trials(tables)
+    return tables
+
+
+def metrics(tables: TrialTables) -> pl.DataFrame:
+    return pl.concat([frame for frame in tables.metrics if frame.height])
+
+
+RISING = [float(value) for value in range(100, 112)]
+
+
+def test_a_series_of_throughput_gets_its_variability_in_the_right_units() -> None:
+    rows = metrics(added({"n": measured(write__bandwidth=RISING)}))
+    found = {
+        (row["node"], row["metric"]): (row["value"], row["unit"], row["better"], row["across"])
+        for row in rows.iter_rows(named=True)
+    }
+    for node in ("n", None):
+        variance = found[node, "write.bandwidth.variance"]
+        assert variance == (pytest.approx(np.var(RISING)), "B²/s²", "lower", "none")
+        assert found[node, "write.bandwidth.sigma"][:2] == (pytest.approx(np.std(RISING)), "B/s")
+        assert found[node, "write.bandwidth.cv"][:2] == (pytest.approx(np.std(RISING) / np.mean(RISING)), "1")
+        assert found[node, "write.bandwidth.outliers"][:2] == (0.0, "1")
+        assert found[node, "write.bandwidth.longest_stall"][:2] == (0.0, "s")
+    assert len(found) == 10
+
+
+def test_only_throughput_of_all_jobs_counts_and_a_total_only_where_it_adds_something() -> None:
+    one = measured(iops=RISING, write__iops=RISING, write__latency=RISING, job_write__iops=RISING)
+    assert {name.removesuffix(".cv") for name in metrics(added({"n": one}))["metric"] if name.endswith(".cv")} == {
+        "write.iops"
+    }
+    two = measured(iops=RISING, write__iops=RISING, read__iops=RISING)
+    names = {name.removesuffix(".cv") for name in metrics(added({"n": two}))["metric"] if name.endswith(".cv")}
+    assert names == {"iops", "write.iops", "read.iops"}
+
+
+def test_probes_and_short_series_have_none() -> None:
+    assert not [frame for frame in added({"n": measured(write__iops=RISING[:9])}).metrics if frame.height]
+    assert not [frame for frame in added({"n": measured(write__iops=RISING)}, "probe:x").metrics if frame.height]
+    assert added({}).metrics == []
+
+
+def test_several_nodes_together_are_the_sum_of_their_series_where_all_have_it() -> None:
+    falling = RISING[::-1]
+    rows = metrics(added({"n": measured(iops=RISING), "m": measured(iops=[*falling, 5.0])}))
+    together = rows.filter(pl.col("node").is_null(), pl.col("metric") == "iops.variance")
+    assert together["value"].to_list() == [0.0]
+    rows = metrics(added({"n": measured(iops=RISING), "m": measured(bandwidth=RISING)}))
+    assert rows.filter(pl.col("node").is_null()).is_empty()
+
+
+def test_warnings_are_said_once_over_all_trials_and_of_one_series_a_source() -> None:
+    noise = np.random.default_rng(1).standard_normal((6, 200))
+    values = 100 + noise
+    values[1:, 120:] += 30
+    trials = [(record(at + 1), measured(iops=row.tolist(), bandwidth=row.tolist())) for at, row in enumerate(values)]
+    tables = Tables({}, ())
+    tables.parts.append(stacked(trials, "load", "n"))
+    add_within_trials(tables.parts[0])
+    assert tables.warnings() == ("load, iops in 5 of 6 trials: the level changes within the trial, once",)
+
+
+def test_many_trials_are_looked_at_in_a_few_milliseconds_each() -> None:
+    values = 100 + np.random.default_rng(1).standard_normal((100, 300))
+    tables = stacked([(record(at + 1), measured(iops=row.tolist())) for at, row in enumerate(values)], "load", "n")
+    add_within_trials(tables)
+    assert len(tables.examined) == 100
