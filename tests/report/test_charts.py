@@ -12,6 +12,7 @@ from storlab.report import ReportInput, render
 from storlab.report.charts import all_panels
 from storlab.report.charts.latency import percentile_curve
 from storlab.report.charts.paired import paired_chart, ratios
+from storlab.report.charts.rounds import rounds_chart
 from storlab.report.charts.scales import fitting_scale
 from storlab.report.charts.series import over_time
 from storlab.report.charts.theme import to_svg
@@ -110,3 +111,14 @@ def test_long_names_of_pairs_are_in_two_lines(run: ReportInput) -> None:
     points = pl.DataFrame(schema={"round": pl.Int64, "ratio": pl.Float64, "pair": pl.String, "verdict": pl.String})
     svg = to_svg(paired_chart(points, [comparison]))
     assert ">vs ext4-bigalloc<" in svg
+
+
+def test_an_interval_that_ends_at_0_leaves_a_log_axis_whole(run: ReportInput) -> None:
+    some = run.summary.estimates[0]
+    small, large = replace(some, mean=1e6, low=0.0, high=2e6), replace(some, mean=1e9, low=9e8, high=1.1e9)
+    values = pl.DataFrame({"level": ["a", "b"], "round": [1, 1], "value": [1e6, 1e9]})
+    chart = rounds_chart(values, {"a": small, "b": large}, ["a", "b"]).to_dict()
+    rows = [row for data in chart["datasets"].values() for row in data if "low" in row]
+    assert "log scale" in str(chart)
+    assert rows
+    assert all(row["low"] > 0 for row in rows)

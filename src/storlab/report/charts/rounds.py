@@ -31,6 +31,9 @@ def rounds_chart(values: pl.DataFrame, estimates: Mapping[str, Estimate], levels
     values = values.with_columns(pl.col("value") / unit.factor)
     ends = [end for column in ("low", "high") for end in means[column].drop_nulls() if end > 0]
     scale, hint = fitting_scale([*values["value"], *means["value"], *ends])
+    if scale.type == "log":  # where an interval's end at 0 would lie infinitely far away, and take all else with it
+        shown = [*values["value"], *means["value"], *ends]
+        means = means.with_columns(pl.col("low").clip(lower_bound=min(value for value in shown if value > 0)))
     present = [level for level in levels if level in estimates]
     x = alt.X("value:Q", title=axis_title(first.metric, unit, hint), scale=scale, axis=PLAIN)
     y = alt.Y("level:N", title=None, scale=rows(present), axis=alt.Axis(grid=False))
