@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json as json_module
+import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from storlab.analysis.noise_floor import EFFECTS, ROUNDS, Noise, noise_of, rounds_to_see, visible, warnings_of
-from storlab.cli.failure import INTERRUPTED, OWN_FAULT
+from storlab.cli.failure import INTERRUPTED
 from storlab.cli.progress import observer
-from storlab.errors import UserError
+from storlab.errors import StorlabError, UserError
 from storlab.run.noise import BUILT_IN, MachineNoise, measure, now, save, this_machine
 from storlab.study.study import Study, find_study, load_study, parse_study
 from storlab.units import parse_duration
@@ -33,20 +36,18 @@ def noise(name: str | None, for_: str, directory: Path | None, quiet: bool, json
         raise UserError(f"--for {for_}: {error}") from None
     study = _study(name, directory)
     metric = study.model.primary
-    with tempfile.TemporaryDirectory(prefix="storlab-noise-") as folder, observer(quiet or json) as watching:
+    with _folder() as folder, observer(quiet or json) as watching:
         try:
-            trials = asyncio.run(measure(study, metric, seconds, Path(folder), watching))
+            trials = asyncio.run(measure(study, metric, seconds, folder, watching))
         except asyncio.CancelledError:
             print("storlab: interrupted before anything was put up; nothing is left of it", file=sys.stderr)
             return INTERRUPTED
-    for what in trials.ending.left_behind:
-        print(f"storlab: could not be taken down: {what}", file=sys.stderr)
-    if trials.ending.left_behind:
-        return OWN_FAULT
+        if trials.left_behind:
+            raise StorlabError(f"could not be taken down: {'; '.join(trials.left_behind)}; `storlab clean` tries again")
     try:
         found = noise_of(trials.values)
     except ValueError as error:
-        if trials.ending.ending == "interrupted":
+        if trials.interrupted:
             print("storlab: interrupted too soon to say anything", file=sys.stderr)
             return INTERRUPTED
         raise UserError(f"the noise can't be told from {metric}: {error}") from None
@@ -65,7 +66,19 @@ def noise(name: str | None, for_: str, directory: Path | None, quiet: bool, json
         print(json_module.dumps(_as_dict(measured, found) | {"file": str(file)}, indent=2))
     else:
         _print(measured, found, file)
-    return INTERRUPTED if trials.ending.ending == "interrupted" else 0
+    return INTERRUPTED if trials.interrupted else 0
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """For the runs. It stays where something went wrong: its journals say what may still stand."""
+    folder = Path(tempfile.mkdtemp(prefix="storlab-noise-"))
+    try:
+        yield folder
+    except UserError:
+        shutil.rmtree(folder)
+        raise
+    shutil.rmtree(folder)
 
 
 def _study(name: str | None, directory: Path | None) -> Study:

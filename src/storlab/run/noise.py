@@ -68,12 +68,13 @@ class MachineNoise:
 
 @dataclass(frozen=True)
 class Trials:
-    """Those that were run. ``ending``: of the run that was the last."""
+    """Those that were run. ``left_behind`` is what could not be taken down, in words; empty as it should be."""
 
     values: tuple[float, ...]
     seconds: float
     overhead: float | None
-    ending: Outcome
+    interrupted: bool
+    left_behind: tuple[str, ...]
 
 
 async def measure(study: Study, metric: str, seconds: float, folder: Path, observer: Observer) -> Trials:
@@ -90,12 +91,13 @@ async def measure(study: Study, metric: str, seconds: float, folder: Path, obser
         outcomes.append(await run_study(study, folder / "rest", 2, (more, more), observer))
     values = tuple(value for outcome in outcomes for value in _values(outcome, metric))
     records = [record for outcome in outcomes for record in outcome.folder.records() if record.status == "done"]
-    if not records and outcomes[-1].ending != "interrupted":
+    interrupted = outcomes[-1].ending == "interrupted"
+    left_behind = tuple(what for outcome in outcomes for what in outcome.left_behind)
+    if not records and not interrupted and not left_behind:
         reason = next((record.reason for record in first.folder.records() if record.reason), "no trial was done")
         raise UserError(f"the noise can't be measured: {reason}")
-    return Trials(
-        values, _mean([record.duration or 0.0 for record in records]), _overhead(study, records), outcomes[-1]
-    )
+    seconds_each = _mean([record.duration or 0.0 for record in records])
+    return Trials(values, seconds_each, _overhead(study, records), interrupted, left_behind)
 
 
 def _values(outcome: Outcome, metric: str) -> list[float]:
