@@ -24,17 +24,24 @@ WillUndo = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 UNDO: dict[str, Undo] = {}
 """Every way of taking something down, by the name that journals use."""
 
+PATIENCE: dict[str, float] = {}
+"""Seconds that each may take; beyond, it has hung."""
 
-def undo(name: str) -> Callable[[Undo], Undo]:
-    """Register a function as the way to take ``name`` down.
+LONG = 3600.0
+"""For files of any size: a file system may tell its disk of every block that a large one frees."""
 
-    It must be idempotent, and must touch nothing but what its arguments name: it may run long after, by
-    ``storlab clean``, when somebody else has taken what was ours.
+
+def undo(name: str, patience: float = 120.0) -> Callable[[Undo], Undo]:
+    """Register a function as the way to take ``name`` down, within ``patience`` seconds.
+
+    The default is for unmounting, which writes back whatever the page cache still holds. The function must be
+    idempotent, and must touch nothing but what its arguments name: it may run long after, by ``storlab clean``, when
+    somebody else has taken what was ours.
     """
 
     def register(function: Undo) -> Undo:
         assert name not in UNDO, f"two ways to undo {name}"
-        UNDO[name] = function
+        UNDO[name], PATIENCE[name] = function, patience
         return function
 
     return register

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from storlab.errors import UserError
-from storlab.layers.base import Layer, Site, undo
+from storlab.layers.base import LONG, Layer, Site, undo
 from storlab.layers.mountinfo import parse_mountinfo
 from storlab.layers.ours import remove_folder
 from storlab.layers.resources import Dir, Resource
@@ -17,7 +17,7 @@ from storlab.nodes.node import Node
 _PREFIX = ".storlab-"
 
 
-@undo("directory.remove")
+@undo("directory.remove", patience=LONG)
 async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
     return await remove_folder(node, arguments["path"])
 

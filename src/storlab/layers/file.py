@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from storlab.errors import UserError
-from storlab.layers.base import Layer, Site, undo
+from storlab.layers.base import LONG, Layer, Site, undo
 from storlab.layers.ours import refuse_foreign
 from storlab.layers.resources import Dir, File, Resource
 from storlab.nodes.needs import Needs
@@ -16,7 +16,7 @@ from storlab.nodes.node import Node
 from storlab.units import Size, size_text
 
 
-@undo("file.remove")
+@undo("file.remove", patience=LONG)
 async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
     path = arguments["path"]
     refuse_foreign(path)

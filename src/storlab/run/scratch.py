@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from storlab.layers.base import undo
+from storlab.layers.base import LONG, undo
 from storlab.layers.ours import remove_folder
 from storlab.nodes.node import Node
 from storlab.run.journal import Journal
@@ -23,6 +23,6 @@ async def make_scratch(node: Node, root: str, run: str, journal: Journal) -> str
     return path
 
 
-@undo("scratch.remove")
+@undo("scratch.remove", patience=LONG)
 async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
     return await remove_folder(node, arguments["path"])

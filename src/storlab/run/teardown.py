@@ -7,15 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from storlab.errors import StorlabError
-from storlab.layers.base import UNDO
+from storlab.layers.base import PATIENCE, UNDO
 from storlab.layers.registry import layer_types
 from storlab.run import processes, scratch
 from storlab.run.journal import Journal, Pending
 from storlab.run.session import Session
 
 __all__ = ["Teardown", "processes", "scratch", "take_down", "take_down_rest"]  # those two bring ways to undo
-
-_PATIENCE = 120.0  # s, for one thing to come down: unmounting writes back whatever the page cache still holds
 
 
 @dataclass
@@ -69,10 +67,10 @@ async def _undo(entry: Pending, session: Session) -> str | None:
         return None
     node = node or session.host
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(PATIENCE[entry.undo]):
             return await undo(node, entry.arguments)
     except TimeoutError:
-        raise StorlabError(f"it took longer than {_PATIENCE:g} s") from None
+        raise StorlabError(f"it took longer than {PATIENCE[entry.undo]:g} s") from None
     except (TypeError, KeyError, FileNotFoundError) as error:
         raise StorlabError(f"that can't be undone: {error!r}") from None
 
