@@ -16,7 +16,7 @@ from .noise import Floats
 
 
 def of(values: Floats, interval: float = 1.0) -> SeriesFindings:
-    found = findings(np.arange(1, len(values) + 1) * interval, values)
+    found = findings(np.arange(1.0, len(values) + 1) * interval, values)
     assert found is not None
     return found
 
@@ -33,7 +33,8 @@ CHANGING = STEADY - np.repeat([0.0, 10.0], 150)
 
 def test_a_steady_series_is_described_and_has_no_warning() -> None:
     found = of(STEADY, 0.1)
-    assert (found.n, found.interval, found.duration) == (300, pytest.approx(0.1), pytest.approx(30.0))
+    assert found.interval == pytest.approx(0.1)
+    assert found.duration == pytest.approx(30.0)
     assert found.steady_snia == pytest.approx(6.0)
     assert found.changes == () and found.drift_share == 0.0 and found.effective > 150
     assert warnings([Examined("load, iops", found, 1)]) == []
@@ -98,7 +99,7 @@ def test_drift_is_told_for_an_hour() -> None:
 def test_whatever_the_samples_there_are_findings_or_none(values: list[float], interval: float) -> None:
     x = np.array(values)
     x = np.where(np.abs(x) < 1e100, x, np.nan)
-    found = findings(np.arange(len(x)) * interval, x)
+    found = findings(np.arange(float(len(x))) * interval, x)
     assert (found is None) == (np.isfinite(x).sum() < FEWEST)
     if found is not None:
         assert all(isinstance(sentence, str) for sentence in warnings([Examined("x", found, 1)]))

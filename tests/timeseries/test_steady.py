@@ -44,7 +44,7 @@ def test_fios_rule_is_the_largest_distance_from_the_windows_mean(
 
 
 def test_fios_slope_is_for_each_sample_as_a_share_of_the_mean() -> None:
-    rising = 100.0 + np.arange(20)  # 1 of about 102 in the first window of five
+    rising = np.arange(100.0, 120.0)  # 1 of about 102 in the first window of five
     assert fio_steady(rising, 5, 0.0099, "slope") == 5
     assert fio_steady(rising, 5, 0.0090, "slope") == 15  # where the mean has come to more than 1 / 0.009
 
