@@ -31,6 +31,7 @@ def render_html(given: ReportInput) -> str:
         sections=[(anchor, name) for anchor, name, there in _sections(shown, charts, given) if there],
         charts=charts,
         series=_by_group(charts["series"]),
+        effects=_by_group(charts["effects"]),
         block=[_by_group([each for each in charts["block"] if each[0].aside is aside]) for aside in (False, True)],
         commands=commands(given.manifest),
         study=str(given.manifest.get("study_text") or ""),
@@ -50,6 +51,7 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     yield "nodes", "Nodes", bool(shown.nodes or shown.guests)
     yield "block", "Block I/O", bool(shown.block or shown.block_details)
     yield "compared", "Compared", bool(shown.comparisons)
+    yield "effects", "Effects", bool(shown.effects)
     yield "time", "Over time", bool(charts["series"])
     yield "latency", "Latency", bool(charts["latency"])
     yield "absent", "Not measured", shown.absent is not None
@@ -85,6 +87,7 @@ def _charts(panels: list[Panel]) -> dict[Kind, list[tuple[Panel, Markup]]]:
         "series": [],
         "latency": [],
         "block": [],
+        "effects": [],
     }
     for number, panel in enumerate(panels):
         if len(groups[panel.kind]) < _MOST:

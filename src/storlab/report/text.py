@@ -82,6 +82,7 @@ def _parts(shown: View, width: int) -> Iterator[RenderableType]:
     yield from _section("Node by node", [part for table in shown.nodes for part in _parts_of(table, width)], width)
     yield from _section("Block I/O", [part for table in shown.block for part in _parts_of(table, width)], width)
     yield from _section("Compared", shown.comparisons, width)
+    yield from _section("Effects of factors", shown.effects, width)
     if shown.absent:
         yield Text()
         yield Rule(Text(shown.absent.title, "bold"), align="left", style="dim")

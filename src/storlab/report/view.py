@@ -9,6 +9,7 @@ from storlab.analysis.summary import Comparison, Estimate, Summary, Verdict
 from storlab.report import format as fmt
 from storlab.report import primary, words
 from storlab.report.block import block_detail_tables, block_tables
+from storlab.report.effects import effect_tables
 from storlab.report.guests import guests_table
 from storlab.report.input import ReportInput
 from storlab.report.modes import modes_table, unsafe_modes
@@ -77,6 +78,7 @@ class View:
     block: tuple[Table, ...]
     block_details: tuple[Table, ...]
     comparisons: tuple[Table, ...]
+    effects: tuple[Table, ...]
     others: tuple[Table, ...]
     absent: Table | None
     probes: tuple[Table, ...]
@@ -105,6 +107,7 @@ def view(given: ReportInput) -> View:
         block=tuple(block_tables(summary)),
         block_details=tuple(block_detail_tables(summary)),
         comparisons=tuple(comparison_tables(summary.comparisons)),
+        effects=tuple(effect_tables(summary)),
         others=tuple(matrix_tables([e for e in rest if not e.metric.endswith(_ONLY_EXPORTED)])),
         absent=absent_table(summary),
         probes=tuple(matrix_tables([e for e in summary.estimates if e.source.startswith(PROBE)])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,7 @@ import polars as pl
 
 from storlab.analysis.block_shares import SIZES
 from storlab.analysis.summary import Comparison, Estimate
-from storlab.report import block, words
+from storlab.report import block, effects, words
 from storlab.report import format as fmt
 from storlab.report.charts.combinations import (
     Combination,
@@ -18,6 +19,7 @@ from storlab.report.charts.combinations import (
     combinations,
     file_stem,
 )
+from storlab.report.charts.effects import interaction_chart, main_effects_chart
 from storlab.report.charts.latency import latency_chart, percentile_curve
 from storlab.report.charts.paired import paired_chart, ratios
 from storlab.report.charts.panel import Kind, Panel
@@ -141,6 +143,21 @@ class _Gallery:
                     aside = group.operation not in block.MAIN
                     yield Panel("block", stem, group.name, title, words_for_it, draw, aside)
 
+    def effects(self) -> Iterator[Panel]:
+        for found in self.given.summary.effects:
+            title = effects.title(found)
+            if found.main:
+                told = f"Means of levels of {words.listed(found.factors)}. Shares: {effects.in_words(found) or 'none'}."
+                stem = self.name("effects", f"{title}-main")
+                yield Panel("effects", stem, title, "Main effects", told, partial(main_effects_chart, found))
+            for across, by in itertools.combinations(found.factors, 2):
+                means = [mean for mean in found.pairs if mean.levels.keys() == {across, by}]
+                draw = partial(interaction_chart, found, means, across, by)
+                stem = self.name("effects", f"{title}-{across}-{by}")
+                told = f"{found.metric} by {across}, a line for each {by}: parallel where they do not interact."
+                if means:
+                    yield Panel("effects", stem, title, f"{across} × {by}", told, draw)
+
 
 _NO_POINTS = pl.DataFrame(schema={"round": pl.Int64, "ratio": pl.Float64, "pair": pl.String, "verdict": pl.String})
 
@@ -167,4 +184,5 @@ def _mean(e: Estimate) -> str:
 def all_panels(given: ReportInput) -> list[Panel]:
     """Paired ratios, rounds, sizes of block requests, series and latencies."""
     gallery = _Gallery(given)
-    return [*gallery.paired(), *gallery.rounds(), *gallery.block(), *gallery.series(), *gallery.latency()]
+    drawn = [gallery.paired, gallery.rounds, gallery.effects, gallery.block, gallery.series, gallery.latency]
+    return [panel for panels in drawn for panel in panels()]

@@ -8,7 +8,7 @@ from typing import Literal
 
 from storlab.report.charts.theme import Chart
 
-Kind = Literal["rounds", "paired", "series", "latency", "block"]
+Kind = Literal["rounds", "paired", "series", "latency", "block", "effects"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,67 @@
+"""Effects of factors in a report: tables and charts of what the summary holds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storlab.analysis.effects import Effects, LevelMean, Share
+from storlab.analysis.summary import Summary
+from storlab.report.charts.all import all_panels
+from storlab.report.charts.theme import to_svg
+from storlab.report.effects import effect_tables, in_words
+from storlab.report.input import ReportInput
+from storlab.report.markdown import render_markdown
+from storlab.report.text import render_text
+
+FOUND = Effects(
+    *("load", "bandwidth", "B/s", "higher", {"media": "ssd"}, ("fs", "bs"), 6, 24),
+    shares=(
+        Share("factor", ("fs",), 0.7, 1),
+        Share("factor", ("bs",), 0.2, 1),
+        Share("interaction", ("fs", "bs"), 0.0, 1),
+        Share("rounds", (), 0.02, 5),
+        Share("residual", (), 0.08, 15),
+    ),
+    main=tuple(LevelMean({f: f"{f}{n}"}, 2.0**20 * (n + 1)) for f in ("fs", "bs") for n in range(2)),
+    pairs=tuple(LevelMean({"fs": f"fs{a}", "bs": f"bs{b}"}, 2.0**20 * (1 + a + b)) for a in range(2) for b in range(2)),
+    method="A model.",
+    warnings=("Only 3 rounds",),
+)
+
+
+def given(found: Effects) -> ReportInput:
+    return ReportInput(Summary("t", "bandwidth", 0.95, 6, "Done.", effects=(found,)))
+
+
+def test_shares_and_means_are_tables_with_their_warnings() -> None:
+    shares, means = effect_tables(given(FOUND).summary)
+    assert shares.title == "bandwidth: load, media=ssd"
+    assert shares.rows[0] == ("fs", "70 % [1]")
+    assert [row[0] for row in shares.rows[2:]] == ["fs × bs", "rounds", "between trials of a cell"]
+    assert shares.notes == ("Only 3 rounds.",)
+    assert means.rows[0] == ("fs", "fs0", "1024 KiB/s")
+
+
+def test_without_shares_the_means_say_why() -> None:
+    (means,) = effect_tables(given(replace(FOUND, shares=())).summary)
+    assert means.notes == ("Only 3 rounds.",)
+
+
+def test_the_largest_share_is_said_first() -> None:
+    assert in_words(FOUND).startswith("fs 70 %, bs 20 %, between trials of a cell 8")
+
+
+@pytest.mark.parametrize("spread", [1.0, 1.0001, 10.0, 1e6])
+def test_main_effects_and_each_interaction_are_drawn(spread: float) -> None:
+    wide = tuple(replace(mean, mean=mean.mean * spread**n) for n, mean in enumerate(FOUND.main))
+    panels = [panel for panel in all_panels(given(replace(FOUND, main=wide))) if panel.kind == "effects"]
+    assert [panel.title for panel in panels] == ["Main effects", "fs × bs"]
+    assert all(to_svg(panel.draw()).startswith("<svg") for panel in panels)
+    assert "fs 70 %" in panels[0].alt
+
+
+def test_text_and_markdown_have_them() -> None:
+    assert "## Effects of factors" in render_markdown(given(FOUND))
+    assert "Effects of factors" in render_text(given(FOUND))
