@@ -11,7 +11,8 @@ every line checked to its end. ``report``: whole processes. Storlab imports into
 tables) and reports it as text; the plain side reads, and prints mean, variance, quartiles, outliers and a histogram
 of 29 bins of each file. It draws nothing: with a plotting library, it takes its time for that besides.
 
-Sides take turns, and a ratio is the median over pairs of neighbours, with its range.
+Sides take turns, and a ratio is the median over pairs of neighbours, with its range. Of a
+machine that does other things too, trust the CPU seconds rather than the others.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 SIDES = ("storlab", "plain", "plain, tps alone")
@@ -82,17 +84,28 @@ def write_file(path: Path, lines: int, seed: int) -> Path:
     return path
 
 
+@dataclass(frozen=True)
+class Run:
+    """One run of one side."""
+
+    seconds: float
+    cpu: float
+
+
 def compare(task: str, files: list[Path], repeats: int) -> dict[str, object]:
-    """Seconds of all sides in turn, and by what factor Storlab is faster than each of the others."""
-    seconds: dict[str, list[float]] = {side: [] for side in SIDES}
+    """All sides in turn, and by what factor Storlab is faster than each of the others."""
+    runs: dict[str, list[Run]] = {side: [] for side in SIDES}
     for at in range(repeats):
         for side in SIDES if at % 2 else reversed(SIDES):
-            seconds[side].append(child(side, task, files))
+            runs[side].append(child(side, task, files))
+    ours = runs["storlab"]
     return {
-        "seconds": seconds,
+        "runs": {side: [asdict(run) for run in each] for side, each in runs.items()},
         "times faster": {
-            side: spread([other / ours for ours, other in zip(seconds["storlab"], seconds[side], strict=True)])
-            for side in SIDES[1:]
+            side: spread([b.seconds / a.seconds for a, b in zip(ours, runs[side], strict=True)]) for side in SIDES[1:]
+        },
+        "times less CPU": {
+            side: spread([b.cpu / a.cpu for a, b in zip(ours, runs[side], strict=True)]) for side in SIDES[1:]
         },
     }
 
@@ -101,23 +114,29 @@ def spread(ratios: list[float]) -> dict[str, float]:
     return {"median": statistics.median(ratios), "least": min(ratios), "most": max(ratios)}
 
 
-def child(side: str, task: str, files: list[Path]) -> float:
-    """One run in a process of its own: its seconds."""
+def child(side: str, task: str, files: list[Path]) -> Run:
+    """One run in a process of its own."""
     program = Path(__file__).with_name("read_sysbench_child.py")
     command = [sys.executable, str(program), side, task, *map(str, files)]
-    return float(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout.splitlines()[-1])
+    said = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+    seconds, cpu = map(float, said.split())
+    return Run(seconds, cpu)
 
 
 def table(results: dict[str, dict[str, object]]) -> str:
-    lines = [f"{'task':8} {'side':18} {'seconds':>8}  Storlab is faster by"]
+    lines = [f"{'task':8} {'side':18} {'seconds':>8} {'CPU s':>7}"]
     for task, result in results.items():
-        seconds, ratios = result["seconds"], result["times faster"]
-        assert isinstance(seconds, dict)
-        assert isinstance(ratios, dict)
-        for side, runs in seconds.items():
-            ratio = ratios.get(side)
-            said = f"  {ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['most']:.2f})" if ratio else ""
-            lines.append(f"{task:8} {side:18} {statistics.median(runs):8.3f}{said}")
+        runs = result["runs"]
+        assert isinstance(runs, dict)
+        for side, each in runs.items():
+            seconds, cpu = (statistics.median(run[name] for run in each) for name in ("seconds", "cpu"))
+            lines.append(f"{task:8} {side:18} {seconds:8.3f} {cpu:7.3f}")
+        for name in ("times faster", "times less CPU"):
+            ratios = result[name]
+            assert isinstance(ratios, dict)
+            for side, ratio in ratios.items():
+                said = f"{ratio['median']:.2f} ({ratio['least']:.2f} to {ratio['most']:.2f})"
+                lines.append(f"{'':8} {name} than {side}: {said}")
     return "\n".join(lines) + "\n"
 
 

@@ -1,8 +1,9 @@
-"""One side of ``read_sysbench`` in its own process: ``SIDE TASK FILE…`` in, seconds out, in the last line."""
+"""One side of ``read_sysbench`` in its own process: ``SIDE TASK FILE…`` in, seconds and CPU seconds out."""
 
 from __future__ import annotations
 
 import re
+import resource
 import statistics
 import subprocess
 import sys
@@ -47,40 +48,19 @@ def report_plain(read: Callable[[Path], list[list[float]]], tps: int, files: lis
         print(path.stem, statistics.fmean(each), statistics.pvariance(each), low, high, outliers, bins)
 
 
-def read_storlab(files: list[Path]) -> float:
+def read_storlab(files: list[Path]) -> None:
     from storlab.records.importers.sysbench import SysbenchImporter
 
     importer = SysbenchImporter()
-    started = time.perf_counter()
-    kept = [importer.read(path.read_bytes(), str(path), {}) for path in files]
-    seconds = time.perf_counter() - started
-    assert len(kept) == len(files)
-    return seconds
+    timed(lambda: [importer.read(path.read_bytes(), str(path), {}) for path in files])
 
 
-def report_storlab(files: list[Path]) -> float:
+def report_storlab(files: list[Path]) -> None:
     program = str(Path(sys.executable).with_name("storlab"))
     with tempfile.TemporaryDirectory() as folder:
         run = f"{folder}/run"
-        started = time.perf_counter()
-        subprocess.run([program, "import", "sysbench", *map(str, files), "--out", run], check=True)
-        subprocess.run([program, "report", run], check=True, stdout=subprocess.DEVNULL)
-        return time.perf_counter() - started
-
-
-def main() -> None:
-    side, task = sys.argv[1:3]
-    files = [Path(name) for name in sys.argv[3:]]
-    if side == "storlab":
-        print(read_storlab(files) if task == "read" else report_storlab(files))
-        return
-    started = time.perf_counter()
-    if task == "report":
-        report_in_process(side, files)
-    else:
-        kept = [(read_plain if side == "plain" else read_tps)(path) for path in files]
-        assert all(kept)
-    print(time.perf_counter() - started)
+        commands = [[program, "import", "sysbench", *map(str, files), "--out", run], [program, "report", run]]
+        timed(lambda: [subprocess.run(each, check=True, stdout=subprocess.DEVNULL) for each in commands])
 
 
 def report_in_process(side: str, files: list[Path]) -> None:
@@ -88,7 +68,32 @@ def report_in_process(side: str, files: list[Path]) -> None:
     read = "read_plain, 2" if side == "plain" else "read_tps, 1"
     call = f"from read_sysbench_child import *; report_plain({read}, [Path(name) for name in sys.argv[1:]])"
     command = [sys.executable, "-c", call, *map(str, files)]
-    subprocess.run(command, check=True, cwd=Path(__file__).parent, stdout=subprocess.DEVNULL)
+    timed(lambda: subprocess.run(command, check=True, cwd=Path(__file__).parent, stdout=subprocess.DEVNULL))
+
+
+def timed(work: Callable[[], object]) -> None:
+    """Do it, keeping what it made until the clock has stopped, and print seconds and CPU seconds."""
+    started, cpu = time.perf_counter(), cpu_seconds()
+    kept = work()
+    print(time.perf_counter() - started, cpu_seconds() - cpu)
+    assert kept is not None
+
+
+def cpu_seconds() -> float:
+    """Of this process and of those that it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def main() -> None:
+    side, task = sys.argv[1:3]
+    files = [Path(name) for name in sys.argv[3:]]
+    if side == "storlab":
+        (read_storlab if task == "read" else report_storlab)(files)
+    elif task == "report":
+        report_in_process(side, files)
+    else:
+        timed(lambda: [(read_plain if side == "plain" else read_tps)(path) for path in files])
 
 
 if __name__ == "__main__":
