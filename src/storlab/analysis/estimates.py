@@ -29,7 +29,7 @@ from storlab.analysis.series import Recorded
 from storlab.analysis.summary import Estimate
 from storlab.analysis.wording import plural
 
-_NEVER_NEGATIVE = ("B/s", "1/s", "B", "s")
+_NEVER_NEGATIVE = ("B/s", "1/s", "B", "s", "B²/s²", "1/s²")
 
 ROWS_AT_ONCE = 100_000
 """Ranks and scores take several times the memory of the values themselves."""
