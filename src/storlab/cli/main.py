@@ -439,7 +439,7 @@ def import_csv(
     from storlab.cli.import_ import import_files
 
     columns = {"metric_column": metric_column, "round_column": round_column, "time_column": time_column}
-    options = {"value": value or [], "factor_column": factor_column or []}
+    options: dict[str, Any] = {"value": value or [], "factor_column": factor_column or []}
     options |= {name: column for name, column in columns.items() if column is not None}
     import_files("csv", files, out, label or [], factor or [], options)
 
