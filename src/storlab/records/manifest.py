@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from storlab.errors import RecordsError
 from storlab.records.files import write_durably
-from storlab.study.study import Study, parse_study
+
+if TYPE_CHECKING:
+    from storlab.study.study import Study
 
 NAME = "manifest.json"
 LOCK = "lock"
@@ -50,6 +52,8 @@ class Manifest:
             raise RecordsError(
                 "the run was imported and has no study: `storlab report` shows it, nothing runs it again"
             )
+        from storlab.study.study import parse_study  # a third of a second, which imported runs can do without
+
         return parse_study(
             self.study_text.encode(), self.study_file, self.inputs.__getitem__, self.overrides, self.only
         )

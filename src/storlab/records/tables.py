@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -13,9 +14,11 @@ from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.files import write_whole
 from storlab.records.run_folder import TABLES, RunFolder
 from storlab.records.trial_record import TrialRecord
-from storlab.study.cells import Cell
 from storlab.timeseries.wording import Examined
 from storlab.timeseries.wording import warnings as found_in_series
+
+if TYPE_CHECKING:
+    from storlab.study.cells import Cell
 
 
 @dataclass
