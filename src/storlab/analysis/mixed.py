@@ -77,23 +77,23 @@ def by_blocks(values: Floats, columns: Floats, rounds: NDArray[np.int64], terms:
 
     Shapes as in ``by_likelihood``. The variance of rounds is of their mean square, as in a balanced design.
     """
-    from statsmodels.regression.linear_model import OLS
-
     counts = np.bincount(rounds)
     df_rounds = len(counts) - 1
     df_left = len(values) - columns.shape[1] - df_rounds
     inner = columns[:, 1:] - _means(columns[:, 1:], rounds)
-    if df_left < 1 or np.linalg.matrix_rank(inner) < inner.shape[1]:
+    products = inner.T @ inner  # contrasts are well conditioned, and normal equations take a tenth of the time
+    if df_left < 1 or np.linalg.matrix_rank(products, hermitian=True) < len(products):
         return None
-    fitted = OLS(values - _means(values, rounds), inner).fit()
-    residual = float(fitted.ssr) / df_left
-    without = OLS(values, columns).fit()
-    mean_square = max(float(without.ssr) - float(fitted.ssr), 0.0) / df_rounds
+    within = values - _means(values, rounds)
+    beta = np.asarray(np.linalg.solve(products, inner.T @ within), dtype=np.float64)
+    covariance = np.asarray(np.linalg.inv(products), dtype=np.float64)
+    residual = float(((within - inner @ beta) ** 2).sum()) / df_left
+    # Columns are of full rank in cells: without rounds, the fitted values are the means of cells.
+    left = values - columns @ np.linalg.solve(columns.T @ columns, columns.T @ values)
+    mean_square = max(float((left**2).sum()) - residual * df_left, 0.0) / df_rounds
     of_rounds = max(0.0, (mean_square - residual) / float(counts.mean()))
-    beta = np.asarray(fitted.params, dtype=np.float64)
     shifted = [slice(term.start - 1, term.stop - 1) for term in terms]
-    squares = _squares(beta, np.asarray(fitted.normalized_cov_params, dtype=np.float64), shifted)
-    return Components(squares, of_rounds, residual, df_rounds, df_left)
+    return Components(_squares(beta, covariance, shifted), of_rounds, residual, df_rounds, df_left)
 
 
 def _means(values: Floats, rounds: NDArray[np.int64]) -> Floats:
