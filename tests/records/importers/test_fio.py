@@ -190,3 +190,17 @@ def test_the_times_of_the_reports_give_the_order_not_the_files(tmp_path: Path) -
     run = tmp_path / "run"
     assert call("import", "fio", *paths, "--out", str(run)).status == 0
     assert open_run(run).trials["round"].to_list() == [2, 1]
+
+
+def test_a_folder_has_one_level_of_a_factor_that_its_user_names(tmp_path: Path) -> None:
+    for name in ("xfs", "ext4"):
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            ran(tmp_path / name, f"{number}.json", "--rw=write")
+    run = tmp_path / "run"
+    folders = [str(tmp_path / "xfs"), str(tmp_path / "ext4")]
+    imported = call("import", "fio", *folders, "--factor", "fs=xfs,ext4", "--out", str(run))
+    assert imported.status == 0, imported.message
+    trials = open_run(run).trials
+    assert trials["factor.fs"].to_list() == ["xfs", "xfs", "ext4", "ext4"]
+    assert trials.filter(pl.col("factor.fs") == "xfs")["round"].to_list() == [1, 2]

@@ -65,7 +65,8 @@ class FioImporter(Importer):
 def _json_parts(text: bytes, source: str) -> list[Part]:
     document = read_document(text, source)
     if not isinstance(document, Document):
-        said = next((line for line in document if line.startswith("fio:")), "")
+        messages = () if b"\0" in text else document  # of a program, all lines may be anything
+        said = next((line for line in messages if line.startswith("fio:")), "")
         message = "holds no result of fio, neither JSON nor terse lines of version 3"
         raise ParseError(f"{message}; it says: {printable(said)}" if said else message, source, 1)
     try:
