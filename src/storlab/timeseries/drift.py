@@ -20,7 +20,6 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
 
 from storlab.timeseries.correlation import autocorrelation, effective_sample_size
 from storlab.timeseries.steady import block_means
@@ -66,7 +65,7 @@ def mann_kendall(values: Floats) -> tuple[float, float]:
     variance = (n * (n - 1) * (2 * n + 5) - ties) / 18 * _correction(values - slope * np.arange(n))
     if score == 0 or variance <= 0:
         return slope, 1.0
-    return slope, float(2 * ndtr(-(abs(score) - 1) / math.sqrt(variance)))
+    return slope, math.erfc((abs(score) - 1) / math.sqrt(2 * variance))
 
 
 def _correction(detrended: Floats) -> float:
