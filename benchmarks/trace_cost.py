@@ -122,6 +122,7 @@ def start_of_sides(disk: str) -> dict[str, dict[str, float]]:
     found = {}
     with subprocess.Popen(["fio", *fio(disk, 600)], stdout=subprocess.DEVNULL) as busy:
         try:
+            time.sleep(2)  # until it is under way
             for name, argv in sides().items():
                 if name.endswith(" latency"):
                     begun = time.monotonic()
@@ -181,7 +182,7 @@ def programs_of(pid: int) -> list[tuple[int, int]]:
         try:
             if str(descriptor.readlink()) == "anon_inode:bpf-prog":
                 found.append(stats_of(f"/proc/{pid}/fdinfo/{descriptor.name}"))
-        except OSError:  # it was closed
+        except (OSError, KeyError):  # it was closed
             continue
     return found
 

@@ -152,10 +152,11 @@ fn attach_each(
     mut attach: impl FnMut(&mut Program, &'static str) -> Result<Link, String>,
 ) -> Result<Made, String> {
     let (mut links, mut without) = (vec![], vec![]);
-    // Completions first: a request that is issued before they are seen would be counted and never timed.
+    // Completions before issues: a request that is issued before they are seen would be counted and never timed. The rest
+    // comes last, since each attachment may wait for all CPUs, which takes long on a busy machine.
     let timed = (filters.latency == 1).then_some(COMPLETE);
     let bios = BIOS.into_iter().filter(|_| filters.takes_bios);
-    for name in FURTHER.into_iter().chain(bios).chain(timed).chain([ISSUE]) {
+    for name in timed.into_iter().chain([ISSUE]).chain(bios).chain(FURTHER) {
         let program = ebpf.program_mut(name).ok_or_else(|| format!("the object has no program {name}"))?;
         match attach(program, name) {
             Ok(link) => links.push(link),
