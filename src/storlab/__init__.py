@@ -18,7 +18,8 @@ __all__ = ["__version__", "open_run"]
 
 
 def open_run(path: str | Path) -> RunFolder:
-    """Open a run's folder. ``.trials``, ``.metrics``, ``.series``, ``.histograms`` and ``.requests``: Polars frames.
+    """Open a run's folder. ``.trials``, ``.metrics``, ``.series``, ``.histograms``, ``.requests`` and
+    ``.findings``: Polars frames.
 
     Raises ``RecordsError`` where the path is not a run.
     """

@@ -74,8 +74,8 @@ def test_every_table_has_exactly_the_columns_that_are_documented(original: Path,
         assert str(dtype).replace("time_unit=", "").replace("time_zone=", "").replace("'", "") == kind, column
 
 
-@pytest.mark.parametrize("name", [name for name in TABLES if name != "requests"])  # which only a probe fills
-def test_a_trial_is_in_the_tables_with_the_keys_of_its_record(original: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in TABLES if name not in ("requests", "findings")])
+def test_a_trial_is_in_the_tables_that_every_workload_fills_with_its_keys(original: Path, name: str) -> None:
     run = storlab.open_run(original)
     keys = {(record.trial, record.round, record.cell) for record in run.records() if record.status == "done"}
     frame: pl.DataFrame = getattr(run, name)
@@ -92,11 +92,12 @@ def test_deriving_again_gives_what_the_run_wrote(original: Path) -> None:
         assert tables.frame(name).equals(getattr(run, name)), name
 
 
-def test_a_run_of_before_requests_were_counted_has_none(run: Path) -> None:
-    (run / "tables" / "requests.parquet").unlink()
-    frame = storlab.open_run(run).requests
+@pytest.mark.parametrize("name", ["requests", "findings"])
+def test_a_run_of_before_there_was_a_table_has_no_rows_in_it(run: Path, name: str) -> None:
+    (run / "tables" / f"{name}.parquet").unlink()
+    frame: pl.DataFrame = getattr(storlab.open_run(run), name)
     assert frame.is_empty()
-    assert set(frame.columns) == set(documented()["requests"])
+    assert set(frame.columns) == set(documented()[name])
 
 
 def test_a_report_on_an_old_run_gives_the_same_summary(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,30 @@ PLACES: dict[str, pl.DataType] = {
 }
 """Where something was measured: what every row begins with."""
 
+_FINDINGS: dict[str, pl.DataType] = {
+    "metric": pl.String(),
+    "unit": pl.String(),
+    "n": pl.Int64(),
+    **dict.fromkeys(
+        ("interval", "duration", "mean", "variance", "sigma", "cv"),
+        pl.Float64(),
+    ),
+    "outliers": pl.Int64(),
+    **dict.fromkeys(
+        (
+            *("longest_stall", "effective", "steady_snia", "steady_fio"),
+            *("warm_up", "warm_up_effect", "drift", "drift_share"),
+        ),
+        pl.Float64(),
+    ),
+    "changes": pl.List(pl.Struct({"t": pl.Float64(), "before": pl.Float64(), "after": pl.Float64()})),
+}
+"""Those of ``timeseries.findings.SeriesFindings``."""
+
 COLUMNS: dict[str, dict[str, pl.DataType]] = {
     "metrics": PLACES | METRIC_COLUMNS,
     "series": PLACES | SERIES_COLUMNS,
     "histograms": PLACES | HISTOGRAM_COLUMNS,
     "requests": PLACES | REQUEST_COLUMNS,
+    "findings": PLACES | _FINDINGS,
 }

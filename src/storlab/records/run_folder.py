@@ -19,7 +19,7 @@ from storlab.records.trial_record import TrialRecord, read_trial
 if TYPE_CHECKING:
     import polars as pl
 
-TABLES = ("trials", "metrics", "series", "histograms", "requests")
+TABLES = ("trials", "metrics", "series", "histograms", "requests", "findings")
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,22 @@ class RunFolder:
     @cached_property
     def requests(self) -> pl.DataFrame:
         """One row a kind of block request; none where no probe counted them, and in old runs."""
-        if self.table_path("metrics").is_file() and not self.table_path("requests").is_file():
+        return self._newer_table("requests")
+
+    @cached_property
+    def findings(self) -> pl.DataFrame:
+        """One row a series that was looked at: how much it varies, whether it was steady; none in old runs."""
+        return self._newer_table("findings")
+
+    def _newer_table(self, name: str) -> pl.DataFrame:
+        """A table that runs of earlier versions don't have."""
+        if self.table_path("metrics").is_file() and not self.table_path(name).is_file():
             import polars
 
             from storlab.records.columns import COLUMNS
 
-            return polars.DataFrame(schema=COLUMNS["requests"])
-        return self._table("requests")
+            return polars.DataFrame(schema=COLUMNS[name])
+        return self._table(name)
 
     @contextmanager
     def lock(self) -> Iterator[None]:

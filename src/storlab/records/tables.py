@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,10 @@ import polars as pl
 
 from storlab.measurements import Measurements
 from storlab.records.columns import COLUMNS, PLACES
+from storlab.records.examined import ExaminedSeries, findings_frame, said_of
 from storlab.records.files import write_whole
 from storlab.records.run_folder import TABLES, RunFolder
 from storlab.records.trial_record import TrialRecord
-from storlab.timeseries.wording import Examined
-from storlab.timeseries.wording import warnings as found_in_series
 
 if TYPE_CHECKING:
     from storlab.study.cells import Cell
@@ -30,7 +29,7 @@ class TrialTables:
     histograms: list[pl.DataFrame] = field(default_factory=list)
     requests: list[pl.DataFrame] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    examined: list[Examined] = field(default_factory=list)  # findings in series, which warnings are made of
+    examined: list[ExaminedSeries] = field(default_factory=list)
 
     def add(self, record: TrialRecord, source: str, node: str, measured: Measurements) -> None:
         """All that one workload or probe measured on one node."""
@@ -103,6 +102,8 @@ class Tables:
         """The table of this name: one of ``TABLES``."""
         if name == "trials":
             return trials_frame(sorted(self.records, key=lambda record: record.trial), self.factors)
+        if name == "findings":
+            return findings_frame(self._examined())
         frames = [frame for part in self.parts for frame in getattr(part, name) if frame.height]
         return pl.concat(frames) if frames else pl.DataFrame(schema=COLUMNS[name])
 
@@ -110,8 +111,10 @@ class Tables:
         """What parsing had to say, each sentence once, in order, and what was found in series, over all trials."""
         said = (warning for part in self.parts for warning in part.warnings)
         recorded = (warning for record in self.records for warning in record.warnings)
-        within = found_in_series(each for part in self.parts for each in part.examined)
-        return tuple(dict.fromkeys([*said, *recorded, *within]))
+        return tuple(dict.fromkeys([*said, *recorded, *said_of(self._examined())]))
+
+    def _examined(self) -> Iterator[ExaminedSeries]:
+        return (each for part in self.parts for each in part.examined)
 
     def write(self, run: RunFolder) -> None:
         """Write all tables into the run's folder, each in one step."""

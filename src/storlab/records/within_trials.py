@@ -11,10 +11,10 @@ import polars as pl
 
 from storlab.measurements import Value, metric_frame
 from storlab.records.columns import PLACES
+from storlab.records.examined import ExaminedSeries
 from storlab.records.tables import TrialTables, placed
 from storlab.timeseries.findings import FEWEST, findings, spacing
 from storlab.timeseries.variability import Floats, Variability, variability
-from storlab.timeseries.wording import Examined
 
 _THROUGHPUT = re.compile(
     r"((read|write|trim)\.)?(?P<rate>iops|bandwidth)|tps|eps|(mkdir|create|read|stat|delete|rmdir)\.rate"
@@ -47,8 +47,8 @@ def add_within_trials(tables: TrialTables) -> None:
     )
     if rows.is_empty():
         return
-    for (_, source), group in rows.group_by("trial", "source", maintain_order=True):
-        place = group.select([name for name in PLACES if name != "node"]).row(0, named=True)
+    for _, group in rows.group_by("trial", "source", maintain_order=True):
+        place = {**group.select(list(PLACES)).row(0, named=True), "node": None}
         by_node = {node: list(_chosen(part)) for (node,), part in group.group_by("node", maintain_order=True)}
         together = _together(list(by_node.values()))
         for node, those in [*by_node.items(), (None, together)]:
@@ -58,7 +58,7 @@ def add_within_trials(tables: TrialTables) -> None:
         for each in _leading(together):
             found = findings(each.t, each.values)
             if found is not None:
-                tables.examined.append(Examined(f"{source}, {each.metric}", found, int(place["trial"])))
+                tables.examined.append(ExaminedSeries(place, each.metric, each.unit, found))
 
 
 def _chosen(rows: pl.DataFrame) -> Iterator[_Series]:
