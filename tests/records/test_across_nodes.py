@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storlab.blockio.ratios import ratios
+from storlab.blockio.requests import UNITS, request_frame
 from storlab.measurements import Measurements, Value, metric_frame
 from storlab.records.across_nodes import across_nodes, jain
 
@@ -98,3 +100,33 @@ def test_fairness_is_a_ratio_of_which_more_is_better_and_never_of_jobs() -> None
         "better": "higher",
         "across": "none",
     }
+
+
+def requested(*rows: tuple[str, int, int]) -> Measurements:
+    """Of one node: direction, length and number of requests that begin where a unit does."""
+    requests = request_frame(
+        (*("vda", way, "", length, 1 << 20, None, count), *(count * -(-length // unit) for unit in UNITS))
+        for way, length, count in rows
+    )
+    return Measurements(metric_frame(ratios(requests)), requests=requests)
+
+
+def test_a_share_of_several_nodes_is_of_all_their_requests_and_no_mean_of_shares() -> None:
+    together = found([requested(("write", 16384, 1)), requested(("write", 4096, 999), ("read", 4096, 1))])
+    assert together["write.aligned.16k"] == 1 / 1000
+    assert together["write.size"] == (16384 + 999 * 4096) / 1000
+    assert together["write.aligned.16k.bytes"] == 16384 / (16384 + 999 * 4096)
+    assert together["write.unit.amplification.16k"] == 1000 * 16384 / (16384 + 999 * 4096)
+    assert together["read.aligned.4k"] == 1
+
+
+of_a_node = st.lists(
+    st.tuples(st.sampled_from(["read", "write"]), st.sampled_from([512, 4096, 20480, 65536]), st.integers(1, 10**6)),
+    max_size=5,
+)
+
+
+@given(st.lists(of_a_node, min_size=2, max_size=4))
+def test_ratios_of_several_nodes_are_those_of_one_that_did_all_of_it(nodes: list[list[tuple[str, int, int]]]) -> None:
+    alone = requested(*(row for rows in nodes for row in rows))
+    assert found([requested(*rows) for rows in nodes]) == found([alone])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import polars as pl
 
 from storlab.blockio.alignment import by_length, shares, unit_name, with_alignment
+from storlab.blockio.ratios import ratios
 from storlab.blockio.trace_output import Trace
 from storlab.measurements import HISTOGRAM_COLUMNS, Better, Measurements, Value, metric_frame
 from storlab.percentiles import percentile_name, percentiles
@@ -35,12 +37,17 @@ def measurements(trace: Trace, notes: Sequence[str] = ()) -> Measurements:
     if started.without:
         facts["without"] = list(started.without)
     return Measurements(
-        metrics=metric_frame([*_totals(trace.requests), *_shares(trace.requests), *_others(trace), *_times(trace)]),
+        metrics=metric_frame(_values(trace)),
         histograms=_histograms(trace),
         requests=trace.requests,
         warnings=(*notes, *_without(started.without), *trace.warnings()),
         facts=facts,
     )
+
+
+def _values(trace: Trace) -> Iterator[Value]:
+    requests = trace.requests
+    return chain(_totals(requests), ratios(requests), _below(requests), _others(trace), _times(trace))
 
 
 def _without(events: Sequence[str]) -> tuple[str, ...]:
@@ -57,8 +64,6 @@ def _totals(requests: pl.DataFrame) -> Iterator[Value]:
         yield Value(f"{operation}.requests", count, "1")
         if moved or operation in ("read", "write"):
             yield Value(f"{operation}.bytes", moved, "B")
-        if moved and operation in ("read", "write"):
-            yield Value(f"{operation}.size", moved / count, "B", "neither", "mean")
     writes = requests.filter(pl.col("operation") == "write")
     for flag in ("fua", "meta") if writes.height else ():
         own = writes.filter(pl.col("flags").str.split("+").list.contains(flag))
@@ -66,17 +71,10 @@ def _totals(requests: pl.DataFrame) -> Iterator[Value]:
         yield Value(f"write.{flag}.bytes", int((own["count"] * own["length"]).sum()), "B")
 
 
-def _shares(requests: pl.DataFrame) -> Iterator[Value]:
+def _below(requests: pl.DataFrame) -> Iterator[Value]:
     for row in shares(requests).iter_rows(named=True):
-        operation, unit = row["operation"], unit_name(row["unit"])
-        if operation not in ("read", "write"):
-            continue
-        yield Value(f"{operation}.aligned.{unit}", row["share"], "1", "higher", "mean")
-        yield Value(f"{operation}.aligned.{unit}.bytes", row["byte_share"], "1", "higher", "mean")
-        yield Value(f"{operation}.offset-aligned.{unit}", row["offset_share"], "1", "higher", "mean")
-        yield Value(f"{operation}.below.{unit}", row["below"], "1", "lower", "sum")
-        if row["amplification"] is not None:
-            yield Value(f"{operation}.unit.amplification.{unit}", row["amplification"], "1", "lower", "mean")
+        if row["operation"] in ("read", "write"):
+            yield Value(f"{row['operation']}.below.{unit_name(row['unit'])}", row["below"], "1", "lower", "sum")
 
 
 def _others(trace: Trace) -> Iterator[Value]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from storlab.blockio.ratios import ratios
 from storlab.measurements import METRIC_COLUMNS, Measurements, Value, merge_histograms, metric_frame
 from storlab.percentiles import percentiles
 
@@ -26,8 +27,9 @@ def across_nodes(measured: Sequence[Measurements]) -> pl.DataFrame:
     """Metrics (``METRIC_COLUMNS``, ``job`` null) of all nodes together, by each metric's ``across``.
 
     ``merge``: percentiles come from the nodes' merged histograms, a mean from the nodes' means weighted by their
-    numbers of operations. A metric that can't be combined soundly is left out, never averaged. ``bandwidth``,
-    ``iops`` and the rates of files of several nodes come with their ``fairness``.
+    numbers of operations, a ratio of block requests from the requests of all nodes. A metric that can't be combined
+    soundly is left out, never averaged. ``bandwidth``, ``iops`` and the rates of files of several nodes come with
+    their ``fairness``.
     """
     metrics = pl.concat([m.metrics.filter(pl.col("job").is_null()) for m in measured])
     if len(measured) == 1:
@@ -72,9 +74,12 @@ def _merged(metrics: pl.DataFrame, measured: Sequence[Measurements]) -> pl.DataF
     histograms = merge_histograms(
         pl.concat([m.histograms.filter(pl.col("job").is_null()) for m in measured]), by=("metric",)
     )
+    anew = {each.metric: each.value for each in ratios(pl.concat([m.requests for m in measured]))}
     kept = []
     for row in rows.unique("metric", keep="first", maintain_order=True).iter_rows(named=True):
-        value = _percentile(row["metric"], histograms)
+        value = anew.get(row["metric"])
+        if value is None:
+            value = _percentile(row["metric"], histograms)
         if value is None:
             value = _weighted_mean(row["metric"], metrics)
         if value is not None:
