@@ -80,16 +80,17 @@ def test_the_page_has_a_section_with_charts_and_tables_and_puts_reads_aside(page
 def test_a_set_up_that_was_not_measured_has_a_row_that_says_so(run: ReportInput, page: str) -> None:
     assert REASON in page
     panel = next(panel for panel in all_panels(run) if panel.kind == "block")
-    assert to_svg(panel.draw()).count(">not measured<") == 1
+    assert to_svg(panel.draw()).count(">unsupported: mkfs.ext4: Warning") == 1
+    assert f"ext4-16k: unsupported: {REASON}" in panel.alt
 
 
 def test_charts_say_in_words_who_goes_below(run: ReportInput) -> None:
     told = {panel.name: panel.alt for panel in all_panels(run) if panel.kind == "block"}
     assert told["block-writes-load-storm-lengths"].endswith(
-        "Share shorter than 16k: xfs-16k 0 %, ext4-bigalloc 99.8 ±0.1 %."
+        f"Share shorter than 16k: xfs-16k 0 %, ext4-bigalloc 99.8 ±0.1 %. ext4-16k: unsupported: {REASON}"
     )
     assert told["block-writes-load-storm-alignments"].endswith(
-        "Share in whole 16k: xfs-16k 100 %, ext4-bigalloc 0.020 %."
+        f"Share in whole 16k: xfs-16k 100 %, ext4-bigalloc 0.020 %. ext4-16k: unsupported: {REASON}"
     )
 
 
@@ -139,7 +140,7 @@ def test_a_run_without_counted_requests_has_no_such_section(run: ReportInput) ->
 def test_the_rarest_request_has_a_colour_of_its_own_and_none_has_none() -> None:
     rare = SizeShare(512, Share(1e-7, 0, 1e-6))
     most = SizeShare(16384, Share(1 - 1e-7, 1, 1))
-    svg = to_svg(sizes_chart({"a": [rare, most], "b": []}, ["a", "b"], 16384, "length"))
+    svg = to_svg(sizes_chart({"a": [rare, most], "b": []}, ["a", "b"], 16384, "length", {}))
     assert svg.count(f'fill="{BELOW[0]}"') == 1
     assert svg.count(f'fill="{ABOVE[-1]}"') == 1
     assert ">&lt;<" in svg

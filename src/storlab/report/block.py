@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from storlab.analysis.block_io import BelowUnit, BlockIO, Share, SizeShare
-from storlab.analysis.summary import Summary
+from storlab.analysis.summary import CellState, Summary
 from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.nodes import Grid, grids
@@ -29,6 +29,7 @@ _MEASURES = {
 
 _SIZES = {"lengths": "by length", "alignments": "by alignment", "offsets": "by alignment of the offset"}
 _WHY = {"uneven": "uneven", "across": "off the boundary"}
+_ABSENT = "–"
 _LENGTHS = 2  # of a kind, with their shares
 _LARGE = 0.1  # of a share: a spread between rounds that a reader must know of
 _FLAGS = (
@@ -43,11 +44,12 @@ _AMPLIFICATION = (
 
 @dataclass(frozen=True)
 class Group:
-    """One operation under one load: level of the compared factor → its block I/O."""
+    """One operation under one load: level of the compared factor → its block I/O, or why it has none."""
 
     operation: str
     grid: Grid
     rows: dict[str, BlockIO]
+    absent: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -69,13 +71,23 @@ class Group:
 def groups(summary: Summary) -> list[Group]:
     """Operations in the summary's order; within each, the loads in the study's order."""
     found = {(row.operation, row.cell): row for row in summary.block_io}
+    states = {state.cell: state for state in summary.cells}
     result = []
     for operation in dict.fromkeys(row.operation for row in summary.block_io):
         for grid in grids(summary):
             rows = {level: found[operation, cell] for level, cell in grid.cells.items() if (operation, cell) in found}
             if rows:
-                result.append(Group(operation, grid, rows))
+                absent = {level: _why(states[cell]) for level, cell in grid.cells.items() if level not in rows}
+                result.append(Group(operation, grid, rows, absent))
     return result
+
+
+def _why(cell: CellState) -> str:
+    """Why a cell has no block I/O: "unsupported: mkfs.ext4: …"."""
+    if cell.status in ("measured", "partly failed"):
+        return "no such request was counted"
+    status = "not measured" if cell.status == "not run" else cell.status
+    return ": ".join((status, *cell.reasons[:1]))
 
 
 def block_tables(summary: Summary) -> list[Table]:
@@ -101,7 +113,8 @@ def in_words(group: Group, name: str) -> str:
     for level, row in group.rows.items():
         share = next((getattr(share, measure) for share in row.units if share.unit == row.unit), None)
         told.append(f"{level} {_percent(share)} %" if share else f"{level} unknown")
-    return f"{group.name}, {name} of requests by set-up. Share {what} {group.unit}: {', '.join(told)}."
+    shown = f"{group.name}, {name} of requests by set-up. Share {what} {group.unit}: {', '.join(told)}."
+    return " ".join([shown, *(words.stop(f"{level}: {why}") for level, why in group.absent.items())])
 
 
 def _unit_table(group: Group) -> Iterator[Table]:
@@ -120,6 +133,7 @@ def _unit_table(group: Group) -> Iterator[Table]:
             *([_times(asked[level].amplification)] if amplified else []),
         ]
         rows.append((notes.mark(level, row.warnings), *(_percent(share.requests) for share in row.units), *more))
+    rows += [_absent_row(notes.mark(level, [why]), len(units) + len(more)) for level, why in group.absent.items()]
     columns = [group.grid.factor or "cell", *map(size_text, units), *filter(None, (in_bytes, amplified))]
     caption = "% of requests whose length and offset are multiples of it"
     if in_bytes or amplified:
@@ -127,6 +141,10 @@ def _unit_table(group: Group) -> Iterator[Table]:
     caption += "; ±: the farthest round, where it is far"
     title = group.titled("in whole units")
     yield Table(title, tuple(columns), tuple(rows), 1, caption, notes.sentences(), divisible=True)
+
+
+def _absent_row(level: str, numbers: int) -> tuple[str, ...]:
+    return (level, *[_ABSENT] * numbers)
 
 
 def _spread_tables(group: Group) -> Iterator[Table]:

@@ -27,6 +27,7 @@ from storlab.report.charts.rounds import rounds_chart
 from storlab.report.charts.scales import finite
 from storlab.report.charts.series import over_time, series_chart
 from storlab.report.charts.sizes import sizes_chart
+from storlab.report.charts.variability import course_panels, variability_panels
 from storlab.report.frames import across_of, per_trial
 from storlab.report.input import ReportInput
 from storlab.report.primary import compared_factor
@@ -73,6 +74,19 @@ class _Gallery:
     def _estimates(self, combination: Combination) -> dict[str, Estimate]:
         keys = {level: (cell, combination.source, combination.metric) for level, cell in combination.cells.items()}
         return {level: self.estimates[key] for level, key in keys.items()}
+
+    def course(self) -> Iterator[Panel]:
+        for combination, metric in self._with_series():
+            yield from course_panels(self.given, combination, metric, self.levels, self.taken)
+
+    def variability(self) -> Iterator[Panel]:
+        for combination, metric in self._with_series():
+            yield from variability_panels(self.given, combination, metric, self.levels, self.taken)
+
+    def _with_series(self) -> Iterator[tuple[Combination, str]]:
+        for combination in self.combinations:
+            for metric in self._series_of(combination):
+                yield replace(combination, metric=metric), metric
 
     def series(self) -> Iterator[Panel]:
         for combination in self.combinations:
@@ -136,7 +150,8 @@ class _Gallery:
                 shares = {level: getattr(row, name) for level, row in group.rows.items() if getattr(row, name)}
                 if shares:
                     levels = list(group.grid.cells)
-                    draw = partial(sizes_chart, shares, levels, next(iter(group.rows.values())).unit, what)
+                    unit = next(iter(group.rows.values())).unit
+                    draw = partial(sizes_chart, shares, levels, unit, what, group.absent)
                     title = f"By {what}"
                     stem = self.name("block", f"{group.name}-{name}")
                     words_for_it = block.in_words(group, name)
@@ -182,7 +197,8 @@ def _mean(e: Estimate) -> str:
 
 
 def all_panels(given: ReportInput) -> list[Panel]:
-    """Paired ratios, rounds, sizes of block requests, series and latencies."""
+    """Paired ratios, rounds, sizes of block requests, series, their variability, and latencies."""
     gallery = _Gallery(given)
-    drawn = [gallery.paired, gallery.rounds, gallery.effects, gallery.block, gallery.series, gallery.latency]
+    drawn = [gallery.paired, gallery.rounds, gallery.effects, gallery.block]
+    drawn += [gallery.course, gallery.series, gallery.variability, gallery.latency]
     return [panel for panels in drawn for panel in panels()]

@@ -23,11 +23,14 @@ _STEPS = (0.0001, 0.001, 0.01, 0.1)
 """Shares at which a darker step begins."""
 
 _ROW, _AXES = 22, 54  # px
+_TEXT = 215  # px, beside the longest names of set-ups; what is longer ends in "…", and stands in the chart's words
 _SHADES = [f"{side}-{step}" for side in ("below", "above") for step in range(len(_STEPS) + 1)]
 
 
-def sizes_chart(shares: Mapping[str, Sequence[SizeShare]], levels: Sequence[str], unit: int, what: str) -> Chart:
-    """``shares``: level → its classes; those of ``levels`` that have none were not measured."""
+def sizes_chart(
+    shares: Mapping[str, Sequence[SizeShare]], levels: Sequence[str], unit: int, what: str, absent: Mapping[str, str]
+) -> Chart:
+    """``shares``: level → its classes. Of ``levels``, those that have none are ``absent``: level → why."""
     squares = _squares(shares, unit)
     empty = pl.DataFrame(
         [(level, label(size)) for level in levels for size in SIZES if level in shares],
@@ -51,7 +54,8 @@ def sizes_chart(shares: Mapping[str, Sequence[SizeShare]], levels: Sequence[str]
         .mark_rule(color=INK, strokeWidth=1.5, xOffset=-1)
         .encode(x=alt.X("size:N", scale=x_scale, bandPosition=0))
     )
-    layers = alt.layer(ground, filled, numbers, rule, *_absent(shares, levels, y)).resolve_scale(color="independent")
+    missing = _absent(shares, levels, absent, y)
+    layers = alt.layer(ground, filled, numbers, rule, *missing).resolve_scale(color="independent")
     chart: Chart = layers.properties(height=_ROW * len(levels) + _AXES)
     return chart
 
@@ -70,12 +74,14 @@ def _squares(shares: Mapping[str, Sequence[SizeShare]], unit: int) -> pl.DataFra
     return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
 
 
-def _absent(shares: Mapping[str, Sequence[SizeShare]], levels: Sequence[str], y: alt.Y) -> list[alt.Chart]:
+def _absent(
+    shares: Mapping[str, Sequence[SizeShare]], levels: Sequence[str], absent: Mapping[str, str], y: alt.Y
+) -> list[alt.Chart]:
     missing = [level for level in levels if level not in shares]
     if not missing:
         return []
-    frame = pl.DataFrame({"level": missing, "text": ["not measured"] * len(missing)})
-    text = alt.Chart(frame).mark_text(align="left", color=SOFT, fontSize=10, dx=4)
+    frame = pl.DataFrame({"level": missing, "text": [absent.get(level, "not measured") for level in missing]})
+    text = alt.Chart(frame).mark_text(align="left", color=SOFT, fontSize=10, dx=4, limit=_TEXT)
     return [text.encode(x=alt.value(0), y=y, text="text:N")]
 
 
