@@ -1,4 +1,4 @@
-"""All importers by the name of their tool. A new one is a module, a line here, and a command in ``cli/main.py``."""
+"""All importers by the name of their tool. A new one is a module, a line here, and a command in ``cli/commands/``."""
 
 from __future__ import annotations
 

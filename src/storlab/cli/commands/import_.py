@@ -1,0 +1,143 @@
+"""``storlab import KIND``: the options of each kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or folders of them.")]
+ImportOut = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder for the run.")]
+Label = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="NAME", help="What a file or folder is called; once for each, in order."),
+]
+Factor = Annotated[
+    list[str] | None,
+    typer.Option("--factor", metavar="NAME=LEVEL[,LEVEL]", help="A factor: one level for all, or one for each."),
+]
+
+import_ = typer.Typer(name="import", help="Make a run of results that other tools have left.", no_args_is_help=True)
+
+
+@import_.command("blkalgn")
+def import_blkalgn(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSON of blkalgn, of any version.")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder for the run.")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME", help="What a file is called; once for each, in order."),
+    ] = None,
+    factor: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--factor", metavar="NAME=LEVEL[,LEVEL]", help="A factor: one level for all, or one for each file."
+        ),
+    ] = None,
+    dialect: Annotated[
+        int | None,
+        typer.Option("--dialect", metavar="1-4", min=1, max=4, help="Which it is, where a file does not show it."),
+    ] = None,
+) -> None:
+    """Histograms of block requests by blkalgn.
+
+    Its four dialects of JSON are told apart by what is in them. Each file is a cell of the run.
+    """
+    from storlab.cli.import_ import import_files
+
+    import_files("blkalgn", files, out, label or [], factor or [], {} if dialect is None else {"dialect": dialect})
+
+
+@import_.command("fio")
+def import_fio(paths: Paths, out: ImportOut = None, label: Label = None, factor: Factor = None) -> None:
+    """Output of fio: JSON, JSON+ or terse, with its logs where they lie beside.
+
+    Options that differ among the jobs become factors; runs with the same options are rounds, in the order of their
+    times, or as given.
+    """
+    from storlab.cli.import_ import import_files
+
+    import_files("fio", paths, out, label or [], factor or [], {})
+
+
+@import_.command("virtiofs-tests")
+def import_virtiofs_tests(paths: Paths, out: ImportOut = None, label: Label = None, factor: Factor = None) -> None:
+    """Raw files of virtiofs-tests: fio jobs on shared folders.
+
+    A cell for each set-up (TEST_NAME) and job, a round for each loop. `storlab report --format virtiofs-tests`
+    prints the table that is published from such files.
+    """
+    from storlab.cli.import_ import import_files
+
+    import_files("virtiofs-tests", paths, out, label or [], factor or [], {})
+
+
+@import_.command("sysbench")
+def import_sysbench(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Text that sysbench 1.0 printed.")],
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+) -> None:
+    """Text of sysbench: OLTP, fileio and others, with any report interval.
+
+    Each file is a cell, or a round of one: files with the same label or levels are rounds, in order.
+    """
+    from storlab.cli.import_ import import_files
+
+    import_files("sysbench", files, out, label or [], factor or [], {})
+
+
+@import_.command("bonnie")
+def import_bonnie(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="CSV, or the text table of 1.03.")],
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+) -> None:
+    """Results of Bonnie++: CSV of all versions, and the text table of 1.03.
+
+    A cell for each machine's name; several lines of one name are its rounds.
+    """
+    from storlab.cli.import_ import import_files
+
+    import_files("bonnie", files, out, label or [], factor or [], {})
+
+
+@import_.command("csv")
+def import_csv(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Tables whose first line names the columns.")],
+    value: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--value", metavar="NAME[:UNIT[:BETTER]]", help="A column of numbers: IOPS:1/s:higher, lat:ms:lower."
+        ),
+    ] = None,
+    factor_column: Annotated[
+        list[str] | None, typer.Option("--factor-column", metavar="NAME", help="A column that tells set-ups apart.")
+    ] = None,
+    metric_column: Annotated[
+        str | None, typer.Option("--metric-column", metavar="NAME", help="The column that says what the number is of.")
+    ] = None,
+    round_column: Annotated[
+        str | None, typer.Option("--round-column", metavar="NAME", help="The column that numbers the repeats, from 1.")
+    ] = None,
+    time_column: Annotated[
+        str | None,
+        typer.Option("--time-column", metavar="NAME[:UNIT]", help="Seconds since the trial began, or ms, min."),
+    ] = None,
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+) -> None:
+    """Any table, long or wide, with commas, semicolons or tabs.
+
+    Each row is a trial: rows with the same factors are rounds of one cell. With --time-column, they are one series.
+    """
+    from storlab.cli.import_ import import_files
+
+    columns = {"metric_column": metric_column, "round_column": round_column, "time_column": time_column}
+    options: dict[str, Any] = {"value": value or [], "factor_column": factor_column or []}
+    options |= {name: column for name, column in columns.items() if column is not None}
+    import_files("csv", files, out, label or [], factor or [], options)
