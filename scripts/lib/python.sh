@@ -48,8 +48,9 @@ python_environment() {
     forget_moved_environment
     find_uv
     say "Preparing the Python environment in .venv"
-    # An environment that works keeps its interpreter. `--inexact`: a demo doesn't remove what tests need.
-    local -a options=()
+    # An environment that works keeps its interpreter. `--inexact`: a demo doesn't remove what tests need. Libraries are
+    # compiled now, on all cores, and not by the first command that loads them, or by each where Python may not write.
+    local -a options=(--compile-bytecode)
     .venv/bin/python -c '' 2>/dev/null || options+=(--python "$(find_python)")
     [[ $kind == dev ]] || options+=(--no-dev --inexact)
     quietly uv uv_here sync --frozen "${options[@]}"
