@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from storlab.analysis.anytime import check_alpha
 from storlab.analysis.checks import warn
 from storlab.analysis.design import DEFAULT_MARGIN, MIN_ROUNDS
-from storlab.analysis.pairing import Pairs, Side, pair, pool, side
+from storlab.analysis.pairing import Pairs, Side, no_ratio, pair, pool, side
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import Rules, judge, safe_exp
 
@@ -42,7 +42,8 @@ def compare(question: Question, pairs: Pairs, alpha: float, min_rounds: int = MI
     """
     check_alpha(alpha)
     if pairs.problem:
-        return unanswerable(question, pairs.problem, alpha, rounds=len(pairs.rounds), warnings=pairs.warnings)
+        reason = no_ratio(pairs.problem, question.metric)
+        return unanswerable(question, reason, alpha, rounds=len(pairs.rounds), warnings=pairs.warnings)
     n = len(pairs.log_ratios)
     if n == 0:
         reason = f"No round was done for both {question.a} and {question.b}."

@@ -42,8 +42,8 @@ class Side:
 class Pairs:
     """Log ratios a ÷ b of the rounds done on both sides, in order of the rounds.
 
-    ``problem`` is a sentence where there can be no ratio, however many rounds follow; ``log_ratios`` is then
-    empty.
+    ``problem`` says why where there can be no ratio, however many rounds follow (``no_ratio`` makes a sentence of it);
+    ``log_ratios`` is then empty.
     """
 
     rounds: Rounds = field(default_factory=_no_rounds)
@@ -113,12 +113,18 @@ def _mean_of(rows: Sequence[Floats], rounds: Rounds, warnings: tuple[str, ...] =
 
 
 def without_logarithm(name: str, rounds: Rounds, values: Floats) -> str:
-    """Why ``values`` (of these ``rounds``) have no logarithm, as a sentence; an empty text where they have."""
+    """Why ``values`` (of these ``rounds``) have no logarithm, in words; an empty text where they have."""
     if bool((values > 0).all()) and bool((values < np.inf).all()):  # NaN fails the first
         return ""
     missing = ~np.isfinite(values)
     if missing.any():
-        return f"{name} lacks the metric in {listed(rounds[missing].tolist())}, so there is no ratio."
+        return f"{name} lacks the metric in {listed(rounds[missing].tolist())}"
     if (values == 0).all():
-        return f"{name} is 0 in every round, so there is no ratio."
-    return f"{name} is 0 or negative in {listed(rounds[values <= 0].tolist())}, so there is no ratio."
+        return f"{name} is 0 in every round"
+    what = "0 or negative" if (values < 0).any() else "0"
+    return f"{name} is {what} in {listed(rounds[values <= 0].tolist())}"
+
+
+def no_ratio(problem: str, metric: str) -> str:
+    """Why there is no verdict, as a sentence for the reader. ``problem``: as ``without_logarithm`` has it."""
+    return f"{problem}, so there is no ratio of {metric}, which a verdict would be about; its values are in the tables."

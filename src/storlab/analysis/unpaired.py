@@ -18,7 +18,7 @@ import numpy as np
 from storlab.analysis.anytime import Floats, spread
 from storlab.analysis.checks import warn
 from storlab.analysis.compare import Question, unanswerable
-from storlab.analysis.pairing import Side, without_logarithm
+from storlab.analysis.pairing import Side, no_ratio, without_logarithm
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import safe_exp
 from storlab.analysis.wording import plural, times
@@ -31,7 +31,7 @@ def describe(question: Question, a: Side, b: Side, alpha: float, why: str) -> Co
             return unanswerable(question, f"No trial of {side.name} is done.", alpha, settled=False)
         problem = without_logarithm(side.name, side.rounds, side.values)
         if problem:
-            return unanswerable(question, problem, alpha)
+            return unanswerable(question, no_ratio(problem, question.metric), alpha)
     logs = np.log(a.values), np.log(b.values)
     mean, half = difference(*logs, alpha)
     known = math.isfinite(half)
