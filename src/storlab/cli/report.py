@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
 from storlab.cli.reporting import report_input, write_html
 from storlab.errors import UserError
 from storlab.records.derive import derive
@@ -33,6 +31,8 @@ def report(folder: Path, format_name: str, output: Path | None) -> None:
     elif format_name == "html":
         print(write_html(run, given))
     elif format_name == "text" and sys.stdout.isatty():
+        from rich.console import Console
+
         from storlab.report.text import TerminalReport
 
         Console(highlight=False).print(TerminalReport(given))

@@ -13,7 +13,7 @@ from typing import Literal
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of
 from storlab.records.backings import counters_path
-from storlab.records.derive import BACKING, raw_folder
+from storlab.records.derive_trial import BACKING, raw_folder
 from storlab.records.trial_record import BackingRecord
 
 # What a pool holds back in memory until its transaction group ends, sync(1) does not always write: ``zpool sync`` does.

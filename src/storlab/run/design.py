@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.stopping import Rule
 from storlab.analysis.summarise import summarise
@@ -9,7 +12,9 @@ from storlab.analysis.summary import Summary
 from storlab.records.imported import imported_of
 from storlab.records.manifest import Manifest
 from storlab.records.tables import Tables
-from storlab.study.study import Study
+
+if TYPE_CHECKING:
+    from storlab.study.study import Study
 
 _GOING_ON = "The run has not ended yet."
 
@@ -54,6 +59,8 @@ def summary_of(study: Study, tables: Tables, stopped: str, *, effects: bool = Fa
 
 
 def _summary(tables: Tables, design: Design, effects: bool) -> Summary:
+    if probes := tables.probe_facts():
+        design = replace(design, facts=design.facts | {"probes": probes})
     return summarise(
         tables.frame("trials"),
         tables.frame("metrics"),

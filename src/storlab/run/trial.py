@@ -16,7 +16,7 @@ from storlab.layers.resources import Dir, Disk, Resource
 from storlab.layers.stack import StandingStack
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of, to_its_end
-from storlab.records.derive import derive_trial, raw_folder
+from storlab.records.derive_trial import derive_trial, raw_folder
 from storlab.records.tables import TrialTables
 from storlab.records.trial_record import TrialRecord
 from storlab.run.gather import fetch_folder, last_output
