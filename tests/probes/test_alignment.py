@@ -22,8 +22,8 @@ WINDOW = Window(0.0, 1.0)
 LOST = {"full": 0, "missed": 0, "untimed": 0, "events": 0}
 STARTED = {
     "event": "started",
-    "hook": "tracepoint",
-    "reason": "there is no /sys/kernel/btf/vmlinux",
+    "hook": "btf",
+    "reason": None,
     "monotonic_ns": 1,
     "realtime_ns": 1,
     "disks": ["vda"],
@@ -45,7 +45,9 @@ LATENCY = [
 OTHERS = [["vda", "write", "back_merge", 5], ["vda", "discard", "error", 1]]
 
 
-def saw(folder: Path, *, notes: list[str] | None = None, **changed: object) -> Measurements:
+def saw(
+    folder: Path, *, notes: list[str] | None = None, started: dict[str, object] | None = None, **changed: object
+) -> Measurements:
     counts = {
         "event": "counts",
         "final": True,
@@ -57,7 +59,7 @@ def saw(folder: Path, *, notes: list[str] | None = None, **changed: object) -> M
         "lost": LOST,
         **changed,
     }
-    (folder / TRACE).write_bytes(orjson.dumps(STARTED) + b"\n" + orjson.dumps(counts) + b"\n")
+    (folder / TRACE).write_bytes(orjson.dumps(STARTED | (started or {})) + b"\n" + orjson.dumps(counts) + b"\n")
     (folder / NOTES).write_bytes(orjson.dumps(notes or []))
     return AlignmentProbe().parse(folder, WINDOW, "vda")
 
@@ -113,8 +115,17 @@ def test_each_histogram_has_every_data_request_once(tmp_path: Path) -> None:
 def test_requests_hook_and_reason_are_kept(tmp_path: Path) -> None:
     seen = saw(tmp_path)
     assert seen.requests["count"].sum() == 14
-    assert (seen.facts["hook"], seen.facts["hook.reason"]) == ("tracepoint", STARTED["reason"])
+    assert seen.facts == {"disks": ["vda"], "hook": "tp_btf", "why": "this kernel has BTF"}
     assert seen.warnings == ()
+
+
+def test_the_classic_tracepoints_are_named_with_the_reason_and_warned_of(tmp_path: Path) -> None:
+    seen = saw(tmp_path, started={"hook": "tracepoint", "reason": "there is no /sys/kernel/btf/vmlinux"})
+    assert (seen.facts["hook"], seen.facts["why"]) == ("classic tracepoint", "there is no /sys/kernel/btf/vmlinux")
+    assert seen.warnings == (
+        "block I/O was counted at the classic tracepoints, which costs more for each request: "
+        "there is no /sys/kernel/btf/vmlinux",
+    )
 
 
 def test_a_disk_that_was_left_alone_has_noughts(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 
 from storlab.blockio.alignment import by_length, shares, unit_name, with_alignment
 from storlab.blockio.ratios import ratios
-from storlab.blockio.trace_output import Trace
+from storlab.blockio.trace_output import Started, Trace
 from storlab.measurements import HISTOGRAM_COLUMNS, Better, Measurements, Value, metric_frame
 from storlab.percentiles import percentile_name, percentiles
 
@@ -17,6 +17,10 @@ _PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 _SECTOR = 512
 _FAR = 1 << 30
 """Bytes: an offset aligned to this or more, 0 among them, stands as aligned to this in histograms."""
+
+_BTF = "btf"
+_HOOKS = {_BTF: "tp_btf", "tracepoint": "classic tracepoint"}
+"""As the tracer has it, and as people say."""
 
 _OTHERS: tuple[tuple[str, str, Better], ...] = (
     ("back_merge", "merges.back", "neither"),
@@ -30,19 +34,27 @@ _OTHERS: tuple[tuple[str, str, Better], ...] = (
 
 def measurements(trace: Trace, notes: Sequence[str] = ()) -> Measurements:
     """All that follows from one trace, all its disks together."""
-    started = trace.started
-    facts: dict[str, object] = {"hook": started.hook, "disks": list(started.disks) or "all"}
-    if started.reason is not None:
-        facts["hook.reason"] = started.reason
-    if started.without:
-        facts["without"] = list(started.without)
     return Measurements(
         metrics=metric_frame(_values(trace)),
         histograms=_histograms(trace),
         requests=trace.requests,
-        warnings=(*notes, *_without(started.without), *trace.warnings()),
-        facts=facts,
+        warnings=(*notes, *_hook(trace.started), *_without(trace.started.without), *trace.warnings()),
+        facts=_facts(trace.started),
     )
+
+
+def _facts(started: Started) -> dict[str, object]:
+    """Where in the kernel requests were seen, and why there."""
+    facts: dict[str, object] = {"disks": list(started.disks), "hook": _HOOKS.get(started.hook, started.hook)}
+    facts["why"] = started.reason or ("this kernel has BTF" if started.hook == _BTF else "unknown")
+    return facts | ({"without": list(started.without)} if started.without else {})
+
+
+def _hook(started: Started) -> tuple[str, ...]:
+    if started.hook == _BTF:
+        return ()
+    why = f": {started.reason}" if started.reason else ""
+    return (f"block I/O was counted at the classic tracepoints, which costs more for each request{why}",)
 
 
 def _values(trace: Trace) -> Iterator[Value]:

@@ -13,6 +13,7 @@ from storlab.measurements import Measurements
 from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.examined import ExaminedSeries, findings_frame, said_of
 from storlab.records.files import write_whole
+from storlab.records.observed import Observed, probe_facts
 from storlab.records.run_folder import TABLES, RunFolder
 from storlab.records.trial_record import TrialRecord
 
@@ -30,6 +31,7 @@ class TrialTables:
     requests: list[pl.DataFrame] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     examined: list[ExaminedSeries] = field(default_factory=list)
+    observed: list[Observed] = field(default_factory=list)
 
     def add(self, record: TrialRecord, source: str, node: str, measured: Measurements) -> None:
         """All that one workload or probe measured on one node."""
@@ -112,6 +114,10 @@ class Tables:
         said = (warning for part in self.parts for warning in part.warnings)
         recorded = (warning for record in self.records for warning in record.warnings)
         return tuple(dict.fromkeys([*said, *recorded, *said_of(self._examined())]))
+
+    def probe_facts(self) -> list[dict[str, object]]:
+        """How probes watched, as ``observed.probe_facts`` has it."""
+        return probe_facts(each for part in self.parts for each in part.observed)
 
     def _examined(self) -> Iterator[ExaminedSeries]:
         return (each for part in self.parts for each in part.examined)

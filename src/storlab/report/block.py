@@ -11,6 +11,7 @@ from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.nodes import Grid, grids
 from storlab.report.tables import Notes, Table
+from storlab.report.watching import watching_table
 from storlab.units import size_text
 
 NAMES = {"write": "Writes", "read": "Reads", "all": "All requests", "discard": "Discards"}
@@ -97,13 +98,14 @@ def block_tables(summary: Summary) -> list[Table]:
 
 
 def block_detail_tables(summary: Summary) -> list[Table]:
-    """Distributions of everything, and of all other operations the rest, too."""
+    """Distributions of everything, of all other operations the rest, too, and how all of it was counted."""
     found: list[Table] = []
     for group in groups(summary):
         if group.operation not in MAIN:
             found += [*_unit_table(group), *_below_table(group)]
         found += [*_spread_tables(group), *_size_tables(group)]
-    return found
+    watched = watching_table(summary) if found else None
+    return [*found, *([watched] if watched else [])]
 
 
 def in_words(group: Group, name: str) -> str:
