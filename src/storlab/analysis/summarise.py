@@ -8,30 +8,21 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from storlab.analysis.anytime import EFFECT_VARIANCE, Floats
+from storlab.analysis.anytime import Floats
 from storlab.analysis.block_shares import block_io
 from storlab.analysis.by_node import node_estimates
 from storlab.analysis.compare import compare, unanswerable
 from storlab.analysis.design import Design
 from storlab.analysis.estimates import estimates
 from storlab.analysis.factorial import effects_of
+from storlab.analysis.method import method_of
 from storlab.analysis.pairing import Rounds, Side, pair, pool
 from storlab.analysis.questions import Catalogue, Key, Planned, Trait, matching, plan
 from storlab.analysis.series import KEYS, Recorded, collect
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Summary
-from storlab.analysis.wording import percent, plural
 
 Series = Mapping[tuple[int, Key], tuple[Rounds, Floats]]
 """Rounds and values of one metric in one cell, by cell and key."""
-
-METHOD = (
-    "Levels are compared by round: the logarithm of the ratio of two trials of the same round, so that drift "
-    "of the machine cancels. The interval of the mean log ratio is an anytime-valid t interval (Gaussian "
-    "mixture, effect variance {g:g}): it holds though one looks after every round. A verdict also needs "
-    "signed-rank evidence, which holds for noise of any shape, as the order within rounds is random; and both "
-    "must hold without any single outlier round. {corrected} No verdict is given before {min_rounds} "
-    "rounds. Samples within a trial are not repeats and never count as such."
-)
 
 
 def summarise(
@@ -58,6 +49,8 @@ def summarise(
     family = max(1, sum(item.counted for item in planned))
     alpha = (1 - design.confidence) / family
     sides = _sides(recorded, done, planned)
+    found = estimates(recorded, dict(design.cells), design.confidence, design.min_rounds)
+    comparisons = tuple(_answer(item, sides, alpha, design.min_rounds) for item in planned)
     return Summary(
         title=design.title,
         primary=design.primary,
@@ -65,10 +58,10 @@ def summarise(
         rounds_done=rounds_done(trials, states),
         stopped=design.stopped,
         cells=states,
-        estimates=estimates(recorded, dict(design.cells), design.confidence, design.min_rounds),
-        comparisons=tuple(_answer(item, sides, alpha, design.min_rounds) for item in planned),
+        estimates=found,
+        comparisons=comparisons,
         warnings=design.warnings,
-        method=_method(design, family, alpha),
+        method=method_of(design, found, comparisons, family, alpha),
         facts=dict(design.facts),
         family=family,
         by_node=node_estimates(metrics, done, design, catalogue),
@@ -178,10 +171,3 @@ def _answer(
     pairs = pool(parts) if question.pooled else parts[0]
     warned = replace(pairs, warnings=(*item.warnings, *pairs.warnings))
     return compare(question, warned, alpha, min_rounds)
-
-
-def _method(design: Design, family: int, alpha: float) -> str:
-    corrected = f"The confidence of {percent(design.confidence)} holds for the whole study"
-    if family > 1:
-        corrected += f": each of its {plural(family, 'comparison')} is held to {percent(1 - alpha)}"
-    return METHOD.format(g=EFFECT_VARIANCE, corrected=corrected + ".", min_rounds=design.min_rounds)
