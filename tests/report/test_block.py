@@ -178,3 +178,24 @@ def test_a_part_is_never_rounded_to_all_or_to_nothing(value: float, half: float,
 
 def test_json_of_a_report_is_that_of_the_summary(run: ReportInput) -> None:
     assert len(orjson.loads(render(run, "json"))["block_io"]) == len(run.summary.block_io) == 8
+
+
+def test_how_it_was_counted_is_a_table_of_the_report_and_in_its_json(run: ReportInput) -> None:
+    seen = {"probe": "alignment", "nodes": ["vm-1", "vm-2"], "cells": [1, 2, 4, 5], "disks": ["vda"]}
+    probes = [{**seen, "hook": "classic tracepoint", "why": "there is no /sys/kernel/btf/vmlinux"}]
+    told = replace(run, summary=replace(run.summary, facts={"probes": probes}))
+    *_, table = block_detail_tables(told.summary)
+    assert table.columns == ("probe", "nodes", "disks", "hook", "why")
+    assert table.rows == (
+        ("alignment", "vm-1 and vm-2", "vda", "classic tracepoint", "there is no /sys/kernel/btf/vmlinux"),
+    )
+    assert "classic tracepoint" in render(told, "html")
+    assert orjson.loads(render(told, "json"))["facts"]["probes"] == probes
+
+
+def test_how_it_was_counted_names_the_cells_where_it_was_not_so_in_all(run: ReportInput) -> None:
+    seen = {"probe": "alignment", "nodes": ["a"], "disks": []}
+    probes = [{**seen, "cells": [1], "hook": "tp_btf"}, {**seen, "cells": [2, 4, 5], "hook": "classic tracepoint"}]
+    *_, table = block_detail_tables(replace(run.summary, facts={"probes": probes}))
+    assert table.columns[2] == "cells"
+    assert table.rows[0][2] == "fs=xfs-16k, load=storm"

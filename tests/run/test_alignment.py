@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -92,6 +93,16 @@ def test_what_is_really_written_for_each_byte_is_known_of_every_load(summary: Su
     assert found == {(set_up, load) for set_up in SET_UPS[:2] for load in LOADS}
     at_least_one = [e.mean for e in summary.estimates if e.metric == "write.amplification"]
     assert min(at_least_one) > 0.99  # all is written back within the trial
+
+
+@needs_root
+def test_the_summary_says_by_which_hook_of_the_kernel_it_was_counted_and_why(summary: Summary) -> None:
+    probes = summary.facts["probes"]
+    assert isinstance(probes, list)
+    (told,) = probes
+    assert (told["probe"], told["nodes"]) == ("alignment", ["host"])
+    assert told["hook"] == ("tp_btf" if Path("/sys/kernel/btf/vmlinux").exists() else "classic tracepoint")
+    assert told["why"]
 
 
 @needs_root

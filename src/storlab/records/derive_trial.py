@@ -15,6 +15,7 @@ from storlab.probes.host_load import HostLoadProbe
 from storlab.records.across_nodes import across_nodes
 from storlab.records.amplification import SOURCE, amplification, moved_bytes
 from storlab.records.backings import asked_bytes, backing_metrics, counted, guest_disk_bytes, read_counters
+from storlab.records.observed import Observed
 from storlab.records.tables import TrialTables
 from storlab.records.trial_record import BackingRecord, TrialRecord
 from storlab.records.within_trials import add_within_trials
@@ -61,6 +62,7 @@ def derive_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
             except ParseError as error:  # what was measured stands, though it was not observed
                 tables.warnings.append(f"probe {name} on {node}: {error}")
         _add(tables, record, PROBE + name, seen)
+        tables.observed += [Observed(record.cell, node, name, each.facts) for node, each in seen.items() if each.facts]
     _add_amplification(tables, folder, record, cell, measured)
     _add_backings(tables, folder, record, cell, measured)
     if len(measured) > 1 and record.start_skew is not None:
