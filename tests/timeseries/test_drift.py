@@ -10,7 +10,7 @@ from scipy import stats
 
 from storlab.timeseries.drift import mann_kendall, self_normalised, trend
 
-from .noise import ar1
+from .noise import ar1, regimes
 
 
 @given(st.lists(st.integers(-20, 20), min_size=4, max_size=40))
@@ -55,9 +55,33 @@ def test_a_line_without_noise_is_drift_and_a_level_is_none() -> None:
     assert trend(np.arange(19.0)) is None
 
 
-def test_the_slope_against_the_sums_is_that_of_its_definition() -> None:
+def test_the_line_and_the_wander_of_what_it_leaves_are_those_of_their_definition() -> None:
     values = np.random.default_rng(5).standard_normal(40)
     slope, start = np.polyfit(np.arange(40), values, 1)
-    left, wander = self_normalised(values)
-    np.testing.assert_allclose(left, values - start - slope * np.arange(40), atol=1e-12)
-    assert wander == pytest.approx(abs(slope) * 40**2.5 / np.sqrt((np.cumsum(left) ** 2).sum()))
+    line = self_normalised(values)
+    assert line.slope == pytest.approx(slope)
+    np.testing.assert_allclose(line.left, values - start - slope * np.arange(40), atol=1e-12)
+    assert line.wander == pytest.approx(np.sqrt((np.cumsum(line.left) ** 2).sum()) / 40**2.5)
+
+
+@pytest.mark.parametrize(("n", "phi"), [(30, 0.0), (100, 0.0), (100, 0.6), (300, 0.9), (300, 0.95)])
+def test_the_interval_of_the_slope_has_the_truth_in_about_19_of_20_series(n: int, phi: float) -> None:
+    rng = np.random.default_rng(n)
+    rise = 0.02 * np.arange(n)
+    found = [trend(ar1(rng, n, phi) + rise) for _ in range(200)]
+    assert sum(each is not None and not each.low <= 0.02 <= each.high for each in found) <= 16
+
+
+@pytest.mark.parametrize("switches", [5, 20, 60])
+def test_the_interval_of_a_level_that_switches_to_and_fro_hardly_ever_leaves_out_0(switches: int) -> None:
+    rng = np.random.default_rng(switches)
+    found = [trend(regimes(rng, 200, switches)) for _ in range(200)]
+    assert sum(each is not None and each.likely for each in found) <= 16
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=20, max_size=120))
+def test_sens_slope_lies_within_its_interval_and_what_is_sure_is_likely(values: list[float]) -> None:
+    found = trend(np.array(values))
+    assert found is not None
+    assert found.low <= found.slope <= found.high
+    assert found.likely or not found.sure

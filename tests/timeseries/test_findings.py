@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from storlab.timeseries.findings import FEWEST, SeriesFindings, findings
 from storlab.timeseries.wording import Examined, time_words, warnings
 
-from .noise import Floats
+from .noise import Floats, ar1, regimes
 
 
 def of(values: Floats, interval: float = 1.0) -> SeriesFindings:
@@ -93,6 +94,34 @@ def test_several_changes_are_counted_and_the_largest_told() -> None:
 def test_drift_is_told_for_an_hour() -> None:
     found = of(FALLING)
     assert found.drift == pytest.approx(-20 / 300 * 3600, rel=0.1)
+    assert found.drift_low is not None and found.drift_high is not None
+    assert found.drift_low < -20 / 300 * 3600 < found.drift_high < 0
+
+
+def test_a_fall_in_steps_is_a_drift_in_steps_and_a_dip_is_none() -> None:
+    down = of(100 + noise(400) - np.repeat([0.0, 10.0, 20.0], [150, 120, 130]))
+    assert down.drift_share == 0.0
+    assert down.drift_steps == pytest.approx(-0.22, abs=0.02)
+    (drift, changes) = warnings([Examined("iops", down, 1)])
+    assert drift.startswith("iops: it falls by 22 % from start to end, in steps rather than gradually, so its mean ")
+    assert "the level changes 2 times" in changes and "ends" not in changes
+    dip = of(100 + noise(400) - np.repeat([0.0, 12.0, 0.0], [130, 130, 140]))
+    assert dip.drift_steps == 0.0 and len(dip.changes) == 2
+
+
+def test_a_series_that_happens_to_end_on_another_level_is_told_so_without_a_drift() -> None:
+    found = of(100 + noise(400) - np.repeat([0.0, 9.0, -3.0], [250, 80, 70]))
+    assert found.drift_steps == found.drift_share == 0.0
+    (said,) = warnings([Examined("iops", found, 1)])
+    assert said.endswith(", and it ends 3.2 % higher than it began")
+
+
+@pytest.mark.parametrize(
+    "made", [lambda rng: ar1(rng, 100, 0.95), lambda rng: ar1(rng, 300, 0.9), lambda rng: regimes(rng, 300, 20)]
+)
+def test_noise_that_lingers_or_switches_hardly_ever_drifts_in_steps(made: Callable[..., Floats]) -> None:
+    rng = np.random.default_rng(4)
+    assert sum(of(1000 + 10 * made(rng)).drift_steps != 0 for _ in range(100)) <= 2
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=80), st.floats(1e-3, 1e3))

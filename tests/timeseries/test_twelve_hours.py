@@ -48,9 +48,18 @@ def test_their_changes_of_the_level_are_named() -> None:
     assert [round(change.t / 3600, 1) for change in on.changes] == [8.5, 9.5]
     said = warnings([Examined("off, tps", off, 1), Examined("on, tps", on, 1)])
     assert said == [
+        "off, tps: it falls by 1.2 % from start to end, in steps rather than gradually, "
+        "so its mean depends on how long it ran",
         "off, tps: the level changes by 1.2 % down at 4 h 54 min",
-        "on, tps: the level changes 2 times, the most by 2.7 % up at 9 h 28 min",
+        "on, tps: the level changes 2 times, the most by 2.7 % up at 9 h 28 min, "
+        "and it ends 1.3 % higher than it began",
     ]
+
+
+def test_off_drifts_and_of_on_that_cant_be_told() -> None:
+    off, on = found_in("off"), found_in("on")
+    assert off.drift_high is not None and off.drift_high < 0
+    assert on.drift_low is not None and on.drift_high is not None and on.drift_low < 0 < on.drift_high
 
 
 def test_the_variance_factor_is_the_larger_by_the_smaller() -> None:

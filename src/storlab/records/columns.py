@@ -27,7 +27,8 @@ _FINDINGS: dict[str, pl.DataType] = {
     **dict.fromkeys(
         (
             *("longest_stall", "effective", "steady_snia", "steady_fio"),
-            *("warm_up", "warm_up_effect", "drift", "drift_share"),
+            *("warm_up", "warm_up_effect"),
+            *("drift", "drift_low", "drift_high", "drift_share", "drift_steps"),
         ),
         pl.Float64(),
     ),

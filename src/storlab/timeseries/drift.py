@@ -11,7 +11,10 @@ Two witnesses must agree, since noise that lingers for a good part of a series e
   simulation; it is higher where little is left of independent samples (``tests/timeseries/test_drift.py``).
 
 The slope that is told is Sen's: the median of the slopes of all pairs (P. K. Sen, *Estimates of the regression
-coefficient based on Kendall's tau*, JASA 63, 1968). All of it is meant for means of blocks.
+coefficient based on Kendall's tau*, JASA 63, 1968). Its interval is the self-normalised one of the least-squares slope:
+that of ranks, corrected as above, misses far too often where noise lingers or the level switches. In 100 samples of
+AR(1) noise with φ = 0.95 it misses 40 times of 100, this one 9 times. A random walk rises or falls in earnest, and
+nothing tells that from a drift. All of it is meant for means of blocks.
 """
 
 from __future__ import annotations
@@ -31,15 +34,40 @@ MOST_PAIRED = 100
 P = 0.01
 LAG_Z = 1.96  # autocorrelations beyond what chance shows at 5 % enter the correction
 THRESHOLD = 40.0
-DEPENDENT = 10.0  # ``THRESHOLD`` grows by this ÷ the effective number of values
+COVERED = 30.5
+"""So many times the wander is half of the 95 % interval: by simulation the largest 95th percentile, widened as is said
+next, for 20 to 256 independent values, which are as many blocks as a series is cut into."""
+DEPENDENT = 10.0  # ``THRESHOLD`` and ``COVERED`` grow by this ÷ the effective number of values
 
 
 @dataclass(frozen=True)
 class Trend:
-    """``slope`` for each step from one value to the next; ``sure``: whether both witnesses say that there is one."""
+    """``slope`` for each step from one value to the next, with its 95 % interval from ``low`` to ``high``.
+
+    ``sure``: whether both witnesses say, at 1 %, that there is one.
+    """
 
     slope: float
+    low: float
+    high: float
     sure: bool
+
+    @property
+    def likely(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """The least-squares line: its ``slope`` for each step, and what it leaves of the values (shape ``(n,)``).
+
+    ``wander``: √ΣSₜ² ÷ n^2.5, with the sums S of what is left: in the unit of ``slope``, and 0 where nothing varies.
+    """
+
+    slope: float
+    left: Floats
+    wander: float
 
 
 def trend(values: Floats) -> Trend | None:
@@ -48,9 +76,11 @@ def trend(values: Floats) -> Trend | None:
         return None
     merged = -(-len(values) // MOST_PAIRED)
     slope, p = mann_kendall(block_means(values, merged))
-    left, wander = self_normalised(values)
-    least = THRESHOLD * (1 + DEPENDENT / max(effective_sample_size(left), 1.0))
-    return Trend(slope / merged, p < P and wander > least)
+    slope /= merged
+    line = self_normalised(values)
+    wider = line.wander * (1 + DEPENDENT / max(effective_sample_size(line.left), 1.0))
+    ends = (slope, line.slope - COVERED * wider, line.slope + COVERED * wider)  # Sen's is within, whatever the noise
+    return Trend(slope, min(ends), max(ends), p < P and abs(line.slope) > THRESHOLD * wider)
 
 
 def mann_kendall(values: Floats) -> tuple[float, float]:
@@ -84,8 +114,8 @@ def _ranks(values: Floats) -> Floats:
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[inverse], dtype=np.float64)
 
 
-def self_normalised(values: Floats) -> tuple[Floats, float]:
-    """What the least-squares line leaves of ``values``, and |slope|·n^2.5 ÷ √ΣSₜ², S being the sums of what is left."""
+def self_normalised(values: Floats) -> Line:
+    """The line through ``values`` (shape ``(n,)``, n ≥ 2), and how far what it leaves wanders."""
     n = len(values)
     x = np.arange(n) - (n - 1) / 2
     centred = values - values.mean()
@@ -94,5 +124,5 @@ def self_normalised(values: Floats) -> tuple[Floats, float]:
     wander = float(np.sqrt((np.cumsum(left) ** 2).sum()))
     rounding = 1e-9 * float(np.abs(values).max()) * n  # of a line without noise, sums are nothing but rounding
     if abs(slope) * n <= rounding / n:
-        return left, 0.0
-    return left, abs(slope) * n**2.5 / max(wander, rounding)
+        return Line(0.0, left, 0.0)
+    return Line(slope, left, max(wander, rounding) / n**2.5)

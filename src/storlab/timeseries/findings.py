@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,8 +41,10 @@ class SeriesFindings:
     ``interval``: between samples, the median. ``steady_snia``, ``steady_fio``: when it was first steady; ``None``:
     never. ``warm_up``: what MSER-5 would leave out at the start, 0 for nothing; ``None`` where it can't tell.
     ``warm_up_effect``: by how much the mean is higher without, as a share; 0 where that may be chance.
-    ``drift``: Sen's slope an hour, ``None`` for a series too short to tell; ``drift_share``: rise or fall over the
-    whole series as a share of the mean, 0 where that may be chance, or a few changes of the level say all of it.
+    ``drift``: Sen's slope an hour, with its 95 % interval from ``drift_low`` to ``drift_high``; ``None`` for a series
+    too short to tell. ``drift_share``: rise or fall over the whole series as a share of the mean, 0 where that may be
+    chance, or a few changes of the level say all of it. ``drift_steps``: where they do, the rise or fall from the first
+    level to the last as a share of the mean, 0 where the slope's interval includes 0.
     """
 
     n: int
@@ -60,7 +63,10 @@ class SeriesFindings:
     warm_up_effect: float
     changes: tuple[Level, ...]
     drift: float | None
+    drift_low: float | None
+    drift_high: float | None
     drift_share: float
+    drift_steps: float
 
 
 def spacing(t: Floats) -> float:
@@ -84,7 +90,9 @@ def findings(t: Floats, values: Floats, whiskers: float = WHISKERS) -> SeriesFin
     blocks = block_means(values, size)
     slope = trend(blocks)
     positions, share = _shape(blocks, slope, abs(varying.mean))
+    found = tuple(_level(change, t) for change in changes(values, refined(values, positions, size)))
     warm_up = mser(values)
+    hour = 3600 / (size * interval)  # blocks
     return SeriesFindings(
         n=varying.n,
         interval=interval,
@@ -100,9 +108,12 @@ def findings(t: Floats, values: Floats, whiskers: float = WHISKERS) -> SeriesFin
         steady_fio=fio_time(values, interval),
         warm_up=None if warm_up is None else warm_up * interval,
         warm_up_effect=_warm_up_effect(values, warm_up or 0),
-        changes=tuple(_level(change, t) for change in changes(values, refined(values, positions, size))),
-        drift=None if slope is None else slope.slope / (size * interval) * 3600,
+        changes=found,
+        drift=None if slope is None else slope.slope * hour,
+        drift_low=None if slope is None else slope.low * hour,
+        drift_high=None if slope is None else slope.high * hour,
         drift_share=share,
+        drift_steps=0.0 if share or slope is None else _in_steps(found, slope, len(blocks), abs(varying.mean)),
     )
 
 
@@ -127,6 +138,19 @@ def _shape(blocks: Floats, slope: Trend | None, mean: float) -> tuple[list[int],
     if not positions or _cost(blocks - line, [], 2) <= _cost(blocks, positions, 2 * len(positions) + 1):
         return change_points(blocks - line, least), share
     return positions, share if len(positions) > FEW_CHANGES else 0.0
+
+
+def _in_steps(levels: Sequence[Level], slope: Trend, blocks: int, mean: float) -> float:
+    """The rise or fall from the first level to the last, as a share of ``mean``; 0 where that is no drift.
+
+    It is one where the whole series goes the same way by what matters, by a slope that is likely more than chance: else
+    any series that happens to end on another level than it began would have drifted.
+    """
+    if not levels or not mean or not slope.likely:
+        return 0.0
+    share = (levels[-1].after - levels[0].before) / mean
+    along = slope.slope * blocks / mean
+    return share if share * along > 0 and min(abs(share), abs(along)) >= MATERIAL else 0.0
 
 
 def _cost(blocks: Floats, positions: list[int], parameters: int) -> float:

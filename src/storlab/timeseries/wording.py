@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from storlab.timeseries.findings import MATERIAL, SeriesFindings
+from storlab.timeseries.findings import MATERIAL, Level, SeriesFindings
 
 _SAME = 1.25
 """A change of the level up to here, in times the warm-up, is the warm-up's own end."""
@@ -35,6 +35,7 @@ def _sentences(name: str, group: Sequence[Examined]) -> list[str]:
     words = (
         (_warm_up, [each for each in group if warms_up(each.found)]),
         (_drift, [each for each in group if each.found.drift_share]),
+        (_drift_in_steps, [each for each in group if drifts_in_steps(each.found)]),
         (_changes, [each for each in group if level_changes(each.found)]),
     )
     return [f"{name}{_trials(those, group)} {say([each.found for each in those])}" for say, those in words if those]
@@ -49,6 +50,11 @@ def level_changes(found: SeriesFindings) -> int:
     """How often the level changes, but for the end of the warm-up."""
     until = _SAME * (found.warm_up or 0.0) if warms_up(found) else 0.0
     return sum(change.t > until for change in found.changes)
+
+
+def drifts_in_steps(found: SeriesFindings) -> bool:
+    """Whether it drifts by changes of its level, none of them the end of the warm-up."""
+    return bool(found.drift_steps) and level_changes(found) == len(found.changes)
 
 
 def _trials(those: Sequence[Examined], group: Sequence[Examined]) -> str:
@@ -75,12 +81,21 @@ def _warm_up(found: Sequence[SeriesFindings]) -> str:
 
 
 def _drift(found: Sequence[SeriesFindings]) -> str:
-    shares = [each.drift_share for each in found]
+    way = _way([each.drift_share for each in found])
+    return f"it {way} over the trial (Mann-Kendall), so its mean depends on how long it ran"
+
+
+def _drift_in_steps(found: Sequence[SeriesFindings]) -> str:
+    way = _way([each.drift_steps for each in found])
+    return f"it {way} from start to end, in steps rather than gradually, so its mean depends on how long it ran"
+
+
+def _way(shares: Sequence[float]) -> str:
+    """``falls by 12 %``, ``rises or falls by up to 12 %``."""
     rising = sum(share > 0 for share in shares)
     way = "rises" if rising == len(shares) else "falls" if not rising else "rises or falls"
     most = _percent(max(shares, key=abs))
-    by = most if len(found) == 1 else f"up to {most}"
-    return f"it {way} by {by} over the trial (Mann-Kendall), so its mean depends on how long it ran"
+    return f"{way} by {most if len(shares) == 1 else f'up to {most}'}"
 
 
 def _changes(found: Sequence[SeriesFindings]) -> str:
@@ -96,7 +111,14 @@ def _changes_of(first: SeriesFindings) -> str:
     step = _percent((largest.after - largest.before) / abs(first.mean))
     way = "up" if largest.after > largest.before else "down"
     at = f"by {step} {way} at {time_words(largest.t)}"
-    return at if len(kept) == 1 else f"{len(kept)} times, the most {at}"
+    return at if len(kept) == 1 else f"{len(kept)} times, the most {at}{_end_of(first, kept)}"
+
+
+def _end_of(found: SeriesFindings, kept: Sequence[Level]) -> str:
+    share = (kept[-1].after - kept[0].before) / abs(found.mean)
+    if found.drift_share or found.drift_steps or abs(share) < MATERIAL:
+        return ""  # said already, or too little
+    return f", and it ends {_percent(share)} {'higher' if share > 0 else 'lower'} than it began"
 
 
 def _times(count: float) -> str:
