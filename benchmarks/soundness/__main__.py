@@ -65,8 +65,7 @@ def run(divisor: int) -> Results:
         },
         rounds=[trials.rounds_to_verdict(effect, few, _rng("rounds", effect)).as_dict() for effect in EFFECTS],
         prefixes=mysql.prefixes(),
-        steps={side: mysql.steps(side) for side in mysql.SIDES},
-        drift={side: mysql.drift(side) for side in mysql.SIDES},
+        told={side: mysql.told(side) for side in mysql.SIDES},
         relabelled={side: mysql.relabelled(side, many, _rng("relabelled", side)) for side in mysql.SIDES},
     )
 

@@ -1,15 +1,12 @@
 """The two public 12-hour MySQL runs: what can be said of one run per side, and what they say of themselves.
 
-Change points: binary segmentation of the means of each minute by least squares (Scott and Knott 1974; Fearnhead and
-Rigaill 2019 on its limits), pieces of at least ``LEAST`` minutes, as long as a cut explains more than a step of
-``NOTABLE`` would in that many minutes. Drift: Spearman's ρ of the means of each half hour with their order.
+What a run says of itself is what Storlab's users see: ``storlab.timeseries``, its sentences included.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from scipy import stats
@@ -18,13 +15,11 @@ from benchmarks.soundness.engine import first_verdicts
 from benchmarks.soundness.noise import Floats, pieces, recorded
 from benchmarks.soundness.trials import ANY, ROUNDS, Share, share
 from storlab.analysis.verdict import judge
+from storlab.timeseries.findings import SeriesFindings, findings
+from storlab.timeseries.wording import Examined, warnings
 
 INTERVAL = 2  # s
 MINUTE = 60 // INTERVAL
-LEAST = 15  # minutes
-NOTABLE = 0.01
-"""Of the mean: smaller steps are not listed."""
-
 SIDES = ("off", "on")
 LENGTHS = (5, 15, 30)  # intervals, so 10, 30 and 60 s, that make a piece
 
@@ -57,44 +52,30 @@ def _prefix(off: Floats, on: Floats) -> Prefix:
 
 
 @dataclass(frozen=True)
-class Step:
-    """A change of level: ``at`` hours, means before and after up to the next one."""
+class Told:
+    """What Storlab finds in one run, and what it says of it."""
 
-    at: float
-    before: float
-    after: float
+    found: SeriesFindings
+    sentences: list[str]
 
-
-def steps(side: str) -> list[Step]:
-    """The change points of a run, in order."""
-    minutes = pieces(recorded(f"mysql-{side}"), MINUTE)
-    cuts = [0, *sorted(_cut(minutes, 0, len(minutes))), len(minutes)]
-    means = [float(minutes[a:b].mean()) for a, b in pairwise(cuts)]
-    return [Step(at / 60, b, a) for at, (b, a) in zip(cuts[1:-1], pairwise(means), strict=True)]
-
-
-def _cut(values: Floats, start: int, end: int) -> list[int]:
-    n = end - start
-    if n < 2 * LEAST:
-        return []
-    part = values[start:end] - values[start:end].mean()
-    k = np.arange(LEAST, n - LEAST + 1)
-    before = np.cumsum(part)[k - 1]
-    gain = before**2 * n / (k * (n - k))  # sums of squares that the cut explains
-    best = int(gain.argmax())
-    if gain[best] < LEAST / 2 * (NOTABLE * float(values.mean())) ** 2:
-        return []
-    at = start + int(k[best])
-    return [*_cut(values, start, at), at, *_cut(values, at, end)]
+    @property
+    def slope(self) -> tuple[float, float, float]:
+        """Of the whole run, with its 95 % interval, as shares of the mean."""
+        of = self.found
+        if of.drift is None or of.drift_low is None or of.drift_high is None:
+            raise ValueError("the run is too short for a slope")
+        hours = of.duration / 3600
+        slope, low, high = (hours * each / of.mean for each in (of.drift, of.drift_low, of.drift_high))
+        return slope, low, high
 
 
-def drift(side: str) -> tuple[float, float]:
-    """Spearman's ρ over half hours, and the last hour ÷ the first."""
+def told(side: str) -> Told:
+    """Of one run."""
     values = recorded(f"mysql-{side}")
-    halves = pieces(values, 1800 // INTERVAL)
-    hour = 3600 // INTERVAL
-    rho = stats.spearmanr(np.arange(len(halves)), halves).statistic
-    return float(rho), float(values[-hour:].mean() / values[:hour].mean())
+    found = findings(np.arange(1.0, len(values) + 1) * INTERVAL, values)
+    if found is None:
+        raise ValueError(f"mysql-{side} has too few samples")
+    return Told(found, warnings([Examined(f"{side}, tps", found)]))
 
 
 def relabelled(side: str, studies: int, rng: np.random.Generator) -> Share:

@@ -12,7 +12,7 @@ import jinja2
 import polars as pl
 import vl_convert
 
-from benchmarks.soundness.mysql import Prefix, Step
+from benchmarks.soundness.mysql import Prefix, Told
 from benchmarks.soundness.noise import recorded
 from benchmarks.soundness.trials import FalseVerdicts, Share
 from storlab.report.charts.theme import COLOURS, INK, PAPER, SHAPES, Chart, of, specification
@@ -43,8 +43,7 @@ class Results:
     coverage: dict[str, dict[str, Share]]
     rounds: Sequence[dict[str, float]]
     prefixes: Sequence[Prefix]
-    steps: dict[str, list[Step]]
-    drift: dict[str, tuple[float, float]]
+    told: dict[str, Told]
     relabelled: dict[str, Share]
 
 
@@ -54,6 +53,7 @@ def broken(found: Results) -> list[str]:
     wrong += [f"{kind}: false equivalence" for kind, share in found.false_equivalence.items() if share.low > 0.05]
     wrong += [f"{side}, relabelled: false verdicts" for side, share in found.relabelled.items() if share.low > 0.05]
     wrong += [f"after {p.hours} h: {p.verdict}" for p in found.prefixes if p.verdict != "undecided"]
+    wrong += [f"{side}: no change of the level is told" for side, told in found.told.items() if not told.found.changes]
     for kind, effects in found.coverage.items():
         wrong += [f"{kind}, effect {effect}: coverage" for effect, share in effects.items() if share.high < 0.95]
     return wrong
@@ -62,7 +62,7 @@ def broken(found: Results) -> list[str]:
 def page(found: Results) -> str:
     """The page, in Markdown."""
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True)
-    environment.filters |= {"percent": _percent, "share": _share}
+    environment.filters |= {"percent": _percent, "share": _share, "signed": _signed}
     worst: dict[str, Any] = {
         "false": max((row.storlab for row in found.false_verdicts), key=lambda share: share.value),
         "equivalence": max(found.false_equivalence.values(), key=lambda share: share.value),
@@ -105,6 +105,10 @@ def chart(found: Results) -> Chart:
 
 def _percent(value: float, digits: int = 1) -> str:
     return f"{100 * value:.{digits}f} %"
+
+
+def _signed(value: float) -> str:
+    return f"{100 * value:+.1f} %".replace("-", "−")
 
 
 def _share(value: Share) -> str:

@@ -100,17 +100,18 @@ def test_one_run_per_side_never_gives_a_verdict_however_sure_a_textbook_is() -> 
 
 
 @pytest.mark.parametrize("side", mysql.SIDES)
-def test_the_12_hour_runs_change_their_level_and_drift(side: str) -> None:
-    assert mysql.steps(side)
-    assert abs(mysql.drift(side)[1] - 1) > 0.01
+def test_what_is_said_of_the_12_hour_runs_is_what_a_user_is_told(side: str) -> None:
+    told = mysql.told(side)
+    assert told.found.changes
+    assert any("the level changes" in sentence for sentence in told.sentences)
 
 
-def test_a_step_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    level = np.repeat([100.0, 104.0], [60 * mysql.MINUTE, 90 * mysql.MINUTE])
-    monkeypatch.setattr(mysql, "recorded", lambda _: level + np.random.default_rng(10).normal(size=len(level)))
-    (step,) = mysql.steps("on")
-    assert step.at == pytest.approx(1.0)
-    assert step.after / step.before == pytest.approx(1.04, abs=0.001)
+def test_the_drift_of_one_of_the_12_hour_runs_is_named_and_where_the_other_ended() -> None:
+    off, on = (mysql.told(side) for side in mysql.SIDES)
+    assert "it falls by 1.2 % from start to end, in steps rather than gradually" in " ".join(off.sentences)
+    assert off.slope[1] < off.slope[2] < 0
+    assert "it ends 1.3 % higher than it began" in " ".join(on.sentences)
+    assert on.slope[1] < 0 < on.slope[2]
 
 
 def test_a_short_run_breaks_no_bound_and_makes_a_page() -> None:
