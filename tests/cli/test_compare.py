@@ -80,7 +80,7 @@ def test_levels_of_one_run_are_compared_by_round(runs: Path) -> None:
         (("old", "new", "--fail-on", "wrose>3%"), "--fail-on 'wrose>3%' can't be read"),
         (("old", "new", "--format", "pdf"), "there is no format 'pdf'"),
         (("old", "new", "--by", "disk"), "old has no factor 'disk'; it has: time"),
-        (("old", "other"), "nothing could be compared"),
+        (("old", "other"), "With `--by time`, its levels are compared instead of the runs."),
         (("old", "new", "--metric", "nonsense"), "there is nothing to compare"),
     ],
 )

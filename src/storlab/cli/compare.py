@@ -7,25 +7,29 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
+from rich.console import Console
 
 from storlab.analysis.across_runs import RunsCompared, compare_runs
 from storlab.analysis.gate import parse_gate
 from storlab.analysis.merged_runs import RunData
 from storlab.cli.failure import GATE_HIT
+from storlab.cli.output import write_output
 from storlab.errors import UserError
 from storlab.records.derive import derive
 from storlab.records.differences import differences
 from storlab.records.run_folder import RunFolder
 from storlab.records.trial_record import TrialRecord
-from storlab.report import across
+from storlab.report.across import render_json
+from storlab.report.across_markdown import render_markdown
+from storlab.report.across_text import TerminalComparison, render_text
 from storlab.report.junit import render_junit
 from storlab.run.design import design_of_run
 
 FORMATS: dict[str, Callable[[RunsCompared], str]] = {
-    "text": across.render_text,
-    "markdown": across.render_markdown,
-    "md": across.render_markdown,
-    "json": across.render_json,
+    "text": render_text,
+    "markdown": render_markdown,
+    "md": render_markdown,
+    "json": render_json,
     "junit": render_junit,
 }
 
@@ -55,13 +59,25 @@ def compare(
     if output is None:
         sys.stdout.write(text)
     else:
-        output.write_text(text, "utf-8")
+        write_output(output, text)
         print(output)
     if found.failed:
         return GATE_HIT
     if all(c.basis == "none" for c in found.comparisons):
-        raise UserError(f"nothing could be compared: {found.comparisons[0].comparison.reason}")
+        remedy = _remedy(runs) if by is None else ""
+        raise UserError(f"nothing could be compared: {found.comparisons[0].comparison.reason}{remedy}")
     return 0
+
+
+def _remedy(runs: Sequence[RunData]) -> str:
+    """Which factor to compare by, where the runs have different levels of it: files imported one by one, say."""
+    for column in runs[0].trials.columns:
+        name = column.removeprefix("factor.")
+        if name != column and all(column in run.trials.columns for run in runs):
+            levels = [set(run.trials[column].to_list()) for run in runs]
+            if sum(map(len, levels)) == len(set.union(*levels)):
+                return f" With `--by {name}`, its levels are compared instead of the runs."
+    return ""
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json as json_module
+import os
 import shutil
 import sys
 import tempfile
@@ -75,7 +76,7 @@ def _folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="storlab-noise-"))
     try:
         yield folder
-    except UserError:
+    except (UserError, KeyboardInterrupt):  # the latter comes between two runs, when nothing stands
         shutil.rmtree(folder)
         raise
     shutil.rmtree(folder)
@@ -86,6 +87,8 @@ def _study(name: str | None, directory: Path | None) -> Study:
     overrides = [] if directory is None else [f"scratch={json_module.dumps(str(directory.resolve()))}"]
     if directory is not None and not directory.is_dir():
         raise UserError(f"--in {directory}: there is no such directory")
+    if directory is not None and not os.access(directory, os.W_OK | os.X_OK):
+        raise UserError(f"--in {directory}: nothing can be written there")
     if name is None:
         return parse_study(BUILT_IN.encode(), BUILT_IN_NAME, _no_file, overrides)
     study = load_study(find_study(name), overrides)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from storlab.cli.output import write_output
 from storlab.cli.reporting import report_input, write_html
 from storlab.errors import UserError
 from storlab.records.derive import derive
@@ -26,7 +27,7 @@ def report(folder: Path, format_name: str, output: Path | None) -> None:
     summary = summary_of_run(manifest, tables)
     given = report_input(run, tables, summary)
     if output is not None:
-        output.write_text(render(given, format_name))
+        write_output(output, render(given, format_name))
         print(output)
     elif format_name == "html":
         print(write_html(run, given))

@@ -75,7 +75,11 @@ def read_manifest(folder: Path) -> Manifest:
         fields = orjson.loads(path.read_bytes())
     except FileNotFoundError:
         raise RecordsError(_no_run(folder)) from None
-    except (OSError, orjson.JSONDecodeError) as error:
+    except NotADirectoryError:
+        raise RecordsError(f"{folder} is a file, not the folder of a run") from None
+    except OSError as error:
+        raise RecordsError(f"{path} can't be read: {error.strerror}") from None
+    except orjson.JSONDecodeError as error:
         raise RecordsError(f"{path} can't be read: {error}") from None
     if not isinstance(fields, dict) or fields.get("format") != FORMAT:
         raise RecordsError(f"{path} is not of format {FORMAT}: it comes from another version of Storlab")
