@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from analysis.runs import run
 from storlab.analysis.across_runs import RunsCompared, compare_runs
 from storlab.analysis.gate import parse_gate
-from storlab.report.across import render_json, render_markdown, render_text
+from storlab.report.across import render_json
+from storlab.report.across_markdown import render_markdown
+from storlab.report.across_text import render_text
 from storlab.report.junit import render_junit
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -44,14 +46,16 @@ def test_a_comparison_looks_like_the_golden_file(name: str) -> None:
 
 def test_junit_fails_what_hit_a_gate_and_skips_what_could_not_be_compared() -> None:
     root = Xml.fromstring(render_junit(sample()))
-    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("3", "1", "1")
-    failed, passed, skipped = root.findall(".//testcase")
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("4", "2", "1")
+    failed, passed, pooled, skipped = root.findall(".//testcase")
     failure, skip = failed.find("failure"), skipped.find("skipped")
     assert failure is not None
     assert "differs from old by more than 3 %, for the worse" in str(failure.get("message"))
     assert "runs not interleaved" in str(failure.get("message"))
     assert passed.find("failure") is None
     assert passed.find("skipped") is None
+    assert pooled.find("failure") is not None
+    assert "all combinations pooled" in str(pooled.get("name"))
     assert skip is not None
     assert "is in old and not in new" in str(skip.get("message"))
 
@@ -63,7 +67,7 @@ def test_without_gates_nothing_fails_in_junit() -> None:
 
 def test_the_markdown_begins_with_the_outcome_and_warns_of_runs_that_were_not_interleaved() -> None:
     lines = render_markdown(sample()).splitlines()
-    assert lines[2].startswith("**Failed: 1 of 3 comparisons hit a gate")
+    assert lines[2].startswith("**Failed: 2 of 4 comparisons hit a gate")
     assert any(line.startswith("> **Caution:** Not everything here was interleaved") for line in lines)
 
 

@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import numpy as np
-
 from storlab.analysis.compare import compare, unanswerable
 from storlab.analysis.gate import Gate, GateResult, apply
-from storlab.analysis.interleaving import Span, pairs_in_time
-from storlab.analysis.merged_runs import Merged, RunData, Sample, merge
-from storlab.analysis.pairing import Pairs, Side, pair
+from storlab.analysis.merged_runs import Merged, RunData, merge
+from storlab.analysis.pairing import Pairs, no_ratio
 from storlab.analysis.questions import Planned
+from storlab.analysis.sides import Sides, pooled, sides
 from storlab.analysis.summary import Comparison
 from storlab.analysis.unpaired import describe
+from storlab.analysis.varying import Varying, varying
 from storlab.analysis.verdict import Rules
 from storlab.analysis.wording import percent, plural
 
@@ -30,10 +29,19 @@ CAUTION = (
     "machine and by versions: such differences are described and never judged, and nothing shows their cause."
 )
 
-METHOD = (
-    "Trials that were interleaved are paired by round: anytime-valid intervals and verdicts, as in a report. Others: "
-    "Welch's t interval of the difference of mean logarithms (Welch 1947), for a number of rounds that was fixed in "
-    "advance; it holds the spread of rounds within a run, not what differs between runs. {corrected}"
+PAIRED = "Trials that were interleaved are paired by round: anytime-valid intervals and verdicts, as in a report."
+UNPAIRED = (
+    "Trials that were not interleaved: Welch's t interval of the difference of mean logarithms (Welch 1947), for a number of "
+    "rounds that was fixed in advance; it holds the spread of rounds within a run, not what differs between runs."
+)
+SINGLE = "One round of a side has no spread, and so no interval."
+POOLED = (
+    "Pooled: of each round the mean of the logarithms of all combinations, so that rounds stay what is counted, and "
+    "combinations weigh the same."
+)
+VARYING = (
+    "Variability is that of samples within trials, which depend on each other: it is described, by population "
+    "variances, and never judged."
 )
 
 
@@ -45,6 +53,7 @@ class RunComparison:
     basis: Basis
     rounds: tuple[int, int]  # of a and b; equal where paired
     gates: tuple[GateResult, ...] = ()
+    apart: str = ""  # why rounds are no pairs, as a clause; empty where they are
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,7 @@ class RunsCompared:
     comparisons: tuple[RunComparison, ...]
     cautions: tuple[str, ...]
     method: str
+    variability: tuple[Varying, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -84,10 +94,8 @@ def compare_runs(
     family = max(1, sum(item.counted for item in merged.planned))
     alpha = (1 - merged.confidence) / family
     found = tuple(_answer(item, merged, alpha, gates) for item in merged.planned)
-    corrected = f"The confidence of {percent(merged.confidence)} holds for all together"
-    if family > 1:
-        corrected += f": each of {plural(family, 'comparison')} is held to {percent(1 - alpha)}"
     apart = any(c.basis == "not interleaved" for c in found)
+    described = varying(merged)
     return RunsCompared(
         factor=merged.factor,
         levels=merged.levels,
@@ -96,9 +104,27 @@ def compare_runs(
         confidence=merged.confidence,
         family=family,
         comparisons=found,
-        cautions=(*([CAUTION] if apart else []), *cautions),
-        method=METHOD.format(corrected=f"{corrected}."),
+        cautions=(*([CAUTION] if apart else []), *merged.notes, *cautions),
+        method=_method(found, merged.confidence, family, alpha, varies=bool(described)),
+        variability=described,
     )
+
+
+def _method(found: Sequence[RunComparison], confidence: float, family: int, alpha: float, *, varies: bool) -> str:
+    """How answers were made: of each way that was taken."""
+    corrected = f"The confidence of {percent(confidence)} holds for all together"
+    if family > 1:
+        corrected += f": each of {plural(family, 'comparison')} is held to {percent(1 - alpha)}"
+    apart = [c for c in found if c.basis == "not interleaved"]
+    told = {
+        PAIRED: any(c.basis == "interleaved" for c in found),
+        UNPAIRED: any(c.comparison.low is not None for c in apart),
+        SINGLE: any(c.comparison.low is None for c in apart),
+        POOLED: any(c.comparison.pooled for c in found),
+        f"{corrected}.": any(c.comparison.low is not None for c in found),
+        VARYING: varies,
+    }
+    return " ".join(text for text, done in told.items() if done)
 
 
 def _answer(item: Planned, merged: Merged, alpha: float, gates: Sequence[Gate]) -> RunComparison:
@@ -108,16 +134,28 @@ def _answer(item: Planned, merged: Merged, alpha: float, gates: Sequence[Gate]) 
         reason = item.problem or f"{item.waiting[0].upper()}{item.waiting[1:]}"
         answer = unanswerable(question, reason, alpha, warnings=item.warnings)
         return _judged(answer, "none", (0, 0), None, rules, gates)
-    key = (question.source, question.metric)
-    a, b = (merged.samples(cell, key) for cell in item.cells[0])
-    pairs, why = _pairs(question.a, question.b, a, b)
-    if pairs is None:
-        answer = describe(question, _side(question.a, a), _side(question.b, b), alpha, why)
+    found = _sides(item, merged)
+    warnings = (*item.warnings, *found.warnings)
+    if found.pairs is None:
+        if found.problem:
+            answer = unanswerable(question, no_ratio(found.problem, question.metric), alpha, warnings=warnings)
+        else:
+            answer = describe(question, found.a, found.b, alpha, found.apart)
+            answer = replace(answer, warnings=(*warnings, *answer.warnings))
         basis: Basis = "none" if answer.ratio is None else "not interleaved"
-        return _judged(answer, basis, (len(a), len(b)), None, rules, gates)
+        rounds = len(found.a.rounds), len(found.b.rounds)
+        return replace(_judged(answer, basis, rounds, None, rules, gates), apart=found.apart)
+    pairs = replace(found.pairs, warnings=(*warnings, *found.pairs.warnings))
     answer = compare(question, pairs, alpha, merged.min_rounds)
     count = len(pairs.rounds)
     return _judged(answer, "none" if answer.ratio is None else "interleaved", (count, count), pairs, rules, gates)
+
+
+def _sides(item: Planned, merged: Merged) -> Sides:
+    """The trials of both sides, of all combinations where it is pooled."""
+    q = item.question
+    parts = [sides((q.a, q.b), *(merged.samples(cell, (q.source, q.metric)) for cell in both)) for both in item.cells]
+    return pooled(parts, item.names) if q.pooled else parts[0]
 
 
 def _judged(
@@ -130,36 +168,3 @@ def _judged(
 ) -> RunComparison:
     log_ratios = None if pairs is None else pairs.log_ratios
     return RunComparison(answer, basis, rounds, tuple(apply(gate, answer, log_ratios, rules) for gate in gates))
-
-
-def _pairs(name_a: str, name_b: str, a: Sequence[Sample], b: Sequence[Sample]) -> tuple[Pairs | None, str]:
-    """The pairs of two sides; else ``None``, and why there are none, as a clause."""
-    together = {s.run for s in a if s.interleaved} & {s.run for s in b if s.interleaved}
-    if together:
-        inner = pair(
-            *(_side(name, [s for s in side if s.run in together]) for name, side in ((name_a, a), (name_b, b)))
-        )
-        left = sum(s.run not in together for s in (*a, *b))
-        said = f"Left out: {plural(left, 'trial')} of runs that have only one of the two."
-        return (replace(inner, warnings=(*inner.warnings, said)) if left else inner), ""
-    if not a or not b:
-        return None, "one side has no trial"
-    found = pairs_in_time([_span(s) for s in a], [_span(s) for s in b])
-    if isinstance(found, str):
-        return None, found
-    sides = (
-        Side(name, np.arange(1, len(found) + 1), np.array([side[couple[which]].value for couple in found]))
-        for which, (name, side) in enumerate(((name_a, a), (name_b, b)))
-    )
-    said = "Paired by time, as trials of the runs alternate; that their order was drawn at random is not known."
-    paired = pair(*sides)
-    return replace(paired, warnings=(*paired.warnings, said)), ""
-
-
-def _side(name: str, samples: Sequence[Sample]) -> Side:
-    ordered = sorted(samples, key=lambda s: s.round)
-    return Side(name, np.array([s.round for s in ordered], dtype=np.int64), np.array([s.value for s in ordered]))
-
-
-def _span(sample: Sample) -> Span:
-    return Span(sample.start, sample.end, sample.machine)

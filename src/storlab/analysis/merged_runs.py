@@ -10,13 +10,16 @@ import polars as pl
 from storlab.analysis.compare import Question
 from storlab.analysis.design import DEFAULT_MARGIN, CompareSpec, Design, Levels
 from storlab.analysis.questions import Catalogue, Key, Planned, Trait, plan
-from storlab.analysis.wording import level_names
+from storlab.analysis.wording import level_names, plural
 from storlab.errors import UserError
 
 _PLACE = ("cell", "round", "source", "metric")
 
 RUN = "run"
 """The factor whose levels are the runs, where no other is asked for."""
+
+VARIABILITY = ("variance", "sigma", "cv", "outliers", "longest_stall")
+"""Metrics of how much a metric's samples vary within a trial, by the last part of their names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +60,7 @@ class Merged:
     planned: tuple[Planned, ...]
     table: Mapping[int, tuple[Sample, ...]]  # by cell; values NaN
     values: Mapping[tuple[int, int, int, str, str], float]  # by cell, run, round, source and metric
+    notes: tuple[str, ...] = ()  # what else differs between the sides
 
     def samples(self, cell: int, key: Key) -> list[Sample]:
         """One metric of the cell's trials."""
@@ -68,7 +72,8 @@ class Merged:
 
 def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> Merged:
     """``runs`` as one. Raises ``UserError`` where they don't fit together."""
-    factor, others = by or RUN, _other_factors(runs, by)
+    factor = by or RUN
+    others, notes = _apart(runs, _other_factors(runs, by), by)
     primary = _primary(runs, metrics)
     cells = _cells(runs, others, by)
     levels = tuple(dict.fromkeys(chosen[0] for chosen in cells))
@@ -82,18 +87,17 @@ def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> 
         factors={name: tuple(dict.fromkeys(cell[at] for cell in cells)) for at, name in enumerate(names)},
         cells=tuple((number, dict(zip(names, cell, strict=True))) for cell, number in cells.items()),
         comparisons=(
-            CompareSpec(
-                factor, tuple((level, levels[0]) for level in levels[1:]), True, False, metrics or None, margin
-            ),
+            CompareSpec(factor, tuple((level, levels[0]) for level in levels[1:]), True, True, metrics or None, margin),
         ),
         confidence=max(run.design.confidence for run in runs),
         min_rounds=max(run.design.min_rounds for run in runs),
     )
     catalogue, table, values = _collect(runs, cells, others, by, metrics or (primary,))
-    planned = (*plan(design, catalogue), *_one_sided(design, factor, levels, metrics or (primary,)))
+    lone = _one_sided(design, factor, levels, metrics or (primary,))
+    planned = (*(_without(item, lone) for item in plan(design, catalogue)), *lone)
     if not planned:
         raise UserError("there is nothing to compare: the runs have no cell in common")
-    return Merged(factor, levels, primary, design.confidence, design.min_rounds, planned, table, values)
+    return Merged(factor, levels, primary, design.confidence, design.min_rounds, planned, table, values, notes)
 
 
 def _other_factors(runs: Sequence[RunData], by: str | None) -> tuple[str, ...]:
@@ -110,6 +114,30 @@ def _other_factors(runs: Sequence[RunData], by: str | None) -> tuple[str, ...]:
                 f"{names}): only runs with the same factors can be compared"
             )
     return tuple(name for name in first.design.factors if name != by)
+
+
+def _apart(runs: Sequence[RunData], others: tuple[str, ...], by: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """``others`` without factors that only tell the sides apart, as the name of each file does; and a note on those.
+
+    Of imported runs only: a study says itself what is compared with what.
+    """
+    kept, notes = [], []
+    for name in others:
+        found: dict[str, dict[str, None]] = {}
+        for run in runs:
+            for _, levels in run.design.cells:
+                found.setdefault(run.name if by is None else levels[by], {})[levels[name]] = None
+        different = len({level for levels in found.values() for level in levels}) == len(found) > 1
+        if (
+            different
+            and all(len(levels) == 1 for levels in found.values())
+            and not any(r.design.compared for r in runs)
+        ):
+            told = "; ".join(f"{side}: {next(iter(levels))}" for side, levels in found.items())
+            notes.append(f"The sides differ in {name} as well ({told}).")
+        else:
+            kept.append(name)
+    return tuple(kept), tuple(notes)
 
 
 def _primary(runs: Sequence[RunData], metrics: tuple[str, ...]) -> str:
@@ -148,6 +176,7 @@ def _collect(
     unsupported: dict[int, str] = {}
     offset = 0
     names = [name.rpartition(":")[2] for name in metrics]
+    names += [f"{name}.{of}" for name in names for of in VARIABILITY]
     asked = pl.any_horizontal((pl.col("metric") == n) | pl.col("metric").str.ends_with(f".{n}") for n in names)
     for at, run in enumerate(runs):
         number = {cell: cells[_place(run, levels, others, by)] for cell, levels in run.design.cells}
@@ -201,6 +230,15 @@ def _same(said_by: dict[Key, tuple[str, Trait]], key: Key, trait: Trait, run: st
             f"{before} and {run} have {name} in different units ({known.unit}; {trait.unit}): they can't be compared"
         )
     raise UserError(f"{before} and {run} disagree on which direction of {name} is better: they can't be compared")
+
+
+def _without(item: Planned, lone: Sequence[Planned]) -> Planned:
+    """``item``, with a warning where it is pooled over fewer combinations than there are."""
+    q = item.question
+    left = len({tuple(x.question.within.items()) for x in lone if (x.question.a, x.question.b) == (q.a, q.b)})
+    if not q.pooled or not left:
+        return item
+    return replace(item, warnings=(*item.warnings, f"Left out: {plural(left, 'combination')} that only one side has."))
 
 
 def _one_sided(design: Design, factor: str, levels: Sequence[str], metrics: Sequence[str]) -> list[Planned]:

@@ -21,7 +21,7 @@ from storlab.analysis.compare import Question, unanswerable
 from storlab.analysis.pairing import Side, no_ratio, without_logarithm
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import safe_exp
-from storlab.analysis.wording import plural, times
+from storlab.analysis.wording import plural, times, times_alone
 
 
 def describe(question: Question, a: Side, b: Side, alpha: float, why: str) -> Comparison:
@@ -41,7 +41,7 @@ def describe(question: Question, a: Side, b: Side, alpha: float, why: str) -> Co
         seen = f"{question.a} ÷ {question.b} is {times(low, ratio, high)} over {counts}"
     else:
         ratio = safe_exp(mean)
-        seen = f"{counts} allow no interval"
+        seen = f"{question.a} ÷ {question.b} is {times_alone(ratio)}, and {counts} allow no interval"
     said = [
         f"{side.name}: {warning}"
         for side, values in zip((a, b), logs, strict=True)

@@ -11,13 +11,18 @@ def times(low: float, ratio: float, high: float) -> str:
     nearest = min(abs(number - 1) for number in (low, ratio, high))
     widest = max(abs(number - 1) for number in (low, ratio, high))
     decimals = 3 if widest < 0.1 or nearest < 0.005 else 2
+    return f"{_times(ratio, decimals)} ({_times(low, decimals)} to {_times(high, decimals)})"
 
-    def one(number: float) -> str:
-        if 0.1 <= number < 100:
-            return f"{number:.{decimals}f}×"
-        return f"{number:.0f}×" if 100 <= number < 1e6 else f"{number:.2g}×"
 
-    return f"{one(ratio)} ({one(low)} to {one(high)})"
+def times_alone(ratio: float) -> str:
+    """``1.42×``, or ``1.013×`` near 1."""
+    return _times(ratio, 3 if abs(ratio - 1) < 0.1 else 2)
+
+
+def _times(number: float, decimals: int) -> str:
+    if 0.1 <= number < 100:
+        return f"{number:.{decimals}f}×"
+    return f"{number:.0f}×" if 100 <= number < 1e6 else f"{number:.2g}×"
 
 
 def percent(share: float) -> str:

@@ -55,11 +55,12 @@ def compare(
     runs = [_read(name, run) for name, run in opened.items()]
     told = differences({name: run.manifest for name, run in opened.items()})
     found = compare_runs(runs, by=by, metrics=metrics, gates=gates, cautions=told)
-    text = FORMATS[format_name](found)
-    if output is None:
-        sys.stdout.write(text)
+    if output is None and format_name == "text" and sys.stdout.isatty():
+        Console(highlight=False).print(TerminalComparison(found))
+    elif output is None:
+        sys.stdout.write(FORMATS[format_name](found))
     else:
-        write_output(output, text)
+        write_output(output, FORMATS[format_name](found))
         print(output)
     if found.failed:
         return GATE_HIT

@@ -1,86 +1,25 @@
-"""Runs compared with each other, as text, Markdown and JSON. JUnit's XML is in ``junit``."""
+"""Runs compared with each other, in words that all formats share, and as JSON.
+
+The terminal's report is in ``across_text``, Markdown in ``across_markdown``, JUnit's XML in ``junit``.
+"""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import orjson
 
 from storlab.analysis.across_runs import RunComparison, RunsCompared
+from storlab.analysis.varying import Varying
 from storlab.report import format as fmt
 from storlab.report import words
-from storlab.report.escape import markdown as escaped
-from storlab.report.escape import one_line
 from storlab.report.tables import heading
 
 DESCRIBED = "~"
 """The mark of a difference that is described and not judged."""
 MISSING = "−"
-_OUTCOMES = {"hit": "FAILED", "passed": "passed", "unknown": "can't be told"}
-_WIDTH = 100
-
-
-def render_text(given: RunsCompared) -> str:
-    """For a terminal or a log."""
-    lines = [f"{title(given)}", ""]
-    for caution in given.cautions:
-        lines += _wrapped("! ", caution)
-    for c in given.comparisons:
-        answer = c.comparison
-        better = words.direction(answer.better)
-        lines += ["", one_line(f"{name(c)}{f' ({better})' if better else ''}")]
-        lines += _wrapped(f"  {mark(c)} ", sentence(c))
-        for warning in answer.warnings:
-            lines += _wrapped("    ! ", words.stop(warning))
-        for result in c.gates:
-            lines += _wrapped(f"    {result.gate}: ", f"{_OUTCOMES[result.outcome]}. {result.sentence}")
-    lines += ["", *_wrapped("", given.method), "", outcome(given)]
-    return "\n".join(lines) + "\n"
-
-
-def _wrapped(first: str, text: str) -> list[str]:
-    return textwrap.wrap(
-        one_line(text), _WIDTH, initial_indent=first, subsequent_indent=" " * len(first), break_on_hyphens=False
-    )
-
-
-def render_markdown(given: RunsCompared) -> str:
-    """For a pull request: the outcome first, then a table, then why."""
-    return "\n".join(_markdown(given)).rstrip() + "\n"
-
-
-def _markdown(given: RunsCompared) -> Iterator[str]:
-    yield from (f"### {escaped(title(given))}", "", f"**{escaped(outcome(given))}**", "")
-    for caution in given.cautions:
-        yield from (f"> **Caution:** {escaped(caution)}", "")
-    gated = any(c.gates for c in given.comparisons)
-    columns = ("compared", "metric", "ratio", "interval", "verdict", "rounds", *(["gates"] if gated else []))
-    yield f"| {' | '.join(columns)} |"
-    yield f"|{'|'.join(' --- ' for _ in columns)}|"
-    for c in given.comparisons:
-        yield f"| {' | '.join(escaped(cell) for cell in _row(c, gated))} |"
-    yield from ("", "<details><summary>Why</summary>", "")
-    for c in given.comparisons:
-        yield f"- {escaped(name(c))}: {escaped(sentence(c))}"
-        yield from (f"  - {escaped(words.stop(warning))}" for warning in c.comparison.warnings)
-        yield from (f"  - {escaped(r.gate)}: {escaped(r.sentence)}" for r in c.gates)
-    yield from ("", escaped(given.method), "", "</details>", "")
-
-
-def _row(c: RunComparison, gated: bool) -> tuple[str, ...]:
-    answer = c.comparison
-    where = words.levels(answer.within)
-    gates = ", ".join(f"{r.gate} {_OUTCOMES[r.outcome]}" for r in c.gates)
-    return (
-        f"{answer.a} against {answer.b}{f' ({where})' if where else ''}",
-        f"{answer.metric}{f': {answer.source}' if answer.source else ''}",
-        words.ratio(answer) if answer.ratio is not None else "none",
-        fmt.ratio_interval(answer.low, answer.high, answer.ratio) or "none",
-        f"{mark(c)} {verdict(c)}",
-        " and ".join(str(count) for count in dict.fromkeys(c.rounds)),
-        *([gates] if gated else []),
-    )
+OUTCOMES = {"hit": "FAILED", "passed": "passed", "unknown": "can't be told"}
+_NEAR_1 = 0.1
 
 
 def render_json(given: RunsCompared) -> str:
@@ -95,10 +34,25 @@ def title(given: RunsCompared) -> str:
     return f"{others} compared with {given.levels[0]}" + ("" if given.factor == "run" else f" ({given.factor})")
 
 
+def groups(given: RunsCompared) -> dict[str, list[RunComparison]]:
+    """Comparisons that have an answer, by metric and place; the pooled ones first, then in the order of the runs."""
+    found: dict[str, list[RunComparison]] = {}
+    for c in sorted(given.comparisons, key=lambda c: not c.comparison.pooled):
+        if c.basis != "none":
+            found.setdefault(place(c), []).append(c)
+    return found
+
+
+def place(c: RunComparison) -> str:
+    """What a comparison is about and where it holds: "write.bandwidth: load, bs=4k"."""
+    answer = c.comparison
+    where = heading(answer.metric, answer.source, {} if answer.pooled else answer.within)
+    return f"{where}, {words.POOLED}" if answer.pooled else where
+
+
 def name(c: RunComparison) -> str:
     """One comparison, named by its metric, its place and its two sides."""
-    answer = c.comparison
-    return f"{heading(answer.metric, answer.source, answer.within)}: {answer.a} against {answer.b}"
+    return f"{place(c)}: {c.comparison.a} against {c.comparison.b}"
 
 
 def mark(c: RunComparison) -> str:
@@ -115,11 +69,85 @@ def verdict(c: RunComparison) -> str:
     return "not judged" if c.basis == "not interleaved" else c.comparison.verdict
 
 
+def ratio(c: RunComparison) -> str:
+    """ "1.42×"; without an interval one digit more near 1, where two would hide the difference."""
+    answer = c.comparison
+    if answer.ratio is not None and answer.low is None and abs(answer.ratio - 1) < _NEAR_1:
+        return f"{fmt.number(answer.ratio, 3)}×"
+    return words.ratio(answer)
+
+
+def rounds(c: RunComparison) -> str:
+    """ "12", or of both sides where they are no pairs: "12 and 10"."""
+    a, b = c.rounds
+    return str(a) if c.basis == "interleaved" else f"{a} and {b}"
+
+
 def sentence(c: RunComparison) -> str:
     """The answer, whole."""
+    if c.basis == "not interleaved":
+        return f"{described(c)} It is described and not judged, as it was not interleaved: {words.stop(c.apart)}"
     if c.basis == "interleaved":
         return f"{words.sentence(c.comparison)} {words.stop(c.comparison.reason)}"
     return words.stop(c.comparison.reason)
+
+
+def described(c: RunComparison) -> str:
+    """A difference that is not judged: "new ÷ old is 0.90× (0.88× to 0.92×; 12 and 12 rounds)."."""
+    answer = c.comparison
+    span = fmt.ratio_interval(answer.low, answer.high, answer.ratio) or "no interval"
+    noun = "round" if c.rounds == (1, 1) else "rounds"
+    return f"{answer.a} ÷ {answer.b} is {ratio(c)} ({span}; {rounds(c)} {noun})."
+
+
+def why_described(given: RunsCompared) -> list[str]:
+    """For each reason why rounds were no pairs, one sentence."""
+    found = [c for c in given.comparisons if c.basis == "not interleaved"]
+    reasons = {c.apart: [o for o in found if o.apart == c.apart] for c in found}
+    return [
+        f"{DESCRIBED} described and not judged, as {_which(same, found)} not interleaved: {words.stop(why)}"
+        for why, same in reasons.items()
+    ]
+
+
+def _which(same: Sequence[RunComparison], found: Sequence[RunComparison]) -> str:
+    if len(same) == len(found):
+        return "trials were"
+    return f"trials of {words.listed([name(c) for c in same[:3]])}{' and others' if len(same) > 3 else ''} were"
+
+
+def not_compared(given: RunsCompared) -> list[str]:
+    """A sentence for each reason why comparisons have no answer, with what it keeps from being compared."""
+    reasons: dict[str, dict[str, dict[str, None]]] = {}
+    for c in given.comparisons:
+        if c.basis == "none":
+            answer = c.comparison
+            where = reasons.setdefault(answer.reason, {}).setdefault(f"{answer.a} against {answer.b}", {})
+            where[place(c)] = None
+    return [
+        f"{pair} can't be compared by {words.listed(list(places))}: {words.stop(reason)}"
+        for reason, pairs in reasons.items()
+        for pair, places in pairs.items()
+    ]
+
+
+def varies(found: Varying) -> str:
+    """Which side's samples vary more, and how much: "on varies more within its trials: 1.31× the variance of off."."""
+    a, b = found.of_a.variance, found.of_b.variance
+    if not found.larger:
+        return f"{found.a} and {found.b} have the same variance within their trials."
+    other = found.b if found.larger == found.a else found.a
+    if found.factor is None or a is None or b is None:
+        return f"{found.larger} varies within its trials, and {other} does not."
+    return f"{found.larger} varies more within its trials: {fmt.ratio(found.factor)} the variance of {other}."
+
+
+def varying_of(given: RunsCompared, c: RunComparison) -> Varying | None:
+    """The variability that belongs to a comparison, where there is any."""
+    answer = c.comparison
+    key = (answer.a, answer.b, answer.source, answer.metric, answer.within)
+    all_of_them = (v for v in given.variability if (v.a, v.b, v.source, v.metric, v.within) == key)
+    return None if answer.pooled else next(all_of_them, None)
 
 
 def outcome(given: RunsCompared) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as Xml
 
 from storlab.analysis.across_runs import RunComparison, RunsCompared
-from storlab.report.across import name, sentence, title
+from storlab.report.across import name, sentence, title, varies, varying_of
 from storlab.report.escape import one_line
 
 
@@ -20,7 +20,7 @@ def render_junit(given: RunsCompared) -> str:
     """The whole document."""
     suite = Xml.Element("testsuite", name=one_line(f"storlab compare: {title(given)}"))
     for comparison in given.comparisons:
-        suite.append(_case(comparison, given.factor))
+        suite.append(_case(given, comparison))
     counts = {
         "tests": len(given.comparisons),
         "failures": len(suite.findall("testcase/failure")),
@@ -37,7 +37,7 @@ def render_junit(given: RunsCompared) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(root, encoding="unicode")}\n'
 
 
-def _case(c: RunComparison, factor: str) -> Xml.Element:
+def _case(given: RunsCompared, c: RunComparison) -> Xml.Element:
     answer = c.comparison
     classname = ".".join(part for part in ("storlab", answer.source, answer.metric) if part)
     case = Xml.Element("testcase", classname=one_line(classname), name=one_line(name(c)), time="0")
@@ -49,6 +49,8 @@ def _case(c: RunComparison, factor: str) -> Xml.Element:
         failure.text = one_line(sentence(c))
     elif c.basis == "none" or unknown:
         Xml.SubElement(case, "skipped", message=one_line(" ".join(unknown) if unknown else sentence(c)))
-    told = [sentence(c), *answer.warnings, *(f"{r.gate}: {r.outcome}. {r.sentence}" for r in c.gates)]
+    varying = varying_of(given, c)
+    described = [varies(varying)] if varying else []
+    told = [sentence(c), *described, *answer.warnings, *(f"{r.gate}: {r.outcome}. {r.sentence}" for r in c.gates)]
     Xml.SubElement(case, "system-out").text = "\n".join(one_line(text) for text in told)
     return case

@@ -38,7 +38,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     yield from _section("Effects of factors", shown.effects)
     yield from _section("Further metrics", shown.others)
     if shown.absent:
-        yield from ("## Not measured in full", "", *_table(shown.absent))
+        yield from ("## Not measured in full", "", *table_lines(shown.absent))
     yield from _section("Probes", shown.probes)
     yield from _section("Set-up", shown.setup)
     yield from _reproduce(given)
@@ -73,10 +73,11 @@ def _section(title: str, tables: Sequence[Table]) -> Iterator[str]:
     yield from (f"## {title}", "")
     for table in tables:
         caption = f" ({escaped(table.caption)})" if table.caption else ""
-        yield from (f"### {escaped(table.title)}{caption}", "", *_table(table))
+        yield from (f"### {escaped(table.title)}{caption}", "", *table_lines(table))
 
 
-def _table(table: Table) -> Iterator[str]:
+def table_lines(table: Table) -> Iterator[str]:
+    """The table and its footnotes, without its title."""
     yield f"| {' | '.join(escaped(column) for column in table.columns)} |"
     yield f"| {' | '.join('---:' if table.is_number(i) else '---' for i in range(len(table.columns)))} |"
     for row in table.rows:

@@ -26,7 +26,8 @@ class Table:
 
     ``notes`` are the footnotes that cells refer to as ``[1]``, ``[2]``, … ``spans`` are the rows' ratios with their
     intervals as numbers, for formats that can draw them. ``divisible``: where not all columns fit side by side, the
-    table may be shown in parts, each with its labels.
+    table may be shown in parts, each with its labels. ``words``: columns that hold no numbers, beside those of
+    which that is known.
     """
 
     title: str
@@ -37,10 +38,11 @@ class Table:
     notes: tuple[str, ...] = ()
     spans: tuple[Span | None, ...] = ()
     divisible: bool = False
+    words: tuple[str, ...] = ()
 
     def is_number(self, column: int) -> bool:
         """Whether the column at this index holds numbers, which are aligned at the right."""
-        return column >= self.labels and self.columns[column] not in _WORDS
+        return column >= self.labels and self.columns[column] not in {*_WORDS, *self.words}
 
 
 class Notes:

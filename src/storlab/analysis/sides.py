@@ -1,0 +1,106 @@
+"""The trials of two sides of a comparison of runs: as pairs where they were interleaved, else as two sides.
+
+Pooled over combinations of the other factors, rounds stay the unit: of each round counts the mean of the logarithms of
+all combinations, as in ``pairing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from storlab.analysis.interleaving import Span, pairs_in_time
+from storlab.analysis.merged_runs import Sample
+from storlab.analysis.pairing import Pairs, Side, pair, pool, without_logarithm
+from storlab.analysis.wording import listed, plural
+
+BY_TIME = "Paired by time, as trials of the runs alternate; that their order was drawn at random is not known."
+
+
+@dataclass(frozen=True, eq=False)
+class Sides:
+    """``pairs`` of ``a`` and ``b``; ``None`` where ``apart``, a clause, says why their rounds are none.
+
+    ``problem``: why the two sides have no ratio, though both are there; only where they are no pairs.
+    """
+
+    a: Side
+    b: Side
+    pairs: Pairs | None = None
+    apart: str = ""
+    problem: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def sides(names: tuple[str, str], a: Sequence[Sample], b: Sequence[Sample]) -> Sides:
+    """The two sides of one combination; ``names`` as the reader knows them."""
+    whole = _side(names[0], a), _side(names[1], b)
+    together = {s.run for s in a if s.interleaved} & {s.run for s in b if s.interleaved}
+    if together:
+        inner = (_side(name, [s for s in of if s.run in together]) for name, of in zip(names, (a, b), strict=True))
+        left = sum(s.run not in together for s in (*a, *b))
+        said = f"Left out: {plural(left, 'trial')} of runs that have only one of the two."
+        return Sides(*whole, pair(*inner), warnings=(said,) if left else ())
+    if not a or not b:
+        return Sides(*whole, apart="one side has no trial")
+    found = pairs_in_time([_span(s) for s in a], [_span(s) for s in b])
+    if isinstance(found, str):
+        return Sides(*whole, apart=found)
+    rounds = np.array([a[of_a].round for of_a, _ in found], dtype=np.int64)  # as the first side counts them
+    in_time = (
+        Side(name, rounds, np.array([of[couple[which]].value for couple in found]))
+        for which, (name, of) in enumerate(zip(names, (a, b), strict=True))
+    )
+    return Sides(*whole, pair(*in_time), warnings=(BY_TIME,))
+
+
+def pooled(parts: Sequence[Sides], combinations: Sequence[str]) -> Sides:
+    """One answer from all ``combinations``, by name; pairs where every part has them."""
+    said = tuple(dict.fromkeys(warning for part in parts for warning in part.warnings))
+    apart = next((part.apart for part in parts if part.pairs is None), "")
+    couples = [
+        replace(part.pairs, problem=f"In {name}: {part.pairs.problem}") if part.pairs.problem else part.pairs
+        for name, part in zip(combinations, parts, strict=True)
+        if part.pairs is not None
+    ]
+    both = [[part.a for part in parts], [part.b for part in parts]]
+    if not apart:
+        return Sides(both[0][0], both[1][0], pool(couples), warnings=said)
+    problem = next(
+        (
+            f"In {name}: {found}"
+            for of in both
+            for name, one in zip(combinations, of, strict=True)
+            if (found := without_logarithm(one.name, one.rounds, one.values))
+        ),
+        "",
+    )
+    if problem:
+        return Sides(both[0][0], both[1][0], apart=apart, problem=problem)
+    (a, left_a), (b, left_b) = map(_mean_side, both)
+    for one in (a, b):
+        if len(one.rounds) == 0:
+            return Sides(a, b, apart=apart, problem=f"{one.name} has no round in which every combination was done")
+    return Sides(a, b, apart=apart, warnings=(*left_a, *left_b))
+
+
+def _mean_side(of: Sequence[Side]) -> tuple[Side, tuple[str, ...]]:
+    """In each round that all have the geometric mean; and what was left out."""
+    rounds = of[0].rounds
+    for one in of[1:]:
+        rounds = np.intersect1d(rounds, one.rounds, assume_unique=True)
+    left = sorted({number for one in of for number in one.rounds.tolist()} - set(rounds.tolist()))
+    logs = [np.log(one.values[np.isin(one.rounds, rounds, assume_unique=True)]) for one in of]
+    said = (f"{of[0].name}: left out {listed(left)}, not done in every combination.",) if left else ()
+    return Side(of[0].name, rounds, np.exp(np.mean(logs, axis=0))), said
+
+
+def _side(name: str, samples: Sequence[Sample]) -> Side:
+    ordered = sorted(samples, key=lambda s: s.round)
+    return Side(name, np.array([s.round for s in ordered], dtype=np.int64), np.array([s.value for s in ordered]))
+
+
+def _span(sample: Sample) -> Span:
+    return Span(sample.start, sample.end, sample.machine)
