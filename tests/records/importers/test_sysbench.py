@@ -19,6 +19,7 @@ GOLDEN = Path(__file__).parent / "golden"
 OLTP = (GOLDEN / "sysbench-oltp.txt").read_bytes()
 FILEIO = (GOLDEN / "sysbench-fileio.txt").read_bytes()
 RATE = (GOLDEN / "sysbench-rate.txt").read_bytes()
+HISTOGRAM = (GOLDEN / "sysbench-histogram.txt").read_bytes()
 
 
 def parts(text: bytes) -> list[Part]:
@@ -152,6 +153,45 @@ def test_lines_of_other_programs_are_skipped() -> None:
     assert one(OLTP.replace(b"\n", b"\r\n")).series.equals(one(OLTP).series)
 
 
+def test_the_histogram_counts_every_event_and_holds_its_percentiles() -> None:
+    measured = one(HISTOGRAM)
+    found = measured.histograms
+    assert measured.warnings == ()
+    assert found["metric"].unique().to_list() == ["latency"]
+    assert found["count"].sum() == values(measured)["events"]
+    assert (found["lower"] < found["upper"]).all()
+    assert (found["upper"] <= found["lower"].shift(-1)).drop_nulls().all()
+    assert found["upper"][0] > values(measured)["latency.min"] - 5e-6  # which has two decimals of a millisecond
+    assert found["lower"][-1] < values(measured)["latency.max"] + 5e-6
+    below = found.filter(pl.col("upper") < values(measured)["latency.p95"] - 5e-6)["count"].sum()
+    until = found.filter(pl.col("lower") < values(measured)["latency.p95"] + 5e-6)["count"].sum()
+    assert below <= 0.95 * values(measured)["events"] <= until
+    assert len(series(measured, "eps")) == HISTOGRAM.count(b"\n[ ")
+
+
+def test_buckets_that_are_printed_alike_are_one_bin_unless_all_are_there() -> None:
+    head, heading, rest = HISTOGRAM.partition(b"distribution ------------- count\n")
+    end = rest[rest.index(b"\n \n") :]
+
+    def bins(*lines: bytes) -> list[tuple[float, float, int]]:
+        block = b"".join(b"%12s |*     %d\n" % (line, 7) for line in lines)
+        return list(one(head + heading + block + end).histograms.select("lower", "upper", "count").iter_rows())
+
+    assert bins(b"100000.000") == [pytest.approx((99.1, 100.9, 7), rel=1e-3)]
+    ((lower, upper, count),) = bins(b"0.020", b"0.020")  # of three
+    assert (lower, upper, count) == pytest.approx((19.3e-6, 20.4e-6, 14), rel=0.005)
+    assert [count for _, _, count in bins(b"0.020", b"0.020", b"0.020")] == [7, 7, 7]
+
+
+@pytest.mark.parametrize("end", range(HISTOGRAM.index(b"Latency histogram"), HISTOGRAM.index(b"General"), 431))
+def test_of_a_truncated_histogram_whole_lines_count(end: int) -> None:
+    measured = one(HISTOGRAM[:end])
+    whole = one(HISTOGRAM).histograms
+    assert measured.histograms["count"].sum() <= whole["count"].sum()
+    assert measured.warnings
+    assert len(series(measured, "eps")) == HISTOGRAM.count(b"\n[ ")
+
+
 def test_what_sysbench_calls_fatal_is_told() -> None:
     text = OLTP[: OLTP.index(b"SQL statistics")] + b"FATAL: mysql_stmt_execute() returned error 2013\n" * 3
     assert "FATAL, 3 times; first: mysql_stmt_execute()" in " ".join(one(text).warnings)
@@ -222,7 +262,12 @@ def test_what_was_written_is_read_back(
         assert series(measured, name) == expected
 
 
-@given(st.binary(max_size=300), st.integers(0, len(OLTP)), st.integers(0, 40), st.sampled_from([OLTP, FILEIO, RATE]))
+@given(
+    st.binary(max_size=300),
+    st.integers(0, len(OLTP)),
+    st.integers(0, 40),
+    st.sampled_from([OLTP, FILEIO, RATE, HISTOGRAM]),
+)
 def test_damage_is_read_or_refused_and_never_fails_otherwise(new: bytes, at: int, length: int, text: bytes) -> None:
     try:
         found = parts(text[:at] + new + text[at + length :])

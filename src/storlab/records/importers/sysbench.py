@@ -10,7 +10,8 @@ import polars as pl
 
 from storlab.measurements import SERIES_COLUMNS, Across, Better, Measurements, Value, empty, metric_frame
 from storlab.records.importers.base import Importer, Part
-from storlab.records.importers.sysbench_text import SysbenchRun, Test, read_sysbench
+from storlab.records.importers.sysbench_intervals import Test
+from storlab.records.importers.sysbench_text import SysbenchRun, read_sysbench
 
 _MIB = 2.0**20
 _MS = 1e-3
@@ -92,6 +93,7 @@ def _measured(run: SysbenchRun) -> Measurements:
     return Measurements(
         metrics=metric_frame(value for value in _values(run) if math.isfinite(value.value)),
         series=_series(run),
+        histograms=run.histogram,
         warnings=run.warnings,
         facts=run.facts,
     )
@@ -139,9 +141,12 @@ def _numbers(run: SysbenchRun) -> dict[str, float]:
         if f"{way}.mib" in numbers:
             numbers[f"{way}.bandwidth"] = numbers.pop(f"{way}.mib")
     if run.intervals.height:
-        for column, (metric, _, _) in _SERIES[run.test].items():
-            if metric in _METRICS and metric != "bandwidth" and metric not in numbers:
-                numbers[metric] = float(run.intervals.select(pl.col(column).mean()).item())
+        lacking = {
+            metric: pl.col(column).mean()
+            for column, (metric, _, _) in _SERIES[run.test].items()
+            if metric in _METRICS and metric != "bandwidth" and metric not in numbers
+        }
+        numbers |= run.intervals.select(**lacking).row(0, named=True) if lacking else {}
     for total in ("bandwidth", "iops"):
         parts = [numbers[name] for name in (f"read.{total}", f"write.{total}") if name in numbers]
         if parts:

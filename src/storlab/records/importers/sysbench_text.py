@@ -6,30 +6,16 @@ Source of the formats: ``src/sysbench.c``, ``src/lua/internal/sysbench.sql.lua``
 
 from __future__ import annotations
 
-import io
 import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import polars as pl
 
 from storlab.errors import ParseError
-
-Test = Literal["oltp", "fileio", "events"]
-
-_LAYOUTS: dict[Test, str] = {
-    "oltp": "[ {t} ] thds: {threads} tps: {tps} qps: {qps} (r/w/o: {read}/{write}/{other}) lat (ms,{percentile}%): "
-    "{latency} err/s: {errors} reconn/s: {reconnects}",
-    "fileio": "[ {t} ] reads: {read} MiB/s writes: {write} MiB/s fsyncs: {fsync}/s latency (ms,{percentile}%): "
-    "{latency}",
-    "events": "[ {t} ] thds: {threads} eps: {eps} lat (ms,{percentile}%): {latency}",
-}
-_MARKS: dict[Test, bytes] = {"oltp": b" tps: ", "fileio": b" MiB/s fsyncs: ", "events": b" eps: "}
-_SHOWS = 65536  # bytes from the first interval on, by which it is seen which test it is
-_BLANKS = bytes.maketrans(b"/,%()", b"     ")
-"""With these as blanks, every number of a line stands between two blanks, and always in the same place."""
+from storlab.records.importers.sysbench_histogram import BEGIN, LONGEST, read_histogram
+from storlab.records.importers.sysbench_intervals import SHOWS, Test, read_intervals
 
 # Each begins with a line feed, which the text is given at its start, too: such patterns are searched for as fast as
 # plain text, and those that begin with ^ are not.
@@ -100,7 +86,7 @@ class SysbenchRun:
 
     ``intervals``: the columns that ``test`` has, ``t`` in seconds since the start; may have no rows. ``percentile``
     is that of the latencies; ``None`` where sysbench was told to compute none. ``closed``: the closing block, as far
-    as there is one.
+    as there is one. ``histogram``: of latencies, in s, with the columns of histograms; may have no rows.
     """
 
     test: Test
@@ -109,6 +95,7 @@ class SysbenchRun:
     closed: dict[str, float]
     facts: dict[str, object]
     warnings: tuple[str, ...]
+    histogram: pl.DataFrame
 
 
 def read_sysbench(text: bytes, source: str) -> list[SysbenchRun]:
@@ -145,24 +132,27 @@ def _banners(text: bytes) -> Iterator[re.Match[bytes]]:
 def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
     """The run in ``text[start:end]``; ``None`` where none was measured there, as with ``sysbench prepare``."""
     first = _FIRST.search(text, start, end)
-    body_end = _closing(text, first.start() if first else start, end)
-    body = text[first.start() + 1 : body_end] if first else b""
+    closing = _closing(text, first.start() if first else start, end)
+    body_end = _histogram(text, first.start() if first else start, closing)
+    body = text[first.start() + 1 : body_end + 1] if first else b""  # with its last line feed
     head = text[start : first.start() if first else body_end]
-    closed = _closed(text[body_end:end])
-    test, lines, intervals = _intervals(body)
+    closed = _closed(text[closing:end])
+    test, lines, intervals = read_intervals(body)
     if test is None:
         test = _test_of(closed)
     if test is None or (intervals.is_empty() and not closed):
         return None
     _refuse_steps_back(intervals, text, start, source)
-    percentiles = [] if intervals.is_empty() else intervals["percentile"].unique().to_list()
-    named = _PERCENTILE.search(text, body_end, end)
-    percentile = int(percentiles[0]) if percentiles else int(named[1]) if named else 0
+    named = _PERCENTILE.search(text, closing, end)
+    percentile = int(intervals["percentile"][0]) if intervals.height else int(named[1]) if named else 0
     if named and percentile:
         closed["latency.percentile"] = float(named[2])
-    warnings = [*_damage(lines, intervals, closed, body_end < end), *_fatal(head, text[body_end - 1 : end], body)]
+    histogram, damaged = read_histogram(text[body_end : min(closing + 1, end)], "latency")
+    warnings = [*_damage(lines, intervals, closed, closing < end), *_fatal(head, text[closing - 1 : end], body)]
+    if damaged:
+        warnings.append(f"{damaged} of the lines of its histogram can't be read; the others count")
     facts = _facts(head, test)
-    return SysbenchRun(test, intervals, percentile or None, closed, facts, tuple(warnings))
+    return SysbenchRun(test, intervals, percentile or None, closed, facts, tuple(warnings), histogram)
 
 
 def _closing(text: bytes, start: int, end: int) -> int:
@@ -173,49 +163,10 @@ def _closing(text: bytes, start: int, end: int) -> int:
     return min((place for place in places if place >= 0), default=end)
 
 
-def _intervals(body: bytes) -> tuple[Test | None, int, pl.DataFrame]:
-    """Which test the lines of intervals are of, how many there are, and those that are whole."""
-    for test, mark in _MARKS.items():
-        if mark in body[:_SHOWS]:
-            lines, rows = _rows(body, _LAYOUTS[test])
-            if rows.height:
-                return test, lines, rows
-    return None, 0, pl.DataFrame()
-
-
-def _rows(body: bytes, layout: str) -> tuple[int, pl.DataFrame]:
-    """How many lines begin like ``layout``; and those that are like it to their end, as a frame of its names.
-
-    Lines and layout are split at the same blanks, so a CSV reader finds the numbers, and whatever stands in a place
-    of the layout that has no name must be the word that the layout has there.
-    """
-    first = layout.encode().translate(_BLANKS)
-    words = first.decode().split(" ")
-    names = {f"c{at}": word.strip("{}") for at, word in enumerate(words) if word.startswith("{")}
-    schema: dict[str, type[pl.DataType]] = {
-        f"c{at}": pl.Float64 if f"c{at}" in names and word != "{t}" else pl.String for at, word in enumerate(words)
-    }
-    table = pl.read_csv(
-        io.BytesIO(first + b" rest\n" + body.translate(_BLANKS)),  # the first line says how many columns there are
-        has_header=False,
-        separator=" ",
-        quote_char=None,
-        schema={**schema, "rest": pl.String},
-        ignore_errors=True,
-        truncate_ragged_lines=True,
-        encoding="utf8-lossy",
-    ).slice(1)
-    same = [pl.col(f"c{at}") == word for at, word in enumerate(words) if word and f"c{at}" not in names]
-    time = next(column for column, name in names.items() if name == "t")
-    numbers = [column for column in names if column != time]
-    begun = table.select(((pl.col("c0") == "[") & (pl.col("c3") != "queue")).sum()).item()  # see --rate
-    rows = (
-        table.filter(*same, pl.col("rest").fill_null("") == "", pl.col(time).str.ends_with("s"))
-        .with_columns(pl.col(time).str.strip_suffix("s").cast(pl.Float64, strict=False))
-        .filter(pl.all_horizontal(pl.col(time, *numbers).is_finite().fill_null(value=False)))
-        .select(pl.col(column).alias(name) for column, name in names.items())
-    )
-    return begun, rows
+def _histogram(text: bytes, start: int, closing: int) -> int:
+    """Where the histogram before the closing block begins; ``closing`` where there is none."""
+    found = text.rfind(BEGIN, max(start, closing - LONGEST), closing)
+    return closing if found < 0 else found
 
 
 def _test_of(closed: dict[str, float]) -> Test | None:
@@ -256,7 +207,7 @@ def _damage(lines: int, intervals: pl.DataFrame, closed: dict[str, float], closi
 
 def _fatal(head: bytes, tail: bytes, body: bytes) -> Iterator[str]:
     """What sysbench itself called fatal. It ends by it, so between intervals it is looked for only at their end."""
-    messages = _FATAL.findall(head + body[-_SHOWS:] + tail)
+    messages = _FATAL.findall(head + body[-SHOWS:] + tail)
     if messages:
         first = messages[0].decode(errors="replace")[:200]
         yield f"FATAL: {first}" if len(messages) == 1 else f"FATAL, {len(messages)} times; first: {first}"

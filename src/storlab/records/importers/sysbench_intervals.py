@@ -1,0 +1,112 @@
+"""The lines that sysbench prints at every report interval, as a frame.
+
+Two readers, with the same result. ``alike`` takes lines of one layout and nothing else, as sysbench prints them to a
+file: their numbers are found by what lies between them, and all else is compared with the layout in one go. Where
+anything differs, ``each`` looks at every line by itself.
+"""
+
+from __future__ import annotations
+
+import io
+import string
+from typing import Literal
+
+import numpy as np
+import polars as pl
+
+Test = Literal["oltp", "fileio", "events"]
+
+LAYOUTS: dict[Test, str] = {
+    "oltp": "[ {t}s ] thds: {threads} tps: {tps} qps: {qps} (r/w/o: {read}/{write}/{other}) lat (ms,{percentile}%): "
+    "{latency} err/s: {errors} reconn/s: {reconnects}",
+    "fileio": "[ {t}s ] reads: {read} MiB/s writes: {write} MiB/s fsyncs: {fsync}/s latency (ms,{percentile}%): "
+    "{latency}",
+    "events": "[ {t}s ] thds: {threads} eps: {eps} lat (ms,{percentile}%): {latency}",
+}
+_MARKS: dict[Test, bytes] = {"oltp": b" tps: ", "fileio": b" MiB/s fsyncs: ", "events": b" eps: "}
+SHOWS = 65536
+"""Bytes from the first interval on, by which it is seen which test it is."""
+
+_NUMERALS = b"0123456789."
+_IS_NUMERAL = bytes(character in _NUMERALS for character in range(256))
+_COMMAS = bytes.maketrans(b":/", b",,")
+_WORDS = bytes(character for character in range(256) if character not in _NUMERALS + b":/,\n")
+"""Without them, and with ``_COMMAS``, a line is its numbers between commas."""
+_BLANKS = bytes.maketrans(b"/,%()", b"     ")
+"""With these as blanks, every number of a line stands between two blanks, and always in the same place."""
+
+
+def read_intervals(body: bytes) -> tuple[Test | None, int, pl.DataFrame]:
+    """Which test the lines of intervals in ``body`` are of, how many there are, and those that are whole."""
+    for test, mark in _MARKS.items():
+        if mark in body[:SHOWS]:
+            rows = alike(body, LAYOUTS[test])
+            lines, rows = each(body, LAYOUTS[test]) if rows is None else (rows.height, rows)
+            if rows.height:
+                return test, lines, rows
+    return None, 0, pl.DataFrame()
+
+
+def alike(body: bytes, layout: str) -> pl.DataFrame | None:
+    """The numbers of all lines, as columns of the layout's names; ``None`` where one line is not like ``layout``."""
+    if not body.endswith(b"\n"):
+        body += b"\n"
+    names = [name for _, name, _, _ in string.Formatter().parse(layout) if name]
+    words = layout.format_map(dict.fromkeys(names, "")).encode() + b"\n"
+    found = body.translate(None, _NUMERALS)
+    lines = len(found) // len(words)
+    if found != words * lines:
+        return None
+    numeral = np.frombuffer(body.translate(_IS_NUMERAL), dtype=np.bool_)
+    if np.count_nonzero(numeral[:-1] > numeral[1:]) != lines * len(names):
+        return None  # a number in the midst of a word
+    line = layout.format_map({name: f"{at}" for at, name in enumerate(names)}).encode()
+    fields = line.translate(_COMMAS, _WORDS).decode().split(",")
+    columns = [at for at, field in enumerate(fields) if field]
+    try:
+        table = pl.read_csv(
+            body.translate(_COMMAS, _WORDS),
+            has_header=False,
+            columns=columns,
+            schema={f"{at}": pl.Float64 if at in columns else pl.String for at in range(len(fields))},
+            quote_char=None,
+        )
+    except pl.exceptions.ComputeError:  # two points in a number
+        return None
+    whole = table.height == lines and table.select(pl.all_horizontal(pl.all().is_finite().all())).item() is True
+    return table.rename(dict(zip(table.columns, names, strict=True))) if whole else None
+
+
+def each(body: bytes, layout: str) -> tuple[int, pl.DataFrame]:
+    """How many lines begin like ``layout``; and those that are like it to their end, as a frame of its names.
+
+    Lines and layout are split at the same blanks, so a CSV reader finds the numbers, and whatever stands in a place
+    of the layout that has no name must be the word that the layout has there.
+    """
+    first = layout.replace("{t}s", "{t}").encode().translate(_BLANKS)
+    words = first.decode().split(" ")
+    names = {f"c{at}": word.strip("{}") for at, word in enumerate(words) if word.startswith("{")}
+    schema: dict[str, type[pl.DataType]] = {
+        f"c{at}": pl.Float64 if f"c{at}" in names and word != "{t}" else pl.String for at, word in enumerate(words)
+    }
+    table = pl.read_csv(
+        io.BytesIO(first + b" rest\n" + body.translate(_BLANKS)),  # the first line says how many columns there are
+        has_header=False,
+        separator=" ",
+        quote_char=None,
+        schema={**schema, "rest": pl.String},
+        ignore_errors=True,
+        truncate_ragged_lines=True,
+        encoding="utf8-lossy",
+    ).slice(1)
+    same = [pl.col(f"c{at}") == word for at, word in enumerate(words) if word and f"c{at}" not in names]
+    time = next(column for column, name in names.items() if name == "t")
+    numbers = [column for column in names if column != time]
+    begun = table.select(((pl.col("c0") == "[") & (pl.col("c3") != "queue")).sum()).item()  # see --rate
+    rows = (
+        table.filter(*same, pl.col("rest").fill_null("") == "", pl.col(time).str.ends_with("s"))
+        .with_columns(pl.col(time).str.strip_suffix("s").cast(pl.Float64, strict=False))
+        .filter(pl.all_horizontal(pl.col(time, *numbers).is_finite().fill_null(value=False)))
+        .select(pl.col(column).alias(name) for column, name in names.items())
+    )
+    return begun, rows
