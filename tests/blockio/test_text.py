@@ -10,8 +10,7 @@ import pytest
 from storlab.blockio.blkalgn_write import blkalgn_json
 from storlab.blockio.histograms import by_disk
 from storlab.blockio.requests import request_frame
-from storlab.blockio.text import EVENT_HEADING, event_rows, linear_histogram, log2_histogram, percent, tables
-from storlab.blockio.trace_output import Event
+from storlab.blockio.text import linear_histogram, log2_histogram, percent, tables
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -35,18 +34,10 @@ def requests() -> pl.DataFrame:
     )
 
 
-EVENTS: list[Event] = [
-    ("nvme0n1", "write", "sync", 4096, 2048, 1234, "mariadbd", 163512345678),
-    ("nvme0n1", "flush", "preflush", 0, 0, 77, "kworker/u8:2", 163512345999),
-    ("loop0", "write_zeroes", "sync+meta", 1 << 30, 1 << 40, 4194304, "a name \x1b[31m", 163512346000),
-]
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
         ("tables.txt", tables(requests())),
-        ("events.txt", f"{EVENT_HEADING}\n{event_rows(EVENTS)}"),
         ("blkalgn.json", blkalgn_json(by_disk(requests())).decode()),
     ],
 )

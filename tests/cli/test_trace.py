@@ -142,14 +142,34 @@ class TestOnADisk:
         assert all(row.split()[6] == "dd" for row in rows[:4])
         assert rows[-1] == "storlab: no event was dropped"
 
+    def test_a_terminal_of_80_columns_has_letters_for_flags_and_says_what_they_mean(
+        self, disk: LoopDisk, tmp_path: Path
+    ) -> None:
+        with terminal("--disk", disk.name, "--op", "write", "--events") as (process, read):
+            seen = read("ALGN")
+            issue(disk, [("write", 0, 4096)] * 3, tmp_path)
+            seen += read(" fio ")
+            process.send_signal(signal.SIGINT)
+            read("no event was dropped")
+        assert "flags: p preflush, f fua, s sync" in seen
+        assert max(map(len, re.findall(r"(?m)^loop.*", seen))) <= 80
+
     def test_events_go_into_a_file_where_there_is_one(self, disk: LoopDisk, tmp_path: Path) -> None:
         out = tmp_path / "events.parquet"
         arguments = ["--disk", disk.name, "--op", "write", "--events", "--out", str(out)]
-        assert self.storlab(*arguments, "--", *self.dd(disk, 4096, 4)).returncode == 0
+        ran = self.storlab(*arguments, "--", *self.dd(disk, 4096, 4))
+        assert ran.returncode == 0
         events = pl.read_parquet(out)
         assert dict(events.schema) == EVENT_COLUMNS
         assert events["alignment"].to_list() == [4096, 4096, 4096, 4096]
         assert events["t"].is_sorted()
+        assert f"written to {out}: 4 events" in ran.stderr
+
+    def test_a_file_that_holds_counts_leaves_events_to_be_shown(self, disk: LoopDisk, tmp_path: Path) -> None:
+        arguments = ["--disk", disk.name, "--op", "write", "--events", "--out", str(tmp_path / "counts.json")]
+        ran = self.storlab(*arguments, "--", *self.dd(disk, 4096, 4))
+        assert ran.stderr.count(" dd ") == 4
+        assert json.loads((tmp_path / "counts.json").read_text())["disks"][disk.name]["granularity"] == {"4096": 4}
 
     def test_commands_are_told_apart(self, disk: LoopDisk) -> None:
         ran = self.storlab("--disk", disk.name, "--by-comm", "--op", "write", "--", *self.dd(disk, 4096, 4))

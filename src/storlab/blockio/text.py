@@ -1,4 +1,4 @@
-"""Histograms and single requests as text, in the form that the BPF tools print them in (libbpf-tools of bcc)."""
+"""Histograms as text, in the form that the BPF tools print them in (libbpf-tools of bcc)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,11 @@ from collections.abc import Iterable, Mapping
 
 import polars as pl
 
-from storlab.blockio.alignment import UNITS, joint_alignment, shares, unit_name
+from storlab.blockio.alignment import UNITS, shares, unit_name
 from storlab.blockio.histograms import DiskHistograms, by_disk
-from storlab.blockio.trace_output import SECTOR, Event
 from storlab.units import printable
 
 _STARS = 40
-_EVENT = "{:<10} {:<13} {:<12} {:<8} {:<21} {:<10} {:<16} {:<8}"
-
-EVENT_HEADING = _EVENT.format("DISK", "OPS", "FLAGS", "LEN", "LBA", "PID", "COMM", "ALGN").rstrip()
 
 
 def tables(requests: pl.DataFrame) -> str:
@@ -61,20 +57,6 @@ def log2_histogram(counts: Mapping[int, int]) -> list[str]:
         count = counts.get(1 << power, 0)
         rows.append(f"{low:>{digits}} -> {high:<{digits}} : {count:<8} |{_bar(count, most, stars)}|")
     return rows
-
-
-def event_row(event: Event) -> str:
-    """One request, in the columns of ``EVENT_HEADING``; ``LBA`` is the offset in bytes, as blkalgn prints it."""
-    disk, operation, flags, length, sector, pid, comm, _ = event
-    alignment = joint_alignment(length, sector * SECTOR)
-    shown = "-" if alignment is None else str(alignment)
-    row = (disk, operation, flags or "-", length, sector * SECTOR, pid, printable(comm), shown)
-    return _EVENT.format(*row).rstrip()
-
-
-def event_rows(events: Iterable[Event]) -> str:
-    """Many requests, a line each."""
-    return "".join(f"{event_row(event)}\n" for event in events)
 
 
 def share_table(requests: pl.DataFrame) -> str:

@@ -10,25 +10,27 @@ import polars as pl
 from storlab.blockio.blkalgn_write import blkalgn_json
 from storlab.blockio.histograms import by_disk
 from storlab.blockio.text import tables
+from storlab.errors import UserError
 from storlab.records.files import write_whole
 
 
-def write_trace(path: Path, requests: pl.DataFrame, events: pl.DataFrame | None) -> None:
-    """Write it in one step. ``events``: single requests, where they were asked for.
+def write_trace(path: Path, requests: pl.DataFrame) -> None:
+    """Write it in one step: ``.json`` is blkalgn's dialect with keys in bytes, ``.txt`` the tables.
 
-    ``.json`` is blkalgn's dialect with keys in bytes, ``.txt`` the tables: both are of the counts. ``.parquet`` and
-    ``.csv`` have the events where there are any, else the counts.
+    Single requests are for ``trace_events``. Raises ``UserError``.
     """
-    frame = requests if events is None else events
     match path.suffix:
         case ".json":
             data = blkalgn_json(by_disk(requests))
         case ".txt":
             data = tables(requests).encode()
         case ".csv":
-            data = frame.write_csv().encode()
+            data = requests.write_csv().encode()
         case _:
             buffer = io.BytesIO()
-            frame.write_parquet(buffer)
+            requests.write_parquet(buffer)
             data = buffer.getvalue()
-    write_whole(path, data)
+    try:
+        write_whole(path, data)
+    except OSError as error:
+        raise UserError(f"--out {path} can't be written: {error.strerror}") from None

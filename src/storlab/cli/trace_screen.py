@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
-import polars as pl
-
 from storlab.blockio.blkalgn_write import blkalgn_json
+from storlab.blockio.event_text import event_form
 from storlab.blockio.histograms import by_disk
-from storlab.blockio.text import EVENT_HEADING, event_rows, tables
-from storlab.blockio.trace_output import (
-    EVENT_COLUMNS,
-    Counts,
-    Event,
-    Started,
-    event_frame,
-    lost_sentences,
-)
+from storlab.blockio.text import tables
+from storlab.blockio.trace_output import Counts, Event, Started, lost_sentences
+from storlab.cli.trace_events import ENDINGS, EventFile
 from storlab.cli.trace_options import TraceOptions
-from storlab.measurements import empty
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from storlab.cli.trace_view import TraceView
 
 _NOTHING = "No request was seen.\n"
@@ -37,10 +32,11 @@ class Screen:
         self.options, self._started = options, started
         self._counts: Counts | None = None
         self._final = False
-        self._kept: list[pl.DataFrame] = []
-        self._keeps = options.events and options.out is not None
-        self._rows = options.events and not self._keeps and not options.json
+        out = options.out if options.events and options.out and options.out.suffix in ENDINGS else None
+        self._kept = EventFile(out) if out is not None else None
+        self._rows = options.events and self._kept is None and not options.json
         self._to: TextIO = sys.stderr if options.command else sys.stdout
+        self._form = event_form(_columns(self._to))
 
     def __enter__(self) -> Self:
         self.begin()
@@ -50,6 +46,8 @@ class Screen:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end()
+        if error is not None and self._kept is not None and (left := self._kept.left()):
+            _tell(left)
 
     def begin(self) -> None:
         """Say what is watched."""
@@ -58,7 +56,9 @@ class Screen:
         if not self.options.command:
             _tell(f"tracing block I/O of {', '.join(self._started.disks) or 'all disks'}; Ctrl-C ends it")
         if self._rows:
-            self._print(EVENT_HEADING + "\n")
+            if self._form.legend is not None:
+                _tell(self._form.legend)
+            self._print(self._form.heading + "\n")
 
     def end(self) -> None:
         """Nothing more comes."""
@@ -67,9 +67,9 @@ class Screen:
         """Take in what the tracer said."""
         events: list[Event] = [line for line in lines if isinstance(line, tuple)]
         if events and self._rows:
-            self._print(event_rows(events))
-        elif events and self._keeps:
-            self._kept.append(event_frame(events))
+            self._print(self._form.rows(events))
+        elif events and self._kept is not None and (sentence := self._kept.add(events)):
+            _tell(sentence)
         for line in lines:
             if isinstance(line, Counts):
                 self._counts, self._final = line, line.final
@@ -96,11 +96,15 @@ class Screen:
             _tell(sentence)
         if self.options.events and not self._counts.lost.events:
             _tell("no event was dropped")
-        if self.options.out is not None:
+        if self._kept is not None:
+            self._kept.finish()
+            _tell(
+                f"written to {self.options.out}: {self._kept.saved:,} {'event' if self._kept.saved == 1 else 'events'}"
+            )
+        elif self.options.out is not None:
             from storlab.cli.trace_file import write_trace
 
-            events = pl.concat(self._kept or [empty(EVENT_COLUMNS)])
-            write_trace(self.options.out, requests, events if self.options.events else None)
+            write_trace(self.options.out, requests)
             _tell(f"written to {self.options.out}")
 
     def _text(self, requests: pl.DataFrame) -> str:
@@ -146,6 +150,14 @@ def notes(started: Started) -> list[str]:
     if started.without:
         said.append(f"this kernel does not tell of {', '.join(started.without)}")
     return said
+
+
+def _columns(to: TextIO) -> int | None:
+    """How wide the terminal is; ``None`` where it is none."""
+    try:
+        return os.get_terminal_size(to.fileno()).columns
+    except (OSError, ValueError):  # a file, a pipe; a stream that has no number
+        return None
 
 
 def _tell(sentence: str) -> None:
