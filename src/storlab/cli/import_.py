@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from storlab.analysis.wording import plural
 from storlab.errors import ParseError, UserError
+from storlab.records.files import sync_folder
 from storlab.records.imported import ImportedFile, assemble, write_imported
 from storlab.records.importers.base import Importer, Part
+from storlab.records.importers.foreign import foreign
 from storlab.records.importers.registry import importer_of
-from storlab.records.run_folder import new_run_folder
+from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.units import printable, shown
 
 _FILE = "file"  # the factor that tells files apart, unless the user names others
@@ -53,19 +57,44 @@ def import_files(
     now = datetime.now(UTC)
     identity = f"{now:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
     folder = out if out is not None else Path("runs") / f"{kind}-{identity}"
-    existed = folder.exists()
-    try:
-        with new_run_folder(folder) as run:
-            write_imported(run, identity, sys.argv, imported, texts, read, logs).write(run)
-    except OSError:
-        if not existed:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+    with _new_run(folder) as run:
+        write_imported(run, identity, sys.argv, imported, texts, read, logs).write(run)
     for path, parts in zip(files, read, strict=True):
         _say(path, parts)
     count = len(imported.trials)
     print(f"Run: {folder}, {plural(count, 'trial')} of {plural(len(imported.cells), 'cell')}; ", end="")
     print(f"`storlab report {folder}` shows it")
+
+
+@contextmanager
+def _new_run(folder: Path) -> Iterator[RunFolder]:
+    """The run's folder, which is there once all is in it, or else isn't. Of a kill, a hidden folder beside it is left.
+
+    One that exists and is empty is used as it is, for it may be where a file system is mounted.
+    """
+    existed = folder.exists()
+    place = folder if existed else folder.with_name(f".{folder.name}.{os.urandom(2).hex()}.new")
+    with new_run_folder(place, named=folder) as run:
+        try:
+            yield run
+            if not existed:
+                place.rename(folder)
+                sync_folder(folder.parent)
+        except BaseException as error:
+            _remove(place, itself=not existed)
+            if isinstance(error, OSError):
+                raise UserError(f"{folder} can't be written: {error.strerror}; nothing of it is left") from None
+            raise
+
+
+def _remove(folder: Path, itself: bool) -> None:
+    for path in list(folder.iterdir()):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+    if itself:
+        folder.rmdir()
 
 
 def _files(importer: Importer, path: Path) -> list[Path]:
@@ -87,13 +116,13 @@ def _head(path: Path) -> bytes:
         raise UserError(f"{path} can't be read: {error.strerror}") from None
 
 
-def _beside(importer: Importer, path: Path, text: bytes) -> dict[str, bytes]:
-    """What lies beside the file and belongs to it: name → contents."""
+def _beside(importer: Importer, path: Path, text: bytes) -> dict[str, Path]:
+    """What lies beside the file and belongs to it, by name."""
     try:
         others = [each.name for each in path.parent.iterdir() if each.is_file() and each.name != path.name]
     except OSError:  # a folder may let its files be read and not itself
         others = []
-    return {name: _read(path.with_name(name)) for name in importer.beside(text, others)}
+    return {name: path.with_name(name) for name in importer.beside(text, others)}
 
 
 def _parts(importer: Importer, path: Path, text: bytes, options: Mapping[str, Any]) -> Sequence[Part]:
@@ -170,8 +199,15 @@ def _refuse_alike(paths: Sequence[Path], levels: Sequence[dict[str, str]]) -> No
 
 def _read(path: Path) -> bytes:
     try:
-        if path.is_file() and path.stat().st_size > _LARGEST:
+        if stat.S_ISREG(mode := path.stat().st_mode) and path.stat().st_size > _LARGEST:
             raise UserError(f"{path} is larger than {_LARGEST >> 20} MiB: it is no file of that tool")
-        return path.read_bytes()
+        if stat.S_ISFIFO(mode) and not path.is_relative_to("/dev"):  # there, it is what a shell's <(…) writes into
+            raise UserError(f"{path} is a pipe, not a file")
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise UserError(f"{path} is a device, not a file")
+        text = path.read_bytes()
     except OSError as error:
         raise UserError(f"{path} can't be read: {error.strerror}") from None
+    if (said := foreign(text)) is not None:
+        raise UserError(f"{path} {said}")
+    return text

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from storlab.errors import ParseError, RecordsError, UserError
-from storlab.records.files import write_durably
+from storlab.records.files import copy_durably, write_durably
 from storlab.records.importers.base import Importer, Part
 from storlab.records.importers.registry import importer_of
 from storlab.records.manifest import Manifest, write_manifest
@@ -159,11 +159,11 @@ def write_imported(
     imported: Imported,
     texts: Sequence[bytes],
     read: Sequence[Sequence[Part]],
-    beside: Sequence[Mapping[str, bytes]] = (),
+    beside: Sequence[Mapping[str, Path]] = (),
 ) -> Tables:
     """Make ``run`` of these files, whose contents are ``texts``, ``read`` before without a fault. Gives its tables.
 
-    ``beside``: for each file the contents of those that belong to it, by their names.
+    ``beside``: for each file those that belong to it, by their names; they may be large.
     """
     importer = importer_of(imported.kind)
     measured: list[tuple[TrialRecord, Part | None]] = []
@@ -174,8 +174,8 @@ def write_imported(
             raw = _raw(folder, importer)
             raw.parent.mkdir(parents=True)
             write_durably(raw, texts[trial.file])
-            for name, text in beside[trial.file].items() if beside else ():
-                write_durably(raw.with_name(name), text)
+            for name, path in beside[trial.file].items() if beside else ():
+                copy_durably(path, raw.with_name(name))
         file, part = imported.files[trial.file], read[trial.file][trial.part]
         record = TrialRecord(
             trial=number,

@@ -141,10 +141,11 @@ class RunFolder:
 
 
 @contextmanager
-def new_run_folder(path: Path) -> Iterator[RunFolder]:
+def new_run_folder(path: Path, named: Path | None = None) -> Iterator[RunFolder]:
     """A new run's folder, locked. Raises ``UserError`` where it can't be, or where something lies in it.
 
-    What a run left that was killed before it had a manifest is nothing.
+    What a run left that was killed before it had a manifest is nothing. ``named``: what messages call the folder, where
+    it is moved there once it is whole.
     """
     run = RunFolder(path)
     with ExitStack() as held:
@@ -155,7 +156,7 @@ def new_run_folder(path: Path) -> Iterator[RunFolder]:
             held.enter_context(run.lock())
             _refuse_unless_empty(path)  # nor did another process begin a run here meanwhile
         except OSError as error:
-            raise UserError(f"{path} can't be used for the run: {error.strerror}") from None
+            raise UserError(f"{named or path} can't be used for the run: {error.strerror}") from None
         yield run
 
 

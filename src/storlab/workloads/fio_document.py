@@ -1,8 +1,9 @@
 """fio's JSON document, found in and freed from what surrounds it, and decoded with its shape checked.
 
 fio writes notes and errors to standard output before its document, sometimes after, and to standard
-error. With ``--status-interval`` there are several documents, the last of them complete. fio prints
-documents with their outer braces alone at the start of a line (``json.c``).
+error. With ``--status-interval`` there are several documents, the last of them complete; where people append the
+outputs of several runs to one file, each is complete. fio prints documents with their outer braces alone at the start
+of a line (``json.c``); other programs pass them on as a single line.
 
 The classes name what is read of the document; msgspec skips the rest of it undecoded, three quarters of the text.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import msgspec
@@ -109,9 +110,14 @@ class Root(Struct, frozen=True):
 
     version: str | None = msgspec.field(name="fio version", default=None)
     options: dict[str, Any] | None = msgspec.field(name="global options", default=None)
-    timestamp_ms: Count | None = None  # of the report: when fio wrote it
+    timestamp: Count | None = None  # of the report: when fio wrote it, s
+    timestamp_ms: Count | None = None  # under ``fio --client`` there is none
     jobs: list[JobBlock] | None = None
     client_stats: list[JobBlock] | None = None
+
+
+class NoJson(ParseError):
+    """A document that can't be decoded, for it was cut off or damaged."""
 
 
 _DECODER = msgspec.json.Decoder(Root)
@@ -119,11 +125,12 @@ _DECODER = msgspec.json.Decoder(Root)
 
 @dataclass(frozen=True)
 class Document:
-    """A document and the lines around it. ``dropped`` is the number of earlier documents."""
+    """A document and the lines around it. ``dropped`` is the number of earlier documents; it begins at ``line``."""
 
     root: Root
     messages: tuple[str, ...]
     dropped: int = 0
+    line: int = 1
 
 
 def read_document(output: bytes, source: str, messages: bytes = b"") -> Document | tuple[str, ...]:
@@ -141,13 +148,40 @@ def read_document(output: bytes, source: str, messages: bytes = b"") -> Document
     return Document(root, _lines(messages, *around), len(spans) - 1)
 
 
+def read_documents(output: bytes, source: str) -> tuple[list[Document], list[ParseError]]:
+    """Every document of a file, in order, with the lines before it (the last: and after it); and what is no JSON.
+
+    That is what a fio that was killed leaves, or a file that was cut off. Raises ``ParseError`` where a value in a
+    document isn't what it should be.
+    """
+    spans = list(_spans(output))
+    found, broken = list[Document](), list[ParseError]()
+    line, counted = 1, 0
+    for (start, end), (gap, until) in zip(spans, _gaps(spans, len(output)), strict=False):
+        line, counted = line + output.count(b"\n", counted, start), start
+        try:
+            root = _load(output[start:end], source, line - 1)
+        except NoJson as error:
+            broken.append(error)
+        else:
+            found.append(Document(root, _lines(output[gap:until]), 0, line))
+    if found and spans:
+        found[-1] = replace(found[-1], messages=(*found[-1].messages, *_lines(output[spans[-1][1] :])))
+    return found, broken
+
+
 def _spans(output: bytes) -> Iterator[tuple[int, int]]:
-    """Where documents stand; the last may be truncated, or laid out otherwise than fio does."""
+    """Where documents stand. Any may be truncated: by the end, or by the next, whose brace opens a line."""
     end = 0
     while (begun := _START.search(output, end)) is not None:
         # bytes.find, not one expression for the whole: that takes ten times as long as parsing.
-        closed = output.find(b"\n}", begun.start())
-        end = closed + 2 if closed >= 0 else len(output)
+        line = output.find(b"\n", begun.end())
+        if output[begun.end() : line if line >= 0 else len(output)].rstrip().endswith(b"}"):
+            end = line if line >= 0 else len(output)
+        else:
+            closed = output.find(b"\n}", begun.start())
+            another = output.find(b"\n{", begun.end(), closed if closed >= 0 else len(output))
+            end = another + 1 if another >= 0 else closed + 2 if closed >= 0 else len(output)
         yield begun.start(), end
 
 
@@ -181,4 +215,4 @@ def _load(document: bytes, source: str, lines_before: int) -> Root:
     except (msgspec.DecodeError, RecursionError) as error:
         reason, _, byte = str(error).partition(" (byte ")
         lines = text.count(b"\n", 0, int(byte[:-1]) if byte else len(text)) + 1
-        raise ParseError(f"fio's JSON is damaged or truncated: {reason}", source, lines_before + lines) from None
+        raise NoJson(f"fio's JSON is damaged or truncated: {reason}", source, lines_before + lines) from None

@@ -93,7 +93,11 @@ def read_report(output: bytes, source: str, messages: bytes = b"") -> Report:
     with another error, both with fio's own message; ``ParseError`` where this is not fio 3's JSON, with
     ``source`` and, where known, the line.
     """
-    document = _document(output, source, messages)
+    return report_of(_document(output, source, messages), source)
+
+
+def report_of(document: Document, source: str) -> Report:
+    """The report that a document is. Raises as ``read_report``."""
     blocks = _job_blocks(document, source)
     jobs = _jobs(blocks, source)
     errors = job_errors(jobs, document.messages)
@@ -232,10 +236,15 @@ def _direction(block: DirectionBlock, path: str, source: str) -> Direction:
     if block.clat_ns is None:
         raise ParseError(f"{path}.clat_ns is missing: truncated, or not from fio 3", source)
     latency, total = _fios(block.clat_ns, f"{path}.clat_ns", source), block.lat_ns
-    if not latency.has_bins and total is not None and (total.has_bins or (total.percentile and not latency.percentile)):
-        # lat_percentiles=1 moves bins and percentiles from one to the other.
+    if not latency.has_bins and total is not None and _tells_more(total, latency):
         latency = _fios(total, f"{path}.lat_ns", source)
     return Direction(block.io_bytes, block.total_ios, block.runtime / 1000, latency, latency is total)
+
+
+def _tells_more(total: Latency, completion: Latency) -> bool:
+    """lat_percentiles=1 moves bins and percentiles from one to the other; disable_clat=1 leaves the total alone."""
+    moved = total.has_bins or bool(total.percentile and not completion.percentile)
+    return moved or bool(total.n and not completion.n)
 
 
 def _fios(latency: Latency, path: str, source: str) -> Latency:
@@ -257,7 +266,7 @@ def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
     if any(latency.n and not latency.has_bins for latency in latencies):
         yield "fio gave no latency bins (without --output-format=json+): its percentiles can't be merged"
     if _any_total(jobs):
-        yield "latencies are total latencies (lat), not completion latencies (clat): lat_percentiles=1"
+        yield "latencies are total latencies (lat), not completion latencies (clat): lat_percentiles or disable_clat"
     beyond = sum(latency.bins.get(_LAST_BIN, 0) for latency in latencies)
     if beyond:
         yield (

@@ -1,6 +1,7 @@
-"""fio's terse output of version 3 (``--output-format=terse``, ``--append-terse``), of which each line is a report.
+"""fio's terse output of versions 3 to 5 (``--output-format=terse``, ``--append-terse``): each line is a report.
 
-Source: fio 3.33, ``stat.c`` (``show_thread_status_terse_all``) and ``HOWTO.rst`` ("Terse output"). Rates are KiB/s and
+Source: fio 3.33, ``stat.c`` (``show_thread_status_terse_all``) and ``HOWTO.rst`` ("Terse output"). Version 3 is the
+default; 4 adds trims after the writes, and 5 six more fields to each direction, at its end. Rates are KiB/s and
 1/s, cut to whole numbers; latencies µs. The metrics are those of ``fio_output``, as far as a line has them: no
 histogram, so percentiles combine over nothing. A line is a job, or with ``group_reporting`` all jobs of a group.
 """
@@ -19,17 +20,17 @@ from storlab.percentiles import PERCENTILES, percentile_name
 LINE = re.compile(rb"^[2-9];fio-[^;\n]*;", re.MULTILINE)
 """How a terse line of any version from 3 on begins (2 names no version of fio)."""
 
-_VERSION = "3"
-_FEWEST = 121  # fields; those of disks, and a description, follow
-_DIRECTIONS = {"read": 5, "write": 46}  # where each begins
-_CPU = 87
+_DIRECTIONS = ("read", "write", "trim")
+_FIRST = 5  # where the first direction begins
+_WIDTHS = {"3": (41, 41), "4": (41, 41, 41), "5": (47, 47, 47)}  # how many fields each direction has
+_AFTER = 34  # fields after them; those of disks, and a description, follow
 _PERCENTILE = re.compile(r"(?P<name>\d+(\.\d+)?)%=(?P<value>\d+)")
 _LARGEST = 1e15
 
 
 @dataclass(frozen=True)
 class TerseDirection:
-    """What was read, or written. Bytes/s, 1/s, bytes, s."""
+    """What was read, written or trimmed. Bytes/s, 1/s, bytes, s."""
 
     bandwidth: float
     iops: float
@@ -53,27 +54,29 @@ class TerseReport:
 def read_terse(line: str, source: str, number: int) -> TerseReport:
     """A terse line without its end. Raises ``ParseError`` with ``source`` and its ``number`` where it is none."""
     fields = line.split(";")
-    if fields[0] != _VERSION:
-        raise ParseError(
-            f"fio's terse output of version {fields[0][:9]!r}: only version 3, its default, is read", source, number
-        )
-    if len(fields) < _FEWEST:
-        said = f"fio's terse line has {len(fields)} fields of {_FEWEST}: it was cut off"
+    widths = _WIDTHS.get(fields[0])
+    if widths is None:
+        said = f"fio's terse output of version {fields[0][:9]!r}: versions 3, its default, 4 and 5 are read"
+        raise ParseError(said, source, number)
+    cpu = _FIRST + sum(widths)
+    if len(fields) < cpu + _AFTER:
+        said = f"fio's terse line has {len(fields)} fields of {cpu + _AFTER}: it was cut off"
         raise ParseError(said, source, number)
     read = _Fields(fields, source, number)
-    directions = {way: read.direction(first) for way, first in _DIRECTIONS.items()}
+    begins = [_FIRST + sum(widths[:way]) for way in range(len(widths))]
+    directions = {way: read.direction(first) for way, first in zip(_DIRECTIONS, begins, strict=False)}
     return TerseReport(
         version=fields[1].removeprefix("fio-"),
         name=fields[2],
         group=int(read.at(3)),
         error=int(read.at(4)),
         directions={way: each for way, each in directions.items() if each.bytes or each.bandwidth},
-        cpu=(read.at(_CPU, "%") / 100, read.at(_CPU + 1, "%") / 100),
+        cpu=(read.at(cpu, "%") / 100, read.at(cpu + 1, "%") / 100),
     )
 
 
 def terse_values(report: TerseReport) -> Iterator[Value]:
-    """Its metrics, of all jobs together: by direction, and over both where that is a sum."""
+    """Its metrics, of all jobs together: by direction, and over all where that is a sum."""
     for way, direction in report.directions.items():
         yield from _of_direction(f"{way}.", direction)
     ways = list(report.directions.values())

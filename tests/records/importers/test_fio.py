@@ -56,9 +56,11 @@ def test_options_that_differ_become_factors_and_equal_ones_rounds(folder: Path, 
     assert "no verdicts" in " ".join(text.output.split())
 
 
-@pytest.mark.parametrize("form", ["json", "json+", "terse", "normal,terse"])
+@pytest.mark.parametrize("form", ["json", "json+", "terse", "normal,terse", "normal,json", "terse,json+", "4", "5"])
 def test_every_form_of_fio_s_output_gives_the_same_metrics(form: str, folder: Path, tmp_path: Path) -> None:
-    path, run = ran(folder, "x.out", "--rw=randrw", "--bs=4k", form=form), tmp_path / "run"
+    version = [f"--terse-version={form}"] if form.isdigit() else []
+    path = ran(folder, "x.out", "--rw=randrw", "--bs=4k", *version, form="terse" if version else form)
+    run = tmp_path / "run"
     imported = call("import", "fio", str(path), "--out", str(run))
     assert imported.status == 0, imported.message
     found = open_run(run).metrics.filter(pl.col("node").is_null(), pl.col("job").is_null())
@@ -91,6 +93,108 @@ def test_a_log_that_is_none_is_named_with_its_line(folder: Path, tmp_path: Path)
     assert imported.status == 2
     assert "mine_bw.1.log:2: not a line of a fio log" in imported.message
     assert not (tmp_path / "run").exists()
+
+
+def test_runs_that_were_appended_to_one_file_are_all_read_in_order(folder: Path, tmp_path: Path) -> None:
+    sizes = ("4k", "16k", "4096")
+    files = [ran(folder, f"{number}.json", f"--bs={bs}", "--rw=write") for number, bs in enumerate(sizes)]
+    whole, run = tmp_path / "all.json", tmp_path / "run"
+    whole.write_bytes(b"".join(path.read_bytes() for path in files))
+    imported = call("import", "fio", str(whole), "--out", str(run))
+    assert imported.status == 0, imported.message
+    assert "3 trials of 2 cells" in imported.output
+    trials = open_run(run).trials.sort("trial")
+    assert trials.select("factor.bs", "round").rows() == [("4k", 1), ("16k", 1), ("4k", 2)]
+
+
+def test_of_runs_in_one_file_those_that_were_cut_off_are_left_out() -> None:
+    whole = golden("fio-plain.json")
+    assert len(parts(whole * 3)) == 3
+    lines = whole.count(b"\n")
+    for text, line in (
+        (whole + whole[:900], None),
+        (whole[:900] + b"\n" + whole, None),
+        (whole + whole[:1], lines + 1),
+    ):
+        (part,) = parts(text)
+        assert values(part.measured) == values(parts(whole)[0].measured)
+        assert "damaged or truncated" in part.measured.warnings[0]
+        assert "that document is left out" in part.measured.warnings[0]
+        assert line is None or part.measured.warnings[0].startswith(f"line {line}: ")
+
+
+def test_documents_on_a_line_each_are_runs_too() -> None:
+    whole = golden("fio-plain.json")
+    line = json.dumps(json.loads(whole[whole.index(b"{") :])).encode()
+    assert len(parts(line + b"\n" + line)) == 2
+
+
+def test_reports_of_a_run_that_went_on_are_no_runs(folder: Path) -> None:
+    slow = ["--rw=randwrite", "--time_based", "--runtime=2", "--rate_iops=200", "--status-interval=1"]
+    path = ran(folder, "a.json", *slow)
+    once, twice = parts(path.read_bytes()), parts(path.read_bytes() * 2)
+    assert (len(once), len(twice)) == (1, 2)
+    assert values(once[0].measured)["runtime"] == pytest.approx(2, abs=0.2)
+    assert "(--status-interval) are left out" in once[0].measured.warnings[0]
+
+
+def test_where_there_is_no_completion_latency_the_total_is_read(folder: Path) -> None:
+    (part,) = parts(ran(folder, "a.json", "--rw=randread", "--disable_clat=1").read_bytes())
+    assert values(part.measured)["read.latency.mean"] > 0
+    assert any("total latencies" in warning for warning in part.measured.warnings)
+
+
+def test_messages_are_warnings_and_other_lines_around_are_not(folder: Path) -> None:
+    path = ran(folder, "a.json", "--rw=read", "--iodepth=4", form="normal,json+")
+    (part,) = parts(b"+ mount /dev/sdb1\n" + path.read_bytes() + b"done\n")
+    assert all(warning.startswith("fio: note: ") for warning in part.measured.warnings)
+    assert len(part.measured.warnings) == 2
+
+
+def test_output_for_people_is_refused_with_what_to_run_instead(folder: Path) -> None:
+    path = ran(folder, "a.txt", "--rw=read", form="normal")
+    with pytest.raises(ParseError, match=r"x\.json:\d+: fio's output for people.*--output-format=json\+"):
+        parts(path.read_bytes())
+    path = ran(folder, "b.txt", "--rw=read", "--terse-version=2", form="terse")
+    with pytest.raises(ParseError, match="terse output of version 2 isn't read"):
+        parts(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("form", "logs", "metrics"),
+    [
+        ("json", ["--write_lat_log=mine", "--write_bw_log=mine"], {"bandwidth", "iops", "latency"}),
+        ("json+", ["--write_iops_log=mine"], {"bandwidth", "iops"}),
+        ("json", ["--write_lat_log=mine", "--per_job_logs=0"], {"bandwidth", "iops", "latency"}),
+        ("json", ["--write_lat_log=mine", "--disable_clat=1"], {"bandwidth", "iops", "latency"}),
+    ],
+)
+def test_logs_of_single_operations_become_series_by_the_second(
+    form: str, logs: list[str], metrics: set[str], folder: Path, tmp_path: Path
+) -> None:
+    timed = ["--rw=randwrite", "--bs=4k", "--time_based", "--runtime=2", "--rate_iops=500"]
+    path = ran(folder, "a.json", *timed, *logs, form=form)
+    run = tmp_path / "run"
+    imported = call("import", "fio", str(path), "--out", str(run))
+    assert imported.status == 0, imported.message
+    opened = open_run(run)
+    series = opened.series.filter(pl.col("job").is_null())
+    assert set(series["metric"]) == {f"write.{metric}" for metric in metrics}
+    counted = series.filter(metric="write.iops")["value"]
+    assert counted.sum() == pytest.approx(1000, rel=0.05)
+    latencies = opened.histograms.filter(pl.col("job").is_null(), metric="latency")
+    assert latencies["count"].sum() == pytest.approx(counted.sum(), rel=0.01)
+    assert len(list(run.rglob("mine_*"))) == 1  # all count the same operations
+
+
+def test_logs_that_can_not_be_placed_are_named(folder: Path, tmp_path: Path) -> None:
+    path = ran(folder, "a.json", "--rw=randwrite", "--write_lat_log=mine", "--log_unix_epoch=1")
+    imported = call("import", "fio", str(path), "--out", str(tmp_path / "run"))
+    assert imported.status == 0
+    assert "mine_*.log have the time of day" in imported.message
+    path.write_bytes(path.read_bytes() * 2)
+    imported = call("import", "fio", str(path), "--out", str(tmp_path / "twice"))
+    assert "mine_*.log are of jobs or runs that ran one after another" in imported.message
 
 
 def test_jobs_that_ran_one_after_another_are_trials_of_their_own() -> None:
@@ -150,7 +254,8 @@ def test_terse_lines_take_their_options_from_the_messages_before_them() -> None:
         (b"\x7fELF\x00\x01\x02\n", "x.json:1: holds no result of fio"),
         (b"fio: engine nothing not loadable\n", "it says: fio: engine nothing not loadable"),
         (b'{"a": 1}', "jobs is missing"),
-        (b"5;fio-3.33;x;0\n", "only version 3"),
+        (b"6;fio-3.33;x;0\n", "versions 3, its default, 4 and 5 are read"),
+        (b"5;fio-3.33;x;0\n", "has 4 fields of 180: it was cut off"),
         (golden("fio-plain.json")[:900], "truncated"),
     ],
 )

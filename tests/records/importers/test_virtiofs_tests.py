@@ -143,7 +143,7 @@ def test_rubbish_is_refused_with_file_and_line_or_read(rubbish: bytes, at: int, 
         ("TEST_NAME=a\n", "has no line `Running: fio"),
         ("TEST_NAME=a\nRunning: fio --size=1\n", "raw.txt:2: the line `Running: fio …` ends without a job file"),
         (raw_file("a", [ran("x", "3;fio-3.21;x;0;0;1")]), "raw.txt:12: fio's terse line has 6 fields of 121"),
-        (raw_file("a", [ran("x", terse("x").replace("3;", "5;", 1))]), "only version 3"),
+        (raw_file("a", [ran("x", terse("x").replace("3;", "6;", 1))]), "versions 3, its default"),
         (raw_file("a", [ran("x", terse("x").replace(";20000;", ";many;"))]), "should be a number, and is 'many'"),
     ],
 )

@@ -1,0 +1,98 @@
+"""``storlab import`` of what is no file of text, and where its run can't be written: a sentence, and nothing left."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from study.program import call
+
+PROGRAM = Path(sys.executable).with_name("storlab")
+TABLE = b"fs,IOPS\nxfs,1000\n"
+KINDS = {"fio": [], "bonnie": [], "sysbench": [], "csv": ["--value", "IOPS"], "blkalgn": []}
+
+
+def is_refused(arguments: list[str], says: str, folder: Path) -> None:
+    before = sorted(folder.rglob("*"))
+    ended = call("import", *arguments, "--out", str(folder / "run"))
+    assert ended.status == 2, ended.message
+    assert says in ended.message
+    assert len(ended.message.strip().splitlines()) == 1
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (gzip.compress(TABLE), "is packed by gzip: unpack it first (gunzip)"),
+        (TABLE.decode().encode("utf-16"), "is text in UTF-16, not UTF-8"),
+        (b"PK\x03\x04" + bytes(99), "is a ZIP archive, or a workbook of Excel"),
+        (b"\x7fELF" + bytes(99), "is a program"),
+        (b"", "x is empty"),
+        (bytes(1 << 16), "x:"),
+        (b"a" * (1 << 22), "x:"),
+    ],
+)
+def test_what_is_no_text_is_named_for_what_it_is(kind: str, text: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(text)
+    is_refused([kind, str(path), *KINDS[kind]], says, tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pipe_without_a_writer_is_not_waited_for(kind: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x")
+    is_refused([kind, str(tmp_path / "x"), *KINDS[kind]], "x is a pipe, not a file", tmp_path)
+    is_refused([kind, "/dev/zero", *KINDS[kind]], "/dev/zero is a device, not a file", tmp_path)
+
+
+@pytest.mark.parametrize("change", [lambda text: b"\xef\xbb\xbf" + text, lambda text: text.replace(b"\n", b"\r\n")])
+def test_what_windows_adds_does_no_harm(change: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(change(TABLE))
+    ended = call("import", "csv", str(path), "--value", "IOPS", "--factor-column", "fs", "--out", str(tmp_path / "run"))
+    assert ended.status == 0, ended.message
+
+
+def test_nothing_is_at_out_where_an_import_was_killed(tmp_path: Path) -> None:
+    path, run = tmp_path / "t.csv", tmp_path / "run"
+    path.write_text("fs,IOPS\n" + "".join(f"{number},{number}\n" for number in range(2000)))
+    columns = ["--value", "IOPS", "--factor-column", "fs"]
+    command = [str(PROGRAM), "import", "csv", str(path), *columns, "--out", str(run)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as started:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob(".run.*/trials/0010")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert started.poll() is None, "it ended, or did nothing, before it could be killed"
+        started.send_signal(signal.SIGKILL)
+    assert list(tmp_path.glob(".run.*.new"))
+    assert not run.exists()
+    path.write_bytes(TABLE)
+    assert call("import", "csv", str(path), *columns, "--out", str(run)).status == 0
+    assert json.loads((run / "manifest.json").read_text())["imported"]["kind"] == "csv"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+@pytest.mark.parametrize("name", ["run", "."])
+def test_nothing_is_left_on_a_full_disk(name: str, tmp_path: Path) -> None:
+    path, small = tmp_path / "t.csv", tmp_path / "small"
+    path.write_text("IOPS\n" + "".join(f"{number}\n" for number in range(500)))
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(small)], check=True)
+    try:
+        ended = call("import", "csv", str(path), "--value", "IOPS", "--out", str(small / name))
+        assert ended.status == 2
+        assert "can't be written: No space left on device; nothing of it is left" in ended.message
+        assert not list(small.iterdir())
+    finally:
+        subprocess.run(["umount", str(small)], check=True)
