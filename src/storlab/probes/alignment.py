@@ -1,7 +1,8 @@
 """Probe ``alignment``: how block requests lie in the units of a file system or a device, counted in the kernel.
 
 The agent's tracer (``docs/reference/trace-output.md``) counts every request as it is issued, from before the load
-starts until it has ended and, with ``sync``, what it wrote is on the disk. Nothing is sampled.
+starts until it has ended and, with ``sync``, what it wrote is on the disk. Nothing is sampled, and nothing is cut to
+the measured phase: counters on many CPUs can't be read at one instant while requests go on.
 """
 
 from __future__ import annotations
