@@ -45,7 +45,7 @@ def lines(draw: st.DrawFn) -> tuple[Test, bytes]:
 
 
 def agree(body: bytes, test: Test) -> None:
-    rows = alike(body, LAYOUTS[test])
+    rows = alike(body, 0, len(body), LAYOUTS[test])
     if rows is not None:
         count, careful = each(body, LAYOUTS[test])
         assert count == rows.height
@@ -54,7 +54,7 @@ def agree(body: bytes, test: Test) -> None:
 
 @pytest.mark.parametrize("test", list(LAYOUTS))
 def test_what_sysbench_prints_is_read_by_the_fast_one(test: Test) -> None:
-    rows = alike(BODIES[test], LAYOUTS[test])
+    rows = alike(BODIES[test], 0, len(BODIES[test]), LAYOUTS[test])
     assert rows is not None
     assert rows.height == BODIES[test].count(b"\n")
     agree(BODIES[test], test)
@@ -96,7 +96,7 @@ def test_what_is_not_alike_is_left_to_the_careful_one(damage: tuple[bytes, bytes
     body = BODIES["oltp"]
     damaged = body.replace(*damage, 1)
     assert damaged != body
-    assert alike(damaged, LAYOUTS["oltp"]) is None
-    test, _, rows = read_intervals(damaged)
+    assert alike(damaged, 0, len(damaged), LAYOUTS["oltp"]) is None
+    test, _, rows = read_intervals(damaged, 0, len(damaged))
     assert test == "oltp"
     assert rows.height >= body.count(b"\n") - 1

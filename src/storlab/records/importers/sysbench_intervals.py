@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import string
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -27,6 +28,8 @@ _MARKS: dict[Test, bytes] = {"oltp": b" tps: ", "fileio": b" MiB/s fsyncs: ", "e
 SHOWS = 65536
 """Bytes from the first interval on, by which it is seen which test it is."""
 
+_PIECE = 1 << 17
+
 _NUMERALS = b"0123456789."
 _IS_NUMERAL = bytes(character in _NUMERALS for character in range(256))
 _COMMAS = bytes.maketrans(b":/", b",,")
@@ -36,36 +39,41 @@ _BLANKS = bytes.maketrans(b"/,%()", b"     ")
 """With these as blanks, every number of a line stands between two blanks, and always in the same place."""
 
 
-def read_intervals(body: bytes) -> tuple[Test | None, int, pl.DataFrame]:
-    """Which test the lines of intervals in ``body`` are of, how many there are, and those that are whole."""
+def read_intervals(text: bytes, begin: int, end: int) -> tuple[Test | None, int, pl.DataFrame]:
+    """Of ``text[begin:end]``: which test its intervals are of, how many lines there are, and those that are whole."""
+    shown = text[begin : min(begin + SHOWS, end)]
     for test, mark in _MARKS.items():
-        if mark in body[:SHOWS]:
-            rows = alike(body, LAYOUTS[test])
-            lines, rows = each(body, LAYOUTS[test]) if rows is None else (rows.height, rows)
+        if mark in shown:
+            rows = alike(text, begin, end, LAYOUTS[test])
+            lines, rows = each(text[begin:end], LAYOUTS[test]) if rows is None else (rows.height, rows)
             if rows.height:
                 return test, lines, rows
     return None, 0, pl.DataFrame()
 
 
-def alike(body: bytes, layout: str) -> pl.DataFrame | None:
-    """The numbers of all lines, as columns of the layout's names; ``None`` where one line is not like ``layout``."""
-    if not body.endswith(b"\n"):
-        body += b"\n"
+def alike(text: bytes, begin: int, end: int, layout: str) -> pl.DataFrame | None:
+    """The numbers of all lines in ``text[begin:end]``, as columns of the layout's names.
+
+    ``None`` where one line is not like ``layout``, or the last lacks its line feed.
+    """
     names = [name for _, name, _, _ in string.Formatter().parse(layout) if name]
     words = layout.format_map(dict.fromkeys(names, "")).encode() + b"\n"
-    found = body.translate(None, _NUMERALS)
-    lines = len(found) // len(words)
-    if found != words * lines:
-        return None
-    numeral = np.frombuffer(body.translate(_IS_NUMERAL), dtype=np.bool_)
-    if np.count_nonzero(numeral[:-1] > numeral[1:]) != lines * len(names):
-        return None  # a number in the midst of a word
+    between = []
+    for piece in _pieces(text, begin, end):
+        found = piece.translate(None, _NUMERALS)
+        lines = len(found) // len(words)
+        if found != words * lines:
+            return None
+        numeral = np.frombuffer(piece.translate(_IS_NUMERAL), dtype=np.bool_)
+        if np.count_nonzero(numeral[:-1] > numeral[1:]) != lines * len(names):
+            return None  # a number in the midst of a word
+        between.append(piece.translate(_COMMAS, _WORDS))
     line = layout.format_map({name: f"{at}" for at, name in enumerate(names)}).encode()
     fields = line.translate(_COMMAS, _WORDS).decode().split(",")
     columns = [at for at, field in enumerate(fields) if field]
     try:
         table = pl.read_csv(
-            body.translate(_COMMAS, _WORDS),
+            b"".join(between),
             has_header=False,
             columns=columns,
             schema={f"{at}": pl.Float64 if at in columns else pl.String for at in range(len(fields))},
@@ -73,8 +81,16 @@ def alike(body: bytes, layout: str) -> pl.DataFrame | None:
         )
     except pl.exceptions.ComputeError:  # two points in a number
         return None
-    whole = table.height == lines and table.select(pl.all_horizontal(pl.all().is_finite().all())).item() is True
+    whole = table.select(pl.all_horizontal(pl.all().is_finite().all() & (pl.all().null_count() == 0))).item()
     return table.rename(dict(zip(table.columns, names, strict=True))) if whole else None
+
+
+def _pieces(text: bytes, begin: int, end: int) -> Iterator[bytes]:
+    """Whole lines, of about ``_PIECE`` bytes: what is made of these stays in the processor's cache."""
+    while begin < end:
+        until = text.rfind(b"\n", begin, min(begin + _PIECE, end)) + 1 or end
+        yield text[begin:until]
+        begin = until
 
 
 def each(body: bytes, layout: str) -> tuple[int, pl.DataFrame]:

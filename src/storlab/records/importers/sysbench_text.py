@@ -134,10 +134,10 @@ def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
     first = _FIRST.search(text, start, end)
     closing = _closing(text, first.start() if first else start, end)
     body_end = _histogram(text, first.start() if first else start, closing)
-    body = text[first.start() + 1 : body_end + 1] if first else b""  # with its last line feed
     head = text[start : first.start() if first else body_end]
     closed = _closed(text[closing:end])
-    test, lines, intervals = read_intervals(body)
+    begin = first.start() + 1 if first else body_end
+    test, lines, intervals = read_intervals(text, begin, min(body_end + 1, end))  # with its last line feed
     if test is None:
         test = _test_of(closed)
     if test is None or (intervals.is_empty() and not closed):
@@ -148,7 +148,10 @@ def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
     if named and percentile:
         closed["latency.percentile"] = float(named[2])
     histogram, damaged = read_histogram(text[body_end : min(closing + 1, end)], "latency")
-    warnings = [*_damage(lines, intervals, closed, closing < end), *_fatal(head, text[closing - 1 : end], body)]
+    warnings = [
+        *_damage(lines, intervals, closed, closing < end),
+        *_fatal(head, text[max(begin, body_end - SHOWS) : end]),
+    ]
     if damaged:
         warnings.append(f"{damaged} of the lines of its histogram can't be read; the others count")
     facts = _facts(head, test)
@@ -205,9 +208,9 @@ def _damage(lines: int, intervals: pl.DataFrame, closed: dict[str, float], closi
         yield "its closing block is cut short; what it lacks is absent"
 
 
-def _fatal(head: bytes, tail: bytes, body: bytes) -> Iterator[str]:
+def _fatal(head: bytes, tail: bytes) -> Iterator[str]:
     """What sysbench itself called fatal. It ends by it, so between intervals it is looked for only at their end."""
-    messages = _FATAL.findall(head + body[-SHOWS:] + tail)
+    messages = _FATAL.findall(head + tail)
     if messages:
         first = messages[0].decode(errors="replace")[:200]
         yield f"FATAL: {first}" if len(messages) == 1 else f"FATAL, {len(messages)} times; first: {first}"
