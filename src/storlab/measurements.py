@@ -103,10 +103,11 @@ class Measurements:
 
 
 def merge_histograms(histograms: pl.DataFrame, by: Sequence[str] = ("metric",)) -> pl.DataFrame:
-    """Add up the counts of equal bins. Exact: every input uses the same bin edges for the same metric.
+    """Add up the counts of equal bins. Nothing is lost: bins of other widths stay beside each other, as they are, and
+    ``storlab.percentiles`` says between which edges a percentile of all of them lies.
 
     ``histograms`` has at least ``by`` and ``lower``, ``upper``, ``count``; the result has just these columns,
-    ordered by ``by`` and ``lower``.
+    ordered by ``by``, ``lower`` and ``upper``.
     """
     keys = [*by, "lower", "upper"]
-    return histograms.group_by(keys).agg(pl.col("count").sum()).sort([*by, "lower"])
+    return histograms.group_by(keys).agg(pl.col("count").sum()).sort(keys)

@@ -1,12 +1,16 @@
 """Percentiles from histograms, by fio's definition, for many histograms at once.
 
 Bins are added without loss, so percentiles of several jobs, nodes or trials come from their added bins; percentiles
-themselves are never averaged. Their error is that of the bins: half a bin's width.
+themselves are never averaged. What bins leave open is stated as bounds, between which the percentile of all operations
+lies for certain. They are exact, for bins of any widths, and also where bins of several widths overlap: of operations
+x(j) in bins from l(j) to u(j), the one of rank k lies between the lower edge of rank k and the upper edge of rank k,
+each counted in an order of its own. Bins of one and the same set give the edges of a single bin.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +21,18 @@ Floats = npt.NDArray[np.float64]
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 """The percentiles that become metrics, named ``p50`` to ``p99.99``."""
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """A percentile: ``value`` is the middle of its bounds, low ≤ x < high, in the histogram's unit.
+
+    Of a bin one nanosecond wide, ``value`` is the only latency that it can hold.
+    """
+
+    value: float
+    low: float
+    high: float
 
 
 def percentile_name(percentile: float) -> str:
@@ -32,12 +48,38 @@ def percentiles(histogram: pl.DataFrame, wanted: Sequence[float] = PERCENTILES) 
     bin of one nanosecond the only value it can hold. Equal bins may occur repeatedly: they count together.
     Raises ``ValueError`` for an empty histogram, or a percentile outside 0 < p ≤ 100.
     """
-    ordered = histogram.select("lower", "upper", "count").sort("lower")
-    lower, upper = ordered["lower"].to_numpy(), ordered["upper"].to_numpy()
-    at = ranked_one(ordered["count"].to_numpy(), wanted)
-    width = upper[at] - lower[at]
-    value = np.where(width < 1.5e-9, lower[at], lower[at] + width / 2)
-    return dict(zip(wanted, value.tolist(), strict=True))
+    return {p: found.value for p, found in bounded(histogram, wanted).items()}
+
+
+def bounded(histogram: pl.DataFrame, wanted: Sequence[float] = PERCENTILES) -> dict[float, Bounded]:
+    """The same, each with its bounds. Bins of different widths may overlap, as those of several tools do."""
+    lower, upper, counts = (histogram[name].to_numpy() for name in ("lower", "upper", "count"))
+    _, low, high = edges_at(np.zeros(len(counts), dtype=np.int64), lower, upper, counts, wanted)
+    if not len(low):
+        raise ValueError("a histogram without any operation has no percentiles")
+    return {p: between(float(low[0, i]), float(high[0, i])) for i, p in enumerate(wanted)}
+
+
+def between(low: float, high: float) -> Bounded:
+    """The percentile that lies between these edges."""
+    width = high - low
+    return Bounded(low if width < 1.5e-9 else low + width / 2, low, high)
+
+
+def edges_at(
+    rows: Ints, lower: Floats, upper: Floats, counts: Ints, wanted: Sequence[float]
+) -> tuple[Ints, Floats, Floats]:
+    """For each histogram and percentile the edges between which it lies, as a line and a column of two arrays.
+
+    Bin ``i`` belongs to histogram ``rows[i]``, in any order. Returns the rows that there are, ascending, and for each
+    the lower and the upper edges. Raises ``ValueError`` as ``ranked`` does.
+    """
+    found = []
+    for edges in (lower, upper):
+        order = np.lexsort((edges, rows))
+        present, at = ranked(rows[order], counts[order], wanted)
+        found.append(edges[order][at])
+    return present, found[0], found[1]
 
 
 def ranked(rows: Ints, counts: Ints, wanted: Sequence[float]) -> tuple[Ints, Ints]:

@@ -13,6 +13,7 @@ from storlab.analysis.block_shares import block_io
 from storlab.analysis.by_node import node_estimates
 from storlab.analysis.compare import compare, unanswerable
 from storlab.analysis.design import Design
+from storlab.analysis.distributions import distributions
 from storlab.analysis.estimates import estimates
 from storlab.analysis.factorial import effects_of
 from storlab.analysis.method import method_of
@@ -34,10 +35,10 @@ def summarise(
     requests: pl.DataFrame | None = None,
     effects: bool = False,
 ) -> Summary:
-    """The summary of a run. All frames as in ``docs/reference/records.md``; the last two are for block I/O only.
+    """The summary of a run. All frames as in ``docs/reference/records.md``; the last two may be left out.
 
-    Of ``metrics`` only the rows of all nodes and jobs together (``node`` and ``job`` null) of trials that are
-    done count. Where a cell has several done trials in one round, the last one counts.
+    They are for latencies and block I/O. Of ``metrics`` only the rows of all nodes and jobs together (``node`` and
+    ``job`` null) of trials that are done count. Where a cell has several done trials in one round, the last one counts.
     ``effects``: of factors as well, which may take a second and is of no use before a run has ended.
     """
     trials = trials.select("trial", "round", "cell", "status", "reason")
@@ -66,6 +67,7 @@ def summarise(
         family=family,
         by_node=node_estimates(metrics, done, design, catalogue),
         block_io=block_io(requests, histograms, done, design),
+        distributions=distributions(histograms, metrics, done, design),
         effects=effects_of(recorded, design, _asked(design, catalogue, planned)) if effects and design.compared else (),
     )
 

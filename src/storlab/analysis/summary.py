@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 import orjson
 
 from storlab.analysis.block_io import BlockIO, read_block_io
+from storlab.analysis.distributions import Distribution, read_distribution
 from storlab.analysis.effects import Effects, read_effects
 from storlab.errors import ParseError
 
@@ -105,6 +106,7 @@ class Summary:
     by_node: tuple[Estimate, ...] = ()  # what nodes are seen side by side for; each with its node
     block_io: tuple[BlockIO, ...] = ()  # block requests as the kernel issued them, where they were counted
     effects: tuple[Effects, ...] = ()  # of factors, where two or more vary; only in summaries of runs that ended
+    distributions: tuple[Distribution, ...] = ()  # of latencies, over all rounds, nodes and jobs, and of each node
 
 
 def to_json(summary: Summary) -> bytes:
@@ -133,6 +135,7 @@ def from_json(text: bytes | str, source: str = "summary.json") -> Summary:
             "by_node": tuple(_row(Estimate, row) for row in data.get("by_node", ())),
             "block_io": tuple(read_block_io(row) for row in data.get("block_io", ())),
             "effects": tuple(read_effects(row) for row in data.get("effects", ())),
+            "distributions": tuple(read_distribution(row) for row in data.get("distributions", ())),
             "warnings": tuple(data["warnings"]),
         }
         return Summary(**{**data, **rows})

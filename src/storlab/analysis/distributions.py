@@ -1,0 +1,161 @@
+"""Latencies of all operations of a cell: of all its rounds, nodes and jobs together, and of each node by itself.
+
+They come from merged histograms, never from percentiles of parts, and each percentile has bounds between which it lies
+for certain (``storlab.percentiles``). They describe the operations that were measured. They are no estimates of what
+another round would give: for that, each round counts once (``estimates``), and operations are not repeats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from storlab.analysis.block_shares import SIZES
+from storlab.analysis.design import Design
+from storlab.percentiles import PERCENTILES, between, edges_at
+
+KEYS = ("cell", "source", "metric", "node")
+UNIT = "s"
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """Of all operations. The true one is at least ``low``, and below ``high``; ``value`` lies in their middle.
+
+    ``high`` is null where nothing is known but that it is at least ``low``, which is the value then.
+    """
+
+    percentile: float  # 99.9
+    value: float
+    low: float
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How long the operations of one kind took: of all nodes of a cell, or the one that ``node`` names."""
+
+    cell: int
+    levels: dict[str, str]
+    source: str
+    metric: str  # "write.latency"
+    unit: str
+    node: str | None  # null: all nodes together
+    rounds: int
+    operations: int
+    percentiles: tuple[Percentile, ...]
+
+    @property
+    def error(self) -> float:
+        """How far the true percentiles are from those told, at most, as a share of these; of those that have bounds."""
+        ends = ((each, max(each.value - each.low, each.high - each.value)) for each in self.percentiles if each.high)
+        return max((off / each.value for each, off in ends if each.value), default=0.0)
+
+
+def distributions(
+    histograms: pl.DataFrame | None, metrics: pl.DataFrame, done: pl.DataFrame, design: Design
+) -> tuple[Distribution, ...]:
+    """Of every histogram of latencies, by cell in the design's order; nodes by themselves where there are several.
+
+    All frames as in ``docs/reference/records.md``; ``done`` has a column ``trial``, one for each cell and round.
+    A source's own histogram of all its jobs is taken where it has one, and else those of its jobs are added.
+    """
+    if histograms is None or histograms.is_empty():
+        return ()
+    cells = dict(design.cells)
+    bins = _bins(histograms, done, list(cells))
+    of = ["cell", "source", "metric"]
+    several = bins.group_by(of).agg(pl.col("node").n_unique()).filter(pl.col("node") > 1)
+    nodes = bins.join(several, on=of, how="semi")
+    together = bins.with_columns(node=pl.lit(None, pl.String))
+    slowest, rounds = _slowest(metrics, done), _rounds(histograms, done)
+    found = [
+        Distribution(
+            cell=row["cell"],
+            levels=dict(cells[row["cell"]]),
+            source=row["source"],
+            metric=row["metric"],
+            unit=UNIT,
+            node=row["node"],
+            rounds=rounds[row["cell"], row["source"], row["metric"]],
+            operations=row["operations"],
+            percentiles=_percentiles(row["low"], row["high"], row["most"], slowest.get(_key(row))),
+        )
+        for part in (together, nodes)
+        for row in _edges(part)
+    ]
+    place = {cell: at for at, cell in enumerate(cells)}
+    return tuple(sorted(found, key=lambda each: (place[each.cell], each.source, each.metric, each.node or "")))
+
+
+def read_distribution(data: Mapping[str, Any]) -> Distribution:
+    """What JSON has of one."""
+    return Distribution(**{**data, "percentiles": tuple(Percentile(**each) for each in data["percentiles"])})
+
+
+def _bins(histograms: pl.DataFrame, done: pl.DataFrame, cells: Sequence[int]) -> pl.DataFrame:
+    """Bins of all rounds: ``KEYS``, ``lower``, ``upper``, ``count``."""
+    rows = (
+        histograms.lazy()
+        .filter(pl.col("cell").is_in(cells), pl.col("count") > 0, ~pl.col("metric").str.contains(SIZES))
+        .join(done.lazy().select("trial"), on="trial", how="semi")
+    )
+    of = ["trial", *KEYS]
+    whole, jobs = rows.filter(pl.col("job").is_null()), rows.filter(pl.col("job").is_not_null())
+    alone = jobs.join(whole.select(of).unique(), on=of, how="anti", nulls_equal=True)
+    return pl.concat([whole, alone]).group_by(*KEYS, "lower", "upper").agg(pl.col("count").sum()).collect()
+
+
+def _rounds(histograms: pl.DataFrame, done: pl.DataFrame) -> dict[tuple[int, str, str], int]:
+    """In how many rounds each cell, source and metric had any operation."""
+    had = histograms.lazy().filter(pl.col("count") > 0).join(done.lazy().select("trial"), on="trial", how="semi")
+    rounds = had.group_by("cell", "source", "metric").agg(pl.col("round").n_unique()).collect()
+    return {(cell, source, metric): n for cell, source, metric, n in rounds.iter_rows()}
+
+
+def _edges(bins: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """For each of ``KEYS``: ``operations``, ``most`` (the last bin's end), ``low`` and ``high`` of each percentile."""
+    if bins.is_empty():
+        return
+    own = bins.group_by(KEYS).agg(operations=pl.col("count").sum(), most=pl.col("upper").max()).sort(KEYS)
+    rows = bins.join(own.with_row_index("of"), on=KEYS, nulls_equal=True)
+    of, lower, upper, counts = (rows[name].to_numpy() for name in ("of", "lower", "upper", "count"))
+    _, low, high = edges_at(of.astype(np.int64), lower, upper, counts, PERCENTILES)
+    for at, row in enumerate(own.iter_rows(named=True)):
+        yield {**row, "low": low[at], "high": high[at]}
+
+
+def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
+    return tuple(row[name] for name in KEYS)
+
+
+def _percentiles(
+    low: Sequence[float], high: Sequence[float], most: float, slowest: float | None
+) -> tuple[Percentile, ...]:
+    """With their bounds. The last bin of all takes what is slower as well: there the slowest operation is the bound."""
+    found = []
+    for p, begin, end in zip(PERCENTILES, low, high, strict=True):
+        bounds = between(float(begin), float(end))
+        last = bounds.high if slowest is None or end < most else max(bounds.high, slowest)
+        if math.isfinite(bounds.high):
+            found.append(Percentile(p, bounds.value, bounds.low, last))
+        else:
+            found.append(Percentile(p, bounds.low, bounds.low, slowest))
+    return tuple(found)
+
+
+def _slowest(metrics: pl.DataFrame, done: pl.DataFrame) -> dict[tuple[object, ...], float]:
+    """The slowest operation where it was recorded, by ``KEYS``: of each node, and of all together."""
+    rows = (
+        metrics.filter(pl.col("job").is_null(), pl.col("metric").str.ends_with("latency.max"))
+        .join(done.select("trial"), on="trial", how="semi")
+        .with_columns(pl.col("metric").str.strip_suffix(".max"))
+        .group_by(KEYS)
+        .agg(pl.col("value").max())
+    )
+    return {tuple(key): value for *key, value in rows.iter_rows() if value is not None}
