@@ -138,6 +138,18 @@ def test_a_file_larger_than_the_free_space_is_refused(study: Path) -> None:
     assert "free" in ran.message
 
 
+@pytest.mark.parametrize(("warm_up", "notes"), [("1s", 1), ("0s", 0)])
+def test_a_load_that_knows_no_warm_up_says_so_before_anything_runs(tmp_path: Path, warm_up: str, notes: int) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(
+        'title = "storm"\nstack = [{ layer = "directory" }]\n'
+        f'[factors]\nsize = ["1k", "2k"]\n[trial]\nwarm_up = "{warm_up}"\n'
+        '[workload.storm]\nfiles = { files = 20, size = "{size}" }\n'
+    )
+    assert " ".join(call("plan", str(study)).output.split()).count("Note: storm: warm_up is left out") == notes
+    assert len(json.loads(call("plan", str(study), "--json").output)["notes"]) == notes
+
+
 def test_a_device_that_is_not_there_is_refused(study: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("without root block devices are unsupported")

@@ -118,8 +118,14 @@ async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int
     _refuse_double_claims(study, supported, session)
     memory = refuse_guests_too_large(study, supported, await session.host.read_text("/proc/meminfo"))
     root = [needs.root for cell in study.cells for needs in needs_on_host(cell) if needs.root]
-    notes = (*placed.notes, *study.notes)
+    notes = (*placed.notes, *study.notes, *_left_out(supported))
     return Plan(study, seed, rounds, unsupported, space, free, tuple(dict.fromkeys(root)), notes, guests, memory)
+
+
+def _left_out(cells: Sequence[Cell]) -> Iterator[str]:
+    """What of the study some load won't do, each sentence once."""
+    said = ((load.name, load.workload.leaves_out(cell.trial.warm_up)) for cell in cells for load in cell.loads)
+    yield from dict.fromkeys(f"{name}: {what}" for name, what in said if what)
 
 
 class _Checks:

@@ -108,6 +108,10 @@ class Workload(BaseModel):
         """Seconds that it is expected to run, with its warm-up; ``None`` where that depends on the machine."""
         return None
 
+    def leaves_out(self, warm_up: float) -> str:
+        """What of the study it won't do, in a sentence without a full stop, for the plan; empty where it does all."""
+        return ""
+
     async def check_node(self, node: Node) -> None:
         """Look, without changing anything, whether the node's tool takes these options. Raises ``UserError``."""
 

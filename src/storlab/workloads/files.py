@@ -103,6 +103,9 @@ class FilesWorkload(Workload):
         """
         return 0 if self.phase_limit is not None else int(self.files * self.size.mean())
 
+    def leaves_out(self, warm_up: float) -> str:
+        return "warm_up is left out: files are made once, and all are measured" if warm_up else ""
+
     def spec(self, root: str, seed: int) -> dict[str, Any]:
         """The whole storm, as the agent reads it."""
         return {
@@ -127,7 +130,7 @@ class FilesWorkload(Workload):
     async def prepare(self, place: Place) -> None:
         root = _root(place)
         await place.node.run(["rm", "-rf", "--", root])  # an earlier trial's, where stacks are kept
-        notes = [note for note in (await self._does_not_fit(place), _warm_up(place)) if note]
+        notes = [note for note in (await self._does_not_fit(place), self.leaves_out(place.warm_up)) if note]
         if notes:
             await place.node.write(f"{place.folder}/{NOTES}", "".join(f"{note}\n" for note in notes).encode())
         if "create" in self.phases:
@@ -169,10 +172,6 @@ class FilesWorkload(Workload):
 
 def _root(place: Place) -> str:
     return f"{place.path.rstrip('/')}/storm-{place.name}"
-
-
-def _warm_up(place: Place) -> str:
-    return "warm_up is left out: files are made once, and all are measured" if place.warm_up else ""
 
 
 def _judge(ended: Exit, place: Place) -> None:
