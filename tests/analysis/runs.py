@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
@@ -62,3 +63,11 @@ def run(
     )
     design = Design(name, primary, {factor: tuple(values)}, cells, compared=compared)
     return RunData(name, design, trials, metrics)
+
+
+def with_variance(name: str, mean: float, variance: float) -> RunData:
+    """One trial of a metric with what its samples varied by."""
+    found = run(name, {"x": [mean]}, compared=False)
+    parts = {"variance": variance, "sigma": variance**0.5, "cv": variance**0.5 / mean, "outliers": 3.0}
+    rows = [found.metrics.with_columns(metric=pl.lit(f"bandwidth.{n}"), value=pl.lit(v)) for n, v in parts.items()]
+    return replace(found, metrics=pl.concat([found.metrics, *rows]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,10 +13,11 @@ from scipy.stats import ttest_ind
 from storlab.analysis.across_runs import compare_runs
 from storlab.analysis.gate import parse_gate
 from storlab.analysis.interleaving import Span, pairs_in_time
+from storlab.analysis.merged_runs import RunData
 from storlab.analysis.unpaired import difference
 from storlab.errors import UserError
 
-from .runs import run
+from .runs import run, with_variance
 
 LOW = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 99.5, 101.5, 98.5, 100.2, 99.8, 100.9]
 HIGH = [2 * value for value in LOW]
@@ -174,3 +177,109 @@ def test_the_unpaired_interval_covers_the_truth_as_often_as_it_says() -> None:
         mean, half = difference(rng.normal(0.1, 1, size=6), rng.normal(0, 3, size=9), 0.05)
         hits += abs(mean - 0.1) <= half
     assert 0.935 <= hits / 2000 <= 0.97
+
+
+def two_factors(name: str, values: dict[tuple[str, str], list[float]], *, compared: bool = True) -> RunData:
+    """A run with the factors ``fs`` and ``bs``."""
+    flat = run(name, {f"{fs}/{bs}": each for (fs, bs), each in values.items()}, factor="both", compared=compared)
+    cells = tuple((number, dict(zip(("fs", "bs"), places, strict=True))) for number, places in enumerate(values, 1))
+    factors = {f: tuple(dict.fromkeys(levels[f] for _, levels in cells)) for f in ("fs", "bs")}
+    return replace(flat, design=replace(flat.design, factors=factors, cells=cells))
+
+
+FOUR = {
+    ("ext4", "4k"): LOW,
+    ("ext4", "64k"): LOW[::-1],
+    ("xfs", "4k"): HIGH,
+    ("xfs", "64k"): [4 * v for v in LOW[::-1]],
+}
+
+
+def test_levels_are_compared_over_all_combinations_too_and_judged_by_the_rules_of_a_study() -> None:
+    found = compare_runs([two_factors("r", FOUR)], by="fs")
+    assert [c.comparison.pooled for c in found.comparisons] == [False, False, True]
+    pooled = found.comparisons[-1]
+    assert (pooled.basis, pooled.rounds, pooled.comparison.verdict) == ("interleaved", (12, 12), "better")
+    assert pooled.comparison.ratio == pytest.approx(8**0.5)
+    assert found.family == 3
+
+
+def test_runs_that_were_not_interleaved_are_pooled_by_round_and_described() -> None:
+    old, new = two_factors("old", FOUR), two_factors("new", {k: [2 * v for v in each] for k, each in FOUR.items()})
+    pooled = compare_runs([old, new]).comparisons[-1]
+    assert (pooled.comparison.pooled, pooled.basis, pooled.rounds) == (True, "not interleaved", (12, 12))
+    assert pooled.comparison.ratio == pytest.approx(2)
+    assert pooled.comparison.verdict == "undecided"
+
+
+def test_pooling_leaves_out_rounds_that_are_not_in_every_combination_and_says_so() -> None:
+    short = FOUR | {("ext4", "64k"): LOW[:9]}
+    pooled = compare_runs([two_factors("old", short), two_factors("new", FOUR)]).comparisons[-1]
+    assert pooled.rounds == (12, 9)
+    assert "old: left out rounds 10, 11 and 12, not done in every combination." in pooled.comparison.warnings
+
+
+def test_pooling_over_fewer_combinations_than_there_are_is_warned_of() -> None:
+    found = compare_runs([run("old", {"x": LOW, "y": LOW, "z": LOW}), run("new", {"x": LOW, "y": LOW})])
+    (pooled,) = (c for c in found.comparisons if c.comparison.pooled)
+    assert "Left out: 1 combination that only one side has." in pooled.comparison.warnings
+
+
+def test_a_zero_in_one_combination_leaves_the_pooled_comparison_without_a_ratio_and_names_it() -> None:
+    zero = FOUR | {("xfs", "4k"): [0.0, *HIGH[1:]]}
+    pooled = compare_runs([two_factors("old", zero), two_factors("new", FOUR)]).comparisons[-1]
+    assert pooled.basis == "none"
+    assert pooled.comparison.reason.startswith("In fs=xfs, bs=4k: old is 0 in round 1")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.floats(0.1, 10), min_size=6, max_size=6), min_size=4, max_size=4))
+def test_described_pooled_ratios_are_those_of_the_rounds_geometric_means(rows: list[list[float]]) -> None:
+    a, b = ({"x": rows[at], "y": rows[at + 1]} for at in (0, 2))
+    pooled = compare_runs([run("b", b), run("a", a)]).comparisons[-1].comparison
+    means = [{"x": [(x * y) ** 0.5 for x, y in zip(of["x"], of["y"], strict=True)]} for of in (a, b)]
+    (alone,) = compare_runs([run("b", means[1]), run("a", means[0])]).comparisons
+    assert pooled.ratio == pytest.approx(alone.comparison.ratio)
+
+
+def files(**values: float) -> list[RunData]:
+    """Imported runs of one file each, under its own name."""
+    return [run(name, {f"{name}.txt": [value]}, factor="file", compared=False) for name, value in values.items()]
+
+
+def test_files_that_were_imported_one_by_one_are_compared_though_each_has_its_own_name() -> None:
+    found = compare_runs(files(off=100.0, on=101.4))
+    (one,) = found.comparisons
+    assert (one.basis, one.comparison.within) == ("not interleaved", {})
+    assert one.comparison.ratio == pytest.approx(1.014)
+    assert "The sides differ in file as well (off: off.txt; on: on.txt)." in found.cautions
+
+
+def test_studies_with_different_levels_are_not_compared_as_if_these_were_names() -> None:
+    (first, _) = compare_runs([run("a", {"x": LOW}), run("b", {"y": LOW})]).comparisons
+    assert first.basis == "none"
+
+
+def test_variability_is_described_beside_with_the_larger_variance_by_the_smaller() -> None:
+    found = compare_runs([with_variance("old", 100.0, 4.0), with_variance("new", 90.0, 1.0)])
+    assert len(found.comparisons) == 1, "nothing of it is compared"
+    (varying,) = found.variability
+    assert (varying.factor, varying.larger) == (4.0, "old")
+    assert (varying.of_a.sigma, varying.of_b.outliers, varying.of_a.longest_stall) == (1.0, 3.0, None)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "factor", "larger"), [(0.0, 0.0, 1.0, ""), (0.0, 1.0, None, "b"), (2.0, 2.0, 1.0, "")]
+)
+def test_a_variance_of_zero_has_no_factor(a: float, b: float, factor: float | None, larger: str) -> None:
+    (varying,) = compare_runs([with_variance("a", 1.0, a), with_variance("b", 1.0, b)]).variability
+    assert (varying.factor, varying.larger) == (factor, larger)
+
+
+def test_the_method_tells_of_what_was_done() -> None:
+    judged = compare_runs([run("r", {"ext4": LOW, "xfs": HIGH})], by="fs").method
+    assert "paired by round" in judged and "Welch" not in judged and "Pooled" not in judged
+    described = compare_runs([run("old", {"x": LOW}), run("new", {"x": HIGH})]).method
+    assert "Welch" in described and "paired by round" not in described
+    single = compare_runs(files(off=100.0, on=101.4)).method
+    assert single == "One round of a side has no spread, and so no interval."

@@ -44,7 +44,7 @@ def test_two_runs_are_described(runs: Path) -> None:
     ran = storlab("compare", "old", "new", folder=runs)
     assert ran.returncode == 0, ran.stderr
     assert "new compared with old" in ran.stdout
-    assert "described and not judged" in " ".join(ran.stdout.split())
+    assert "Described and not judged" in " ".join(ran.stdout.split())
 
 
 def test_a_gate_that_is_hit_ends_with_status_four_and_the_file_is_written(runs: Path) -> None:

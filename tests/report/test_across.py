@@ -6,6 +6,7 @@ To renew golden files after a wanted change: run this module, with ``PYTHONPATH=
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.runs import run
+from analysis.runs import run, with_variance
 from storlab.analysis.across_runs import RunsCompared, compare_runs
 from storlab.analysis.gate import parse_gate
 from storlab.report.across import render_json
@@ -83,6 +84,34 @@ def test_no_name_of_a_run_breaks_xml_or_the_markdown_table(name: str) -> None:
     rows = [line for line in render_markdown(found).splitlines() if line.startswith("|")]
     assert len({row.replace("\\|", "").count("|") for row in rows}) == 1
     render_text(found)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_terminals_report_keeps_to_its_columns_and_breaks_no_name(width: int) -> None:
+    names = [f"a-set-up-with-a-long-name-{n}" for n in range(12)]
+    before = run("old", dict.fromkeys(names, LOW))
+    lines = render_text(compare_runs([before, run("new", dict.fromkeys(names, LOW))]), width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert all(any(name in line for line in lines) for name in names)
+
+
+def test_of_very_many_answers_the_sentences_are_for_what_must_not_be_overlooked() -> None:
+    cells = {f"cell{n}": LOW for n in range(40)}
+    worse = cells | {"cell7": [v / 2 for v in LOW]}
+    text = render_text(compare_runs([run("old", cells), run("new", worse)], gates=[parse_gate("worse>20%")]))
+    said = text[: text.index("Compared")]
+    assert said.count("÷") == 2, "the pooled one and the one that hit the gate"
+    assert "fs=cell7" in said
+    assert text.count("\nnew ") == 41
+
+
+def test_the_variance_factor_is_told_by_name_in_every_format() -> None:
+    found = compare_runs([with_variance("off", 100.0, 1.0), with_variance("on", 101.0, 3.4)])
+    said = "on varies more within trials: 3.40× the variance of off."
+    for renderer in (render_text, render_markdown, render_junit):
+        assert said in renderer(found)
+    assert json.loads(render_json(found))["variability"][0]["factor"] == pytest.approx(3.4)
+    assert re.search(r"variance factor +– +3.40× larger", render_text(found))
 
 
 if __name__ == "__main__":

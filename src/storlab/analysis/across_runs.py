@@ -31,8 +31,9 @@ CAUTION = (
 
 PAIRED = "Trials that were interleaved are paired by round: anytime-valid intervals and verdicts, as in a report."
 UNPAIRED = (
-    "Trials that were not interleaved: Welch's t interval of the difference of mean logarithms (Welch 1947), for a number of "
-    "rounds that was fixed in advance; it holds the spread of rounds within a run, not what differs between runs."
+    "Trials that were not interleaved: Welch's t interval of the difference of mean logarithms (Welch 1947), for a "
+    "number of rounds that was fixed in advance; it holds the spread of rounds within a run, not what differs between "
+    "runs."
 )
 SINGLE = "One round of a side has no spread, and so no interval."
 POOLED = (

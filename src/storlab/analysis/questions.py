@@ -151,11 +151,11 @@ def _plan_pooled(parts: list[Planned], least: int) -> Iterator[Planned]:
     for having in by_key.values():
         able = [part for part in having if not part.problem and not part.waiting]
         if len(able) >= least:
-            warnings = tuple(
-                f"Not over {level_names(part.question.within)}: {part.problem or part.waiting}"
-                for part in having
-                if part.problem or part.waiting
-            )
+            missing: dict[str, list[str]] = {}
+            for part in having:
+                if part.problem or part.waiting:
+                    missing.setdefault(part.problem or part.waiting, []).append(level_names(part.question.within))
+            warnings = tuple(f"Not over {'; '.join(names)}: {why}" for why, names in missing.items())
             question = replace(able[0].question, within={}, pooled=True)
             cells = tuple(part.cells[0] for part in able)
             names = tuple(level_names(part.question.within) for part in able)

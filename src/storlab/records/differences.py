@@ -28,7 +28,11 @@ def differences(runs: Mapping[str, Manifest]) -> tuple[str, ...]:
             for name, m in runs.items()
             if m.rounds[0] != m.rounds[1]
         ]
-    found += [f"{name}: {caution}" for name, m in runs.items() for caution in m.cautions]
+    cautions: dict[str, list[str]] = {}
+    for name, m in runs.items():
+        for caution in m.cautions:
+            cautions.setdefault(caution, []).append(name)
+    found += [f"{', '.join(names)}: {caution}" for caution, names in cautions.items()]
     return tuple(found)
 
 

@@ -105,7 +105,7 @@ def why_described(given: RunsCompared) -> list[str]:
     found = [c for c in given.comparisons if c.basis == "not interleaved"]
     reasons = {c.apart: [o for o in found if o.apart == c.apart] for c in found}
     return [
-        f"{DESCRIBED} described and not judged, as {_which(same, found)} not interleaved: {words.stop(why)}"
+        f"Described and not judged, as {_which(same, found)} not interleaved: {words.stop(why)}"
         for why, same in reasons.items()
     ]
 
@@ -117,17 +117,17 @@ def _which(same: Sequence[RunComparison], found: Sequence[RunComparison]) -> str
 
 
 def not_compared(given: RunsCompared) -> list[str]:
-    """A sentence for each reason why comparisons have no answer, with what it keeps from being compared."""
-    reasons: dict[str, dict[str, dict[str, None]]] = {}
+    """A sentence for each reason why comparisons have no answer, with where it keeps from comparing."""
+    reasons: dict[tuple[str, str], dict[str, None]] = {}
     for c in given.comparisons:
         if c.basis == "none":
             answer = c.comparison
-            where = reasons.setdefault(answer.reason, {}).setdefault(f"{answer.a} against {answer.b}", {})
-            where[place(c)] = None
+            what = f"{answer.a} against {answer.b} can't be compared by {answer.metric}"
+            where = words.POOLED if answer.pooled else words.levels(answer.within)
+            reasons.setdefault((what, answer.reason), {})[where] = None
     return [
-        f"{pair} can't be compared by {words.listed(list(places))}: {words.stop(reason)}"
-        for reason, pairs in reasons.items()
-        for pair, places in pairs.items()
+        f"{what}{f' ({found})' if (found := '; '.join(filter(None, places))) else ''}: {words.stop(reason)}"
+        for (what, reason), places in reasons.items()
     ]
 
 
@@ -135,11 +135,11 @@ def varies(found: Varying) -> str:
     """Which side's samples vary more, and how much: "on varies more within its trials: 1.31× the variance of off."."""
     a, b = found.of_a.variance, found.of_b.variance
     if not found.larger:
-        return f"{found.a} and {found.b} have the same variance within their trials."
+        return f"{found.a} and {found.b} have the same variance within trials."
     other = found.b if found.larger == found.a else found.a
     if found.factor is None or a is None or b is None:
-        return f"{found.larger} varies within its trials, and {other} does not."
-    return f"{found.larger} varies more within its trials: {fmt.ratio(found.factor)} the variance of {other}."
+        return f"{found.larger} varies within trials, and {other} does not."
+    return f"{found.larger} varies more within trials: {fmt.ratio(found.factor)} the variance of {other}."
 
 
 def varying_of(given: RunsCompared, c: RunComparison) -> Varying | None:

@@ -20,11 +20,11 @@ def _lines(given: RunsCompared) -> Iterator[str]:
     yield from (f"### {escaped(across.title(given))}", "", f"**{escaped(across.outcome(given))}**", "")
     for caution in given.cautions:
         yield from (f"> **Caution:** {escaped(caution)}", "")
-    for table in (*ratio_tables(given), *variability_tables(given)):
+    for table in (*ratio_tables(given, gates=True), *variability_tables(given)):
         caption = f" ({escaped(table.caption)})" if table.caption else ""
         yield from (f"**{escaped(table.title)}**{caption}", "", *table_lines(table))
     for sentence in across.why_described(given):
-        yield from (escaped(sentence), "")
+        yield from (f"{across.DESCRIBED} {escaped(sentence)}", "")
     missing = across.not_compared(given)
     if missing:
         yield from (*(f"- {across.MISSING} {escaped(sentence)}" for sentence in missing), "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from storlab.analysis.across_runs import RunComparison, RunsCompared
 from storlab.analysis.varying import Spread, Varying
@@ -14,20 +14,26 @@ from storlab.report.tables import Notes, Span, Table, heading, split_levels
 _UNKNOWN = "–"
 
 
-def ratio_tables(given: RunsCompared) -> list[Table]:
-    """One table a metric of a source: a row a comparison that has an answer, the pooled ones first."""
+def ratio_tables(given: RunsCompared, *, gates: bool = False) -> list[Table]:
+    """One table a metric of a source: a row a comparison that has an answer, the pooled ones first.
+
+    ``gates``: with a column for each of them.
+    """
     grouped: dict[tuple[str, str], list[RunComparison]] = {}
     for group in across.groups(given).values():
         for c in group:
             grouped.setdefault((c.comparison.source, c.comparison.metric), []).append(c)
-    return [_ratios(given, group) for group in grouped.values()]
+    return [_ratios(given, group, gates) for group in grouped.values()]
 
 
-def _ratios(given: RunsCompared, group: Sequence[RunComparison]) -> Table:
+def _ratios(given: RunsCompared, group: Sequence[RunComparison], with_gates: bool) -> Table:
     first, notes = group[0].comparison, Notes()
-    shared, factors = split_levels([c.comparison.within for c in group if not c.comparison.pooled])
-    placed = bool(factors)
-    gates = list(dict.fromkeys(result.gate for c in group for result in c.gates))
+    shared, factors = _split([c.comparison.within for c in group if not c.comparison.pooled])
+    gates = list(dict.fromkeys(result.gate for c in group for result in c.gates)) if with_gates else []
+    where = factors if len(factors) < 2 else ("where",)
+    judged = any(c.basis == "interleaved" for c in group)
+    counts = {across.rounds(c) for c in group}
+    counted = len(counts) > 1 or len(group) == 1
     rows = []
     for c in group:
         answer = c.comparison
@@ -35,31 +41,49 @@ def _ratios(given: RunsCompared, group: Sequence[RunComparison]) -> Table:
         doubts = [answer.reason] if c.basis == "interleaved" and answer.verdict == "undecided" else []
         rows.append(
             (
-                f"{answer.a} vs {answer.b}",
-                *([_where(c, factors)] if placed else []),
+                answer.a if counted else notes.mark(answer.a, answer.warnings),
+                *([_where(c, factors)] if factors else []),
                 across.ratio(c),
                 fmt.ratio_interval(answer.low, answer.high, answer.ratio) or "none",
-                notes.mark(f"{across.mark(c)} {across.verdict(c)}", doubts),
-                notes.mark(across.rounds(c), answer.warnings),
+                *([notes.mark(f"{across.mark(c)} {across.verdict(c)}", doubts)] if judged else []),
+                *([notes.mark(across.rounds(c), answer.warnings)] if counted else []),
                 *(outcomes.get(gate, "") for gate in gates),
             )
         )
+    caption = (
+        f"÷ {first.b}",
+        words.direction(first.better),
+        "" if judged else "described, not judged",
+        "" if counted else f"{counts.pop()} rounds",
+    )
     return Table(
         title=heading(first.metric, first.source, shared),
-        columns=(given.factor, *(["where"] if placed else []), "ratio", "interval", "verdict", "rounds", *gates),
+        columns=(
+            *(given.factor, *where, "ratio", "interval"),
+            *(["verdict"] if judged else []),
+            *(["rounds"] if counted else []),
+            *gates,
+        ),
         rows=tuple(rows),
-        labels=2 if placed else 1,
-        caption=words.direction(first.better),
+        labels=1 + len(where),
+        caption="; ".join(part for part in caption if part),
         notes=notes.sentences(),
         spans=tuple(_span(c) for c in group),
         words=tuple(gates),
     )
 
 
+def _split(places: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Levels that all rows share, which are those of the only one too, and the factors that vary."""
+    return (dict(places[0]), ()) if len(places) == 1 else split_levels(places)
+
+
 def _where(c: RunComparison, factors: Sequence[str]) -> str:
-    """Where a row holds, without what all rows share."""
+    """Where a row holds, without what all rows share; of a single factor the level, as its name heads the column."""
     answer = c.comparison
-    return words.POOLED if answer.pooled else words.levels({name: answer.within[name] for name in factors})
+    if answer.pooled:
+        return words.POOLED
+    return answer.within[factors[0]] if len(factors) == 1 else words.levels({f: answer.within[f] for f in factors})
 
 
 def _span(c: RunComparison) -> Span | None:
@@ -75,7 +99,10 @@ def _span(c: RunComparison) -> Span | None:
 
 
 def variability_tables(given: RunsCompared) -> list[Table]:
-    """One table a metric of a source: a row a side, the baseline first. Nothing in it is judged."""
+    """One table a metric of a source, the baseline first. Nothing in it is judged.
+
+    A column a side where there is one combination only, else a row a side.
+    """
     grouped: dict[tuple[str, str], list[Varying]] = {}
     for found in given.variability:
         grouped.setdefault((found.source, found.metric), []).append(found)
@@ -84,32 +111,48 @@ def variability_tables(given: RunsCompared) -> list[Table]:
 
 def _variability(factor: str, group: Sequence[Varying]) -> Table:
     first, notes = group[0], Notes()
-    shared, factors = split_levels([found.within for found in group])
+    shared, factors = _split([found.within for found in group])
     sides: dict[tuple[str, ...], tuple[Spread, str]] = {}
     for found in group:
         where = tuple(found.within[name] for name in factors)
-        sides.setdefault((found.b, *where), (found.of_b, ""))
+        sides.setdefault((found.b, *where), (found.of_b, _UNKNOWN))
         sides[(found.a, *where)] = (found.of_a, _factor(found))
     means = fmt.common_scale([side.mean for side, _ in sides.values() if side.mean is not None], first.unit)
-    rows = tuple(
-        (
-            *label,
-            fmt.quantity(side.mean, first.unit, within=means),
-            fmt.quantity(side.variance, _squared(first.unit)),
-            said,
-            fmt.quantity(side.sigma, first.unit),
-            _UNKNOWN if side.cv is None else fmt.part(side.cv),
-            _UNKNOWN if side.outliers is None else fmt.number(side.outliers, 0 if side.outliers.is_integer() else 1),
-            _UNKNOWN if side.longest_stall is None else _stall(side.longest_stall),
-        )
-        for label, (side, said) in sides.items()
-    )
-    base = notes.mark("variance factor", [f"By how much the variance is larger or smaller than that of {first.b}."])
-    columns = (factor, *factors, "mean", "variance", base, "σ", "cv", "outliers", "longest stall")
+    rows = [(*label, *_cells(side, said, first.unit, means)) for label, (side, said) in sides.items()]
+    told = [notes.mark("factor", [f"Variance factor: how many times larger or smaller than that of {first.b}."])]
     many = any(side.trials > 1 for side, _ in sides.values())
     caption = f"within {'trials, mean over rounds' if many else 'one trial a side'}; described, not judged"
     title = f"Variability of {heading(first.metric, first.source, shared)}"
-    return Table(title, columns, rows, 1 + len(factors), caption, notes.sentences(), divisible=True)
+    if factors:
+        columns = (factor, *factors, "mean", "variance", *told, "σ", "cv", "outliers", "stall")
+        labels = 1 + len(factors)
+        return Table(title, columns, tuple(rows), labels, caption, notes.sentences(), divisible=True)
+    across_columns = tuple(zip(_NAMES, *(row[1:] for row in rows), strict=True))
+    return Table(title, (factor, *(row[0] for row in rows)), across_columns, 1, caption, divisible=True)
+
+
+_NAMES = (
+    "mean",
+    "variance (σ²)",
+    "variance factor",
+    "standard deviation (σ)",
+    "coefficient of variation",
+    "outliers (1.5 IQR)",
+    "longest stall",
+)
+
+
+def _cells(side: Spread, factor: str, unit: str, means: fmt.Scale | None) -> tuple[str, ...]:
+    """In the order of ``_NAMES``."""
+    return (
+        fmt.quantity(side.mean, unit, within=means),
+        fmt.quantity(side.variance, _squared(unit)),
+        factor,
+        fmt.quantity(side.sigma, unit),
+        _UNKNOWN if side.cv is None else fmt.part(side.cv),
+        _UNKNOWN if side.outliers is None else fmt.number(side.outliers, 0 if side.outliers.is_integer() else 1),
+        _UNKNOWN if side.longest_stall is None else fmt.duration(side.longest_stall) if side.longest_stall else "none",
+    )
 
 
 def _factor(found: Varying) -> str:
@@ -118,10 +161,6 @@ def _factor(found: Varying) -> str:
         return "same"
     how = "larger" if found.larger == found.a else "smaller"
     return f"much {how}" if found.factor is None else f"{fmt.ratio(found.factor)} {how}"
-
-
-def _stall(seconds: float) -> str:
-    return fmt.duration(seconds) if seconds else "none"
 
 
 def _squared(unit: str) -> str:

@@ -11,8 +11,9 @@ from rich.text import Text
 from storlab.analysis.across_runs import RunComparison, RunsCompared
 from storlab.report import across, words
 from storlab.report.across_tables import ratio_tables, variability_tables
-from storlab.report.terminal import STYLES, WIDTH, bullet, foreign, in_columns, parts_of, section
+from storlab.report.terminal import STYLES, WIDTH, bullet, foreign, in_columns, section
 
+_MOST = 24  # answers that are told one by one; the table has all
 _OUTCOME_STYLES = {"hit": "bold red", "passed": "green", "unknown": "yellow"}
 
 
@@ -36,7 +37,7 @@ def _parts(given: RunsCompared, width: int) -> Iterator[RenderableType]:
     yield foreign(across.title(given), "bold")
     for caution in given.cautions:
         yield bullet("!", "bold yellow", caution)
-    for place, group in across.groups(given).items():
+    for place, group in _told(given).items():
         yield Text()
         heading = foreign(place, "bold")
         if better := words.direction(group[0].comparison.better):
@@ -44,6 +45,13 @@ def _parts(given: RunsCompared, width: int) -> Iterator[RenderableType]:
         yield heading
         for c in group:
             yield from _answer(given, c)
+    if why := across.why_described(given):
+        yield Text()
+        for sentence in why:
+            yield bullet(across.DESCRIBED, "bold", sentence)
+    tables = ratio_tables(given)
+    if sum(len(table.rows) for table in tables) > 1:
+        yield from section("Compared", tables, width)
     missing = [c for c in given.comparisons if c.basis == "none"]
     if missing:
         yield Text()
@@ -52,15 +60,26 @@ def _parts(given: RunsCompared, width: int) -> Iterator[RenderableType]:
             yield bullet(across.MISSING, "yellow", sentence)
         for told in dict.fromkeys((r.gate, r.outcome, r.sentence) for c in missing for r in c.gates):
             yield _gate(*told, indent=2)
-    yield from section("Compared", ratio_tables(given), width)
-    for why in across.why_described(given):
-        yield foreign(why, "dim")
-    yield from section("Variability", [t for table in variability_tables(given) for t in parts_of(table, width)], width)
+    yield from section("Variability", variability_tables(given), width)
     if given.method:
         yield Text()
         yield foreign(given.method, "dim")
     yield Text()
     yield foreign(across.outcome(given), _outcome_style(given))
+
+
+def _told(given: RunsCompared) -> dict[str, list[RunComparison]]:
+    """What is said in sentences: everything, or of many answers those that a reader must not overlook."""
+    found = across.groups(given)
+    if sum(map(len, found.values())) <= _MOST:
+        return found
+    chosen = {place: [c for c in group if _stands_out(c)] for place, group in found.items()}
+    return {place: group for place, group in chosen.items() if group}
+
+
+def _stands_out(c: RunComparison) -> bool:
+    answer = c.comparison
+    return answer.pooled or answer.verdict in ("better", "worse") or any(r.outcome == "hit" for r in c.gates)
 
 
 def _answer(given: RunsCompared, c: RunComparison) -> Iterator[RenderableType]:

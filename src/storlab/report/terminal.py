@@ -57,18 +57,20 @@ def section(title: str, tables: Sequence[Table], width: int) -> Iterator[Rendera
         yield Text()
         yield Rule(Text(title, "bold"), align="left", style="dim")
     for table in tables:
-        yield Text()
-        yield from _table(table, width)
+        for part in parts_of(table, width):
+            yield Text()
+            yield from _table(part, width)
 
 
 def parts_of(table: Table, width: int) -> Iterator[Table]:
-    """``table``, where it can be divided, in as few parts as fit side by side, each with its labels."""
-    if not table.divisible:
-        yield table
-        return
-    sizes = [max(map(cell_len, column)) + _BETWEEN for column in zip(table.columns, *table.rows, strict=True)]
+    """``table`` in as few parts as fit, each with its labels, in which no word is broken.
+
+    A divisible one gets parts in which no label is broken either.
+    """
+    sizes = _sizes(table)
+    least = _widest_words(table)
     labels = list(range(table.labels))
-    room = width + _BETWEEN - sum(sizes[: table.labels])
+    room = width + _BETWEEN - sum(sizes[i] if table.divisible else least[i] + _BETWEEN for i in labels)
     parts: list[list[int]] = [[]]
     for column in range(table.labels, len(sizes)):
         if parts[-1] and sum(sizes[i] for i in (*parts[-1], column)) > room:
@@ -83,7 +85,35 @@ def parts_of(table: Table, width: int) -> Iterator[Table]:
             columns=tuple(table.columns[i] for i in kept),
             rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
             notes=table.notes if number == len(parts) - 1 else (),
+            spans=table.spans if number == 0 else (),
         )
+
+
+def _sizes(table: Table) -> list[int]:
+    """Of each column, with what is between two."""
+    return [max(map(cell_len, column)) + _BETWEEN for column in zip(table.columns, *table.rows, strict=True)]
+
+
+def _widest_words(table: Table) -> list[int]:
+    """Of each label's column the widest word, or the whole name where that is short and there are other labels."""
+    columns = list(zip(table.columns, *table.rows, strict=True))[: table.labels]
+    words = [max((cell_len(word) for cell in column for word in cell.split()), default=1) for column in columns]
+    whole = [max(map(cell_len, column)) for column in columns]
+    named = table.labels > 2 and whole[0] <= _NAME
+    return [whole[0] if named and number == 0 else word for number, word in enumerate(words)]
+
+
+def _label_widths(table: Table, width: int) -> list[int]:
+    """What each label's column may have: what it takes unbroken, as far as there is room, a word at least."""
+    sizes, widths = _sizes(table), _widest_words(table)
+    natural = [size - _BETWEEN for size in sizes[: table.labels]]
+    room = width + _BETWEEN - sum(sizes[table.labels :]) - _BETWEEN * table.labels - sum(widths)
+    for _ in range(max(0, room)):
+        wanted = [full - now for full, now in zip(natural, widths, strict=True)]
+        if max(wanted, default=0) <= 0:
+            break
+        widths[wanted.index(max(wanted))] += 1
+    return widths
 
 
 def _table(table: Table, width: int) -> Iterator[RenderableType]:
@@ -92,13 +122,13 @@ def _table(table: Table, width: int) -> Iterator[RenderableType]:
         heading.append(f"  {table.caption}", "dim")
     yield heading
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", show_edge=False, padding=(0, 1))
+    widths = _label_widths(table, width)
     for number, column in enumerate(table.columns):
         justify: JustifyMethod = "right" if table.is_number(number) else "left"
-        name = number == 0 and table.labels > 2 and max(cell_len(row[0]) for row in table.rows) <= _NAME
-        drawn.add_column(foreign(column), justify=justify, no_wrap=name or number >= table.labels, overflow="fold")
+        fixed = widths[number] if number < table.labels else None
+        drawn.add_column(foreign(column), justify=justify, no_wrap=fixed is None, overflow="fold", width=fixed)
     rows = [[foreign(cell, _cell_style(cell)) for cell in row] for row in table.rows]
-    used = sum(max(map(cell_len, column)) + _BETWEEN for column in zip(table.columns, *table.rows, strict=True))
-    room = min(width - used, _FOREST[-1])
+    room = min(width - sum(_sizes(table)), _FOREST[-1])
     if any(table.spans) and room in _FOREST:
         styles = [next((style for cell in row if (style := _cell_style(cell))), "") for row in table.rows]
         drawn.add_column(Text("│ = 1×"), no_wrap=True)

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from storlab.report import format as fmt
 from storlab.report.input import ReportInput
-from storlab.report.terminal import STYLES, WIDTH, bullet, foreign, in_columns, parts_of, section
+from storlab.report.terminal import STYLES, WIDTH, bullet, foreign, in_columns, section
 from storlab.report.view import VerdictGroup, View, view
 
 
@@ -56,8 +56,8 @@ def _parts(shown: View, width: int) -> Iterator[RenderableType]:
         for warning in shown.warnings:
             yield bullet("!", "yellow", warning)
     yield from section("Measured", shown.measured, width)
-    yield from section("Node by node", [part for table in shown.nodes for part in parts_of(table, width)], width)
-    yield from section("Block I/O", [part for table in shown.block for part in parts_of(table, width)], width)
+    yield from section("Node by node", shown.nodes, width)
+    yield from section("Block I/O", shown.block, width)
     yield from section("Compared", shown.comparisons, width)
     yield from section("Effects of factors", shown.effects, width)
     if shown.absent:
