@@ -100,11 +100,19 @@ def ranked(rows: Ints, counts: Ints, wanted: Sequence[float]) -> tuple[Ints, Int
         raise ValueError("a histogram without any operation has no percentiles")
     at = np.empty((starts.size, len(wanted)), dtype=np.int64)
     for column, p in enumerate(wanted):
-        # long double, and divided first, as in fio: otherwise p99.9 of 1000 operations may be another rank.
-        rank = np.ceil(np.longdouble(p) / 100 * total).astype(np.int64)
-        below = running < np.repeat(rank, sizes)
+        below = running < np.repeat(_ranks(p, total), sizes)
         at[:, column] = starts + (np.add.reduceat(below, starts, dtype=np.int64) if starts.size else 0)
     return rows[starts], at
+
+
+def nearest_rank(percentile: float, operations: int) -> int:
+    """The rank, from 1, of the operation that is this percentile of so many."""
+    return int(_ranks(percentile, np.array([operations]))[0])
+
+
+def _ranks(p: float, total: Ints) -> Ints:
+    # long double, and divided first, as in fio: otherwise p99.9 of 1000 operations may be another rank.
+    return np.ceil(np.longdouble(p) / 100 * total).astype(np.int64)
 
 
 def ranked_one(counts: Ints, wanted: Sequence[float]) -> Ints:

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from storlab.analysis.design import Design
-from storlab.analysis.distributions import Distribution, distributions
+from storlab.analysis.distributions import distributions
+from storlab.analysis.latencies import Distribution
 from storlab.analysis.summary import Summary, from_json, to_json
 from storlab.records.columns import COLUMNS
 
@@ -56,14 +57,16 @@ def test_the_slowest_operation_bounds_what_lies_in_the_last_bin() -> None:
     (told,) = found(row(1, "a", 1.0, 1000), row(1, "a", 16.0, 1), slowest=40.0)
     assert (told.percentiles[0].low, told.percentiles[0].high) == (1.0, 1.5)
     assert (told.percentiles[-1].low, told.percentiles[-1].high) == (16.0, 40.0)
-    assert told.error == pytest.approx((40 - 16.25) / 16.25)
+    assert [each.beyond for each in told.percentiles] == [500, 100, 50, 10, 1, 0]
+    assert told.percentiles[0].error == pytest.approx(0.25 / 1.25)
+    assert told.percentiles[-1].error == pytest.approx((40 - 16.25) / 16.25)
 
 
 def test_a_last_bin_without_an_end_gives_its_begin_and_no_more_than_is_known() -> None:
     bins = row(1, "a", 1.0, 1) | {"upper": math.inf}
     (told,) = found(bins)
     assert {(each.value, each.low, each.high) for each in told.percentiles} == {(1.0, 1.0, None)}
-    assert told.error == 0.0
+    assert {each.error for each in told.percentiles} == {None}
     (told,) = found(bins, slowest=3.0)
     assert {(each.low, each.high) for each in told.percentiles} == {(1.0, 3.0)}
 

@@ -34,14 +34,14 @@ def node_estimates(
     rows = rows.join(several, on=["source", "metric"], how="semi", maintain_order="left")
     hosts = _wanted(metrics.filter(pl.col("node") == HOST), _OF_THE_HOST)
     for part in (rows, hosts):
-        for node in sorted(part["node"].unique(), key=_numbered):
+        for node in sorted(part["node"].unique(), key=numbered):
             recorded = collect(part, done, list(cells), node)
             of_node = estimates(recorded, cells, design.confidence, design.min_rounds)
             found += [replace(estimate, node=node) for estimate in of_node]
     return tuple(found)
 
 
-def _numbered(name: str) -> list[tuple[str, int]]:
+def numbered(name: str) -> list[tuple[str, int]]:
     """Sorts ``vm-2`` before ``vm-10``."""
     return [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]{0,18})", name)]
 

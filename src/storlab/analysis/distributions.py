@@ -9,52 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from storlab.analysis.block_shares import SIZES
+from storlab.analysis.by_node import numbered
 from storlab.analysis.design import Design
-from storlab.percentiles import PERCENTILES, between, edges_at
+from storlab.analysis.latencies import Distribution, Percentile
+from storlab.percentiles import PERCENTILES, between, edges_at, nearest_rank
 
 KEYS = ("cell", "source", "metric", "node")
 UNIT = "s"
-
-
-@dataclass(frozen=True)
-class Percentile:
-    """Of all operations. The true one is at least ``low``, and below ``high``; ``value`` lies in their middle.
-
-    ``high`` is null where nothing is known but that it is at least ``low``, which is the value then.
-    """
-
-    percentile: float  # 99.9
-    value: float
-    low: float
-    high: float | None
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """How long the operations of one kind took: of all nodes of a cell, or the one that ``node`` names."""
-
-    cell: int
-    levels: dict[str, str]
-    source: str
-    metric: str  # "write.latency"
-    unit: str
-    node: str | None  # null: all nodes together
-    rounds: int
-    operations: int
-    percentiles: tuple[Percentile, ...]
-
-    @property
-    def error(self) -> float:
-        """How far the true percentiles are from those told, at most, as a share of these; of those that have bounds."""
-        ends = ((each, max(each.value - each.low, each.high - each.value)) for each in self.percentiles if each.high)
-        return max((off / each.value for each, off in ends if each.value), default=0.0)
 
 
 def distributions(
@@ -84,18 +51,15 @@ def distributions(
             node=row["node"],
             rounds=rounds[row["cell"], row["source"], row["metric"]],
             operations=row["operations"],
-            percentiles=_percentiles(row["low"], row["high"], row["most"], slowest.get(_key(row))),
+            percentiles=_percentiles(row, slowest.get(_key(row))),
         )
         for part in (together, nodes)
         for row in _edges(part)
     ]
     place = {cell: at for at, cell in enumerate(cells)}
-    return tuple(sorted(found, key=lambda each: (place[each.cell], each.source, each.metric, each.node or "")))
-
-
-def read_distribution(data: Mapping[str, Any]) -> Distribution:
-    """What JSON has of one."""
-    return Distribution(**{**data, "percentiles": tuple(Percentile(**each) for each in data["percentiles"])})
+    return tuple(
+        sorted(found, key=lambda each: (place[each.cell], each.source, each.metric, numbered(each.node or "")))
+    )
 
 
 def _bins(histograms: pl.DataFrame, done: pl.DataFrame, cells: Sequence[int]) -> pl.DataFrame:
@@ -127,25 +91,27 @@ def _edges(bins: pl.DataFrame) -> Iterator[dict[str, Any]]:
     of, lower, upper, counts = (rows[name].to_numpy() for name in ("of", "lower", "upper", "count"))
     _, low, high = edges_at(of.astype(np.int64), lower, upper, counts, PERCENTILES)
     for at, row in enumerate(own.iter_rows(named=True)):
-        yield {**row, "low": low[at], "high": high[at]}
+        ranks = [nearest_rank(p, row["operations"]) for p in PERCENTILES]
+        yield {**row, "low": low[at], "high": high[at], "ranks": ranks}
 
 
 def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
     return tuple(row[name] for name in KEYS)
 
 
-def _percentiles(
-    low: Sequence[float], high: Sequence[float], most: float, slowest: float | None
-) -> tuple[Percentile, ...]:
+def _percentiles(row: Mapping[str, Any], slowest: float | None) -> tuple[Percentile, ...]:
     """With their bounds. The last bin of all takes what is slower as well: there the slowest operation is the bound."""
     found = []
-    for p, begin, end in zip(PERCENTILES, low, high, strict=True):
+    for p, begin, end, rank in zip(PERCENTILES, row["low"], row["high"], row["ranks"], strict=True):
         bounds = between(float(begin), float(end))
-        last = bounds.high if slowest is None or end < most else max(bounds.high, slowest)
-        if math.isfinite(bounds.high):
-            found.append(Percentile(p, bounds.value, bounds.low, last))
+        value, high = bounds.value, slowest
+        if math.isinf(bounds.high):
+            value = bounds.low
+        elif slowest is None or end < row["most"]:
+            high = bounds.high
         else:
-            found.append(Percentile(p, bounds.low, bounds.low, slowest))
+            high = max(bounds.high, slowest)
+        found.append(Percentile(p, value, bounds.low, high, row["operations"] - rank))
     return tuple(found)
 
 

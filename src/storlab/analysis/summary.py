@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeVar
 import orjson
 
 from storlab.analysis.block_io import BlockIO, read_block_io
-from storlab.analysis.distributions import Distribution, read_distribution
 from storlab.analysis.effects import Effects, read_effects
+from storlab.analysis.latencies import Distribution, read_distribution
 from storlab.errors import ParseError
 
 Verdict = Literal["better", "worse", "equivalent", "undecided"]

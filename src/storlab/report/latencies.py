@@ -1,0 +1,81 @@
+"""Latencies of all operations as tables: a row a cell, and below it its nodes; a column a percentile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from storlab.analysis.latencies import Distribution, Percentile
+from storlab.analysis.summary import Summary
+from storlab.percentiles import percentile_name
+from storlab.report import format as fmt
+from storlab.report.tables import Notes, Table, heading, split_levels
+
+ROUGH = 0.1
+"""A percentile that may be off by more than this share of itself is shown by its bounds."""
+FEW = 10
+"""With fewer operations beyond it, a percentile is told with a note."""
+
+_FEW = "Fewer than ten operations are slower: another run may well have another one."
+_ROUGH = "In the last bin, which takes all that is slower: its begin, and the slowest operation where that is known."
+
+
+def latency_tables(summary: Summary) -> list[Table]:
+    """One table a metric and source. A load that only writes has the same latencies twice: they are shown once."""
+    groups: dict[tuple[str, str], list[Distribution]] = {}
+    for each in summary.distributions:
+        groups.setdefault((each.source, each.metric), []).append(each)
+    shown: list[object] = []
+    tables = []
+    for group in groups.values():
+        same = [(each.cell, each.node, each.operations, each.percentiles) for each in group]
+        if same not in shown:
+            shown.append(same)
+            tables.append(_table(group))
+    return tables
+
+
+def _table(group: Sequence[Distribution]) -> Table:
+    first, notes = group[0], Notes()
+    shared, factors = split_levels([each.levels for each in group])
+    several = any(each.node for each in group)
+    rows = []
+    for each in group:
+        levels = [each.levels.get(factor, "") for factor in factors]
+        node = [each.node or "all together"] if several else []
+        told = [_cell(percentile, each.unit, notes) for percentile in each.percentiles]
+        rows.append((*levels, *node, str(each.operations), *told))
+    names = [percentile_name(each.percentile) for each in first.percentiles]
+    labels = (*factors, *(["node"] if several else []))
+    return Table(
+        title=f"All operations: {heading(first.metric, first.source, shared)}",
+        columns=(*labels, "operations", *names),
+        rows=tuple(rows),
+        labels=len(labels),
+        caption=_caption(group, several),
+        notes=notes.sentences(),
+        divisible=True,
+    )
+
+
+def _caption(group: Sequence[Distribution], several: bool) -> str:
+    of = "rounds, nodes and jobs" if several else "rounds and jobs"
+    errors = [e for each in group for p in each.percentiles if (e := p.error) is not None and e <= ROUGH]
+    exact = f"; the true percentile is at most {_at_most(max(errors))} from the one told" if any(errors) else ""
+    return f"of all operations of all {of}, from merged histograms{exact}"
+
+
+def _at_most(error: float) -> str:
+    """Rounded up, for it is a bound."""
+    return f"{fmt.number(math.ceil(error * 1000 - 1e-9) / 10, 1)} %"
+
+
+def _cell(percentile: Percentile, unit: str, notes: Notes) -> str:
+    error = percentile.error
+    few = [_FEW] if percentile.beyond < FEW else []
+    if error is not None and error <= ROUGH:
+        return notes.mark(fmt.quantity(percentile.value, unit), few)
+    low = fmt.quantity(percentile.low, unit)
+    if percentile.high is None:
+        return notes.mark(f"{low} or more", [_ROUGH, *few])
+    return notes.mark(f"{low} to {fmt.quantity(percentile.high, unit)}", [_ROUGH, *few])
