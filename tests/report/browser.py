@@ -27,7 +27,9 @@ DARK = "--blink-settings=preferredColorScheme=0"
 _MEASURE = """
 <script>
 addEventListener("load", () => {
-  const charts = [...document.querySelectorAll("svg.chart")];
+  // Of a chart that is there for wide and for narrow pages, one is shown.
+  const shown = chart => chart.checkVisibility() || chart.closest("details:not([open])");
+  const charts = [...document.querySelectorAll("svg.chart")].filter(shown);
   const overlaps = [], small = [], outside = [];
   for (const chart of charts) {
     const boxes = [...chart.querySelectorAll("text")].map(t => [t.textContent, t.getBoundingClientRect()]);

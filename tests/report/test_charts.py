@@ -29,8 +29,8 @@ def run() -> ReportInput:
 
 def test_every_chart_is_written_as_svg_and_png(run: ReportInput, tmp_path: Path) -> None:
     files = write_charts(run, tmp_path / "charts")
-    assert len(files) == 32
-    assert len(set(files)) == 32
+    assert len(files) == 48
+    assert len(set(files)) == 48
     for file in files:
         start = file.read_bytes()[:8]
         assert start.startswith(b"<svg") if file.suffix == ".svg" else start == b"\x89PNG\r\n\x1a\n"
@@ -97,7 +97,7 @@ def test_more_charts_than_fit_a_page_are_counted(run: ReportInput, monkeypatch: 
     monkeypatch.setattr("storlab.report.html._MOST", 1)
     page = render(run, "html")
     assert page.count('class="chart"') == 4
-    assert "12 more charts are not on this page" in page
+    assert "18 more charts are not on this page" in page
 
 
 def test_values_of_which_one_is_0_are_not_on_a_log_axis() -> None:

@@ -13,6 +13,7 @@ from .block_sample import block_sample
 from .browser import DARK, Browser
 from .hostile import hostile_run
 from .sample import sample
+from .series_sample import series_sample
 from .vm_sample import vm_sample
 
 
@@ -66,7 +67,7 @@ def test_nothing_sticks_out_and_no_text_lies_on_another(browser: Browser, page: 
     seen = browser.measure(page, width)
     assert seen["width"] == width
     assert seen["scroll"] <= width
-    assert seen["charts"] == 16
+    assert seen["charts"] == 24
     assert seen["unnamed"] == 0
     assert seen["overlaps"] == []
     assert seen["small"] == []
@@ -89,6 +90,17 @@ def test_a_page_of_block_io_fits_every_screen(browser: Browser, width: int) -> N
     assert seen["unnamed"] == 0
     assert seen["overlaps"] == []
     assert [text for text in seen["small"] if len(text) > 2] == []  # ".1" is narrow in any size
+    assert seen["outside"] == []
+
+
+@pytest.mark.parametrize("width", [320, 375, 768, 1280])
+def test_a_page_of_two_long_trials_fits_every_screen(browser: Browser, width: int) -> None:
+    seen = browser.measure(render(series_sample(), "html").replace("<details>", "<details open>"), width)
+    assert seen["scroll"] <= width
+    assert seen["charts"] == 16
+    assert seen["unnamed"] == 0
+    assert seen["overlaps"] == []
+    assert seen["small"] == []
     assert seen["outside"] == []
 
 

@@ -21,6 +21,7 @@ def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInpu
         metrics=tables.frame("metrics"),
         series=tables.frame("series"),
         histograms=tables.frame("histograms"),
+        findings=tables.frame("findings"),
         manifest=run.manifest.as_dict(),
         facts=_facts(tables.records),
         guests=_guests(tables.records),

@@ -20,7 +20,7 @@ def write_charts(given: ReportInput, folder: Path) -> list[Path]:
     for panel in all_panels(given):
         chart = panel.draw()
         svg, png = folder / f"{panel.name}.svg", folder / f"{panel.name}.png"
-        svg.write_text(to_svg(chart, title=panel.full_title, background="#ffffff"), "utf-8")
-        png.write_bytes(to_png(chart, title=panel.full_title))
+        svg.write_text(to_svg(chart, title=panel.full_title, background="#ffffff", width=panel.width), "utf-8")
+        png.write_bytes(to_png(chart, title=panel.full_title, width=panel.width))
         written += [svg, png]
     return written

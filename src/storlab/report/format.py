@@ -44,6 +44,7 @@ _SCALES: dict[str, tuple[Scale, ...]] = {
     "B²/s²": _prefixed(("", "Ki", "Mi", "Gi"), 1024**2, "B²/s²"),
     "1/s²": _prefixed(("", "k²", "M²", "G²"), 1000**2, "/s²"),
 }
+_TIMES = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 # As fio prints: "4891 KiB/s", and MiB/s only from ten of them on.
 _SMALLEST: dict[str, float] = {"B/s": 10.0}
 
@@ -235,8 +236,11 @@ def duration(seconds: float | None) -> str:
         return MINUS + duration(-seconds)
     if seconds < 9.95:
         return quantity(seconds, "s") if seconds < 0.1 else f"{number(seconds, 1)} s"
-    left, parts = round(seconds), []
-    for size, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+    whole = round(seconds)
+    largest = next((i for i, (size, _) in enumerate(_TIMES) if whole >= size), len(_TIMES) - 1)
+    finest = _TIMES[min(largest + 1, len(_TIMES) - 1)][0]
+    left, parts = round(seconds / finest) * finest, []
+    for size, name in _TIMES:
         count, left = divmod(left, size)
         parts.append((count, name))
     first = next((i for i, (count, _) in enumerate(parts) if count), len(parts) - 1)

@@ -30,7 +30,8 @@ def render_html(given: ReportInput) -> str:
         view=shown,
         sections=[(anchor, name) for anchor, name, there in _sections(shown, charts, given) if there],
         charts=charts,
-        series=_by_group(charts["series"]),
+        course=_by_group(charts["course"] + charts["series"]),
+        variability=[_by_group([each for each in charts["variability"] if each[0].aside is a]) for a in (False, True)],
         effects=_by_group(charts["effects"]),
         block=[_by_group([each for each in charts["block"] if each[0].aside is aside]) for aside in (False, True)],
         commands=commands(given.manifest),
@@ -52,7 +53,8 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     yield "block", "Block I/O", bool(shown.block or shown.block_details)
     yield "compared", "Compared", bool(shown.comparisons)
     yield "effects", "Effects", bool(shown.effects)
-    yield "time", "Over time", bool(charts["series"])
+    yield "time", "Over time", bool(charts["series"] or charts["course"])
+    yield "variability", "Variability", bool(charts["variability"] or shown.variability)
     yield "latency", "Latency", bool(charts["latency"])
     yield "absent", "Not measured", shown.absent is not None
     yield "further", "Further metrics", bool(shown.others)
@@ -88,6 +90,8 @@ def _charts(panels: list[Panel]) -> dict[Kind, list[tuple[Panel, Markup]]]:
         "latency": [],
         "block": [],
         "effects": [],
+        "course": [],
+        "variability": [],
     }
     for number, panel in enumerate(panels):
         if len(groups[panel.kind]) < _MOST:

@@ -9,15 +9,8 @@ from typing import Any
 import polars as pl
 
 from storlab.analysis.summary import Summary
-from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS
+from storlab.records.columns import COLUMNS
 
-_PLACE: dict[str, pl.DataType] = {
-    "trial": pl.Int64(),
-    "round": pl.Int64(),
-    "cell": pl.Int64(),
-    "node": pl.String(),
-    "source": pl.String(),
-}
 _TRIALS: dict[str, pl.DataType] = {
     "trial": pl.Int64(),
     "round": pl.Int64(),
@@ -47,9 +40,10 @@ class ReportInput:
 
     summary: Summary
     trials: pl.DataFrame = field(default_factory=lambda: _no_rows(_TRIALS))
-    metrics: pl.DataFrame = field(default_factory=lambda: _no_rows(_PLACE | METRIC_COLUMNS))
-    series: pl.DataFrame = field(default_factory=lambda: _no_rows(_PLACE | SERIES_COLUMNS))
-    histograms: pl.DataFrame = field(default_factory=lambda: _no_rows(_PLACE | HISTOGRAM_COLUMNS))
+    metrics: pl.DataFrame = field(default_factory=lambda: _no_rows(COLUMNS["metrics"]))
+    series: pl.DataFrame = field(default_factory=lambda: _no_rows(COLUMNS["series"]))
+    histograms: pl.DataFrame = field(default_factory=lambda: _no_rows(COLUMNS["histograms"]))
+    findings: pl.DataFrame = field(default_factory=lambda: _no_rows(COLUMNS["findings"]))
     manifest: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[int, Mapping[str, Mapping[str, Facts]]] = field(default_factory=dict)
     guests: Mapping[int, Mapping[str, Facts]] = field(default_factory=dict)

@@ -18,15 +18,26 @@ _LONG = re.compile(r"(\d\.\d\d)\d+")
 
 
 def inline(panel: Panel, prefix: str) -> str:
-    """``panel`` as an ``<svg>`` element. ``prefix`` keeps its ids apart from those of other charts."""
+    """``panel`` as an ``<svg>`` element. ``prefix`` keeps its ids apart from those of other charts.
+
+    One that needs room is there twice, the second for pages without it: the style sheet shows one of them.
+    """
+    from storlab.report.charts.theme import WIDTH
+
+    if panel.wide:
+        return _drawn(panel, f"{prefix}w", panel.width, "chart broad") + _drawn(panel, prefix, WIDTH, "chart slim")
+    return _drawn(panel, prefix, panel.width, "chart")
+
+
+def _drawn(panel: Panel, prefix: str, width: int, classes: str) -> str:
     from storlab.report.charts.theme import to_svg
 
-    svg = to_svg(panel.draw())
+    svg = to_svg(panel.draw(), width=width)
     root = _ROOT.search(svg)
     box = _VIEW_BOX.search(root[0]) if root else None
     if root is None or box is None:
         raise AssertionError("vl-convert gave an SVG without a viewBox")
     label = escape(plain(panel.alt), quote=True)
-    opening = f'<svg class="chart" viewBox="{box[1]}" role="img" aria-label="{label}">'
+    opening = f'<svg class="{classes}" viewBox="{box[1]}" role="img" aria-label="{label}">'
     body = _TAG.sub(lambda tag: _LONG.sub(r"\1", tag[0]), svg[root.end() :])
     return _ID.sub(lambda match: f"{match[1]}{prefix}-{match[2]}", opening + body)

@@ -23,6 +23,7 @@ from storlab.report.tables import (
     heading,
     matrix_tables,
 )
+from storlab.report.variability import variability_tables
 
 _ONLY_EXPORTED = (".variance", ".sigma", ".outliers", ".longest_stall")
 """Of the variability within trials a table of all metrics shows the coefficient of variation, which says most; a study
@@ -79,6 +80,7 @@ class View:
     block_details: tuple[Table, ...]
     comparisons: tuple[Table, ...]
     effects: tuple[Table, ...]
+    variability: tuple[Table, ...]
     others: tuple[Table, ...]
     absent: Table | None
     probes: tuple[Table, ...]
@@ -108,6 +110,7 @@ def view(given: ReportInput) -> View:
         block_details=tuple(block_detail_tables(summary)),
         comparisons=tuple(comparison_tables(summary.comparisons)),
         effects=tuple(effect_tables(summary)),
+        variability=tuple(variability_tables(given)),
         others=tuple(matrix_tables([e for e in rest if not e.metric.endswith(_ONLY_EXPORTED)])),
         absent=absent_table(summary),
         probes=tuple(matrix_tables([e for e in summary.estimates if e.source.startswith(PROBE)])),

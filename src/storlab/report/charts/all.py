@@ -76,26 +76,23 @@ class _Gallery:
         return {level: self.estimates[key] for level, key in keys.items()}
 
     def course(self) -> Iterator[Panel]:
-        for combination, metric in self._with_series():
-            yield from course_panels(self.given, combination, metric, self.levels, self.taken)
+        for combination in self._with_series():
+            yield from course_panels(self.given, combination, self.levels, self.taken)
 
     def variability(self) -> Iterator[Panel]:
-        for combination, metric in self._with_series():
-            yield from variability_panels(self.given, combination, metric, self.levels, self.taken)
+        for combination in self._with_series():
+            yield from variability_panels(self.given, combination, self.levels, self.taken)
 
-    def _with_series(self) -> Iterator[tuple[Combination, str]]:
-        for combination in self.combinations:
-            for metric in self._series_of(combination):
-                yield replace(combination, metric=metric), metric
+    def _with_series(self) -> list[Combination]:
+        return [replace(each, metric=metric) for each in self.combinations for metric in self._series_of(each)]
 
     def series(self) -> Iterator[Panel]:
-        for combination in self.combinations:
-            for metric in self._series_of(combination):
-                across = across_of(self.given.metrics, combination.source, metric)
-                values = over_time(self.given.series, combination.source, metric, across)
-                values = values.filter(pl.col("cell").is_in(list(combination.cells.values())))
-                if values.height:
-                    yield from self._series(replace(combination, metric=metric), finite(values))
+        for combination in self._with_series():
+            across = across_of(self.given.metrics, combination.source, combination.metric)
+            values = over_time(self.given.series, combination.source, combination.metric, across)
+            values = values.filter(pl.col("cell").is_in(list(combination.cells.values())))
+            if values.height:
+                yield from self._series(combination, finite(values))
 
     def _series_of(self, combination: Combination) -> list[str]:
         """The metric's own series, or those of its parts: ``read.bandwidth`` and ``write.bandwidth``."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from storlab.report.charts.theme import Chart
+from storlab.report.charts.theme import WIDE, WIDTH, Chart
 
-Kind = Literal["rounds", "paired", "series", "latency", "block", "effects"]
+Kind = Literal["rounds", "paired", "series", "latency", "block", "effects", "course", "variability"]
 
 
 @dataclass(frozen=True)
@@ -16,6 +16,7 @@ class Panel:
     """``name`` is a file's stem, unique in a report. ``alt`` says in words what the chart shows.
 
     ``draw`` makes the chart: a report may show fewer than there are. ``aside``: not what the study is about.
+    ``wide``: needs the whole width of a page, where there is so much.
     """
 
     kind: Kind
@@ -25,6 +26,12 @@ class Panel:
     alt: str
     draw: Callable[[], Chart]
     aside: bool = False
+    wide: bool = False
+
+    @property
+    def width(self) -> int:
+        """In px, where there is room."""
+        return WIDE if self.wide else WIDTH
 
     @property
     def full_title(self) -> str:

@@ -8,6 +8,7 @@ import polars as pl
 from storlab.report import format as fmt
 from storlab.report.charts.scales import PLAIN, finite
 from storlab.report.charts.theme import COLOURS, Chart, of
+from storlab.report.charts.variability.axes import Clock
 
 _POINTS = 120  # a line; more than that is finer than the pixels of a phone
 
@@ -38,8 +39,10 @@ def series_chart(
 ) -> Chart:
     """``values``: ``round, t, value`` of one cell in base units; ``top`` is the axis's end, shared by like charts."""
     values = finite(values).with_columns(pl.col("value") / unit.factor, level=pl.lit(level))
+    clock = Clock(float(str(values["t"].max() or 0.0)))
+    values = values.with_columns(pl.col("t") / clock.unit)
     median = values.group_by("level", "t").agg(pl.col("value").median()).sort("t")
-    x = alt.X("t:Q", title="time in the trial (s)", scale=alt.Scale(nice=False), axis=alt.Axis(grid=False))
+    x = clock.axis("t")
     y = alt.Y(
         "value:Q", title=unit.symbol or metric, scale=alt.Scale(domain=[0, top / unit.factor], nice=True), axis=PLAIN
     )

@@ -16,6 +16,7 @@ import vl_convert
 from storlab.report.escape import plain
 
 WIDTH = 360  # px, the whole chart: as wide as a phone's page, and a third of a desktop's
+WIDE = 1040  # of what needs room, such as twelve hours: as wide as a desktop's page
 INK, SOFT, FAINT, ZONE = "#24292f", "#57606a", "#d8dee4", "#eaeef2"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 PAPER = "#ffffff"
@@ -69,12 +70,14 @@ def of(names: list[str], choices: tuple[Any, ...]) -> alt.Scale:
     return alt.Scale(domain=names, range=[choices[i % len(choices)] for i in range(len(names))])
 
 
-def specification(chart: Chart, *, background: str | None = None, title: str = "") -> dict[str, Any]:
-    """``chart`` as Vega-Lite with this theme, ``WIDTH`` wide over all."""
+def specification(
+    chart: Chart, *, background: str | None = None, title: str = "", width: int = WIDTH
+) -> dict[str, Any]:
+    """``chart`` as Vega-Lite with this theme, ``width`` pixels wide over all."""
     with alt.data_transformers.disable_max_rows():  # Altair's limit is for notebooks, which would keep the data
         spec: dict[str, Any] = _cleaned(chart.to_dict())
     spec["config"] = CONFIG | {"background": background}
-    spec["width"] = WIDTH
+    spec["width"] = width
     spec["autosize"] = {"type": "fit", "contains": "padding"}
     if title:
         spec["title"] = _cleaned(title)
@@ -97,11 +100,12 @@ def _cleaned(part: Any) -> Any:
     return [_cleaned(value) for value in part] if isinstance(part, list) else part
 
 
-def to_svg(chart: Chart, *, title: str = "", background: str | None = None) -> str:
+def to_svg(chart: Chart, *, title: str = "", background: str | None = None, width: int = WIDTH) -> str:
     """``chart`` as an SVG document."""
-    return vl_convert.vegalite_to_svg(specification(chart, title=title, background=background))
+    return vl_convert.vegalite_to_svg(specification(chart, title=title, background=background, width=width))
 
 
-def to_png(chart: Chart, *, title: str = "", scale: float = 2.0) -> bytes:
-    """``chart`` as a PNG on white, ``scale`` times ``WIDTH`` pixels wide."""
-    return vl_convert.vegalite_to_png(specification(chart, title=title, background="#ffffff"), scale=scale)
+def to_png(chart: Chart, *, title: str = "", scale: float = 2.0, width: int = WIDTH) -> bytes:
+    """``chart`` as a PNG on white, ``scale`` times ``width`` pixels wide."""
+    spec = specification(chart, title=title, background="#ffffff", width=width)
+    return vl_convert.vegalite_to_png(spec, scale=scale)

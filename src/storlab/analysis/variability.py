@@ -1,0 +1,200 @@
+"""How much the samples within trials vary, as frames that charts show: over time, distributions, differences.
+
+All of it describes these trials. Samples depend on each other, and one trial is one trial, so nothing here judges.
+
+``samples`` have the columns ``level, round, t, value``: one row a sample, ``t`` in s, ``value`` in any unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import polars as pl
+
+from storlab.timeseries import distribution
+from storlab.timeseries.course import course, even_step
+from storlab.timeseries.variability import Floats
+
+QUANTILES = np.arange(5, 996, 5) / 1000
+"""Which are compared: half a per cent at either end would be the outliers, which have a chart of their own."""
+_MOST_OUTLIERS = 400  # of a level; more are a cloud in which none is seen
+_PARTS = 12
+_GOLDEN = (np.sqrt(5) - 1) / 2
+
+
+def samples(series: pl.DataFrame, source: str, metric: str, across: str, cells: Mapping[str, int]) -> pl.DataFrame:
+    """``level, round, t, value`` of this metric: all jobs and nodes of a trial together, at their own interval.
+
+    ``series`` as in ``docs/reference/records.md``; ``cells``: level → cell. Only instants that all nodes have count.
+    """
+    names = pl.DataFrame(list(cells.items()), schema={"level": pl.String, "cell": pl.Int64}, orient="row")
+    rows = series.filter(pl.col("value").is_finite() & pl.col("t").is_finite(), source=source, metric=metric)
+    whole = pl.col("job").is_null()
+    lanes = ["cell", "round", "trial", "node"]
+    rows = rows.filter(whole | ~whole.any().over(lanes)).sort("t")
+    rows = rows.with_columns(
+        parts=pl.struct("node", "job").n_unique().over("trial"), step=pl.col("t").diff().over(*lanes, "job")
+    )
+    # Tools report each interval some milliseconds late. Where several are added up, it counts which interval it is.
+    interval = pl.col("step").median().over("trial").round_sig_figs(2)
+    slot = ((pl.col("t") / interval).round() * interval).round(6)
+    rows = rows.with_columns(t=pl.when((pl.col("parts") > 1) & (interval > 0)).then(slot).otherwise("t"))
+    together = pl.col("value").sum() if across == "sum" else pl.col("value").mean()
+    return (
+        rows.group_by(*lanes, "job", "t", maintain_order=True)
+        .agg(pl.col("value").mean(), pl.col("parts").first())
+        .group_by("cell", "round", "t", maintain_order=True)
+        .agg(together, pl.col("parts").first(), there=pl.len())
+        .filter(pl.col("there") >= pl.col("parts"))
+        .join(names, on="cell")
+        .select("level", "round", "t", "value")
+        .sort("level", "round", "t")
+    )
+
+
+def over_time(samples: pl.DataFrame, step: float) -> pl.DataFrame:
+    """``level, round, t, mean, low, high, variance, count`` in steps of ``step`` s; the last is of the population."""
+    rows = []
+    for (level, at), part in _groups(samples, "level", "round"):
+        found = course(_array(part, "t"), _array(part, "value"), step)
+        rows.append(pl.DataFrame(vars(found)).select(pl.lit(level).alias("level"), pl.lit(at).alias("round"), pl.all()))
+    return pl.concat(rows) if rows else _none("level", "t", "mean", "low", "high", "variance", "count")
+
+
+def over_rounds(course: pl.DataFrame) -> pl.DataFrame:
+    """``level, t, mean, low, high``: of what ``over_time`` found, the rounds' median, and how far rounds lie apart."""
+    return (
+        course.group_by("level", "t", maintain_order=True)
+        .agg(pl.col("mean").median(), low=pl.col("mean").min(), high=pl.col("mean").max())
+        .sort("level", "t")
+    )
+
+
+def variances(samples: pl.DataFrame) -> pl.DataFrame:
+    """``level, variance, factor``: of the population, and how many times the smallest it is (null where that is 0)."""
+    found = samples.group_by("level", maintain_order=True).agg(variance=pl.col("value").var(ddof=0))
+    least = pl.col("variance").min()
+    return found.with_columns(factor=pl.when(least > 0).then(pl.col("variance") / least))
+
+
+def interval(samples: pl.DataFrame) -> float:
+    """Between samples, in s: the median; 1 for fewer than two instants."""
+    return float(str(samples["t"].unique().sort().diff().median() or 1.0))
+
+
+def histogram(samples: pl.DataFrame) -> pl.DataFrame:
+    """``level, low, high, share``: the part of each level's samples in each of the bins that all levels share."""
+    groups = {str(level): _array(part, "value") for (level,), part in _groups(samples, "level")}
+    if not groups:
+        return _none("level", "low", "high", "share")
+    edges = distribution.shared_edges(groups.values())
+    return pl.concat(
+        pl.DataFrame({"low": edges[:-1], "high": edges[1:], "share": distribution.shares(values, edges)}).select(
+            pl.lit(level).alias("level"), pl.all()
+        )
+        for level, values in groups.items()
+    )
+
+
+def densities(samples: pl.DataFrame) -> pl.DataFrame:
+    """``level, value, density``: samples per unit, with an area of 1; none of a level that does not vary."""
+    curves = []
+    for (level,), part in _groups(samples, "level"):
+        found = distribution.density(_array(part, "value"))
+        if found is not None:
+            curve = pl.DataFrame({"value": found[0], "density": found[1]})
+            curves.append(curve.select(pl.lit(str(level)).alias("level"), pl.all()))
+    return pl.concat(curves) if curves else _none("level", "value", "density")
+
+
+def bells(samples: pl.DataFrame) -> pl.DataFrame:
+    """``level, value, density, mean, sigma``: what normal distributions of the same μ and σ would be."""
+    curves = []
+    for (level,), part in _groups(samples, "level"):
+        values = _array(part, "value")
+        mean, sigma = float(values.mean()), float(values.std())
+        if sigma > 1e-12 * abs(mean):
+            at, density = distribution.bell(mean, sigma)
+            named = {"level": pl.lit(str(level)), "mean": pl.lit(mean), "sigma": pl.lit(sigma)}
+            curves.append(pl.DataFrame({"value": at, "density": density}).with_columns(**named))
+    return (
+        pl.concat(curves).select("level", "value", "density", "mean", "sigma")
+        if curves
+        else _none("level", "value", "density", "mean", "sigma")
+    )
+
+
+def boxes(samples: pl.DataFrame, *by: str) -> pl.DataFrame:
+    """``*by, low, first, median, third, high``: quartiles, and the last samples that are no outliers."""
+    rows = []
+    for names, part in _groups(samples, *by):
+        found = distribution.box(_array(part, "value"))
+        ends = (found.low, found.first, found.median, found.third, found.high)
+        rows.append((*names, *ends))
+    schema = {name: samples.schema[name] for name in by}
+    numbers = dict.fromkeys(("low", "first", "median", "third", "high"), pl.Float64)
+    return pl.DataFrame(rows, schema={**schema, **numbers}, orient="row")
+
+
+def outlying(samples: pl.DataFrame) -> pl.DataFrame:
+    """``level, value, aside, of``: outliers, with a place between −0.5 and 0.5 so that none hides another.
+
+    ``of``: how many there are of the level; rows are at most ``_MOST_OUTLIERS``, evenly over their sizes, both ends
+    among them.
+    """
+    found = []
+    for (level,), part in _groups(samples, "level"):
+        values = np.sort(distribution.box(_array(part, "value")).outliers)
+        count = len(values)
+        if count > _MOST_OUTLIERS:
+            values = values[np.linspace(0, count - 1, _MOST_OUTLIERS).round().astype(np.int64)]
+        # Multiples of the golden ratio fill an interval evenly, and are the same in each report.
+        aside = (np.arange(len(values)) * _GOLDEN) % 1 - 0.5
+        frame = pl.DataFrame({"value": values, "aside": aside})
+        found.append(frame.select(pl.lit(str(level)).alias("level"), pl.all(), pl.lit(count).alias("of")))
+    return pl.concat(found) if found else _none("level", "value", "aside", "of")
+
+
+def quantile_differences(samples: pl.DataFrame, base: str) -> pl.DataFrame:
+    """``level, quantile, difference``: each level's quantiles against those of level ``base``, as a share of them."""
+    groups = {str(level): _array(part, "value") for (level,), part in _groups(samples, "level")}
+    rows = []
+    for level, values in groups.items():
+        if level == base or base not in groups:
+            continue
+        fewest = min(len(values), len(groups[base]))
+        at = QUANTILES[(QUANTILES * fewest >= 1) & ((1 - QUANTILES) * fewest >= 1)]
+        difference = distribution.quantile_differences(values, groups[base], at)
+        frame = pl.DataFrame({"quantile": at, "difference": difference}, nan_to_null=True).drop_nulls()
+        rows.append(frame.select(pl.lit(level).alias("level"), pl.all()))
+    return pl.concat(rows) if rows else _none("level", "quantile", "difference")
+
+
+def step_of(samples: pl.DataFrame, most: int) -> float:
+    """The length of parts of a trial, in s: a round one, so that there are at most ``most``, of a sample at least."""
+    return max(even_step(_duration(samples), most), interval(samples))
+
+
+def _duration(samples: pl.DataFrame) -> float:
+    return float(str(samples["t"].max() or 0.0))
+
+
+def parts(samples: pl.DataFrame) -> tuple[pl.DataFrame, float]:
+    """``samples`` with ``part``, from 0: at most ``_PARTS`` of the same round length; and that length, in s."""
+    step = step_of(samples, _PARTS)
+    part = ((pl.col("t") / step - 1e-9).ceil() - 1).clip(lower_bound=0).cast(pl.Int64)
+    return samples.with_columns(part=part), step
+
+
+def _groups(frame: pl.DataFrame, *by: str) -> Iterator[tuple[tuple[object, ...], pl.DataFrame]]:
+    return iter(frame.group_by(*by, maintain_order=True))
+
+
+def _array(frame: pl.DataFrame, column: str) -> Floats:
+    return frame[column].to_numpy()
+
+
+def _none(*columns: str) -> pl.DataFrame:
+    numbers = dict.fromkeys(columns, pl.Float64)
+    return pl.DataFrame(schema={**numbers, "level": pl.String})

@@ -1,0 +1,62 @@
+"""Levels over the time of a trial in one chart: their course with its range, where their level changes, and how much
+they vary from one part to the next.
+"""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from storlab.report.charts.scales import PLAIN
+from storlab.report.charts.theme import SOFT, Chart
+from storlab.report.charts.variability.axes import Axes, Clock
+
+
+def course_chart(course: pl.DataFrame, steps: pl.DataFrame, axes: Axes, clock: Clock, *, zero: bool) -> Chart:
+    """``course``: ``level, t, mean, low, high``; ``steps``: ``level, begin, end, mean`` of levels between changes.
+
+    The line is the mean of a step of time, the band from the least sample in it to the largest.
+    """
+    lowest = 0.0 if zero else float(str(course["low"].min()))
+    highest = float(str(course["high"].max()))
+    room = 0.04 * (highest - lowest) or 0.04 * abs(highest) or 1.0
+    domain = [min(0.0, float(str(course["low"].min()))) if zero else lowest - room, highest + room]
+    scale = alt.Scale(domain=domain, zero=zero, nice=False)
+    y = alt.Y("mean:Q", title=axes.beside("" if zero else "not from zero"), scale=scale, axis=PLAIN)
+    x, colour = clock.axis("t"), axes.colour()
+    band = (
+        alt.Chart(course)
+        .mark_area(opacity=0.16)
+        .encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
+    )
+    line = alt.Chart(course).mark_line(strokeWidth=1.2, opacity=0.75).encode(x=x, y=y, color=colour)
+    layers = [band, line]
+    if steps.height:
+        changes = steps.filter(pl.col("begin") > 0)
+        layers.append(
+            alt.Chart(steps)
+            .mark_rule(strokeWidth=3)
+            .encode(x=clock.axis("begin"), x2="end:Q", y=y, color=colour)
+        )
+        layers.append(
+            alt.Chart(changes)
+            .mark_rule(strokeWidth=1.5, strokeDash=[4, 3], color=SOFT)
+            .encode(x=clock.axis("begin"), color=colour)
+        )
+    chart: Chart = alt.layer(*layers).properties(height=240)
+    return chart
+
+
+def variance_chart(course: pl.DataFrame, axes: Axes, clock: Clock, unit: str) -> Chart:
+    """``course``: ``level, t, variance``, the variance within each part of a trial, in display units."""
+    chart: Chart = (
+        alt.Chart(course)
+        .mark_line(strokeWidth=1.6, interpolate="step")
+        .encode(
+            x=clock.axis("t"),
+            y=alt.Y("variance:Q", title=f"variance in a part ({unit})", scale=alt.Scale(zero=True), axis=PLAIN),
+            color=axes.colour(),
+        )
+        .properties(height=200)
+    )
+    return chart

@@ -1,0 +1,187 @@
+"""Which charts of samples a report has: for each load, the levels of the compared factor in one chart.
+
+Rounds are what is compared, so where there are several, distributions stand round by round. A single trial of each
+level, as of results from elsewhere, has every view of its samples that people know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import polars as pl
+
+from storlab.analysis import variability as within
+from storlab.report import format as fmt
+from storlab.report import words
+from storlab.report.charts.combinations import Combination, file_stem
+from storlab.report.charts.panel import Panel
+from storlab.report.charts.theme import Chart
+from storlab.report.charts.variability.against import factor_chart, quantiles_chart
+from storlab.report.charts.variability.boxes import box_chart, boxes_chart
+from storlab.report.charts.variability.over_time import course_chart, variance_chart
+from storlab.report.charts.variability.sampled import Sampled, sampled
+from storlab.report.charts.variability.shapes import density_chart, histogram_chart
+from storlab.report.input import ReportInput
+from storlab.report.variability import squared
+from storlab.timeseries.course import HOUR
+
+_STEPS = 240  # of a course: finer than that is finer than the pixels
+_PARTS = 60  # of the variance over time
+_NEAR = 0.5  # of the largest: samples that go as low as that are shown from zero anyway
+_IN_A_PART = 3  # samples: of fewer a variance says nothing
+
+
+@dataclass(frozen=True)
+class _View:
+    """One chart to be, with ``told``: what it shows, in words."""
+
+    title: str
+    told: str
+    draw: Callable[[], Chart]
+    aside: bool = False
+    wide: bool = False
+
+
+def course_panels(
+    given: ReportInput, combination: Combination, levels: Sequence[str], taken: set[str]
+) -> Iterator[Panel]:
+    """All levels over time, in the range of their samples and from zero."""
+    of = sampled(given, combination, levels)
+    if of is None or of.samples["t"].n_unique() < 3:
+        return
+    shown = words.listed(list(of.axes.shown))
+    told = f"{combination.metric} of {shown} over the time of a trial{_changes_in_words(of)}."
+    near_zero = float(str(of.samples["value"].min())) < _NEAR * float(str(of.samples["value"].max()))
+    titles = {True: "All levels"} if near_zero else {False: "All levels, zoomed in", True: "All levels, from zero"}
+    for zero, title in titles.items():
+        name = file_stem("course", [combination.title, "from-zero" if zero else ""], taken)
+        draw = partial(_course, of, zero=zero)
+        yield Panel("course", name, combination.title, title, told, draw, wide=near_zero or not zero)
+
+
+def variability_panels(
+    given: ReportInput, combination: Combination, levels: Sequence[str], taken: set[str]
+) -> Iterator[Panel]:
+    """Distributions of samples, their variance, and one level against another."""
+    of = sampled(given, combination, levels)
+    if of is None or not of.comparable:
+        return
+    for view in _views(of):
+        name = file_stem("variability", [combination.title, view.title], taken)
+        told = f"{combination.metric}: {view.told}"
+        yield Panel("variability", name, combination.title, view.title, told, view.draw, view.aside, view.wide)
+
+
+def _views(of: Sampled) -> Iterator[_View]:
+    yield _part_by_part(of) if of.alone else _round_by_round(of)
+    shown = words.listed(of.comparable)
+    yield _View(
+        "Histogram with density",
+        f"histogram and density of the samples of {shown}.",
+        lambda: histogram_chart(within.histogram(of.many), of.axes, within.densities(of.many)),
+    )
+    base, *others = of.comparable
+    if others:
+        yield _View(
+            f"Quantiles against {base}",
+            f"the difference of each quantile of {words.listed(others)} from that of {base}.",
+            lambda: quantiles_chart(within.quantile_differences(of.many, base), of.axes, base),
+        )
+    if of.alone:
+        yield from _of_single_trials(of)
+
+
+def _of_single_trials(of: Sampled) -> Iterator[_View]:
+    boxes, outliers = within.boxes(of.many, "level"), within.outlying(of.many)
+    yield _View("Box with outliers", _outliers_in_words(of, outliers), lambda: box_chart(boxes, outliers, of.axes))
+    yield from _variances(of)
+    shown = words.listed(of.comparable)
+    bins, curves, bells = (partial(draw, of.many) for draw in (within.histogram, within.densities, within.bells))
+    normal = f"normal distributions with the mean and σ of {shown}"
+    alone: dict[str, tuple[str, Callable[[], Chart]]] = {
+        "Histogram": (f"{shown} in shared bins", lambda: histogram_chart(bins(), of.axes)),
+        "Density": (f"density of {shown}", lambda: density_chart(curves(), bins(), of.axes)),
+        "Bell curves": (
+            f"{normal}, dotted at the mean and one σ to both sides",
+            lambda: density_chart(bells(), bins(), of.axes),
+        ),
+        "Histogram with bell curves": (
+            f"{shown} in shared bins, with {normal}",
+            lambda: histogram_chart(bins(), of.axes, bells()),
+        ),
+        "Box": (f"quartiles and whiskers of {shown}", lambda: box_chart(boxes, outliers.clear(), of.axes)),
+    }
+    for title, (told, draw) in alone.items():
+        yield _View(title, f"{told}.", draw, aside=True)
+
+
+def _outliers_in_words(of: Sampled, outliers: pl.DataFrame) -> str:
+    counts = dict(outliers.group_by("level").agg(pl.col("of").first()).iter_rows())
+    told = [f"{level} has {fmt.plural(int(counts.get(level, 0)), 'outlier')}" for level in of.comparable]
+    return f"quartiles and whiskers; {words.listed(told)}."
+
+
+def _variances(of: Sampled) -> Iterator[_View]:
+    """Of all samples, with the factor between levels, and over time."""
+    unit, base = squared(of.combination.unit), of.axes.unit.factor**2
+    found = within.variances(of.many).with_columns(pl.col("variance") * base)
+    shown = fmt.scale(float(str(found["variance"].max())), unit)
+    labels = [
+        f"{fmt.quantity(variance, unit, within=shown)}{f' · {fmt.ratio(factor)}' if factor and factor > 1 else ''}"
+        for variance, factor in found.select("variance", "factor").iter_rows()
+    ]
+    bars = found.with_columns(pl.col("variance") / shown.factor, label=pl.Series(labels, dtype=pl.String))
+    told = [f"{level} {label}" for level, label in bars.select("level", "label").iter_rows()]
+    yield _View("Variance", f"variance of {words.listed(told)}.", lambda: factor_chart(bars, of.axes, shown.symbol))
+    step = within.step_of(of.many, _PARTS)
+    parts = within.over_time(of.many, step).filter(pl.col("count") >= _IN_A_PART)
+    if parts.height > len(of.comparable):
+        scaled = parts.with_columns(pl.col("variance") * base / shown.factor, t=pl.col("t") / of.clock.unit)
+        yield _View(
+            "Variance over time",
+            f"variance within parts of {fmt.duration(step)}, of {words.listed(of.comparable)}.",
+            lambda: variance_chart(scaled, of.axes, of.clock, shown.symbol),
+        )
+
+
+def _round_by_round(of: Sampled) -> _View:
+    boxes = within.boxes(of.many, "level", "round").with_columns(pl.col("round").cast(pl.String))
+    names = [str(number) for number in of.rounds]
+    told = f"quartiles and whiskers of {fmt.plural(len(names), 'round')}."
+    return _View("Round by round", told, lambda: boxes_chart(boxes, of.axes, "round", "round", names), wide=True)
+
+
+def _part_by_part(of: Sampled) -> _View:
+    parted, step = within.parts(of.many)
+    unit = of.clock.unit
+    count = int(str(parted["part"].max())) + 1
+    names = [f"{(part + 1) * step / unit:g}" for part in range(count)]
+    boxes = within.boxes(parted, "level", "part").with_columns(
+        pl.col("part").replace_strict(dict(enumerate(names)), return_dtype=pl.String)
+    )
+    title = f"time in the trial, each until ({'h' if unit == HOUR else 's'})"
+    name = "Hour by hour" if step == HOUR else f"Part by part, {fmt.duration(step)} each"
+    told = f"quartiles and whiskers in parts of {fmt.duration(step)}."
+    return _View(name, told, lambda: boxes_chart(boxes, of.axes, "part", title, names), wide=True)
+
+
+def _course(of: Sampled, *, zero: bool) -> Chart:
+    step = max(of.clock.duration / _STEPS, within.interval(of.samples))
+    found = within.over_time(of.samples, step)
+    if not of.alone:
+        found = within.over_rounds(found)
+    scaled = found.with_columns(pl.col("t") / of.clock.unit)
+    return course_chart(scaled, of.levels_in_time, of.axes, of.clock, zero=zero)
+
+
+def _changes_in_words(of: Sampled) -> str:
+    """ "; the level of on changes at 8 h 33 min, 9 h 28 min"."""
+    names = {cell: level for level, cell in of.combination.cells.items()}
+    told = [
+        f"the level of {names[each['cell']]} changes at {', '.join(fmt.duration(c['t']) for c in each['changes'])}"
+        for each in of.findings.iter_rows(named=True)
+        if each["changes"] and of.alone
+    ]
+    return f"; {'; '.join(told)}" if told else ""

@@ -1,0 +1,156 @@
+"""Variability within trials in tables: how much samples vary, in the words people use, and what was found in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import polars as pl
+
+from storlab.analysis.summary import Estimate
+from storlab.report import format as fmt
+from storlab.report.input import ReportInput
+from storlab.report.nodes import Grid, grids
+from storlab.report.tables import Notes, Table, heading
+
+_COLUMNS = ("variance", "sigma", "cv", "outliers", "longest_stall")
+_MOST = 4  # changes of a level that are told one by one
+_DESCRIBED = (
+    "Samples of one trial depend on each other: they say how that trial went, and not how the next will go. The "
+    "variance factor is how many times the smallest variance it is."
+)
+_WORTH = "How many independent samples these are worth, as far as their autocorrelation tells."
+_STEADY = "SNIA: five minutes within 20 % of their mean, rising or falling by at most 10 %. fio: within 10 %."
+
+
+def squared(unit: str) -> str:
+    """The unit of a variance: "1/s²"."""
+    return "/".join(part if part == "1" else f"{part}²" for part in unit.split("/"))
+
+
+def variability_tables(given: ReportInput) -> list[Table]:
+    """For each load and each series that was looked at: its variability, and what the checks of it found."""
+    found = given.findings
+    tables: list[Table] = []
+    for source, metric in found.select("source", "metric").unique(maintain_order=True).iter_rows():
+        rows = found.filter(source=source, metric=metric)
+        for grid in grids(given.summary):
+            own = {level: rows.filter(cell=cell) for level, cell in grid.cells.items()}
+            own = {level: each for level, each in own.items() if each.height}
+            if own:
+                tables += _tables(given, source, metric, grid, own)
+    return tables
+
+
+def _tables(
+    given: ReportInput, source: str, metric: str, grid: Grid, found: Mapping[str, pl.DataFrame]
+) -> Iterator[Table]:
+    estimates = {
+        (e.cell, e.metric): e for e in given.summary.estimates if e.source == source and e.metric.startswith(metric)
+    }
+    where = heading(metric, source, grid.within)
+    unit = str(next(iter(found.values()))["unit"][0])
+    named = {level: {m: estimates.get((grid.cells[level], m)) for m in _names(metric)} for level in found}
+    several = any(rows.height > 1 for rows in found.values())
+    caption = "within trials, mean over rounds" if several else "within one trial"
+    if all(each[metric] and each[f"{metric}.variance"] for each in named.values()):
+        yield _varying(f"Variability of {where}", caption, grid.factor, metric, unit, named)
+    yield _checked(f"Course of {where}", "of all rounds" if several else "of one trial", grid.factor, found)
+
+
+def _names(metric: str) -> list[str]:
+    return [metric, *(f"{metric}.{name}" for name in _COLUMNS)]
+
+
+def _varying(
+    title: str,
+    caption: str,
+    factor: str,
+    metric: str,
+    unit: str,
+    named: Mapping[str, Mapping[str, Estimate | None]],
+) -> Table:
+    notes, rows = Notes(), []
+    variances = [e.mean for each in named.values() if (e := each[f"{metric}.variance"])]
+    means = fmt.common_scale([e.mean for each in named.values() if (e := each[metric])], unit)
+    for level, each in named.items():
+        mean, variance, sigma, cv, outliers, stall = (each[name] for name in _names(metric))
+        rows.append(
+            (
+                level,
+                fmt.quantity(mean.mean, unit, within=means) if mean else "unknown",
+                fmt.quantity(variance.mean, squared(unit)) if variance else "unknown",
+                _factor(variance.mean if variance else None, min(variances)),
+                fmt.quantity(sigma.mean, unit) if sigma else "unknown",
+                fmt.part(cv.mean) if cv else "unknown",
+                fmt.number(outliers.mean, 0 if outliers.mean.is_integer() else 1) if outliers else "unknown",
+                _stall(stall.mean) if stall else "unknown",
+            )
+        )
+    marked = notes.mark("factor", [_DESCRIBED])
+    columns = (factor or "cell", "mean", "variance", marked, "σ", "cv", "outliers", "longest stall")
+    return Table(title, columns, tuple(rows), 1, caption, notes.sentences(), divisible=True)
+
+
+def _factor(variance: float | None, least: float) -> str:
+    if variance is None or (least == 0 and variance > 0):
+        return "unknown"
+    return fmt.ratio(variance / least if least else 1.0)
+
+
+def _stall(seconds: float) -> str:
+    return fmt.duration(seconds) if seconds else "none"
+
+
+def _checked(title: str, caption: str, factor: str, found: Mapping[str, pl.DataFrame]) -> Table:
+    notes = Notes()
+    worth, steady = notes.mark("worth", [_WORTH]), notes.mark("steady (SNIA)", [_STEADY])
+    columns = (factor or "cell", "samples", worth, "warm-up", steady, "steady (fio)", "drift", "changes of the level")
+    rows = tuple(
+        (
+            level,
+            _range(each["n"], lambda n: fmt.number(n)),
+            _range(each["effective"], lambda n: fmt.number(n)),
+            _in_rounds(each, pl.col("warm_up_effect") != 0, "warm_up", fmt.duration, "none"),
+            _in_rounds(each, pl.col("steady_snia").is_not_null(), "steady_snia", _from, "never"),
+            _in_rounds(each, pl.col("steady_fio").is_not_null(), "steady_fio", _from, "never"),
+            _in_rounds(each, pl.col("drift_share") != 0, "drift_share", fmt.percent, "none told"),
+            _changes(each),
+        )
+        for level, each in found.items()
+    )
+    return Table(title, columns, rows, 1, caption, notes.sentences(), divisible=True)
+
+
+def _from(seconds: float) -> str:
+    return f"from {fmt.duration(seconds)}"
+
+
+def _range(values: pl.Series, words: Callable[[float], str]) -> str:
+    """The least and the largest: "4 s to 12 s"; one of them where they read the same."""
+    least, most = words(float(str(values.min()))), words(float(str(values.max())))
+    return least if least == most else f"{least} to {most}"
+
+
+def _in_rounds(found: pl.DataFrame, there: pl.Expr, column: str, words: Callable[[float], str], none: str) -> str:
+    """The range of what was found, and in how many of the rounds."""
+    those = found.filter(there & pl.col(column).is_not_null())
+    if those.is_empty():
+        return none
+    shown = _range(those[column], words)
+    return shown if those.height == found.height else f"{shown} ({those.height} of {found.height} rounds)"
+
+
+def _changes(found: pl.DataFrame) -> str:
+    if found.height > 1:
+        counts = found["changes"].list.len()
+        told = _range(counts, lambda n: fmt.number(n))
+        return "none" if told == "0" else f"{told} a trial"
+    changes: Sequence[Mapping[str, float]] = found["changes"][0].to_list()
+    if not changes:
+        return "none"
+    mean = abs(float(found["mean"][0])) or 1.0
+    told = ", ".join(
+        f"{fmt.percent((change['after'] - change['before']) / mean)} at {fmt.duration(change['t'])}"
+        for change in changes[:_MOST]
+    )
+    return f"{told} and {len(changes) - _MOST} more" if len(changes) > _MOST else told
