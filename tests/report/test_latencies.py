@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from storlab.analysis.latencies import Distribution, Percentile
 from storlab.analysis.summary import Summary
+from storlab.report.input import ReportInput
 from storlab.report.latencies import latency_tables
 from storlab.report.tables import Table
+from storlab.report.view import view
 
 FINE = (Percentile(50, 100e-6, 99.5e-6, 100.5e-6, 5000), Percentile(99.99, 2e-3, 1.98e-3, 2.02e-3, 1))
 
@@ -43,6 +45,11 @@ def test_what_lies_in_the_last_bin_is_told_by_its_bounds() -> None:
     (table,) = tables(told(1, (bounded, open_ended)))
     assert table.rows[0][-2:] == ("16.9 s to 40.0 s [1]", "16.9 s or more [1]")
     assert "merged histograms" in table.caption and "at most" not in table.caption
+
+
+def test_they_are_the_first_of_a_reports_further_metrics() -> None:
+    summary = Summary("t", "iops", 0.95, 1, "", distributions=(told(1, FINE),))
+    assert view(ReportInput(summary)).others[0].title == "All operations: latency: load, cache=none"
 
 
 def test_a_load_that_only_writes_is_shown_once_and_a_run_without_histograms_not_at_all() -> None:

@@ -12,6 +12,7 @@ from storlab.report.block import block_detail_tables, block_tables
 from storlab.report.effects import effect_tables
 from storlab.report.guests import guests_table
 from storlab.report.input import ReportInput
+from storlab.report.latencies import latency_tables
 from storlab.report.modes import modes_table, unsafe_modes
 from storlab.report.nodes import guest_tables, node_tables
 from storlab.report.tables import (
@@ -111,7 +112,7 @@ def view(given: ReportInput) -> View:
         comparisons=tuple(comparison_tables(summary.comparisons)),
         effects=tuple(effect_tables(summary)),
         variability=tuple(variability_tables(given)),
-        others=tuple(matrix_tables([e for e in rest if not e.metric.endswith(_ONLY_EXPORTED)])),
+        others=(*latency_tables(summary), *matrix_tables([e for e in rest if not e.metric.endswith(_ONLY_EXPORTED)])),
         absent=absent_table(summary),
         probes=tuple(matrix_tables([e for e in summary.estimates if e.source.startswith(PROBE)])),
         setup=tuple(table for table in (guests_table(given), modes_table(given)) if table is not None),
