@@ -49,7 +49,7 @@ def test_what_lies_in_the_last_bin_is_told_by_its_bounds() -> None:
 
 def test_they_are_the_first_of_a_reports_further_metrics() -> None:
     summary = Summary("t", "iops", 0.95, 1, "", distributions=(told(1, FINE),))
-    assert view(ReportInput(summary)).others[0].title == "All operations: latency: load, cache=none"
+    assert view(ReportInput(summary)).others[0].title == "All operations: latency: load"
 
 
 def test_a_load_that_only_writes_is_shown_once_and_a_run_without_histograms_not_at_all() -> None:
