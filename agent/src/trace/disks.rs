@@ -43,12 +43,15 @@ fn read_number(folder: &Path, file: &str) -> io::Result<u64> {
 }
 
 fn device_number(folder: &Path) -> Option<u32> {
-    let text = fs::read_to_string(folder.join("dev")).ok()?;
-    let (major, minor) = text.trim().split_once(':')?;
+    parse_number(fs::read_to_string(folder.join("dev")).ok()?.trim())
+}
+
+fn parse_number(text: &str) -> Option<u32> {
+    let (major, minor) = text.split_once(':')?;
     Some(major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?)
 }
 
-/// Names of devices, looked up once each: a disk that goes away keeps its name in what was counted.
+/// Names of devices, looked up once each: a disk that goes away meanwhile keeps its name in what was counted.
 #[derive(Debug)]
 pub struct Names {
     sys: PathBuf,
@@ -56,12 +59,14 @@ pub struct Names {
 }
 
 impl Names {
-    /// Knows none yet.
+    /// Knows all that there are now.
     pub fn new(sys: &Path) -> Self {
-        Self { sys: sys.to_owned(), known: HashMap::new() }
+        let found = fs::read_dir(sys.join("dev/block")).into_iter().flatten().flatten();
+        let numbers = found.filter_map(|entry| parse_number(entry.file_name().to_str()?));
+        Self { sys: sys.to_owned(), known: numbers.map(|device| (device, name_of(sys, device))).collect() }
     }
 
-    /// The name of a device; `MAJOR:MINOR` where it is gone.
+    /// The name of a device; `MAJOR:MINOR` where it came and went since `new`.
     pub fn of(&mut self, device: u32) -> String {
         let Self { sys, known } = self;
         known.entry(device).or_insert_with(|| name_of(sys, device)).clone()
@@ -121,7 +126,9 @@ mod tests {
             assert!(find(&folder, wrong).is_err(), "{wrong}");
         }
         let mut names = Names::new(&folder);
-        assert_eq!((names.of(device), names.of(7 << 20 | 3)), ("vda".to_owned(), "7:3".to_owned()));
+        fs::remove_file(folder.join("dev/block/254:0")).unwrap();
+        assert_eq!(names.of(device), "vda", "it was there at first");
+        assert_eq!(names.of(7 << 20 | 3), "7:3");
         fs::remove_dir_all(folder).unwrap();
     }
 }
