@@ -37,7 +37,8 @@ say "Rust tests: $((SECONDS - begin)) s, $( ((rust)) && echo "failed with status
 
 python=0
 read -ra tests <<<"${TESTS:-}"
-.venv/bin/pytest --numprocesses "${WORKERS:-2}" "${tests[@]}" || python=$?
+# One more than there are CPUs: for more than a third of their time tests wait, for guests, disks and time-outs.
+.venv/bin/pytest --numprocesses "${WORKERS:-$(($(nproc) + 1))}" "${tests[@]}" || python=$?
 
 if ((rust != 0)); then
     say "storlab: the Rust tests failed, see above the Python tests" >&2

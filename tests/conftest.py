@@ -2,8 +2,36 @@
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 # How long an example takes tells something of the machine, on which other tests run at the same time.
 settings.register_profile("storlab", deadline=None)
 settings.load_profile("storlab")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Tests that share what their module sets up run on one worker, and it is set up once. All others go anywhere.
+
+    xdist's own groups (``--dist loadgroup``) don't work with pytest 9: they rename tests by a field that it no longer
+    has.
+    """
+    return _SharedSetUps(config, log)
+
+
+class _SharedSetUps(LoadScopeScheduling):  # type: ignore[misc]
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, _ = nodeid.partition("::")
+        return file if _sets_up(self.config.rootpath / file) else nodeid
+
+
+@cache
+def _sets_up(file: Path) -> bool:
+    """Whether this module has a fixture for all of its tests. The process that hands out tests hasn't imported it."""
+    return '(scope="module")' in file.read_text("utf-8")
