@@ -100,3 +100,28 @@ def test_many_trials_are_looked_at_in_a_few_milliseconds_each() -> None:
     tables = stacked([(record(at + 1), measured(iops=row.tolist())) for at, row in enumerate(values)], "load", "n")
     add_within_trials(tables)
     assert len(tables.examined) == 100
+
+
+def test_many_trials_at_once_get_what_each_gets_by_itself() -> None:
+    def trials() -> list[TrialTables]:
+        draw = np.random.default_rng(5)
+        parts = []
+        for trial in range(1, 8):
+            tables = TrialTables()
+            for node in ("a", "b")[: 1 + trial % 2]:
+                noise = (1000 + 50 * draw.standard_normal(9 if trial == 3 else 40)).tolist()
+                each = measured(write__iops=noise, read__iops=noise[::-1], latency=noise, mkdir__rate=noise[:20])
+                tables.add(record(trial), "load", node, Measurements() if trial == 5 else each)
+                tables.add(record(trial), "probe:disk", node, measured(iops=noise))
+            parts.append(tables)
+        return parts
+
+    at_once, alone = trials(), trials()
+    add_within_trials(*at_once)
+    for each in alone:
+        add_within_trials(each)
+    for one, other in zip(at_once, alone, strict=True):
+        assert one.examined == other.examined
+        assert pl.concat(one.metrics).equals(pl.concat(other.metrics))
+    assert sum(frame.height for each in alone for frame in each.metrics) > 100
+    assert any(each.examined for each in alone)

@@ -45,7 +45,17 @@ def parsed(load: Load, folder: Path, node: str) -> Measurements:
 
 
 def derive_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
-    """Parse one trial that is done. Raises ``TrialError`` where a workload reports a failure, or ``ParseError``."""
+    """All tables of one trial that is done. Raises as ``parse_trial`` does."""
+    tables = parse_trial(folder, record, cell)
+    add_within_trials(tables)
+    return tables
+
+
+def parse_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
+    """Parse one trial that is done, without what ``add_within_trials`` finds in its series.
+
+    Raises ``TrialError`` where a workload reports a failure, or ``ParseError``.
+    """
     tables = TrialTables()
     measured: dict[str, list[Measurements]] = {}
     for load in cell.loads:
@@ -53,7 +63,6 @@ def derive_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
         _add(tables, record, load.name, by_node)
         for node, each in by_node.items():
             measured.setdefault(node, []).append(each)
-    add_within_trials(tables)
     for name in cell.probes:
         seen = {}
         for node in record.probes.get(name, []):

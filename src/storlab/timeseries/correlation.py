@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import fft
 
-from storlab.timeseries.variability import Floats
+from storlab.timeseries.variability import Floats, median
 
 
 def autocorrelation(values: Floats) -> Floats:
@@ -52,5 +52,5 @@ def robust_ar1(values: Floats) -> float:
     """
     if len(values) < 4:
         return 0.0
-    one, two = (float(np.median(np.abs(values[lag:] - values[:-lag]))) for lag in (1, 2))
+    one, two = (median(np.abs(values[lag:] - values[:-lag])) for lag in (1, 2))
     return min(max((two / one) ** 2 - 1, 0.0), 0.99) if one > 0 else 0.0

