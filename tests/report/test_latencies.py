@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import io
+
 from storlab.analysis.latencies import Distribution, Percentile
 from storlab.analysis.summary import Summary
+from storlab.report.csv import render_csv
 from storlab.report.input import ReportInput
 from storlab.report.latencies import latency_tables
 from storlab.report.tables import Table
@@ -29,7 +33,7 @@ def test_a_row_is_a_cell_and_the_caption_says_how_far_off_a_percentile_can_be() 
     assert table.columns == ("cache", "operations", "p50", "p99.99")
     assert table.rows[0] == ("none", "10000", "100 µs", "2.00 ms [1]")
     assert table.caption.startswith("of all operations of all rounds and jobs, from merged histograms; ")
-    assert table.caption.endswith("the true percentile is at most 1.0 % from the one told")
+    assert table.caption.endswith("the true percentile is at most 1.0 % from the one told, before rounding")
     assert table.notes == ("Fewer than ten operations are slower: another run may well have another one.",)
 
 
@@ -50,6 +54,20 @@ def test_what_lies_in_the_last_bin_is_told_by_its_bounds() -> None:
 def test_they_are_the_first_of_a_reports_further_metrics() -> None:
     summary = Summary("t", "iops", 0.95, 1, "", distributions=(told(1, FINE),))
     assert view(ReportInput(summary)).others[0].title == "All operations: latency: load"
+
+
+def test_csv_has_each_percentile_with_its_bounds() -> None:
+    summary = Summary("t", "iops", 0.95, 1, "", distributions=(told(1, FINE), told(1, FINE, "n-1")))
+    rows = list(csv.DictReader(io.StringIO(render_csv(ReportInput(summary)))))
+    names = ("kind", "metric", "factor.cache", "node", "value", "low", "high", "operations")
+    assert [rows[0][name] for name in names] == [
+        *("latency", "latency.p50", "none", "", "0.0001", "9.95e-05", "0.0001005", "10000")
+    ]
+    assert [(row["metric"], row["node"]) for row in rows[1:]] == [
+        ("latency.p99.99", ""),
+        ("latency.p50", "n-1"),
+        ("latency.p99.99", "n-1"),
+    ]
 
 
 def test_a_load_that_only_writes_is_shown_once_and_a_run_without_histograms_not_at_all() -> None:

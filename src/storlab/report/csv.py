@@ -7,6 +7,8 @@ One row a number with its interval. ``kind`` says which columns are filled:
     block-io    cell, levels, mean, low and high: a share of block requests, with the least and the most of any round;
                 the metric is ``write.length.4k``, ``write.alignment.4k``, ``write.aligned.16k``, ``write.below.16k``
                 (what these are is the reason)
+    latency     cell, node (empty: all together), levels, value, low, high, operations: a percentile of operations of
+                all rounds, and the bounds between which it lies for certain; the metric is ``write.latency.p99``
     comparison  factor, a, b, pooled, levels of the other factors, ratio, margin, verdict, rounds_to_decide
     caution     warnings: a sentence without which the numbers would be misread; these rows come first
 
@@ -20,7 +22,9 @@ import io
 from collections.abc import Iterator
 
 from storlab.analysis.block_io import BlockIO, Share
+from storlab.analysis.latencies import Distribution
 from storlab.analysis.summary import Comparison, Estimate
+from storlab.percentiles import percentile_name
 from storlab.report.input import ReportInput
 from storlab.units import size_text
 
@@ -28,6 +32,7 @@ _FIRST = ("kind", "source", "metric", "unit", "better")
 _LAST = (
     "cell", "node", "factor", "a", "b", "pooled", "rounds", "mean", "median", "sd", "cv", "ratio", "low", "high",
     "confidence", "margin", "verdict", "reason", "rounds_to_decide", "warnings",
+    "value", "operations",
 )  # fmt: skip
 
 
@@ -37,6 +42,7 @@ def render_csv(given: ReportInput) -> str:
     all_levels = [
         *(e.levels for e in summary.estimates),
         *(b.levels for b in summary.block_io),
+        *(d.levels for d in summary.distributions),
         *(c.within for c in summary.comparisons),
     ]
     factors = dict.fromkeys(name for levels in all_levels for name in levels)
@@ -48,6 +54,7 @@ def render_csv(given: ReportInput) -> str:
     writer.writerows(map(_estimate, summary.estimates))
     writer.writerows(_estimate(e) | {"kind": "node", "node": e.node} for e in summary.by_node)
     writer.writerows(row for each in summary.block_io for row in _block_io(each))
+    writer.writerows(row for each in summary.distributions for row in _latency(each))
     writer.writerows(map(_comparison, summary.comparisons))
     return out.getvalue()
 
@@ -73,6 +80,15 @@ def _block_io(row: BlockIO) -> Iterator[dict[str, object]]:
     for kind in row.below or ():
         what = " ".join(part for part in (kind.flags, kind.comm, kind.why) if part) or "others"
         yield line(f"below.{size_text(row.unit)}", kind.requests, reason=what)
+
+
+def _latency(of: Distribution) -> Iterator[dict[str, object]]:
+    place = {"kind": "latency", "source": of.source, "unit": of.unit, "better": "lower", "cell": of.cell}
+    place |= {"node": of.node, "rounds": of.rounds, "operations": of.operations}
+    place |= {f"factor.{name}": level for name, level in of.levels.items()}
+    for each in of.percentiles:
+        metric = f"{of.metric}.{percentile_name(each.percentile)}"
+        yield place | {"metric": metric, "value": each.value, "low": each.low, "high": each.high}
 
 
 def _comparison(c: Comparison) -> dict[str, object]:

@@ -61,7 +61,11 @@ def _table(group: Sequence[Distribution]) -> Table:
 def _caption(group: Sequence[Distribution], several: bool) -> str:
     of = "rounds, nodes and jobs" if several else "rounds and jobs"
     errors = [e for each in group for p in each.percentiles if (e := p.error) is not None and e <= ROUGH]
-    exact = f"; the true percentile is at most {_at_most(max(errors))} from the one told" if any(errors) else ""
+    exact = (
+        f"; the true percentile is at most {_at_most(max(errors))} from the one told, before rounding"
+        if any(errors)
+        else ""
+    )
     return f"of all operations of all {of}, from merged histograms{exact}"
 
 
