@@ -65,6 +65,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield from (f"- {escaped(f'{cells}, {status}: {reason}')}" for cells, status, reason in shown.absent.rows)
         yield ""
     yield from _section("Block I/O", (*shown.block, *shown.block_details))
+    yield from _section("Variability", shown.variability)
     yield from _section("Set-up", shown.setup)
     yield from _reproduce(given)
 

@@ -60,13 +60,17 @@ def _parts(shown: View, width: int) -> Iterator[RenderableType]:
     yield from section("Block I/O", shown.block, width)
     yield from section("Compared", shown.comparisons, width)
     yield from section("Effects of factors", shown.effects, width)
+    single = shown.rounds == 1  # then there is little else; else rounds are what counts
+    if single:
+        yield from section("Variability", shown.variability, width)
     if shown.absent:
         yield Text()
         yield Rule(Text(shown.absent.title, "bold"), align="left", style="dim")
         for cells, status, reason in shown.absent.rows:
             yield bullet("−", "yellow", f"{cells}, {status}: {reason}")
-    more = [shown.guests, shown.block_details, shown.others, shown.probes, shown.setup]
-    names = ("guests", "block I/O", "further metrics", "probes", "set-up")
+    variability = () if single else shown.variability
+    more = [shown.guests, shown.block_details, variability, shown.others, shown.probes, shown.setup]
+    names = ("guests", "block I/O", "variability", "further metrics", "probes", "set-up")
     if any(more):
         kinds = ", ".join(name for name, tables in zip(names, more, strict=True) if tables)
         count = fmt.plural(sum(map(len, more)), "more table")

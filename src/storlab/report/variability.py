@@ -16,7 +16,7 @@ _COLUMNS = ("variance", "sigma", "cv", "outliers", "longest_stall")
 _MOST = 4  # changes of a level that are told one by one
 _DESCRIBED = (
     "Samples of one trial depend on each other: they say how that trial went, and not how the next will go. The "
-    "variance factor is how many times the smallest variance it is."
+    "factor is how many times the smallest variance it is; the stall is the longest."
 )
 _WORTH = "How many independent samples these are worth, as far as their autocorrelation tells."
 _STEADY = "SNIA: five minutes within 20 % of their mean, rising or falling by at most 10 %. fio: within 10 %."
@@ -86,9 +86,8 @@ def _varying(
                 _stall(stall.mean) if stall else "unknown",
             )
         )
-    marked = notes.mark("factor", [_DESCRIBED])
-    columns = (factor or "cell", "mean", "variance", marked, "σ", "cv", "outliers", "longest stall")
-    return Table(title, columns, tuple(rows), 1, caption, notes.sentences(), divisible=True)
+    columns = (factor or "cell", "mean", "variance", "factor", "σ", "cv", "outliers", "stall")
+    return Table(title, columns, tuple(rows), 1, notes.mark(caption, [_DESCRIBED]), notes.sentences(), divisible=True)
 
 
 def _factor(variance: float | None, least: float) -> str:
@@ -104,7 +103,8 @@ def _stall(seconds: float) -> str:
 def _checked(title: str, caption: str, factor: str, found: Mapping[str, pl.DataFrame]) -> Table:
     notes = Notes()
     worth, steady = notes.mark("worth", [_WORTH]), notes.mark("steady (SNIA)", [_STEADY])
-    columns = (factor or "cell", "samples", worth, "warm-up", steady, "steady (fio)", "drift", "changes of the level")
+    found_in = ("warm-up", steady, "steady (fio)", "drift", "changes of the level")
+    columns = (factor or "cell", "samples", worth, *found_in)
     rows = tuple(
         (
             level,
@@ -113,12 +113,23 @@ def _checked(title: str, caption: str, factor: str, found: Mapping[str, pl.DataF
             _in_rounds(each, pl.col("warm_up_effect") != 0, "warm_up", fmt.duration, "none"),
             _in_rounds(each, pl.col("steady_snia").is_not_null(), "steady_snia", _from, "never"),
             _in_rounds(each, pl.col("steady_fio").is_not_null(), "steady_fio", _from, "never"),
-            _in_rounds(each, pl.col("drift_share") != 0, "drift_share", fmt.percent, "none told"),
+            _drift(each),
             _changes(each),
         )
         for level, each in found.items()
     )
     return Table(title, columns, rows, 1, caption, notes.sentences(), divisible=True)
+
+
+def _drift(found: pl.DataFrame) -> str:
+    """What rises or falls gradually, and what does so in steps."""
+    gradual = _in_rounds(found, pl.col("drift_share") != 0, "drift_share", fmt.percent, "")
+    steps = _in_rounds(found, pl.col("drift_steps") != 0, "drift_steps", _in_steps, "")
+    return "; ".join(filter(None, (gradual, steps))) or "none told"
+
+
+def _in_steps(share: float) -> str:
+    return f"{fmt.percent(share)} in steps"
 
 
 def _from(seconds: float) -> str:

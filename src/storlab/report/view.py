@@ -10,6 +10,7 @@ from storlab.report import format as fmt
 from storlab.report import primary, words
 from storlab.report.block import block_detail_tables, block_tables
 from storlab.report.effects import effect_tables
+from storlab.report.grid import further_tables, measured_tables
 from storlab.report.guests import guests_table
 from storlab.report.input import ReportInput
 from storlab.report.latencies import latency_tables
@@ -20,9 +21,7 @@ from storlab.report.tables import (
     Table,
     absent_table,
     comparison_tables,
-    estimate_tables,
     heading,
-    matrix_tables,
 )
 from storlab.report.variability import variability_tables
 
@@ -69,6 +68,7 @@ class View:
     facts_line: str
     cautions: tuple[str, ...]
     platform_notes: tuple[str, ...]
+    rounds: int
     overview: str
     certainty: str
     verdicts: tuple[VerdictGroup, ...]
@@ -99,12 +99,13 @@ def view(given: ReportInput) -> View:
         facts_line=_facts_line(given),
         cautions=tuple(words.stop(str(caution)) for caution in manifest.get("cautions") or ()),
         platform_notes=tuple(words.stop(str(note)) for note in manifest.get("platform_notes") or ()),
+        rounds=summary.rounds_done,
         overview=overview(summary),
         certainty=words.certainty(summary),
         verdicts=tuple(verdict_groups(ordered_comparisons(summary))),
         not_compared=tuple(not_compared(summary.comparisons)),
         warnings=tuple(words.stop(warning) for warning in (*unsafe_modes(given), *summary.warnings)),
-        measured=tuple(estimate_tables(first)),
+        measured=tuple(measured_tables(first, summary.cells)),
         nodes=tuple(node_tables(summary)),
         guests=tuple(guest_tables(summary)),
         block=tuple(block_tables(summary)),
@@ -112,12 +113,16 @@ def view(given: ReportInput) -> View:
         comparisons=tuple(comparison_tables(summary.comparisons)),
         effects=tuple(effect_tables(summary)),
         variability=tuple(variability_tables(given)),
-        others=(*latency_tables(summary), *matrix_tables([e for e in rest if not e.metric.endswith(_ONLY_EXPORTED)])),
+        others=(*latency_tables(summary), *further_tables(_shown(rest), summary.cells)),
         absent=absent_table(summary),
-        probes=tuple(matrix_tables([e for e in summary.estimates if e.source.startswith(PROBE)])),
+        probes=tuple(further_tables([e for e in summary.estimates if e.source.startswith(PROBE)], summary.cells)),
         setup=tuple(table for table in (guests_table(given), modes_table(given)) if table is not None),
         method=summary.method,
     )
+
+
+def _shown(estimates: Iterable[Estimate]) -> list[Estimate]:
+    return [e for e in estimates if not e.metric.endswith(_ONLY_EXPORTED)]
 
 
 def split_primary(summary: Summary) -> tuple[list[Estimate], list[Estimate]]:
