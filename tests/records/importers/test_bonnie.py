@@ -16,6 +16,8 @@ from storlab.records.importers.bonnie import BonnieImporter
 GOLDEN = Path(__file__).parent / "golden"
 CSV = (GOLDEN / "bonnie-2.00a.csv").read_bytes()
 TABLE = (GOLDEN / "bonnie-1.03.txt").read_bytes()
+TERMINAL = (GOLDEN / "bonnie-2.00a-terminal.txt").read_bytes()  # tables with their CSV; the last run has no upper half
+CONVERTED = (GOLDEN / "bonnie-2.00a-csv2txt.txt").read_bytes()  # three of these runs as bon_csv2txt prints them
 METRICS = [
     *(f"{name}.bandwidth" for name in ("write.char", "write.block", "rewrite", "read.char", "read.block")),
     "seek.rate",
@@ -66,6 +68,68 @@ def test_the_table_of_1_03_is_read_with_both_halves() -> None:
     assert found[0].traits == {"file_size": "16G", "num_files": "16"}
 
 
+def without_csv(text: bytes) -> bytes:
+    return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"1.98,"))
+
+
+def test_the_table_of_2_00_says_what_the_csv_below_it_says_but_rates_of_files() -> None:
+    printed, exact = parts(without_csv(TERMINAL)), parts(TERMINAL)
+    assert [part.levels["machine"] for part in exact] == [
+        "ours",
+        "ram",
+        "a-long-machine-name-of-somebody",
+        "chunk",
+        "nofile",
+    ]
+    assert [part.levels["machine"] for part in printed] == ["ours", "ram", "a-long-machine-name", "chunk", "nofile"]
+    for one, two in zip(printed, exact, strict=True):
+        wanted = {name: value for name, value in values(two.measured).items() if not name.startswith(("seq", "ran"))}
+        got = {name: value for name, value in values(one.measured).items() if not name.startswith(("seq", "ran"))}
+        assert got == pytest.approx(wanted, rel=0.002)  # 399m has three digits
+        assert not any(name.endswith(("create.rate", "delete.rate")) for name in values(one.measured))
+    (_, nofile) = printed[3:]
+    assert nofile.measured.metrics.height == 6  # latencies: of an upper half there is none, and no 0
+    assert (
+        "line 9: its rates of files are left out, for Bonnie++ 2.00a prints how many" in printed[0].measured.warnings[0]
+    )
+
+
+def test_a_table_that_csv_was_made_into_has_all_rates() -> None:
+    exact = {part.levels["machine"]: values(part.measured) for part in parts(TERMINAL)}
+    ram, long, chunk = parts(CONVERTED)
+    assert long.levels == {"machine": "a-long-"}  # it cuts off more
+    for part, name in ((ram, "ram"), (long, "a-long-machine-name-of-somebody"), (chunk, "chunk")):
+        assert values(part.measured) == pytest.approx(exact[name], rel=0.002)  # 0k is no rate, but pluses
+    assert chunk.traits["file_size"] == "64M"
+
+
+def test_rows_with_blanks_have_figures_in_their_own_columns() -> None:
+    row = b"fast           700M            399m  56  1.5g  99           +++++ +++ 350.6   7\n"
+    latency = b"Latency                         774us    4853us                20s   23288us\n"
+    head = b"Version 2.00a       ------Sequential Output------ --Sequential Input- --Random-\n"
+    (part,) = parts(head + row + latency)
+    found = values(part.measured)
+    assert found["write.block.bandwidth"] == 399 * 1024**2
+    assert found["rewrite.bandwidth"] == 1.5 * 1024**3
+    assert (found["seek.rate"], found["seek.cpu"], found["read.block.latency.max"]) == (350.6, 0.07, 20)
+    assert not {"write.char.bandwidth", "read.char.latency.max", "read.block.bandwidth"} & found.keys()
+    (part,) = parts(head + row + b"Latency                 774\n")
+    assert "line 3 is left out: it isn't a row of latencies" in part.measured.warnings[0]
+    with pytest.raises(ParseError):
+        parts(head + row[:60] + b"\n")  # which columns are missing can't be told
+
+
+def test_the_last_line_of_csv_may_be_cut_anywhere() -> None:
+    whole = values(parts(CSV)[1].measured)
+    for end in range(CSV.rindex(b"\n1.98") + 13, len(CSV) - 1):
+        found = parts(CSV[:end])
+        if len(found) == 2:  # cut right after a comma, as if the last test had not been run
+            assert CSV[:end].endswith(b",")
+            assert values(found[1].measured).items() <= whole.items()
+        else:
+            assert found[0].measured.warnings[0] == "line 3 is cut short and left out"
+
+
 def test_prose_around_the_table_is_skipped() -> None:
     text = b"MTU 1500 data (with 1 and 2 pages):\n\n" + TABLE + b"\nWhat happened is strange.\n"
     assert [values(part.measured) for part in parts(text)] == [values(part.measured) for part in parts(TABLE)]
@@ -106,10 +170,10 @@ def test_a_line_that_was_cut_is_left_out_with_a_warning() -> None:
         (b"a,b,c\n1,2,3\n", "x.csv: is neither"),
         (CSV.replace(b",2967,", b",fast,"), 'x.csv:2: putc: "fast" is no number'),
         (CSV.replace(b"22311us", b"22311"), 'x.csv:2: putc_latency: "22311" is no time'),
-        (CSV.replace(b",8192,", b","), "x.csv:2: has 49 fields"),
+        (CSV.replace(b",8192,", b","), "x.csv:2: has 49 fields; format 1.98 has 50"),
         (
             b"Version 2.00a       ------Sequential Output------\nName:Size etc        /sec %CP\n",
-            "x.csv: has only the text",
+            "x.csv: is neither",
         ),
     ],
 )
@@ -140,7 +204,12 @@ def test_what_was_written_is_read_back(rows: list[list[int | None]]) -> None:
         assert {name: value for name, value in got.items() if name in METRICS} == expected
 
 
-@given(st.binary(max_size=60), st.integers(0, 2000), st.integers(0, 40), st.sampled_from([CSV, TABLE]))
+@given(
+    st.binary(max_size=60),
+    st.integers(0, 6000),
+    st.integers(0, 400),
+    st.sampled_from([CSV, TABLE, TERMINAL, CONVERTED]),
+)
 def test_damage_is_read_or_refused_and_never_fails_otherwise(new: bytes, at: int, length: int, text: bytes) -> None:
     try:
         found = parts(text[:at] + new + text[at + length :])

@@ -91,14 +91,14 @@ def import_sysbench(
 
 @import_.command("bonnie")
 def import_bonnie(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="CSV, or the text table of 1.03.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="What Bonnie++ printed, or its CSV.")],
     out: ImportOut = None,
     label: Label = None,
     factor: Factor = None,
 ) -> None:
-    """Results of Bonnie++: CSV of all versions, and the text table of 1.03.
+    """Results of Bonnie++: CSV and text tables of all versions.
 
-    A cell for each machine's name; several lines of one name are its rounds.
+    A cell for each machine's name; several results of one name are its rounds.
     """
     from storlab.cli.import_ import import_files
 

@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from storlab.measurements import Measurements, Value, metric_frame
 from storlab.records.importers.base import Importer, Part
-from storlab.records.importers.bonnie_formats import TESTS, BonnieRun, read_bonnie
+from storlab.records.importers.bonnie_formats import read_bonnie
+from storlab.records.importers.bonnie_run import IN_BYTES, TESTS, BonnieRun
 from storlab.units import printable
 
 _KIB = 1024.0
@@ -27,13 +28,12 @@ _NAMES = {
 }
 """Bonnie++'s name of a test → ours, by which its metrics begin."""
 
-_IN_BYTES = ("putc", "put_block", "rewrite", "getc", "get_block")
 _TRAITS = ("file_size", "io_chunk_size", "concurrency", "num_files", "max_size", "min_size", "num_dirs")
 _LONGEST = 63
 
 
 class BonnieImporter(Importer):
-    """CSV of all versions and the text table of 1.03. The machine's name is a factor."""
+    """CSV and text tables of all versions. The machine's name is a factor."""
 
     kind: ClassVar[str] = "bonnie"
     raw_name: ClassVar[str] = "bonnie.txt"
@@ -59,7 +59,7 @@ def _part(run: BonnieRun, warnings: Sequence[str]) -> Part:
 def _values(run: BonnieRun) -> Iterator[Value]:
     for test in TESTS:
         name = _NAMES[test]
-        if test in run.rates and test in _IN_BYTES:
+        if test in run.rates and test in IN_BYTES:
             yield Value(f"{name}.bandwidth", run.rates[test] * _KIB, "B/s", "higher")
         elif test in run.rates:
             yield Value(f"{name}.rate", run.rates[test], "1/s", "higher")
