@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import altair as alt
 import polars as pl
 import pytest
 
@@ -19,7 +21,10 @@ from storlab.report.charts.theme import to_svg
 from storlab.report.export import write_charts
 from storlab.report.frames import per_trial
 
+from .block_sample import block_sample
 from .sample import sample
+from .series_sample import series_sample
+from .vm_sample import vm_sample
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +39,13 @@ def test_every_chart_is_written_as_svg_and_png(run: ReportInput, tmp_path: Path)
     for file in files:
         start = file.read_bytes()[:8]
         assert start.startswith(b"<svg") if file.suffix == ".svg" else start == b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.parametrize("make", [sample, block_sample, series_sample, vm_sample])
+def test_every_chart_is_valid_vega_lite(make: Callable[[], ReportInput]) -> None:
+    with alt.data_transformers.disable_max_rows():
+        for panel in all_panels(make()):
+            assert panel.draw().to_dict(validate=True), panel.name
 
 
 def test_panels_say_in_words_what_they_show(run: ReportInput) -> None:

@@ -18,9 +18,9 @@ def write_charts(given: ReportInput, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for panel in all_panels(given):
-        chart = panel.draw()
         svg, png = folder / f"{panel.name}.svg", folder / f"{panel.name}.png"
-        svg.write_text(to_svg(chart, title=panel.full_title, background="#ffffff", width=panel.width), "utf-8")
-        png.write_bytes(to_png(chart, title=panel.full_title, width=panel.width))
+        drawn = to_svg(panel.draw(), title=panel.full_title, background="#ffffff", width=panel.width)
+        svg.write_text(drawn, "utf-8")
+        png.write_bytes(to_png(drawn))
         written += [svg, png]
     return written

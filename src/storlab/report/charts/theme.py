@@ -75,7 +75,8 @@ def specification(
 ) -> dict[str, Any]:
     """``chart`` as Vega-Lite with this theme, ``width`` pixels wide over all."""
     with alt.data_transformers.disable_max_rows():  # Altair's limit is for notebooks, which would keep the data
-        spec: dict[str, Any] = _cleaned(chart.to_dict())
+        # Checking against the schema takes longer than the rest together: a test does that, for every chart there is.
+        spec: dict[str, Any] = _cleaned(chart.to_dict(validate=False))
     spec["config"] = CONFIG | {"background": background}
     spec["width"] = width
     spec["autosize"] = {"type": "fit", "contains": "padding"}
@@ -105,7 +106,6 @@ def to_svg(chart: Chart, *, title: str = "", background: str | None = None, widt
     return vl_convert.vegalite_to_svg(specification(chart, title=title, background=background, width=width))
 
 
-def to_png(chart: Chart, *, title: str = "", scale: float = 2.0, width: int = WIDTH) -> bytes:
-    """``chart`` as a PNG on white, ``scale`` times ``width`` pixels wide."""
-    spec = specification(chart, title=title, background="#ffffff", width=width)
-    return vl_convert.vegalite_to_png(spec, scale=scale)
+def to_png(svg: str, *, scale: float = 2.0) -> bytes:
+    """What ``to_svg`` gave as a PNG, ``scale`` times as wide as it says. A third of the time of drawing it anew."""
+    return vl_convert.svg_to_png(svg, scale=scale)
