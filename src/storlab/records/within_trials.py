@@ -86,14 +86,16 @@ def _add_metrics(
 
 
 def _groups(frames: Sequence[pl.DataFrame]) -> list[_Group]:
-    """The series in these frames that may be of throughput, sources and trials in their order."""
+    """The series of throughput in these frames, sources and trials in their order."""
     if not frames:
         return []
+    everything = pl.concat(frames)
+    metrics = [name for name in everything["metric"].unique() if _THROUGHPUT.fullmatch(name)]
     keys = ("trial", "source", "node", "metric")
     rows = (
-        pl.concat(frames)
-        .lazy()
+        everything.lazy()
         .filter(
+            pl.col("metric").is_in(metrics),
             pl.col("job").is_null(),
             pl.col("unit").is_in(list(_SQUARED)),
             ~pl.col("source").str.starts_with(_PROBE),
@@ -117,7 +119,7 @@ def _groups(frames: Sequence[pl.DataFrame]) -> list[_Group]:
 
 
 def _chosen(series: Mapping[str, _Series]) -> list[_Series]:
-    """Those of throughput, of one node; a total over directions only where there are several."""
+    """The series of one node, but for a total over directions where there is only one."""
     matched = {name: match for name in series if (match := _THROUGHPUT.fullmatch(name))}
     ways = [match["rate"] for name, match in matched.items() if match["rate"] not in (None, name)]
     return [series[name] for name in matched if ways.count(name) != 1]
