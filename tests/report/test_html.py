@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from storlab.report import render
+from storlab.report import ReportInput, render
 
 from .block_sample import block_sample
 from .browser import DARK, Browser
@@ -17,9 +19,15 @@ from .series_sample import series_sample
 from .vm_sample import vm_sample
 
 
+@cache
+def page_of(make: Callable[[], ReportInput]) -> str:
+    """Drawn once, for all widths."""
+    return render(make(), "html")
+
+
 @pytest.fixture(scope="module")
 def page() -> str:
-    return render(sample(), "html")
+    return page_of(sample)
 
 
 @pytest.fixture
@@ -76,7 +84,7 @@ def test_nothing_sticks_out_and_no_text_lies_on_another(browser: Browser, page: 
 
 @pytest.mark.parametrize("width", [320, 768, 1280])
 def test_a_page_of_virtual_machines_fits_every_screen(browser: Browser, width: int) -> None:
-    seen = browser.measure(render(vm_sample(), "html"), width)
+    seen = browser.measure(page_of(vm_sample), width)
     assert seen["scroll"] <= width
     assert seen["unnamed"] == 0
     assert seen["overlaps"] == []
@@ -85,7 +93,7 @@ def test_a_page_of_virtual_machines_fits_every_screen(browser: Browser, width: i
 
 @pytest.mark.parametrize("width", [320, 375, 768, 1280])
 def test_a_page_of_block_io_fits_every_screen(browser: Browser, width: int) -> None:
-    seen = browser.measure(render(block_sample(), "html"), width)
+    seen = browser.measure(page_of(block_sample), width)
     assert seen["scroll"] <= width
     assert seen["unnamed"] == 0
     assert seen["overlaps"] == []
@@ -95,7 +103,7 @@ def test_a_page_of_block_io_fits_every_screen(browser: Browser, width: int) -> N
 
 @pytest.mark.parametrize("width", [320, 375, 768, 1280])
 def test_a_page_of_two_long_trials_fits_every_screen(browser: Browser, width: int) -> None:
-    seen = browser.measure(render(series_sample(), "html").replace("<details>", "<details open>"), width)
+    seen = browser.measure(page_of(series_sample).replace("<details>", "<details open>"), width)
     assert seen["scroll"] <= width
     assert seen["charts"] == 16
     assert seen["unnamed"] == 0
@@ -121,7 +129,7 @@ def test_dark_and_light_differ_and_both_show_something(browser: Browser, page: s
 
 
 def test_every_colour_of_the_charts_has_an_answer_in_the_dark(page: str) -> None:
-    style, body = (page + render(block_sample(), "html")).split("</style>", 1)
+    style, body = (page + page_of(block_sample)).split("</style>", 1)
     used = set(re.findall(r'(?:fill|stroke)="(#[0-9a-f]{3,6})"', body))
     assert used
     assert used <= set(re.findall(r'\[(?:fill|stroke)="(#[0-9a-f]{3,6})"\]', style))
