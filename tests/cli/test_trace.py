@@ -19,7 +19,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from laboratory.block import LoopDisk, issue, loop_disk, needs_root
+from laboratory.block import LoopDisk, issue, loop_disk, needs_root, partitions
 from storlab.blockio.blkalgn import read_blkalgn
 from storlab.blockio.trace_output import EVENT_COLUMNS
 from storlab.cli.trace_disks import notes_on
@@ -55,14 +55,33 @@ def test_a_mistake_in_the_arguments_is_told_before_anything_is_traced(
 
 
 def test_a_disk_without_queues_is_named_with_those_beneath(tmp_path: Path) -> None:
-    for folder in ("dm-0/slaves/sdb", "dm-0/slaves/sda", "sda/mq", "sda/sda1"):
+    for folder in ("dm-0/slaves/sdb", "dm-0/slaves/sda", "sda/mq"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "sda/sda1/partition").write_text("1\n")
-    (tmp_path / "sda1").symlink_to("sda/sda1")
-    assert notes_on(["sda", "sda1", "absent", "../sda"], tmp_path) == []
+    assert notes_on(["sda", "absent", "../sda"], tmp_path) == []
     (said,) = notes_on(["sda", "dm-0"], tmp_path)
     assert "dm-0 makes no requests" in said
     assert "sda, sdb" in said
+
+
+@pytest.mark.parametrize(
+    ("start", "further"),
+    [
+        (2048, ""),
+        (63, "; sda1 begins at a multiple of 512, which is on no boundary of 4k: "),
+        (2048 + 16, "; sda1 begins at a multiple of 8k, which is on no boundary of 16k: "),
+    ],
+)
+def test_a_partition_is_named_as_a_part_of_its_disk_and_where_it_is_off_the_boundary(
+    start: int, further: str, tmp_path: Path
+) -> None:
+    for folder in ("sda/mq", "sda/sda1"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "sda/sda1/partition").write_text("1\n")
+    (tmp_path / "sda/sda1/start").write_text(f"{start}\n")
+    (tmp_path / "sda1").symlink_to("sda/sda1")
+    (said,) = notes_on(["sda1"], tmp_path)
+    listed = "sda1 is a partition of sda: its requests are listed as sda's, with their offsets on the whole disk"
+    assert said == listed + (f"{further}what is aligned within it is not aligned on the disk" if further else "")
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +189,19 @@ class TestOnADisk:
         ran = self.storlab(*arguments, "--", *self.dd(disk, 4096, 4))
         assert ran.stderr.count(" dd ") == 4
         assert json.loads((tmp_path / "counts.json").read_text())["disks"][disk.name]["granularity"] == {"4096": 4}
+
+    def test_a_partition_off_the_boundary_has_nothing_aligned_and_its_neighbour_is_not_counted(
+        self, disk: LoopDisk
+    ) -> None:
+        with partitions(disk, (2048, 8192), (16385, 8192)) as (first, second):
+            writes = "; ".join(f"dd if=/dev/zero of={path} bs=16k count=5 oflag=direct" for path in (first, second))
+            ran = self.storlab("--disk", second, "--op", "write", "--", "sh", "-c", writes)
+            assert f"Histogram for Device {disk.name}\nTotal I/Os: 5\n" in ran.stderr
+            assert f"{Path(second).name} begins at a multiple of 512, which is on no boundary of 4k" in ran.stderr
+            assert re.search(r"write: requests +0 % +0 % +0 %", ran.stderr)
+            ran = self.storlab("--disk", first, "--op", "write", "--", "sh", "-c", writes)
+            assert "Total I/Os: 5\n" in ran.stderr
+            assert re.search(r"write: requests +100 % +100 % +100 %", ran.stderr)
 
     def test_commands_are_told_apart(self, disk: LoopDisk) -> None:
         ran = self.storlab("--disk", disk.name, "--by-comm", "--op", "write", "--", *self.dd(disk, 4096, 4))

@@ -77,6 +77,19 @@ def loop_disk(file: Path, size: int) -> Iterator[LoopDisk]:
         subprocess.run(["losetup", "-d", disk.path], check=True)
 
 
+@contextmanager
+def partitions(disk: LoopDisk, *extents: tuple[int, int]) -> Iterator[list[str]]:
+    """Paths of partitions of these first sectors and sizes (of 512 bytes), which only the kernel knows of."""
+    numbers = [str(number) for number in range(1, len(extents) + 1)]
+    try:
+        for number, (first, size) in zip(numbers, extents, strict=True):
+            subprocess.run(["addpart", disk.path, number, str(first), str(size)], check=True)
+        yield [f"{disk.path}p{number}" for number in numbers]
+    finally:
+        for number in numbers:
+            subprocess.run(["delpart", disk.path, number], check=False)
+
+
 @dataclass
 class Tracing:
     """A tracer at work; ``output`` is all that it printed, once it has ended."""

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from laboratory.block import issue, loop_disk, needs_root
+from laboratory.block import issue, loop_disk, needs_root, partitions
 from storlab.errors import ParseError
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements
 from storlab.nodes.local import local_node
@@ -236,6 +236,17 @@ class TestOnThisMachine:
         seen = asyncio.run(_watched(AlignmentProbe(), tmp_path, bio_based[0]))
         (warning,) = seen.warnings
         assert f"{bio_based[0]} makes no requests of its own" in warning
+
+    def test_a_partition_off_the_boundary_is_warned_of_and_one_on_it_is_not(self, tmp_path: Path) -> None:
+        with (
+            loop_disk(tmp_path / "disk.img", 64 * 1024**2) as disk,
+            partitions(disk, (2048, 8192), (16385, 8192)) as (first, second),
+        ):
+            raw = tmp_path / "raw"
+            raw.mkdir()
+            assert asyncio.run(_watched(AlignmentProbe(), raw, Path(first).name)).warnings == ()
+            (warning,) = asyncio.run(_watched(AlignmentProbe(), raw, Path(second).name)).warnings
+        assert warning.startswith(f"{Path(second).name} begins at a multiple of 512, which is on no boundary of 4k")
 
     def test_no_tracer_outlives_the_watch(self, tmp_path: Path) -> None:
         class Broken(Exception):

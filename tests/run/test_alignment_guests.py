@@ -41,3 +41,44 @@ def test_each_guest_counts_its_own_disk_with_btf(lab: Laboratory) -> None:
         raw = lab.out / "trials" / "0001" / node / "probe-alignment"
         assert any(b'"hook":"btf"' in file.read_bytes() for file in raw.iterdir())
     assert lab.leftovers() == []
+
+
+SHIFTED = """
+primary = "write.aligned.16k"
+repeat = { until = "max", min = 1, max = 1 }
+
+[trial]
+settle = { sync = false, drop_caches = false }
+prepare = [["sh", "-c", "modprobe dm-mod && dmsetup create moved --table '0 65536 linear {target} 2049'"]]
+
+[nodes.vm]
+kind = "vm"
+memory = "256M"
+disk = [{ layer = "file", size = "64M" }]
+
+[probes.alignment]
+disks = ["dm-0", "vdc"]
+
+[workload.write]
+on = ["vm"]
+command = { argv = ["sh", "-c", '''
+fio --name=x --filename=/dev/dm-0 --rw=write --bs=16k --size=4M --direct=1 >&2 && dmsetup remove moved
+'''] }
+"""
+
+
+@needs_guests
+def test_a_device_mapper_disk_has_whole_units_and_the_disk_beneath_what_became_of_them(lab: Laboratory) -> None:
+    """It is gone when the counts are read, and keeps its name."""
+    summary = lab.execute(SHIFTED).summary
+    (record,) = lab.records()
+    assert (record.status, record.reason, record.nodes["vm"].disk) == ("done", None, "vdc")
+    requests = pl.read_parquet(lab.out / "tables" / "requests.parquet")
+    writes = requests.filter(pl.col("operation") == "write", pl.col("length") == 16384)
+    aligned = (pl.col("offset_alignment") == 0) | (pl.col("offset_alignment") >= 16384)
+    seen = writes.group_by("disk").agg(pl.col("count").sum(), pl.col("count").filter(aligned).sum().alias("aligned"))
+    assert sorted(seen.rows()) == [("dm-0", 256, 256), ("vdc", 256, 0)]
+    said = " ".join(summary.warnings)
+    assert "dm-0 makes no requests of its own" in said
+    assert "dm-0 lies on vdc, and both are watched" in said
+    assert lab.leftovers() == []

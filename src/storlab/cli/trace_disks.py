@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from storlab.blockio.disks import without_requests
+from storlab.blockio.disks import of_partition, without_requests
 
 _SYS = Path("/sys/class/block")
 
 
 def notes_on(disks: Sequence[str], sys: Path = _SYS) -> list[str]:
-    """Sentences on those that make no requests of their own. One that does not exist is left to the tracer to name."""
-    return [sentence for disk in disks if (sentence := _said_of(disk, sys)) is not None]
+    """Sentences on partitions, and on disks that make no requests of their own.
+
+    A disk that does not exist is left to the tracer to name.
+    """
+    return [sentence for disk in disks for sentence in _said_of(disk, sys)]
 
 
-def _said_of(disk: str, sys: Path) -> str | None:
+def _said_of(disk: str, sys: Path) -> Iterator[str]:
     folder = sys / disk
     if "/" in disk or not folder.exists():
-        return None
-    whole = folder.resolve().parent if (folder / "partition").exists() else folder
-    if (whole / "mq").exists():
-        return None
-    slaves = whole / "slaves"
-    return without_requests(disk, sorted(path.name for path in slaves.iterdir()) if slaves.is_dir() else ())
+        return
+    whole = folder.resolve()
+    if (folder / "partition").exists():
+        whole = whole.parent
+        yield of_partition(disk, whole.name, int((folder / "start").read_text()))
+    if not (whole / "mq").exists():
+        slaves = whole / "slaves"
+        yield without_requests(disk, sorted(path.name for path in slaves.iterdir()) if slaves.is_dir() else ())

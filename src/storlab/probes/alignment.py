@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import orjson
 from pydantic import BeforeValidator, Field
 
-from storlab.blockio.disks import without_requests
+from storlab.blockio.disks import counted_twice, is_off_boundary, off_boundary, without_requests
 from storlab.blockio.trace_output import read_trace_file
 from storlab.errors import CommandFailed, NodeError, ParseError
 from storlab.measurements import Measurements
@@ -35,10 +35,17 @@ NOTES = "notes.json"
 ALL = "all"
 _ATTACHED = 30.0  # s, within which a tracer is attached or says why not; an emulated guest takes a second
 _LAST_WORD = 20.0  # s, for its last counts
-_QUEUES = 'for disk; do test -e "$(readlink -f "/sys/class/block/$disk")" || continue; ' + (
-    'whole=/sys/class/block/$disk; test -e "$whole/partition" && whole=$(readlink -f "$whole/.."); '
-    'test -e "$whole/mq" || echo "$disk" $(ls "$whole/slaves" 2>/dev/null); done'
-)
+_KINDS = """for disk; do
+    folder=/sys/class/block/$disk
+    test -e "$folder" || continue
+    whole=$folder
+    if test -e "$folder/partition"; then
+        whole=$(readlink -f "$folder/..")
+        echo partition "$disk" "$(cat "$folder/start")"
+    fi
+    test -e "$whole/mq" || echo bios "$disk" $(ls "$whole/slaves" 2>/dev/null)
+done"""
+"""A shell script that tells of partitions and their first sectors, and of disks that take bios with those beneath."""
 
 
 def _listed(value: Any) -> Any:
@@ -97,7 +104,7 @@ class AlignmentProbe(Probe):
             _note(post.raw, ["there is no disk beneath whose requests could be watched"])
             yield
             return
-        said = await _bio_based(post.node, disks)
+        said = await _said_of(post.node, disks)
         _note(post.raw, said)
         process = await self._started(post, disks, said)
         try:
@@ -146,13 +153,21 @@ class AlignmentProbe(Probe):
             (post.raw / TRACE).write_bytes(ended.stdout)
 
 
-async def _bio_based(node: Node, disks: Sequence[str]) -> list[str]:
-    """A sentence on each that makes no requests of its own."""
+async def _said_of(node: Node, disks: Sequence[str]) -> list[str]:
+    """A sentence on each that makes no requests of its own, or begins off the boundary of a unit."""
     if not disks:
         return []
-    found = await node.run(["sh", "-c", _QUEUES, "sh", *disks], check=False)
-    named = (line.split() for line in found.stdout.decode(errors="replace").splitlines())
-    return [without_requests(words[0], words[1:]) for words in named if words]
+    found = await node.run(["sh", "-c", _KINDS, "sh", *disks], check=False)
+    said = []
+    for line in found.stdout.decode(errors="replace").splitlines():
+        match line.split():
+            case ["partition", disk, start] if start.isdecimal() and is_off_boundary(int(start)):
+                said.append(off_boundary(disk, int(start)))
+            case ["bios", disk, *beneath]:
+                said.append(without_requests(disk, beneath))
+                if both := [each for each in beneath if each in disks]:
+                    said.append(counted_twice(disk, both))
+    return said
 
 
 def _refusal(ended: Exit) -> str:
