@@ -8,11 +8,16 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
 
 from storlab.blockio.ratios import ratios
 from storlab.blockio.requests import UNITS, request_frame
-from storlab.measurements import Measurements, Value, metric_frame
-from storlab.records.across_nodes import across_nodes, jain
+from storlab.measurements import METRIC_COLUMNS, Measurements, Value, metric_frame
+from storlab.records.across_nodes import across_nodes
+from storlab.records.fairness import imbalance, jain
+from storlab.records.stacked import stacked
+
+from .test_within_trials import record
 
 shares = st.lists(st.floats(0, 1e12), min_size=1, max_size=40).filter(lambda values: max(values) > 0)
 
@@ -80,7 +85,9 @@ def test_several_nodes_have_the_fairness_of_whatever_all_of_them_share() -> None
         "write.bandwidth": 3.0,
         "iops": 2.0,
         "bandwidth.fairness": pytest.approx(0.8),
+        "bandwidth.imbalance": 3.0,
         "iops.fairness": pytest.approx(1.0),
+        "iops.imbalance": 1.0,
     }
 
 
@@ -88,18 +95,54 @@ def test_one_node_shares_with_nobody() -> None:
     assert found([measured(bandwidth=3.0)]) == {"bandwidth": 3.0}
 
 
-def test_fairness_is_a_ratio_of_which_more_is_better_and_never_of_jobs() -> None:
-    of_job = metric_frame([Value("bandwidth", 9.0, "B/s", "higher", "sum", "a")])
-    nodes = [Measurements(pl.concat([measured(bandwidth=1.0).metrics, of_job])) for _ in range(2)]
-    row = across_nodes(nodes).filter(metric="bandwidth.fairness").row(0, named=True)
-    assert row == {
-        "job": None,
-        "metric": "bandwidth.fairness",
-        "value": 1.0,
-        "unit": "1",
-        "better": "higher",
-        "across": "none",
+def of_jobs(**jobs: float) -> Measurements:
+    """Of one node, with its jobs' bandwidths."""
+    rows = [Value("bandwidth", value, "B/s", "higher", "sum", job) for job, value in jobs.items()]
+    return Measurements(metric_frame([Value("bandwidth", sum(jobs.values()), "B/s", "higher"), *rows]))
+
+
+def test_fairness_is_a_ratio_of_which_more_is_better_and_an_imbalance_one_of_which_less_is() -> None:
+    rows = across_nodes([of_jobs(a=9.0), of_jobs(a=9.0)]).filter(pl.col("metric") != "bandwidth")
+    assert rows.rows() == [
+        (None, "bandwidth.fairness", 1.0, "1", "higher", "none"),
+        (None, "bandwidth.imbalance", 1.0, "1", "lower", "none"),
+        (None, "bandwidth.jobs.fairness", 1.0, "1", "higher", "none"),
+        (None, "bandwidth.jobs.imbalance", 1.0, "1", "lower", "none"),
+    ]
+
+
+def test_jobs_of_all_nodes_share_what_the_nodes_share() -> None:
+    assert found([of_jobs(a=1.0, b=3.0)]) == {
+        "bandwidth": 4.0,
+        "bandwidth.jobs.fairness": pytest.approx(0.8),
+        "bandwidth.jobs.imbalance": 3.0,
     }
+    both = found([of_jobs(a=1.0, b=3.0), of_jobs(a=2.0, b=2.0)])
+    assert both["bandwidth.fairness"] == 1.0
+    assert both["bandwidth.jobs.fairness"] == pytest.approx(64 / (4 * 18))
+    assert "bandwidth.jobs.fairness" not in found([of_jobs(a=1.0)])
+
+
+def test_many_trials_at_once_have_the_fairness_that_each_has_alone() -> None:
+    trials = [of_jobs(a=1.0, b=3.0), of_jobs(a=1.0), of_jobs(a=2.0, b=2.0)]
+    rows = pl.concat(stacked([(record(at), each) for at, each in enumerate(trials)], "load", "n").metrics)
+    together = rows.filter(pl.col("node").is_null())
+    for at, each in enumerate(trials):
+        own = together.filter(trial=at).select(list(METRIC_COLUMNS))
+        assert_frame_equal(own, across_nodes([each]), check_row_order=False)
+
+
+def test_where_one_has_nothing_the_index_says_so_and_there_is_no_imbalance() -> None:
+    assert set(found([measured(bandwidth=1.0), measured(bandwidth=0.0)])) == {"bandwidth", "bandwidth.fairness"}
+    assert imbalance([]) is imbalance([0.0]) is imbalance([1e308, 1e-308]) is None
+
+
+@given(shares)
+def test_an_imbalance_is_1_or_more_and_the_index_is_never_below_what_it_allows(values: list[float]) -> None:
+    ratio, index = imbalance(values), jain(values)
+    if ratio is not None and index is not None:
+        assert ratio >= 1
+        assert index >= 4 * (1 / (1 + ratio)) * (ratio / (1 + ratio)) - 1e-9  # the least of all with this ratio
 
 
 def requested(*rows: tuple[str, int, int]) -> Measurements:

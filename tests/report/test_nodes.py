@@ -45,6 +45,16 @@ def test_there_is_a_table_for_each_block_size_with_a_row_a_node_and_a_column_a_b
         ]
 
 
+def test_the_largest_share_by_the_smallest_and_the_jobs_fairness_stand_below_where_they_are_known(
+    run: ReportInput,
+) -> None:
+    index = next(e for e in run.summary.estimates if e.metric == "write.bandwidth.fairness")
+    more = tuple(replace(index, metric=f"write.bandwidth.{name}") for name in ("imbalance", "jobs.fairness"))
+    shown = next(t for t in node_tables(replace(run.summary, estimates=(*run.summary.estimates, *more))) if t.rows)
+    at = labels(shown).index("fairness")
+    assert labels(shown)[at + 1 : at + 3] == ["largest ÷ smallest", "fairness among jobs"]
+
+
 def test_stalls_are_shown_for_each_node_with_the_worst_of_them(run: ReportInput) -> None:
     shown = table(node_tables(run.summary), "Longest stall: bs=512")
     assert labels(shown) == [*GUESTS, "worst of all", "stood still"]

@@ -15,7 +15,7 @@ import polars as pl
 
 from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.summarise import summarise
-from storlab.records.across_nodes import jain
+from storlab.records.fairness import jain
 from storlab.report.input import ReportInput
 
 BACKINGS = ("zvol", "zvol-async", "zfs-file", "raw", "qcow2")

@@ -1,25 +1,19 @@
-"""Several nodes' measurements of one trial as one: sums, extremes, latencies from merged histograms, and fairness.
-
-Fairness among nodes is Jain's index: R. Jain, D. Chiu, W. Hawe, "A quantitative measure of fairness and discrimination
-for resource allocation in shared computer systems", DEC Research Report TR-301, 1984.
-"""
+"""Several nodes' measurements of one trial as one: sums, extremes, latencies from merged histograms, and fairness."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
 from storlab.blockio.ratios import ratios
 from storlab.measurements import METRIC_COLUMNS, Measurements, Value, merge_histograms, metric_frame
 from storlab.percentiles import percentiles
+from storlab.records.fairness import SHARED, fairness, of_jobs
 
 _PERCENTILE = re.compile(r"(?P<histogram>.+)\.p(?P<percentile>\d+(\.\d+)?)")
-_SHARED = re.compile(
-    r"((read|write|trim)\.)?(bandwidth|iops)|(create|read|stat|delete)\.rate"
-)  # what nodes may get unequal shares of
 _MEAN = re.compile(r"(?P<prefix>.*?)\.?latency\.mean")
 
 
@@ -28,12 +22,13 @@ def across_nodes(measured: Sequence[Measurements]) -> pl.DataFrame:
 
     ``merge``: percentiles come from the nodes' merged histograms, a mean from the nodes' means weighted by their
     numbers of operations, a ratio of block requests from the requests of all nodes. A metric that can't be combined
-    soundly is left out, never averaged. ``bandwidth``, ``iops`` and the rates of files of several nodes come with
-    their ``fairness``.
+    soundly is left out, never averaged. ``bandwidth``, ``iops`` and the rates of files of several nodes, or jobs, come
+    with their ``fairness`` and ``imbalance``.
     """
     metrics = pl.concat([m.metrics.filter(pl.col("job").is_null()) for m in measured])
+    among_jobs = metric_frame(_among_jobs(measured))
     if len(measured) == 1:
-        return metrics.filter(pl.col("across") != "none")
+        return pl.concat([metrics.filter(pl.col("across") != "none"), among_jobs])
     order = metrics["metric"].unique(maintain_order=True)
     keys = ["job", "metric", "unit", "better", "across"]
     frames = [metrics.filter(pl.col("across") == "merge").clear()]
@@ -43,28 +38,23 @@ def across_nodes(measured: Sequence[Measurements]) -> pl.DataFrame:
     frames.append(_merged(metrics, measured))
     place = {name: index for index, name in enumerate(order)}
     together = pl.concat(frames).sort(pl.col("metric").replace_strict(place, return_dtype=pl.Int64))
-    return pl.concat([together, _fairness(metrics, len(measured))])
+    return pl.concat([together, metric_frame(_fairness(metrics, len(measured))), among_jobs])
 
 
-def jain(values: Sequence[float]) -> float | None:
-    """(Σx)² ÷ (n·Σx²): 1 where all are equal, 1/n where one has everything; ``None`` where nothing is shared."""
-    most = max(values, default=0.0)
-    if not math.isfinite(most) or most <= 0 or not all(value >= 0 for value in values):
-        return None
-    shares = [value / most for value in values]  # squares of huge and of tiny values would leave the floats' range
-    return math.fsum(shares) ** 2 / (len(shares) * math.fsum(share * share for share in shares))
-
-
-def _fairness(metrics: pl.DataFrame, nodes: int) -> pl.DataFrame:
+def _fairness(metrics: pl.DataFrame, nodes: int) -> Iterator[Value]:
     """``bandwidth.fairness`` and so on, of the metrics that every one of the nodes has."""
     values: dict[str, list[float]] = {}
     for metric, value in metrics.select("metric", "value").iter_rows():
-        if _SHARED.fullmatch(metric):
+        if SHARED.fullmatch(metric):
             values.setdefault(metric, []).append(value)
-    indices = ((name, jain(each)) for name, each in values.items() if len(each) == nodes)
-    return metric_frame(
-        Value(f"{name}.fairness", index, "1", "higher", "none") for name, index in indices if index is not None
-    )
+    for name, each in values.items():
+        if len(each) == nodes:
+            yield from fairness(name, each)
+
+
+def _among_jobs(measured: Sequence[Measurements]) -> Iterator[Value]:
+    nodes = (m.metrics.with_columns(node=pl.lit(str(number))) for number, m in enumerate(measured))
+    return (value for _, value in of_jobs(pl.concat(nodes)))
 
 
 def _merged(metrics: pl.DataFrame, measured: Sequence[Measurements]) -> pl.DataFrame:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from storlab.measurements import Measurements
+from storlab.measurements import Measurements, metric_frame
 from storlab.records.columns import COLUMNS
+from storlab.records.fairness import of_jobs
 from storlab.records.tables import TrialTables, place_of
 from storlab.records.trial_record import TrialRecord
 
@@ -25,7 +26,19 @@ def stacked(measured: Sequence[tuple[TrialRecord, Measurements]], source: str, n
     tables.requests.append(_placed("requests", places, [each.requests for _, each in measured]))
     together = tables.metrics[0].filter(pl.col("job").is_null(), pl.col("across") != "none")
     tables.metrics.append(together.with_columns(pl.lit(None, pl.String).alias("node")))
+    tables.metrics.append(_among_jobs(tables.metrics[0], places))
     return tables
+
+
+def _among_jobs(metrics: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
+    """How fairly the jobs of each trial share, as rows of all nodes together."""
+    trials, values = [], []
+    for (trial,), value in of_jobs(metrics, ["trial"]):
+        trials.append(trial)
+        values.append(value)
+    of = pl.DataFrame({"trial": trials}, schema={"trial": pl.Int64}).join(places, on="trial", maintain_order="left")
+    rows = metric_frame(values).hstack(of.with_columns(node=pl.lit(None, pl.String)))
+    return rows.select(list(COLUMNS["metrics"]))
 
 
 def _placed(table: str, places: pl.DataFrame, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

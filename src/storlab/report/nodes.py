@@ -25,6 +25,8 @@ NODES = "nodes"
 
 _LOAD = {f"host load, {span}": (HOST_LOAD, metric, HOST) for metric, span in LOADS.items()}
 
+_AMONG_JOBS = "The same index, of the shares of all jobs of all nodes."
+
 Key = tuple[str, str, str | None]
 """Source, metric and node; ``None``: all nodes together."""
 
@@ -120,6 +122,8 @@ def _nodes(summary: Summary, grid: Grid, source: str, metric: str) -> list[_Row]
 def _together(numbers: Numbers, grid: Grid, source: str, metric: str) -> Iterator[_Row]:
     yield _Row("all together", (source, metric, None), like="all")
     yield _Row("fairness", (source, f"{metric}.fairness", None), words.FAIRNESS, "fairness")
+    yield _Row("largest ÷ smallest", (source, f"{metric}.imbalance", None), like="imbalance")
+    yield _Row("fairness among jobs", (source, f"{metric}.jobs.fairness", None), _AMONG_JOBS, "fairness")
 
 
 def _circumstances() -> Iterator[_Row]:
