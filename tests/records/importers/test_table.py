@@ -59,7 +59,21 @@ def test_rows_with_times_are_a_series_and_its_mean() -> None:
         (b"", TWO, 'x.csv:1: has no column "IOPS"; its first line names nothing'),
         (WIDE, {"value": ["iops"]}, 'x.csv:1: has no column "iops"; its first line names "fs", "rep", "IOPS", "lat"'),
         (WIDE.replace(b"930", b"9 30"), TWO, 'x.csv:5: column "IOPS": "9 30" is no number'),
-        (WIDE.replace(b"930", b"nan"), TWO, 'x.csv:5: column "IOPS": "nan" is no number'),
+        (WIDE.replace(b"930", b"inf"), TWO, 'x.csv:5: column "IOPS": "inf" is no number'),
+        (
+            WIDE.replace(b"1.7", b"1,7").replace(b",", b";").replace(b"1;7", b"1,7"),
+            TWO,
+            'x.csv:3: column "lat": "1,7" is no number: write it with a point, and none between thousands',
+        ),
+        (WIDE.replace(b"900", b'"12,900.5"'), TWO, 'x.csv:3: column "IOPS": "12,900.5" is no number: write it with'),
+        (
+            WIDE.replace(b"lat", b"lat (us)"),
+            TWO,
+            'x.csv:1: column "lat (us)" has another unit in its heading',
+        ),
+        (WIDE, {"value": ["a=IOPS", "a=lat"]}, 'x.csv:1: two of its columns would be "a"'),
+        (WIDE, {"value": ["a=iops"]}, 'x.csv:1: has no column "iops"'),
+        (WIDE.replace(b"lat", b"lat \xb5s"), TWO, "x.csv:1: is no text in UTF-8: convert it first"),
         (WIDE.replace(b"ext4,1,900", b"ext4,900"), TWO, "x.csv:3: has 3 fields, and the first line 4"),
         (WIDE, {**TWO, "round_column": "lat"}, 'x.csv: the column "lat" was given twice'),
         (WIDE, {"value": ["IOPS"], "round_column": "fs"}, 'x.csv:2: column "fs": "xfs" is no round'),
@@ -81,6 +95,63 @@ def test_a_fault_is_named_with_line_and_column(text: bytes, options: dict[str, A
     with pytest.raises(ParseError) as refused:
         parts(text, **options)
     assert str(refused.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("heading", "value", "unit"),
+    [
+        ("read bw (MiB/s)", 1024.0**2, "B/s"),
+        ("read bw [MB/sec]", 1e6, "B/s"),
+        ("read bw(KiBps)", 1024.0, "B/s"),
+        ("read bw (µs)", 1e-6, "s"),
+        ("read bw (usec)", 1e-6, "s"),
+        ("read bw (IOPS)", 1.0, "1/s"),
+    ],
+)
+@pytest.mark.parametrize("named", ["read bw", "{}", "{}::higher", "read bw::higher"])
+def test_a_unit_in_a_heading_counts(heading: str, value: float, unit: str, named: str) -> None:
+    (part,) = parts(f"{heading};x\n1;2\n".encode(), value=[named.format(heading)])
+    ((metric, number, *said),) = rows(part)
+    assert metric == "read bw"
+    assert number == pytest.approx(value)
+    assert said == [unit, "higher" if "higher" in named else "neither"]
+
+
+def test_a_heading_with_no_unit_in_brackets_is_a_name() -> None:
+    (part,) = parts(b"lat (p99),lat (ms)\n1,2\n", value=["lat (p99):us", "lat (ms)"])
+    assert rows(part) == [("lat (p99)", 1e-6, "s", "neither"), ("lat", 2e-3, "s", "neither")]
+
+
+def test_the_unit_of_times_may_be_in_their_heading() -> None:
+    (part,) = parts(b"at (ms),x\n500,1\n", value=["x"], time_column="at")
+    assert part.measured.series["t"].to_list() == [0.5]
+    with pytest.raises(ParseError, match="has no unit of time in its heading"):
+        parts(b"at (MB),x\n500,1\n", value=["x"], time_column="at")
+
+
+def test_a_column_may_be_named_otherwise() -> None:
+    text = b"Bandwidth (MB/s),a=b\n1,2\n"
+    (part,) = parts(text, value=["bandwidth=Bandwidth::higher", "a=b"])
+    assert rows(part) == [("bandwidth", 1e6, "B/s", "higher"), ("a=b", 2, "1", "neither")]
+
+
+@pytest.mark.parametrize("nothing", [b"NA", b"nan", b"-", b"N/A"])
+def test_what_says_that_there_is_no_figure_is_none_and_no_0(nothing: bytes) -> None:
+    found = parts(WIDE.replace(b"930", nothing), **TWO)
+    assert [name for name, *_ in rows(found[3])] == ["lat"]
+    assert found[0].measured.warnings == ("1 of its fields have NA or the like: no figure, and no 0",)
+
+
+def test_delimiters_within_quotes_are_none() -> None:
+    (part,) = parts(b'"a, b, c";d\n1;2\n', value=["a, b, c"])
+    assert rows(part) == [("a, b, c", 1, "1", "neither")]
+
+
+def test_rows_that_are_equal_are_repeats_and_numbered_rounds_their_rounds() -> None:
+    twice = parts(b"fs,IOPS\nxfs,1\nxfs,1\n", value=["IOPS"], factor_column=["fs"])
+    assert [(part.levels["fs"], part.round) for part in twice] == [("xfs", None), ("xfs", None)]
+    numbered = parts(b"fs,r,IOPS\nxfs,2,1\next4,2,1\nxfs,5,1\n", value=["IOPS"], factor_column=["fs"], round_column="r")
+    assert [(part.levels["fs"], part.round) for part in numbered] == [("xfs", 2), ("ext4", 2), ("xfs", 5)]
 
 
 def test_a_last_line_that_was_cut_is_left_out_with_a_warning() -> None:

@@ -111,14 +111,17 @@ def import_csv(
     value: Annotated[
         list[str] | None,
         typer.Option(
-            "--value", metavar="NAME[:UNIT[:BETTER]]", help="A column of numbers: IOPS:1/s:higher, lat:ms:lower."
+            "--value",
+            metavar="COLUMN[:UNIT[:BETTER]]",
+            help="Numbers: IOPS:1/s:higher, lat:ms:lower, or METRIC=COLUMN for another name. A unit in the heading "
+            "need not be named.",
         ),
     ] = None,
     factor_column: Annotated[
         list[str] | None, typer.Option("--factor-column", metavar="NAME", help="A column that tells set-ups apart.")
     ] = None,
     metric_column: Annotated[
-        str | None, typer.Option("--metric-column", metavar="NAME", help="The column that says what the number is of.")
+        str | None, typer.Option("--metric-column", metavar="NAME", help="The column that says what each number is of.")
     ] = None,
     round_column: Annotated[
         str | None, typer.Option("--round-column", metavar="NAME", help="The column that numbers the repeats, from 1.")
@@ -133,7 +136,9 @@ def import_csv(
 ) -> None:
     """Any table, long or wide, with commas, semicolons or tabs.
 
-    Each row is a trial: rows with the same factors are rounds of one cell. With --time-column, they are one series.
+    Wide: a row is a trial, with a --value for each column of numbers. Long: --metric-column says what each row's
+    number is of. Rows with the same factors are rounds of one cell, in order or as --round-column numbers them; with
+    --time-column, they are the series of one trial.
     """
     from storlab.cli.import_ import import_files
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import polars as pl
@@ -18,11 +19,15 @@ import polars as pl
 from storlab.errors import ParseError, UserError
 from storlab.measurements import SERIES_COLUMNS, Measurements, Value, metric_frame
 from storlab.records.importers.base import Importer, Part
-from storlab.records.importers.table_mapping import TableMapping, ValueColumn, mapping_of
+from storlab.records.importers.table_mapping import TableMapping, ValueColumn, found_in, mapping_of
 from storlab.units import shown
 
 _LONGEST = 63
 _DELIMITERS = ",;\t"
+_QUOTED = re.compile(r'"[^"]*"')
+_COMMA = re.compile(r"[-+]?\d+(\.\d{3})*,\d+|[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
+_NO_FIGURE = frozenset({"NA", "N/A", "n/a", "NaN", "nan", "null", "None", "-", "–", "—"})
+"""What programs write into a field that has no figure, besides nothing."""
 
 Key = tuple[tuple[str, ...], int | None]
 """The levels of a row's cell, and its round where a column says it."""
@@ -72,12 +77,14 @@ class _Table:
     def __init__(self, text: bytes, source: str, mapping: TableMapping) -> None:
         self.source, self.mapping = source, mapping
         self.warnings: list[str] = []
+        self.absent = 0
         try:
             self.text = text.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             line = text.count(b"\n", 0, error.start) + 1
-            raise ParseError("is no text in UTF-8", source, line) from None
-        header = self.text.partition("\n")[0]
+            said = "is no text in UTF-8: convert it first, such as by iconv -f LATIN1 -t UTF-8"
+            raise ParseError(said, source, line) from None
+        header = _QUOTED.sub("", self.text.partition("\n")[0])
         self.delimiter = max(_DELIMITERS, key=header.count)
         self.whole = self.text.endswith(("\n", "\r"))
 
@@ -95,6 +102,8 @@ class _Table:
                 trial = trials[at][1]
                 trial.values[metric] = value
                 trial.rows.setdefault(metric, []).append((line, self._time(line, row), number))
+        if self.absent:
+            self.warnings.append(f"{self.absent} of its fields have NA or the like: no figure, and no 0")
         return trials
 
     def _is_next(self, trial: _Trial, metric: str, key: Key, line: int) -> bool:
@@ -112,7 +121,7 @@ class _Table:
         reader = csv.reader(io.StringIO(self.text, newline=""), delimiter=self.delimiter, strict=True)
         try:
             names = [name.strip() for name in next(reader, [])]
-            self._check(names)
+            self._find(names)
             last = self.text.count("\n") + (not self.whole)
             for row in reader:
                 if not row or row == [""]:
@@ -128,7 +137,21 @@ class _Table:
         except csv.Error as error:
             raise ParseError(f"is no CSV: {error}", self.source, reader.line_num) from None
 
-    def _check(self, names: list[str]) -> None:
+    def _find(self, names: list[str]) -> None:
+        """Settle which columns are meant."""
+        try:
+            values = tuple(found_in(value, names) for value in self.mapping.values)
+            time = None if self.mapping.time is None else found_in(self.mapping.time, names)
+        except UserError as error:
+            raise ParseError(str(error), self.source, 1) from None
+        twice = [
+            value.metric for at, value in enumerate(values) if value.metric in {each.metric for each in values[:at]}
+        ]
+        if twice:
+            raise ParseError(f"two of its columns would be {shown(twice[0])}", self.source, 1)
+        if time is not None and time.unit != "s":
+            raise ParseError(f"column {shown(time.name)} has no unit of time in its heading", self.source, 1)
+        self.mapping = replace(self.mapping, values=values, time=time)
         for name in self.mapping.columns:
             if name not in names:
                 there = ", ".join(shown(each) for each in names[:20]) or "nothing"
@@ -139,8 +162,10 @@ class _Table:
     def _numbers(self, line: int, row: dict[str, str]) -> Iterator[tuple[str, ValueColumn, float]]:
         """Metric, its column and its number in base units: of each that has one."""
         for value in self.mapping.values:
-            if row[value.name].strip():
-                metric = self._level(line, row, self.mapping.metric) if self.mapping.metric else value.name
+            text = row[value.name].strip()
+            self.absent += text in _NO_FIGURE
+            if text and text not in _NO_FIGURE:
+                metric = self._level(line, row, self.mapping.metric) if self.mapping.metric else value.metric
                 yield metric, value, self._number(line, row, value.name) * value.factor
 
     def _number(self, line: int, row: dict[str, str], name: str) -> float:
@@ -149,7 +174,8 @@ class _Table:
         except ValueError:
             number = math.nan
         if not math.isfinite(number) or "_" in row[name]:
-            raise ParseError(f"column {shown(name)}: {shown(row[name])} is no number", self.source, line)
+            why = ": write it with a point, and none between thousands" if _COMMA.fullmatch(row[name].strip()) else ""
+            raise ParseError(f"column {shown(name)}: {shown(row[name])} is no number{why}", self.source, line)
         return number
 
     def _time(self, line: int, row: dict[str, str]) -> float | None:
@@ -176,17 +202,17 @@ class _Table:
 
 
 def _measured(trial: _Trial, warnings: Sequence[str]) -> Measurements:
+    measured = Measurements(metric_frame(_values(trial)), warnings=tuple(warnings))
     series = [
         (None, metric, time, number, trial.values[metric].unit)
         for metric, rows in trial.rows.items()
         for _, time, number in rows
         if time is not None
     ]
-    return Measurements(
-        metrics=metric_frame(_values(trial)),
-        series=pl.DataFrame(series, schema=SERIES_COLUMNS, orient="row").sort("metric", "t", maintain_order=True),
-        warnings=tuple(warnings),
-    )
+    if not series:
+        return measured
+    frame = pl.DataFrame(series, schema=SERIES_COLUMNS, orient="row")
+    return replace(measured, series=frame.sort("metric", "t", maintain_order=True))
 
 
 def _values(trial: _Trial) -> Iterator[Value]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from storlab.errors import UserError
@@ -23,15 +24,32 @@ UNITS: dict[str, tuple[float, str]] = {
 }
 """Unit as its user writes it → what one of it is in a base unit, and that base unit."""
 
+_SPELLED = {
+    **{name: unit for unit in ("ns", "us", "ms", "s") for name in (f"{unit}ec", f"{unit}ecs")},
+    **dict.fromkeys(("µs", "μs", "µsec", "μsec"), "us"),  # the sign micro, and the letter mu
+    **{f"{size}{per}": f"{size}/s" for size in _SIZES for per in ("/sec", "ps")},
+    **dict.fromkeys(("iops", "IOPS", "IO/s", "ops/s", "op/s", "req/s", "tps", "qps", "Hz"), "1/s"),
+    **dict.fromkeys(("seconds", "sec."), "s"),
+    "percent": "%",
+}
+"""Other spellings of units in the headings of columns."""
+
+_IN_HEADING = re.compile(r"(?P<name>.*\S)\s*(\((?P<round>[^()]*)\)|\[(?P<square>[^\[\]]*)\])")
+
 
 @dataclass(frozen=True)
 class ValueColumn:
-    """A column of numbers: what one of them is in the base unit, and which direction is better."""
+    """A column of numbers: what one of them is in the base unit, which direction is better, and its metric.
+
+    ``stated``: whether its user said the unit; else it is that of the heading, if there is one.
+    """
 
     name: str
     factor: float = 1.0
     unit: str = "1"
     better: Better = "neither"
+    metric: str = ""
+    stated: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,18 +90,59 @@ def mapping_of(options: Mapping[str, Any]) -> TableMapping:
 
 
 def value_column(text: str) -> ValueColumn:
-    """``NAME``, ``NAME:UNIT`` or ``NAME:UNIT:BETTER``; a colon in the name needs all three. Raises ``UserError``."""
+    """``NAME``, ``NAME:UNIT`` or ``NAME:UNIT:BETTER``; a colon in the name needs all three. Raises ``UserError``.
+
+    No unit, as in ``NAME::BETTER``: that of the heading.
+    """
     parts: Sequence[str] = text.rsplit(":", 2)
     if len(parts) == 3 and parts[2] not in get_args(Better):
         raise UserError(f"--value {shown(text)}: {shown(parts[2])} is none of higher, lower and neither")
-    name, unit, better = (*parts, "1", "neither")[:3] if len(parts) == 1 else (*parts, "neither")[:3]
-    if unit not in UNITS or not name:
+    name, unit, better = (*parts, "", "neither")[:3] if len(parts) == 1 else (*parts, "neither")[:3]
+    if (unit and unit not in UNITS) or not name:
         raise UserError(f"--value {shown(text)}: write NAME:UNIT:BETTER, with a unit of {', '.join(UNITS)}")
-    return ValueColumn(name, *UNITS[unit], better)  # type: ignore[arg-type]  # checked above
+    size = UNITS[unit or "1"]
+    return ValueColumn(name, *size, better, name, bool(unit))  # type: ignore[arg-type]  # checked above
+
+
+def found_in(value: ValueColumn, headings: Sequence[str]) -> ValueColumn:
+    """The value with the column of a table that is meant, and its unit. Raises ``UserError`` for two units.
+
+    ``METRIC=COLUMN`` gives it another name; a unit in the heading, ``read bw (MiB/s)``, need not be in either.
+    """
+    name = value.name
+    metric, equals, column = name.partition("=")
+    if name not in headings and _bare(name, headings) is None and equals and metric and column:
+        value, name = replace(value, metric=metric), column
+    heading = name if name in headings else _bare(name, headings) or name
+    plain, unit = unit_of(heading)
+    if unit is not None:
+        renamed = value.metric if value.metric not in (name, heading) else plain
+        if value.stated and (value.factor, value.unit) != UNITS[unit]:
+            raise UserError(f"column {shown(heading)} has another unit in its heading than it is given here")
+        factor, base = UNITS[unit]
+        value = replace(value, metric=renamed, factor=factor, unit=base)
+    return replace(value, name=heading)
+
+
+def _bare(name: str, headings: Sequence[str]) -> str | None:
+    """The only heading that is this name and a unit."""
+    found = [heading for heading in headings if heading != name and unit_of(heading) != (heading, None)]
+    found = [heading for heading in found if unit_of(heading)[0] == name]
+    return found[0] if len(found) == 1 else None
+
+
+def unit_of(heading: str) -> tuple[str, str | None]:
+    """A heading without the unit that ends it, and that unit as ``UNITS`` has it: ``lat [usec]`` is in ``us``."""
+    match = _IN_HEADING.fullmatch(heading)
+    if match is None:
+        return heading, None
+    text = (match["round"] or match["square"] or "").strip()
+    unit = text if text in UNITS else _SPELLED.get(text)
+    return (match["name"], unit) if unit else (heading, None)
 
 
 def _time_column(text: str) -> ValueColumn:
     name, _, unit = text.rpartition(":") if ":" in text else (text, "", "s")
     if UNITS.get(unit, (0, ""))[1] != "s":
         raise UserError(f"--time-column {shown(text)}: write NAME or NAME:UNIT, with a unit of ns, us, ms, s, min, h")
-    return ValueColumn(name, *UNITS[unit])
+    return ValueColumn(name, *UNITS[unit], stated=":" in text)
