@@ -12,6 +12,7 @@ from storlab.errors import ParseError, RecordsError, UserError
 from storlab.records.files import copy_durably, write_durably
 from storlab.records.importers.base import Importer, Part
 from storlab.records.importers.registry import importer_of
+from storlab.records.importers.virtiofs_order import WORKLOADS
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder
 from storlab.records.stacked import stacked
@@ -24,6 +25,9 @@ NODE = "imported"
 """The node of what was imported: which machine it was is not known."""
 
 STOPPED = "It was imported: there is what the files hold, and there will be no more."
+
+PUBLISHED_ORDERS: Mapping[str, Mapping[str, Sequence[str]]] = {"virtiofs-tests": {"workload": WORKLOADS}}
+"""Kind → factor → levels, where a tool publishes its tables in an order that is not that of its files."""
 
 NOT_SAID = "–"
 """The level of a factor that another file or part names, and this one doesn't."""
@@ -66,14 +70,24 @@ class Imported:
 
     @property
     def cells(self) -> tuple[tuple[int, dict[str, str]], ...]:
-        """Number and levels of each cell."""
-        return tuple({trial.cell: trial.levels for trial in self.trials}.items())
+        """Number and levels of each cell, in the order of the files, and of their levels."""
+        found = {trial.cell: trial.levels for trial in self.trials}
+        if self.kind not in PUBLISHED_ORDERS:
+            return tuple(found.items())
+        ranks = {name: {level: at for at, level in enumerate(levels)} for name, levels in self.factors.items()}
+        ordered = sorted(found.items(), key=lambda cell: [ranks[name][level] for name, level in cell[1].items()])
+        return tuple(ordered)
 
     @property
     def factors(self) -> dict[str, tuple[str, ...]]:
-        """Factor → its levels, in the order of the files."""
+        """Factor → its levels, in the order of the files; or as the tool publishes them, and others after these."""
+        published = PUBLISHED_ORDERS.get(self.kind, {})
         names = self.trials[0].levels
-        return {name: tuple(dict.fromkeys(trial.levels[name] for trial in self.trials)) for name in names}
+        found = {name: dict.fromkeys(trial.levels[name] for trial in self.trials) for name in names}
+        return {
+            name: tuple(dict.fromkeys([*(level for level in published.get(name, ()) if level in levels), *levels]))
+            for name, levels in found.items()
+        }
 
     def first_trial(self, file: int) -> int:
         """The number of the trial that keeps this file among its raw records."""

@@ -83,17 +83,19 @@ def heading(metric: str, source: str, shared: Mapping[str, str]) -> str:
 
 def estimate_tables(estimates: Sequence[Estimate]) -> list[Table]:
     """One table a metric of a workload: a row a cell."""
-    return [_estimate_table(group) for group in _grouped(estimates)]
+    return [estimate_table(group) for group in by_metric(estimates)]
 
 
-def _grouped(estimates: Iterable[Estimate]) -> list[list[Estimate]]:
+def by_metric(estimates: Iterable[Estimate]) -> list[list[Estimate]]:
+    """Estimates of one metric of one source together, in their order."""
     groups: dict[tuple[str, str], list[Estimate]] = {}
     for estimate in estimates:
         groups.setdefault((estimate.source, estimate.metric), []).append(estimate)
     return list(groups.values())
 
 
-def _estimate_table(group: Sequence[Estimate]) -> Table:
+def estimate_table(group: Sequence[Estimate]) -> Table:
+    """A row a cell, of one metric of one source."""
     first, notes = group[0], Notes()
     shared, factors = split_levels([e.levels for e in group])
     shown = fmt.common_scale([e.mean for e in group], first.unit)

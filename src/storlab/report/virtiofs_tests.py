@@ -8,12 +8,12 @@ in the order of those tables, set-ups in the order of the files.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 
 import polars as pl
 
 from storlab.analysis.whole_means import whole_mean
 from storlab.errors import UserError
+from storlab.records.importers.virtiofs_order import WORKLOADS
 from storlab.report.input import ReportInput
 
 _LINE = "{:<24}{:<24}{:<16}{:<16}\n"
@@ -24,8 +24,6 @@ _WAYS = {
     "randwrite": ("write",),
     "randrw": ("read", "write"),
 }
-_ORDER = ["-".join(parts) for parts in product(_WAYS, ("psync", "mmap", "libaio"))]
-_WORKLOADS = [f"{name}{jobs}" for name in _ORDER for jobs in ("", "-multi")]
 _DIVIDED_ABOVE = 10240
 _KIB = 1024.0
 
@@ -38,7 +36,7 @@ def render_virtiofs_tests(given: ReportInput) -> str:
     trials = given.trials.select("cell", "factor.test", "factor.workload").unique(maintain_order=True)
     for cell, test, workload in trials.iter_rows():
         cells.setdefault(workload, {})[cell] = test
-    known = [name for name in _WORKLOADS if name in cells]
+    known = [name for name in WORKLOADS if name in cells]
     text = _LINE.format("NAME", "WORKLOAD", "Bandwidth", "IOPS")
     values = _values(given)
     for workload in [*known, *(name for name in cells if name not in known)]:
