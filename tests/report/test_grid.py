@@ -106,10 +106,10 @@ def drawn(table: Table, width: int) -> str:
     return in_columns(Group(*section("", [table], width)), width)
 
 
-name = st.text("abcdefghij-", min_size=1, max_size=20)
+name = st.text("abcdefghij-", min_size=1, max_size=10)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.data(), st.integers(1, 3), st.integers(1, 6), st.booleans())
 def test_no_part_of_a_table_breaks_a_word(data: st.DataObject, labels: int, numbers: int, divisible: bool) -> None:
     row = st.tuples(*[st.lists(name, min_size=1, max_size=3).map(" ".join)] * labels, *[name] * numbers)
