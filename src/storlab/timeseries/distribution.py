@@ -11,15 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.ndimage import gaussian_filter1d
+from numpy.typing import NDArray
 
 from storlab.timeseries.variability import WHISKERS, Floats, outliers
 
 EDGES = 30
 """Of histograms that lie over each other: 29 bins."""
+FAR = 10.0
+"""Interquartile ranges from the quartiles: no bulk of samples reaches as far."""
 _GRID = 512
 """Bins that a density is smoothed from: much narrower than its bandwidth."""
-_FAR = 10.0
 _POINTS = 80
 """Of a density curve, and twice as many where it is not nearly 0: finer than that is finer than the pixels."""
 
@@ -45,16 +46,27 @@ def shares(values: Floats, edges: Floats) -> Floats:
     return np.asarray(counts / max(len(values), 1), dtype=np.float64)
 
 
+def near(values: Floats) -> NDArray[np.bool_]:
+    """Which of ``values`` (shape ``(n,)``) lie within ``FAR`` interquartile ranges of the quartiles.
+
+    A chart that shows the others, too, shows nothing else: one stall would leave all samples in one bin.
+    """
+    first, third = np.percentile(values, [25, 75])
+    reach = FAR * float(third - first) or np.inf
+    return np.asarray((values >= first - reach) & (values <= third + reach))
+
+
 def density(values: Floats) -> tuple[Floats, Floats] | None:
     """Where, and how many of the samples per unit: a Gaussian kernel estimate.
 
-    Its area is 1, less what lies farther than ``_FAR`` interquartile ranges from the quartiles: a chart of that would
-    show nothing else.
+    Its area is 1, less what is not ``near``.
 
     The bandwidth is Silverman's, 0.9·min(σ, IQR ÷ 1.34)·n^(−1/5) (B. W. Silverman, *Density Estimation*, 1986,
     section 3.4.2). It takes samples as independent; where they are not, the curve is rougher than it ought to be.
     Smoothed from a fine histogram, which is fast for any number of samples. ``None`` where nothing varies.
     """
+    from scipy.ndimage import gaussian_filter1d  # slow to load, and only charts need it
+
     if len(values) < 2:
         return None
     first, third = np.percentile(values, [25, 75])
@@ -63,11 +75,10 @@ def density(values: Floats) -> tuple[Floats, Floats] | None:
     width = 0.9 * spread * len(values) ** -0.2
     if width <= 1e-9 * float(np.abs(values).max()):  # by rounding only
         return None
-    reach = _FAR * float(third - first) or np.inf
-    near = values[(values >= first - reach) & (values <= third + reach)]
-    low, high = float(near.min()) - 4 * width, float(near.max()) + 4 * width
+    kept = values[near(values)]
+    low, high = float(kept.min()) - 4 * width, float(kept.max()) + 4 * width
     bins = max(_GRID, math.ceil(8 * (high - low) / width))
-    counts, edges = np.histogram(near, bins, (low, high))
+    counts, edges = np.histogram(kept, bins, (low, high))
     step = float(edges[1] - edges[0])
     smooth = gaussian_filter1d(counts / (len(values) * step), width / step, mode="constant", truncate=6.0)
     centres = (edges[:-1] + edges[1:]) / 2

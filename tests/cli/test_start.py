@@ -1,0 +1,71 @@
+"""Each command loads the libraries that it needs, and no others: they take longer than the work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from study.program import PROGRAM, call
+
+SAMPLES = Path(__file__).parent.parent / "records" / "importers" / "golden"
+CHARTS = {"altair", "vl_convert", "jinja2", "narwhals"}
+STATISTICS = {"scipy", "statsmodels", "pandas"}
+RUNNING = {"asyncio", "qemu", "jmespath", "tomllib"}
+"""What it takes to read a study and to run it."""
+
+
+def loaded_by(*arguments: str) -> set[str]:
+    """Modules, and the packages they are of, that this call of the program loads."""
+    argv = [sys.executable, "-X", "importtime", str(PROGRAM), *arguments]
+    ran = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    found = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines() if line.startswith("import time:")}
+    return found | {name.partition(".")[0] for name in found}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("imported") / "run"
+    assert call("import", "sysbench", str(SAMPLES / "sysbench-oltp.txt"), "--out", str(folder)).status == 0
+    return folder
+
+
+@pytest.mark.parametrize("question", ["--help", "--version"])
+def test_what_needs_no_frames_loads_not_even_polars(question: str) -> None:
+    found = loaded_by(question)
+    assert not found & (CHARTS | STATISTICS | RUNNING | {"polars", "numpy", "rich", "orjson", "msgspec"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "file", "others"),
+    [
+        ("sysbench", "sysbench-oltp.txt", {"bonnie", "fio", "table", "virtiofs_tests"}),
+        ("bonnie", "bonnie-2.00a.csv", {"fio", "sysbench", "table", "virtiofs_tests"}),
+    ],
+)
+def test_an_import_loads_its_own_parser_and_no_statistics(
+    kind: str, file: str, others: set[str], tmp_path: Path
+) -> None:
+    found = loaded_by("import", kind, str(SAMPLES / file), "--out", str(tmp_path / "run"))
+    assert f"storlab.records.importers.{kind}" in found
+    assert not found & (CHARTS | STATISTICS | RUNNING | {"rich", "msgspec"})
+    assert not found & {f"storlab.records.importers.{other}" for other in others}
+    assert not found & {"storlab.layers.registry", "storlab.study.study", "storlab.report"}
+
+
+@pytest.mark.parametrize("name", ["text", "md", "csv", "json"])
+def test_a_report_of_an_imported_run_loads_no_charts_and_nothing_that_runs_studies(name: str, run: Path) -> None:
+    found = loaded_by("report", str(run), "--format", name)
+    assert not found & (CHARTS | STATISTICS | RUNNING)
+    assert not found & {"storlab.layers.registry", "storlab.study.study", "storlab.run.executor"}
+
+
+def test_comparing_imported_runs_loads_no_charts_and_no_distributions(run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "run"
+    assert call("import", "sysbench", str(SAMPLES / "sysbench-oltp.txt"), "--out", str(other)).status == 0
+    found = loaded_by("compare", str(run), str(other))
+    assert "storlab.analysis.across_runs" in found
+    assert not found & (CHARTS | RUNNING | {"scipy.stats", "statsmodels", "pandas"})
