@@ -259,6 +259,11 @@ def derive_imported(run: RunFolder, imported: Imported) -> Tables:
             measured.append((record, None))
         else:
             measured.append((record, parts[trial.part]))
+    found = {record.trial for record, _ in measured}
+    lost = [str(number) for number in range(1, len(imported.trials) + 1) if number not in found]
+    if lost:
+        which = f"trial {lost[0]} is" if len(lost) == 1 else f"trials {', '.join(lost)} are"
+        warnings.append(f"{which} missing from the run's folder: import the files again")
     return _tables(imported, measured, warnings)
 
 
@@ -269,7 +274,7 @@ def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part]
         parts = importer.read(raw.read_bytes(), str(raw), imported.files[file].options)
         return importer.read_beside(parts, raw.parent, str(raw))
     except OSError as error:
-        return ParseError(str(error), str(raw))
+        return ParseError(error.strerror or str(error), str(raw))
     except ParseError as error:
         return error
 

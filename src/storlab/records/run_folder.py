@@ -64,9 +64,15 @@ class RunFolder:
         return self.path / "tables" / f"{name}.parquet"
 
     def records(self) -> Iterator[TrialRecord]:
-        """All trials that ended, in order."""
-        folders = (self.path / "trials").glob("[0-9]*")
-        for folder in sorted((f for f in folders if f.name.isdigit()), key=lambda f: int(f.name)):
+        """All trials that ended, in order. Raises ``RecordsError`` where they can't be read."""
+        trials = self.path / "trials"
+        try:
+            folders = [each for each in trials.iterdir() if each.name.isascii() and each.name.isdecimal()]
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise RecordsError(f"{trials} can't be read: {error.strerror}") from None
+        for folder in sorted(folders, key=lambda each: int(each.name)):
             record = read_trial(folder)
             if record is not None:
                 yield record

@@ -81,7 +81,9 @@ def read_trial(folder: Path) -> TrialRecord | None:
         fields = orjson.loads(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, orjson.JSONDecodeError) as error:
+    except OSError as error:
+        raise RecordsError(f"{path} can't be read: {error.strerror}") from None
+    except orjson.JSONDecodeError as error:
         raise RecordsError(f"{path} can't be read: {error}") from None
     try:
         fields["nodes"] = {name: NodeRecord(**node) for name, node in fields["nodes"].items()}
