@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,6 +13,7 @@ from storlab.analysis.summary import Summary
 from storlab.report.charts.all import all_panels
 from storlab.report.charts.theme import to_svg
 from storlab.report.effects import effect_tables, in_words
+from storlab.report.formats import render
 from storlab.report.input import ReportInput
 from storlab.report.markdown import render_markdown
 from storlab.report.text import render_text
@@ -60,6 +63,23 @@ def test_main_effects_and_each_interaction_are_drawn(spread: float) -> None:
     assert [panel.title for panel in panels] == ["Main effects", "fs × bs"]
     assert all(to_svg(panel.draw()).startswith("<svg") for panel in panels)
     assert "fs 70 %" in panels[0].alt
+
+
+def test_the_asciidoc_report(golden: Callable[[str, str], None]) -> None:
+    golden("effects.adoc", render(given(FOUND), "adoc"))
+
+
+def test_the_csv_report(golden: Callable[[str, str], None]) -> None:
+    golden("effects.csv", render(given(FOUND), "csv"))
+
+
+def test_csv_holds_every_share_and_every_mean_unrounded() -> None:
+    rows = list(csv.DictReader(render(given(FOUND), "csv").splitlines()))
+    shares = [(row["part"], row["factor"], float(row["value"])) for row in rows if row["kind"] == "effect"]
+    assert shares == [(share.part, " × ".join(share.factors), share.share) for share in FOUND.shares]
+    means = [float(row["mean"]) for row in rows if row["kind"] == "level-mean"]
+    assert means == [mean.mean for mean in (*FOUND.main, *FOUND.pairs)]
+    assert {row["factor.media"] for row in rows} == {"ssd"}
 
 
 def test_text_and_markdown_have_them() -> None:

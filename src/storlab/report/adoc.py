@@ -28,6 +28,7 @@ from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.escape import adoc as escaped
 from storlab.report.escape import plain
+from storlab.report.grid import MANY
 from storlab.report.input import ReportInput
 from storlab.report.nodes import GUESTS, HOST_LOAD, LOADS, NODES, STALLS, Numbers
 from storlab.report.reproduce import commands
@@ -59,12 +60,16 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
             yield from (escaped(text), "")
     for warning in shown.warnings:
         yield from (f"WARNING: {escaped(warning)}", "")
-    yield from _results(given)
+    if len(given.summary.cells) > MANY:
+        yield from _section("Results", shown.measured)
+    else:
+        yield from _results(given)
     if shown.absent:
         yield from ("== Not measured in full", "")
         yield from (f"- {escaped(f'{cells}, {status}: {reason}')}" for cells, status, reason in shown.absent.rows)
         yield ""
     yield from _section("Block I/O", (*shown.block, *shown.block_details))
+    yield from _section("Effects of factors", shown.effects)
     yield from _section("Variability", shown.variability)
     yield from _section("Set-up", shown.setup)
     yield from _reproduce(given)
@@ -143,7 +148,8 @@ def _section(title: str, tables: Sequence[Table]) -> Iterator[str]:
     if tables:
         yield from (f"== {title}", "")
     for table in tables:
-        yield from (f".{escaped(table.title)}", f'[cols="{",".join("1" * len(table.columns))}"]', "|===")
+        caption = f" ({table.caption})" if table.caption else ""
+        yield from (f".{escaped(f'{table.title}{caption}')}", f'[cols="{",".join("1" * len(table.columns))}"]', "|===")
         yield "".join(f"|{escaped(column)} " for column in table.columns).rstrip()
         for row in table.rows:
             yield from ("", *(f"|{escaped(cell)}" for cell in row))

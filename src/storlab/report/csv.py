@@ -9,6 +9,9 @@ One row a number with its interval. ``kind`` says which columns are filled:
                 (what these are is the reason)
     latency     cell, node (empty: all together), levels, value, low, high, operations: a percentile of operations of
                 all rounds, and the bounds between which it lies for certain; the metric is ``write.latency.p99``
+    effect      levels that don't vary, part (factor, interaction, others, rounds, residual), factor (``fs × bs`` for an
+                interaction), value, df: a share of the variation of the metric's logarithm
+    level-mean  levels: one for a factor, two for an interaction; mean: the geometric one over all combinations
     comparison  factor, a, b, pooled, levels of the other factors, ratio, margin, verdict, rounds_to_decide
     caution     warnings: a sentence without which the numbers would be misread; these rows come first
 
@@ -22,6 +25,7 @@ import io
 from collections.abc import Iterator
 
 from storlab.analysis.block_io import BlockIO, Share
+from storlab.analysis.effects import Effects
 from storlab.analysis.latencies import Distribution
 from storlab.analysis.summary import Comparison, Estimate
 from storlab.percentiles import percentile_name
@@ -32,7 +36,7 @@ _FIRST = ("kind", "source", "metric", "unit", "better")
 _LAST = (
     "cell", "node", "factor", "a", "b", "pooled", "rounds", "mean", "median", "sd", "cv", "ratio", "low", "high",
     "confidence", "margin", "verdict", "reason", "rounds_to_decide", "warnings",
-    "value", "operations",
+    "value", "operations", "part", "df",
 )  # fmt: skip
 
 
@@ -44,6 +48,7 @@ def render_csv(given: ReportInput) -> str:
         *(b.levels for b in summary.block_io),
         *(d.levels for d in summary.distributions),
         *(c.within for c in summary.comparisons),
+        *(levels for e in summary.effects for levels in (e.within, *(mean.levels for mean in e.main))),
     ]
     factors = dict.fromkeys(name for levels in all_levels for name in levels)
     columns = [*_FIRST, *(f"factor.{name}" for name in factors), *_LAST]
@@ -56,6 +61,7 @@ def render_csv(given: ReportInput) -> str:
     writer.writerows(row for each in summary.block_io for row in _block_io(each))
     writer.writerows(row for each in summary.distributions for row in _latency(each))
     writer.writerows(map(_comparison, summary.comparisons))
+    writer.writerows(row for each in summary.effects for row in _effects(each))
     return out.getvalue()
 
 
@@ -95,6 +101,17 @@ def _comparison(c: Comparison) -> dict[str, object]:
     row = _shared(c) | {f"factor.{name}": level for name, level in c.within.items()}
     names = ("factor", "a", "b", "ratio", "margin", "verdict", "reason", "rounds_to_decide")
     return row | {"kind": "comparison", "pooled": str(c.pooled).lower()} | {name: getattr(c, name) for name in names}
+
+
+def _effects(of: Effects) -> Iterator[dict[str, object]]:
+    place = {name: getattr(of, name) for name in ("source", "metric", "unit", "better", "rounds")}
+    place |= {f"factor.{name}": level for name, level in of.within.items()} | {"warnings": " ".join(of.warnings)}
+    for share in of.shares:
+        parts = {"part": share.part, "factor": " × ".join(share.factors), "value": share.share, "df": share.df}
+        yield place | {"kind": "effect", "unit": "1", "better": "neither"} | parts
+    for mean in (*of.main, *of.pairs):
+        levels = {f"factor.{name}": level for name, level in mean.levels.items()}
+        yield place | {"kind": "level-mean", "factor": " × ".join(mean.levels), "mean": mean.mean} | levels
 
 
 def _shared(of: Estimate | Comparison) -> dict[str, object]:
