@@ -2,6 +2,7 @@
 """The pictures in docs/images, made from runs: `.venv/bin/python scripts/screenshots.py` runs both studies first.
 
 report.png and report-dark.png show the HTML report of a run of the study `quick`, by headless Chromium;
+variability.png and variability-dark.png show the section of the pair that examples/sysbench_pair.py writes;
 terminal.svg shows `storlab report` on a run of examples/ten-lines.toml, by a pseudo-terminal and Rich.
 Without folders of runs both are run anew, which takes five minutes, root, and a machine that does nothing else.
 """
@@ -39,11 +40,21 @@ def main() -> None:
     parser.add_argument("--terminal", metavar="RUN", type=Path, help="take this run of examples/ten-lines.toml")
     parser.add_argument("--out", metavar="DIR", type=Path, default=ROOT / "docs" / "images", help="where they go")
     parser.add_argument("--height", metavar="PIXELS", type=int, default=1390, help="how much of the report is shown")
+    parser.add_argument("--pair", action="store_true", help="make those of the pair of files only")
     options = parser.parse_args()
     chromium = shutil.which("chromium")
     if chromium is None:
         sys.exit("screenshots: chromium is not installed: sudo apt-get install chromium")
     options.out.mkdir(parents=True, exist_ok=True)
+    pair = framed(report_of(import_pair()), "variability")
+    for name, flags in (("variability.png", []), ("variability-dark.png", [DARK])):
+        photograph(
+            chromium, pair, options.out / name, [f"--window-size={WIDTH},1460", "--force-prefers-reduced-motion", *flags]
+        )
+        print(options.out / name)
+    shutil.copy(pair.parent / "charts" / "course-tps-sysbench.svg", options.out / "over-time.svg")
+    if options.pair:
+        return
     page = report_of(options.report or run_study("quick"))
     for name, flags in (("report.png", []), ("report-dark.png", [DARK])):
         photograph(chromium, page, options.out / name, [f"--window-size={WIDTH},{options.height}", *flags])
@@ -56,6 +67,23 @@ def run_study(study: str) -> Path:
     folder = ROOT / "runs" / f"picture-{Path(study).stem}-{datetime.now():%Y%m%d-%H%M%S}"
     subprocess.run([*storlab(), "run", study, "--out", str(folder)], check=True)
     return folder
+
+
+def import_pair() -> Path:
+    """The made-up pair of sysbench's files, imported."""
+    folder = Path(tempfile.mkdtemp(prefix="storlab-pair-"))
+    subprocess.run([sys.executable, str(ROOT / "examples" / "sysbench_pair.py")], cwd=folder, check=True)
+    words = ["import", "sysbench", "off.txt", "on.txt", "--factor", "doublewrite=off,on", "--out", "pair"]
+    subprocess.run([*storlab(), *words], cwd=folder, check=True)
+    return folder / "pair"
+
+
+def framed(page: Path, section: str) -> Path:
+    """A page that shows another one from that section on."""
+    frame = page.with_name(f"from-{section}.html")
+    style = "position: fixed; inset: 0; width: 100%; height: 100%; border: 0"
+    frame.write_text(f'<!doctype html><iframe src="{page.name}#{section}" style="{style}"></iframe>')
+    return frame
 
 
 def report_of(run: Path) -> Path:

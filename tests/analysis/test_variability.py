@@ -59,6 +59,17 @@ def test_variances_are_of_the_population_and_say_how_many_times_the_least() -> N
     assert within.variances(samples(a=[1.0, 1.0], b=[0.0, 4.0]))["factor"].to_list() == [None, None]
 
 
+def test_the_bulk_of_samples_is_not_moved_by_a_stall() -> None:
+    low, high = within.bulk(samples(a=[100.0 + at % 3 for at in range(1000)] + [0.0] * 3, b=[110.0] * 50))
+    assert (low, high) == (100.0, 110.0)
+
+
+def test_a_stall_is_counted_and_does_not_widen_the_bins() -> None:
+    bins = within.histogram(samples(a=[100.0 + at % 7 for at in range(700)] + [0.0] * 3))
+    assert (bins["low"].min(), bins["high"].max(), bins["outside"][0]) == (100.0, 106.0, 3)
+    assert bins["share"].sum() == pytest.approx(700 / 703)
+
+
 def test_outliers_lie_apart_and_their_number_is_told_though_not_all_are_shown() -> None:
     values = [0.0] * 3000 + [float(at) for at in range(1, 1001)]
     found = within.outlying(samples(a=values))

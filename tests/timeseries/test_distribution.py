@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import gaussian_kde, norm
 
-from storlab.timeseries.distribution import bell, box, density, quantile_differences, shared_edges, shares
+from storlab.timeseries.distribution import bell, box, density, near, quantile_differences, shared_edges, shares
 from storlab.timeseries.variability import Floats
 
 samples = arrays(np.float64, st.integers(1, 60), elements=st.floats(-1e6, 1e6, allow_subnormal=False))
@@ -39,11 +39,8 @@ def test_a_density_has_an_area_of_one_but_for_what_is_far_away_or_there_is_none(
     found = density(values)
     if found is not None:
         at, height = found
-        first, third = np.percentile(values, [25, 75])
-        reach = 10 * (third - first) or np.inf
-        near = ((values >= first - reach) & (values <= third + reach)).mean()
         assert (height >= 0).all()
-        assert np.trapezoid(height, at) == pytest.approx(near, abs=0.03)
+        assert np.trapezoid(height, at) == pytest.approx(near(values).mean(), abs=0.03)
 
 
 def test_a_density_is_that_of_a_kernel_estimate() -> None:

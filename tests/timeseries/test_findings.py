@@ -147,3 +147,13 @@ def test_times_are_said_in_words() -> None:
 
 def test_findings_are_values() -> None:
     assert replace(of(STEADY), n=300) == of(STEADY)
+
+
+def test_a_stall_is_said_where_it_is_longer_than_a_late_sample() -> None:
+    values = np.random.default_rng(3).normal(100, 1, 300)
+    values[100:104] = 0.0
+    found, quick = (findings(step * np.arange(1.0, 301.0), values) for step in (2.0, 0.1))
+    assert found is not None
+    assert quick is not None
+    assert "load, iops: it stands still for 8 s: at most 1 % of its median" in warnings([Examined("load, iops", found)])
+    assert not any("stands still" in said for said in warnings([Examined("load, iops", quick)]))

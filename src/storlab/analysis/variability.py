@@ -71,6 +71,14 @@ def over_rounds(course: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def bulk(samples: pl.DataFrame) -> tuple[float, float]:
+    """Between which values all but the least and the largest half per cent of each level's samples lie."""
+    ends = samples.group_by("level").agg(
+        low=pl.col("value").quantile(0.005, "linear"), high=pl.col("value").quantile(0.995, "linear")
+    )
+    return float(str(ends["low"].min())), float(str(ends["high"].max()))
+
+
 def variances(samples: pl.DataFrame) -> pl.DataFrame:
     """``level, variance, factor``: of the population, and how many times the smallest it is (null where that is 0)."""
     found = samples.group_by("level", maintain_order=True).agg(variance=pl.col("value").var(ddof=0))
@@ -84,17 +92,20 @@ def interval(samples: pl.DataFrame) -> float:
 
 
 def histogram(samples: pl.DataFrame) -> pl.DataFrame:
-    """``level, low, high, share``: the part of each level's samples in each of the bins that all levels share."""
+    """``level, low, high, share, outside``: the part of each level's samples in each of the bins that all share.
+
+    ``outside``: how many of the level's samples lie so far away that no bin holds them.
+    """
     groups = {str(level): _array(part, "value") for (level,), part in _groups(samples, "level")}
     if not groups:
-        return _none("level", "low", "high", "share")
-    edges = distribution.shared_edges(groups.values())
-    return pl.concat(
-        pl.DataFrame({"low": edges[:-1], "high": edges[1:], "share": distribution.shares(values, edges)}).select(
-            pl.lit(level).alias("level"), pl.all()
-        )
-        for level, values in groups.items()
-    )
+        return _none("level", "low", "high", "share", "outside")
+    edges = distribution.shared_edges(values[distribution.near(values)] for values in groups.values())
+    bins = []
+    for level, values in groups.items():
+        outside = int(((values < edges[0]) | (values > edges[-1])).sum())
+        frame = pl.DataFrame({"low": edges[:-1], "high": edges[1:], "share": distribution.shares(values, edges)})
+        bins.append(frame.select(pl.lit(level).alias("level"), pl.all(), pl.lit(outside).alias("outside")))
+    return pl.concat(bins)
 
 
 def densities(samples: pl.DataFrame) -> pl.DataFrame:

@@ -9,6 +9,8 @@ from storlab.timeseries.findings import MATERIAL, Level, SeriesFindings
 
 _SAME = 1.25
 """A change of the level up to here, in times the warm-up, is the warm-up's own end."""
+_STALL = 1.0
+"""s: a shorter stall may be one sample that came late."""
 _TOLD = 3
 """Trials up to here are told one by one."""
 
@@ -37,6 +39,7 @@ def _sentences(name: str, group: Sequence[Examined]) -> list[str]:
         (_drift, [each for each in group if each.found.drift_share]),
         (_drift_in_steps, [each for each in group if drifts_in_steps(each.found)]),
         (_changes, [each for each in group if level_changes(each.found)]),
+        (_stall, [each for each in group if each.found.longest_stall >= _STALL]),
     )
     return [f"{name}{_trials(those, group)} {say([each.found for each in those])}" for say, those in words if those]
 
@@ -96,6 +99,11 @@ def _way(shares: Sequence[float]) -> str:
     way = "rises" if rising == len(shares) else "falls" if not rising else "rises or falls"
     most = _percent(max(shares, key=abs))
     return f"{way} by {most if len(shares) == 1 else f'up to {most}'}"
+
+
+def _stall(found: Sequence[SeriesFindings]) -> str:
+    seconds = max(each.longest_stall for each in found)
+    return f"it stands still for {'' if len(found) == 1 else 'up to '}{time_words(seconds)}: at most 1 % of its median"
 
 
 def _changes(found: Sequence[SeriesFindings]) -> str:

@@ -12,31 +12,30 @@ from storlab.report.charts.theme import SOFT, Chart
 from storlab.report.charts.variability.axes import Axes, Clock
 
 
-def course_chart(course: pl.DataFrame, steps: pl.DataFrame, axes: Axes, clock: Clock, *, zero: bool) -> Chart:
+def course_chart(
+    course: pl.DataFrame, steps: pl.DataFrame, axes: Axes, clock: Clock, span: tuple[float, float] | None = None
+) -> Chart:
     """``course``: ``level, t, mean, low, high``; ``steps``: ``level, begin, end, mean`` of levels between changes.
 
-    The line is the mean of a step of time, the band from the least sample in it to the largest.
+    The line is the mean of a step of time, the band from the least sample in it to the largest. ``span``: what the
+    chart is zoomed in on, beyond which both end at its edge; else it is all of them from zero.
     """
-    lowest = 0.0 if zero else float(str(course["low"].min()))
-    highest = float(str(course["high"].max()))
-    room = 0.04 * (highest - lowest) or 0.04 * abs(highest) or 1.0
-    domain = [min(0.0, float(str(course["low"].min()))) if zero else lowest - room, highest + room]
-    scale = alt.Scale(domain=domain, zero=zero, nice=False)
-    y = alt.Y("mean:Q", title=axes.beside("" if zero else "not from zero"), scale=scale, axis=PLAIN)
+    lowest, highest = span or (min(0.0, float(str(course["low"].min()))), float(str(course["high"].max())))
+    room = 0.1 * (highest - lowest) or 0.04 * abs(highest) or 1.0
+    domain = (lowest - room, highest + room) if span else (lowest, highest + room / 2)
+    course = course.with_columns(pl.col("mean", "low", "high").clip(*domain))
+    scale = alt.Scale(domain=list(domain), zero=not span, nice=False)
+    y = alt.Y("mean:Q", title=axes.beside("not from zero" if span else ""), scale=scale, axis=PLAIN)
     x, colour = clock.axis("t"), axes.colour()
     band = (
-        alt.Chart(course)
-        .mark_area(opacity=0.16)
-        .encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
+        alt.Chart(course).mark_area(opacity=0.16).encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
     )
     line = alt.Chart(course).mark_line(strokeWidth=1.2, opacity=0.75).encode(x=x, y=y, color=colour)
     layers = [band, line]
     if steps.height:
         changes = steps.filter(pl.col("begin") > 0)
         layers.append(
-            alt.Chart(steps)
-            .mark_rule(strokeWidth=3)
-            .encode(x=clock.axis("begin"), x2="end:Q", y=y, color=colour)
+            alt.Chart(steps).mark_rule(strokeWidth=3).encode(x=clock.axis("begin"), x2="end:Q", y=y, color=colour)
         )
         layers.append(
             alt.Chart(changes)

@@ -29,7 +29,7 @@ from storlab.timeseries.course import HOUR
 
 _STEPS = 240  # of a course: finer than that is finer than the pixels
 _PARTS = 60  # of the variance over time
-_NEAR = 0.5  # of the largest: samples that go as low as that are shown from zero anyway
+_NEAR = 0.5  # of the largest: what goes as low as that is shown from zero anyway
 _IN_A_PART = 3  # samples: of fewer a variance says nothing
 
 
@@ -53,12 +53,13 @@ def course_panels(
         return
     shown = words.listed(list(of.axes.shown))
     told = f"{combination.metric} of {shown} over the time of a trial{_changes_in_words(of)}."
-    near_zero = float(str(of.samples["value"].min())) < _NEAR * float(str(of.samples["value"].max()))
-    titles = {True: "All levels"} if near_zero else {False: "All levels, zoomed in", True: "All levels, from zero"}
-    for zero, title in titles.items():
-        name = file_stem("course", [combination.title, "from-zero" if zero else ""], taken)
-        draw = partial(_course, of, zero=zero)
-        yield Panel("course", name, combination.title, title, told, draw, wide=near_zero or not zero)
+    low, high = within.bulk(of.samples)
+    from_zero = low < _NEAR * high
+    titles = {True: "All levels"} if from_zero else {False: "All levels, zoomed in", True: "All levels, from zero"}
+    for whole, title in titles.items():
+        name = file_stem("course", [combination.title, "from-zero" if whole else ""], taken)
+        draw = partial(_course, of, None if whole else (low, high))
+        yield Panel("course", name, combination.title, title, told, draw, wide=from_zero or not whole)
 
 
 def variability_panels(
@@ -76,11 +77,11 @@ def variability_panels(
 
 def _views(of: Sampled) -> Iterator[_View]:
     yield _part_by_part(of) if of.alone else _round_by_round(of)
-    shown = words.listed(of.comparable)
+    shown, bins = words.listed(of.comparable), within.histogram(of.many)
     yield _View(
-        "Histogram with density",
+        f"Histogram with density{_outside(bins)}",
         f"histogram and density of the samples of {shown}.",
-        lambda: histogram_chart(within.histogram(of.many), of.axes, within.densities(of.many)),
+        lambda: histogram_chart(bins, of.axes, within.densities(of.many)),
     )
     base, *others = of.comparable
     if others:
@@ -90,26 +91,32 @@ def _views(of: Sampled) -> Iterator[_View]:
             lambda: quantiles_chart(within.quantile_differences(of.many, base), of.axes, base),
         )
     if of.alone:
-        yield from _of_single_trials(of)
+        yield from _of_single_trials(of, bins)
 
 
-def _of_single_trials(of: Sampled) -> Iterator[_View]:
+def _outside(bins: pl.DataFrame) -> str:
+    """ ", but for 4 samples"."""
+    count = int(bins.group_by("level").first()["outside"].sum())
+    return f", but for {fmt.plural(count, 'sample')} far away" if count else ""
+
+
+def _of_single_trials(of: Sampled, bins: pl.DataFrame) -> Iterator[_View]:
     boxes, outliers = within.boxes(of.many, "level"), within.outlying(of.many)
     yield _View("Box with outliers", _outliers_in_words(of, outliers), lambda: box_chart(boxes, outliers, of.axes))
     yield from _variances(of)
     shown = words.listed(of.comparable)
-    bins, curves, bells = (partial(draw, of.many) for draw in (within.histogram, within.densities, within.bells))
+    curves, bells = (partial(draw, of.many) for draw in (within.densities, within.bells))
     normal = f"normal distributions with the mean and σ of {shown}"
     alone: dict[str, tuple[str, Callable[[], Chart]]] = {
-        "Histogram": (f"{shown} in shared bins", lambda: histogram_chart(bins(), of.axes)),
-        "Density": (f"density of {shown}", lambda: density_chart(curves(), bins(), of.axes)),
+        "Histogram": (f"{shown} in shared bins", lambda: histogram_chart(bins, of.axes)),
+        "Density": (f"density of {shown}", lambda: density_chart(curves(), bins, of.axes)),
         "Bell curves": (
             f"{normal}, dotted at the mean and one σ to both sides",
-            lambda: density_chart(bells(), bins(), of.axes),
+            lambda: density_chart(bells(), bins, of.axes),
         ),
         "Histogram with bell curves": (
             f"{shown} in shared bins, with {normal}",
-            lambda: histogram_chart(bins(), of.axes, bells()),
+            lambda: histogram_chart(bins, of.axes, bells()),
         ),
         "Box": (f"quartiles and whiskers of {shown}", lambda: box_chart(boxes, outliers.clear(), of.axes)),
     }
@@ -167,13 +174,13 @@ def _part_by_part(of: Sampled) -> _View:
     return _View(name, told, lambda: boxes_chart(boxes, of.axes, "part", title, names), wide=True)
 
 
-def _course(of: Sampled, *, zero: bool) -> Chart:
+def _course(of: Sampled, span: tuple[float, float] | None) -> Chart:
     step = max(of.clock.duration / _STEPS, within.interval(of.samples))
     found = within.over_time(of.samples, step)
     if not of.alone:
         found = within.over_rounds(found)
     scaled = found.with_columns(pl.col("t") / of.clock.unit)
-    return course_chart(scaled, of.levels_in_time, of.axes, of.clock, zero=zero)
+    return course_chart(scaled, of.levels_in_time, of.axes, of.clock, span)
 
 
 def _changes_in_words(of: Sampled) -> str:
