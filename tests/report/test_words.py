@@ -124,3 +124,12 @@ def test_the_certainty_of_ranges_is_told_once() -> None:
     )
     assert words.certainty(replace(summary, comparisons=())) == ""
     assert words.certainty(replace(summary, confidence=0.99)) == "Ranges in parentheses are 99 % intervals."
+
+
+def test_what_is_true_of_many_files_is_said_once() -> None:
+    many = [f"{at:02}.txt: it was cut short" for at in range(1, 21)]
+    assert words.once([*many, "b: it is odd", "Nothing else", "a: it is odd"]) == [
+        "01.txt, 02.txt, 03.txt and 17 more: it was cut short",
+        "b and a: it is odd",
+        "Nothing else",
+    ]

@@ -194,7 +194,9 @@ def share(part: float | None) -> str:
     """A part of a whole, or a coefficient of variation: 0.031 → "3.1 %"."""
     if part is None:
         return ""
-    return f"{number(part * 100, 0 if abs(part) >= 0.0995 else 1)} %"
+    size = abs(part)
+    digits = 0 if size >= 0.0995 else 1 if size >= 0.0005 or size == 0 else max(2, -_floor_log10(size * 100))
+    return f"{number(part * 100, digits)} %"
 
 
 def part(value: float, half: float = 0.0) -> str:

@@ -104,7 +104,7 @@ def view(given: ReportInput) -> View:
         certainty=words.certainty(summary),
         verdicts=tuple(verdict_groups(ordered_comparisons(summary))),
         not_compared=tuple(not_compared(summary.comparisons)),
-        warnings=tuple(words.stop(warning) for warning in (*unsafe_modes(given), *summary.warnings)),
+        warnings=tuple(words.stop(warning) for warning in words.once((*unsafe_modes(given), *summary.warnings))),
         measured=tuple(measured_tables(first, summary.cells)),
         nodes=tuple(node_tables(summary)),
         guests=tuple(guest_tables(summary)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from storlab.analysis.summary import Comparison, Summary, Verdict
 from storlab.report import format as fmt
@@ -16,6 +16,7 @@ START_SKEW = "From the first node's start to the last one's."
 STOOD_STILL = "The longest time for which any of these nodes as a whole did nothing, its own ticks late: it locked up."
 UNSAFE = "A flush is answered before the data are on the disk: a power cut can lose what was said to be safe."
 OUTLIERS = "Some of its rounds are outliers (modified z-score above 3.5)."
+_NAMED = 4  # of more, the first are named
 NO_INTERVAL = "One round gives no interval."
 _DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
 
@@ -159,3 +160,19 @@ def certainty(summary: Summary) -> str:
         return f"Ranges in parentheses are {together} intervals."
     single = each.pop() if len(each) == 1 else "wider"
     return f"Ranges in parentheses are {single} intervals, so that all of them together hold at {together}."
+
+
+def once(warnings: Iterable[str]) -> list[str]:
+    """``warnings`` in order; those that differ only in whom they name before the first colon are said once for all."""
+    groups: dict[str, list[str]] = {}
+    for warning in warnings:
+        name, colon, said = warning.partition(": ")
+        groups.setdefault(said if colon else warning, []).append(name if colon else "")
+    return [f"{_some(names)}: {said}" if any(names) else said for said, names in groups.items()]
+
+
+def _some(names: Sequence[str]) -> str:
+    """All names, or the first of many and how many more there are."""
+    if len(names) <= _NAMED:
+        return listed(names)
+    return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1} more"
