@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy as np
 
 from benchmarks.__main__ import machine
-from benchmarks.soundness import mysql, noise, trials
+from benchmarks.soundness import mysql, noise, series, trials
 from benchmarks.soundness.page import Results, broken, page, write_page
 
 SEED = 20_261_121
@@ -52,6 +52,7 @@ def main() -> int:
 def run(divisor: int) -> Results:
     """All figures, with 1/``divisor`` of the studies."""
     many, some, few = 10_000 // divisor, 4_000 // divisor, 1_000 // divisor
+    alarmed = max(10, 300 // divisor)
     return Results(
         seed=SEED,
         studies=many,
@@ -67,6 +68,12 @@ def run(divisor: int) -> Results:
         prefixes=mysql.prefixes(),
         told={side: mysql.told(side) for side in mysql.SIDES},
         relabelled={side: mysql.relabelled(side, many, _rng("relabelled", side)) for side in mysql.SIDES},
+        series=alarmed,
+        false_alarms=[
+            series.false_alarms(kind, samples, alarmed, _rng("series", kind, samples))
+            for kind in series.KINDS
+            for samples in series.LENGTHS
+        ],
     )
 
 

@@ -14,6 +14,7 @@ import vl_convert
 
 from benchmarks.soundness.mysql import Prefix, Told
 from benchmarks.soundness.noise import recorded
+from benchmarks.soundness.series import LENGTHS, LEVELS_CHANGE, NO_TREND, FalseAlarms
 from benchmarks.soundness.trials import FalseVerdicts, Share
 from storlab.report.charts.theme import COLOURS, INK, PAPER, SHAPES, Chart, of, specification
 
@@ -45,6 +46,8 @@ class Results:
     prefixes: Sequence[Prefix]
     told: dict[str, Told]
     relabelled: dict[str, Share]
+    series: int
+    false_alarms: Sequence[FalseAlarms]
 
 
 def broken(found: Results) -> list[str]:
@@ -53,6 +56,8 @@ def broken(found: Results) -> list[str]:
     wrong += [f"{kind}: false equivalence" for kind, share in found.false_equivalence.items() if share.low > 0.05]
     wrong += [f"{side}, relabelled: false verdicts" for side, share in found.relabelled.items() if share.low > 0.05]
     wrong += [f"after {p.hours} h: {p.verdict}" for p in found.prefixes if p.verdict != "undecided"]
+    steps = (row for row in found.false_alarms if row.kind in NO_TREND and row.in_steps.low > 0.05)
+    wrong += [f"{row.kind}, {row.samples} samples: drift in steps" for row in steps]
     wrong += [f"{side}: no change of the level is told" for side, told in found.told.items() if not told.found.changes]
     for kind, effects in found.coverage.items():
         wrong += [f"{kind}, effect {effect}: coverage" for effect, share in effects.items() if share.high < 0.95]
@@ -68,8 +73,14 @@ def page(found: Results) -> str:
         "equivalence": max(found.false_equivalence.values(), key=lambda share: share.value),
         "coverage": min((s for effects in found.coverage.values() for s in effects.values()), key=lambda s: s.value),
     }
+    alarms = {kind: [row for row in found.false_alarms if row.kind == kind] for kind in _kinds(found)}
+    series: dict[str, Any] = {"alarms": alarms, "lengths": LENGTHS, "levels_change": LEVELS_CHANGE}
     template = environment.from_string(_TEMPLATE.read_text("utf-8"))
-    return template.render(found=found, worst=worst, methods=METHODS, trials=len(recorded("fio"))) + "\n"
+    return template.render(found=found, worst=worst, methods=METHODS, trials=len(recorded("fio")), **series) + "\n"
+
+
+def _kinds(found: Results) -> list[str]:
+    return list(dict.fromkeys(row.kind for row in found.false_alarms))
 
 
 def write_page(found: Results) -> None:
