@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 # How long an example takes tells something of the machine, on which other tests run at the same time.
 settings.register_profile("storlab", deadline=None)
 settings.load_profile("storlab")
+
+
+def pytest_report_header() -> str:
+    """Which results that others published are read as well: they aren't part of this project."""
+    folder = os.environ.get("STORLAB_REFERENCE")
+    return f"published results: {folder or 'none, for STORLAB_REFERENCE names no folder; their like is made instead'}"
 
 
 @pytest.hookimpl(optionalhook=True)
