@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 from storlab.blockio.ratios import ratios
 from storlab.blockio.requests import UNITS, request_frame
-from storlab.measurements import METRIC_COLUMNS, Measurements, Value, metric_frame
+from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, Measurements, Value, metric_frame
 from storlab.records.across_nodes import across_nodes
 from storlab.records.fairness import imbalance, jain
 from storlab.records.stacked import stacked
@@ -143,6 +143,25 @@ def test_an_imbalance_is_1_or_more_and_the_index_is_never_below_what_it_allows(v
     if ratio is not None and index is not None:
         assert ratio >= 1
         assert index >= 4 * (1 / (1 + ratio)) * (ratio / (1 + ratio)) - 1e-9  # the least of all with this ratio
+
+
+def slow(*latencies: float, binned: bool = True) -> Measurements:
+    """Of one node, with its operations' 99th percentile, and their histogram where it has one."""
+    bins = pl.DataFrame(
+        [(None, "latency", latency, latency * 1.01, 1) for latency in latencies], schema=HISTOGRAM_COLUMNS, orient="row"
+    )
+    told = Value("latency.p99", max(latencies), "s", "lower", "merge" if binned else "none")
+    return Measurements(metric_frame([told]), histograms=bins if binned else bins.clear())
+
+
+def test_a_percentile_of_all_nodes_is_that_of_all_their_operations() -> None:
+    both = found([slow(*[1.0] * 99), slow(*[1.0] * 100, 9.0)])
+    assert both == {"latency.p99": pytest.approx(1.005)}
+
+
+def test_where_one_node_has_no_histogram_there_is_no_percentile_of_all_of_them() -> None:
+    assert found([slow(1.0, 2.0), slow(3.0, binned=False)]) == {}
+    assert found([slow(1.0, 2.0), measured(bandwidth=1.0)])["latency.p99"] == pytest.approx(2.01)
 
 
 def requested(*rows: tuple[str, int, int]) -> Measurements:

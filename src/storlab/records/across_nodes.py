@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -61,15 +62,15 @@ def _merged(metrics: pl.DataFrame, measured: Sequence[Measurements]) -> pl.DataF
     rows = metrics.filter(pl.col("across") == "merge")
     if rows.is_empty():
         return rows
-    histograms = merge_histograms(
-        pl.concat([m.histograms.filter(pl.col("job").is_null()) for m in measured]), by=("metric",)
-    )
+    each_node = [m.histograms.filter(pl.col("job").is_null()) for m in measured]
+    histograms = merge_histograms(pl.concat(each_node), by=("metric",))
+    nodes = Counter(name for histogram in each_node for name in histogram["metric"].unique())
     anew = {each.metric: each.value for each in ratios(pl.concat([m.requests for m in measured]))}
     kept = []
     for row in rows.unique("metric", keep="first", maintain_order=True).iter_rows(named=True):
         value = anew.get(row["metric"])
         if value is None:
-            value = _percentile(row["metric"], histograms)
+            value = _percentile(row["metric"], metrics, histograms, nodes)
         if value is None:
             value = _weighted_mean(row["metric"], metrics)
         if value is not None:
@@ -77,13 +78,14 @@ def _merged(metrics: pl.DataFrame, measured: Sequence[Measurements]) -> pl.DataF
     return pl.DataFrame(kept, schema=METRIC_COLUMNS)
 
 
-def _percentile(metric: str, histograms: pl.DataFrame) -> float | None:
+def _percentile(metric: str, metrics: pl.DataFrame, histograms: pl.DataFrame, nodes: Mapping[str, int]) -> float | None:
+    """Of all nodes together; none where one that tells it has no histogram. ``nodes``: how many have one, by its name."""
     match = _PERCENTILE.fullmatch(metric)
-    if match is None:
+    if match is None or not 0 < nodes.get(match["histogram"], 0) >= (metrics["metric"] == metric).sum():
         return None
     histogram = histograms.filter(pl.col("metric") == match["histogram"])
     wanted = float(match["percentile"])
-    return None if histogram.is_empty() else percentiles(histogram, [wanted])[wanted]
+    return percentiles(histogram, [wanted])[wanted]
 
 
 def _weighted_mean(metric: str, metrics: pl.DataFrame) -> float | None:
