@@ -79,7 +79,7 @@ def _merged(metrics: pl.DataFrame, measured: Sequence[Measurements]) -> pl.DataF
 
 
 def _percentile(metric: str, metrics: pl.DataFrame, histograms: pl.DataFrame, nodes: Mapping[str, int]) -> float | None:
-    """Of all nodes together; none where one that tells it has no histogram. ``nodes``: how many have one, by its name."""
+    """Of all nodes together; none where one that tells it has no histogram. ``nodes``: how many have one, by name."""
     match = _PERCENTILE.fullmatch(metric)
     if match is None or not 0 < nodes.get(match["histogram"], 0) >= (metrics["metric"] == metric).sum():
         return None
