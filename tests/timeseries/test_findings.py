@@ -157,3 +157,20 @@ def test_a_stall_is_said_where_it_is_longer_than_a_late_sample() -> None:
     assert quick is not None
     assert "load, iops: it stands still for 8 s: at most 1 % of its median" in warnings([Examined("load, iops", found)])
     assert not any("stands still" in said for said in warnings([Examined("load, iops", quick)]))
+
+
+def test_a_series_that_is_never_steady_is_said_to_be_so() -> None:
+    values = 100 + 60 * np.sin(np.arange(400) / 25)
+    (said,) = [each for each in warnings([Examined("load, iops", of(values))]) if "SNIA" in each]
+    assert said == "load, iops: it is never steady by SNIA's rule, five rounds in a row within 20 % of their mean"
+    assert not any("SNIA" in each for each in warnings([Examined("load, iops", of(values[:40]))]))
+
+
+def test_samples_that_are_alike_for_no_other_reason_are_said_to_be_worth_few() -> None:
+    drawn = np.random.default_rng(4)
+    values = 100 + 5 * np.repeat(drawn.standard_normal(40), 50)
+    (said,) = [each for each in warnings([Examined("load, iops", of(values))]) if "worth" in each]
+    assert said.startswith("load, iops: neighbours are alike, and 2000 samples worth ")
+    assert not any("worth" in each for each in warnings([Examined("x", of(100 + drawn.standard_normal(2000)))]))
+    stepping = 100 + drawn.standard_normal(2000) + np.repeat([0.0, 20.0], 1000)
+    assert not any("worth" in each for each in warnings([Examined("x", of(stepping))]))

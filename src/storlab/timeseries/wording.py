@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from storlab.timeseries.findings import MATERIAL, Level, SeriesFindings
+from storlab.timeseries.steady import SNIA_ROUNDS
 
 _SAME = 1.25
 """A change of the level up to here, in times the warm-up, is the warm-up's own end."""
 _STALL = 1.0
 """s: a shorter stall may be one sample that came late."""
+_MANY = 2 * SNIA_ROUNDS
+"""Samples; of fewer, each would be a round of SNIA's, and noise alone is more than that allows."""
+_ALIKE = 0.1
+"""Of samples that are worth less than this share of their number, it is said."""
 _TOLD = 3
 """Trials up to here are told one by one."""
 
@@ -40,6 +46,8 @@ def _sentences(name: str, group: Sequence[Examined]) -> list[str]:
         (_drift_in_steps, [each for each in group if drifts_in_steps(each.found)]),
         (_changes, [each for each in group if level_changes(each.found)]),
         (_stall, [each for each in group if each.found.longest_stall >= _STALL]),
+        (_unsteady, [each for each in group if each.found.steady_snia is None and each.found.n >= _MANY]),
+        (_worth, [each for each in group if not _told(each.found) and _uncertainty(each.found) >= MATERIAL]),
     )
     return [f"{name}{_trials(those, group)} {say([each.found for each in those])}" for say, those in words if those]
 
@@ -104,6 +112,29 @@ def _way(shares: Sequence[float]) -> str:
 def _stall(found: Sequence[SeriesFindings]) -> str:
     seconds = max(each.longest_stall for each in found)
     return f"it stands still for {'' if len(found) == 1 else 'up to '}{time_words(seconds)}: at most 1 % of its median"
+
+
+def _unsteady(found: Sequence[SeriesFindings]) -> str:
+    return "it is never steady by SNIA's rule, five rounds in a row within 20 % of their mean"
+
+
+def _told(found: SeriesFindings) -> bool:
+    """Whether something is said that makes neighbours alike."""
+    return bool(warms_up(found) or level_changes(found) or found.drift_share)
+
+
+def _uncertainty(found: SeriesFindings) -> float:
+    """Half of the 95 % interval of this trial's own mean as a share of it, where its samples are much alike; else 0."""
+    if found.n < _MANY or found.effective >= _ALIKE * found.n or not found.mean:
+        return 0.0
+    return 1.96 * found.sigma / math.sqrt(found.effective) / abs(found.mean)
+
+
+def _worth(found: Sequence[SeriesFindings]) -> str:
+    worth = _span([each.effective for each in found], "{:.0f}".format)
+    most = _percent(max(_uncertainty(each) for each in found))
+    of = _span([float(each.n) for each in found], "{:.0f}".format)
+    return f"neighbours are alike, and {of} samples worth {worth}: they tell a trial's own mean to ±{most} only"
 
 
 def _changes(found: Sequence[SeriesFindings]) -> str:
