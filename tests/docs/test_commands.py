@@ -1,4 +1,14 @@
-"""The commands in the documentation, run in order, page by page, in a folder of their own."""
+"""The commands in the documentation, run in order, page by page, in a folder of their own.
+
+What follows the language of a block says what a reader does with it:
+
+    run          runs the commands that begin with ``$``; ``mistake``: they are refused
+    brief        as ``run``, with as few rounds and as little time as the commands allow
+    steps        runs the ``- run:`` lines of a CI job, of which gates may fail
+    saved, edit  writes or changes a file
+    output       finds each of these lines in what was printed; ``…`` stands for anything
+    like         finds these words in what was printed, in this order, whatever the numbers and where lines end
+"""
 
 from __future__ import annotations
 
@@ -13,10 +23,10 @@ from pathlib import Path
 
 import pytest
 
-from .pages import EXAMPLES, PAGES, Block, blocks, name, need_image, storlab
+from .pages import ACTIONS, EXAMPLES, PAGES, Block, blocks, name, need_image, storlab
 
-ACTIONS = ("run", "saved", "edit", "mistake", "output")
 USER_MISTAKE = 2
+GATE_HIT = 4
 
 
 def _actions(page: Path) -> Iterator[Block]:
@@ -40,11 +50,17 @@ class Reader:
             self.edit(self.folder / file, block)
         elif action == "output":
             self.compare(block)
+        elif action == "like":
+            self.resemble(block)
+        elif action == "steps":
+            self.steps(block)
         else:
             self.printed = ""
             for line in block.text.splitlines():
                 if line.startswith("$ "):
-                    self.command(shlex.split(line[2:], comments=True), 0 if action == "run" else USER_MISTAKE, block)
+                    words = shlex.split(line[2:], comments=True)
+                    status = USER_MISTAKE if action == "mistake" else 0
+                    self.command(_briefly(words) if action == "brief" else words, status, block)
 
     @staticmethod
     def edit(file: Path, block: Block) -> None:
@@ -64,11 +80,40 @@ class Reader:
         assert ended.returncode == status, f"{block}: {shlex.join(words)}:\n{ended.stdout}{ended.stderr}"
         self.printed += ended.stdout + ended.stderr
 
+    def steps(self, block: Block) -> None:
+        search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        summary = {"GITHUB_STEP_SUMMARY": str(self.folder / "summary.md"), "PATH": search}
+        for line in block.text.splitlines():
+            if line.startswith("- run: "):
+                command = line.removeprefix("- run: ")
+                words = ["sh", "-c", shlex.join(_briefly(shlex.split(command))) if ">>" not in command else command]
+                ended = subprocess.run(
+                    words, cwd=self.folder, env=os.environ | summary, capture_output=True, text=True, timeout=300
+                )
+                fine = (0, GATE_HIT) if "--fail-on" in command else (0,)
+                assert ended.returncode in fine, f"{block}: {command}:\n{ended.stdout}{ended.stderr}"
+
+    def resemble(self, block: Block) -> None:
+        printed = iter(_words(self.printed))
+        for word in _words(block.text):
+            assert word in printed, f"{block}: {word!r} is not printed, or not there:\n{self.printed}"
+
     def compare(self, block: Block) -> None:
         lines = [line.rstrip() for line in self.printed.splitlines()]
         for line in block.text.splitlines():
             pattern = re.escape(line.rstrip()).replace("…", ".*")
             assert any(re.fullmatch(pattern, said) for said in lines), f"{block}: not printed: {line}\n{self.printed}"
+
+
+def _words(text: str) -> list[str]:
+    """Words of five letters and more: others may be units."""
+    return re.findall(r"[A-Za-z]{5,}", text)
+
+
+def _briefly(words: list[str]) -> list[str]:
+    """The same command with the fewest rounds, and the least time."""
+    least = {"--rounds": "2", "--for": "1s"}
+    return [least.get(before, word) for before, word in zip(["", *words], words, strict=False)]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="some commands put up loop devices, which needs root")

@@ -9,7 +9,7 @@ import pytest
 
 from storlab.study.study import load_study
 
-from .pages import EXAMPLES, PAGES, ROOT, Block, all_blocks, anchors, links, name
+from .pages import ACTIONS, EXAMPLES, PAGES, ROOT, Block, all_blocks, anchors, links, name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -45,7 +45,7 @@ def test_a_block_that_is_a_study_loads(block: Block, tmp_path: Path) -> None:
 
 
 def test_blocks_say_only_what_is_known() -> None:
-    known = {"study", "run", "saved", "edit", "mistake", "output"}
+    known = {"study", *ACTIONS}
     strange = [str(b) for b in all_blocks() if b.about and "/" not in b.about and b.about.split(" ")[0] not in known]
     assert not strange
 
