@@ -1,24 +1,30 @@
-"""Reading sysbench's text: Storlab beside plain Python with a regular expression, each in a process of its own.
+"""sysbench's text of two runs of 12 hours: Storlab beside plain Python with a regular expression and matplotlib.
 
-    uv run python -m benchmarks.read_sysbench [--quick] [--json FILE]
+    uv run --group bench python -m benchmarks.read_sysbench [--quick] [--json FILE]
 
-Two files of 12 hours at an interval of 2 s, 21,600 lines each, written here with a recorded seed in the form of
-sysbench 1.0. The plain side opens a file, matches a compiled expression against each line, and appends what was found
-to lists, as scripts for such files do; ``plain, tps alone`` takes the time and the TPS only and nothing else.
+The two public runs, where STORLAB_REFERENCE names their folder; else two files of as many lines, 21,600 each, written
+here with a recorded seed in the form of sysbench 1.0. The plain side opens a file, matches a compiled expression
+against each line, and appends what was found to lists, as scripts for such files do; ``plain, tps alone`` takes only
+time and TPS.
 
-``read``: seconds after imports, until all numbers are in memory. Storlab also has the closing block, the options, and
-every line checked to its end. ``report``: whole processes. Storlab imports into a run (durably written, with its
-tables) and reports it as text; the plain side reads, and prints mean, variance, quartiles, outliers and a histogram
-of 29 bins of each file. It draws nothing: with a plotting library, it takes its time for that besides.
+- ``read``: within one process, after imports, until all numbers are in memory. Storlab also has the closing block, the
+  options, and every line checked to its end.
+- ``text``: whole processes. Storlab imports into a run (durably written, with its tables) and reports it as text, in
+  two commands; the plain side reads, and prints mean, variance, quartiles, outliers and a histogram of 29 bins.
+- ``charts``: whole processes. Storlab imports, and writes its page with all charts, and each as SVG and PNG; the plain
+  side reads, and draws twelve charts as PNG (``plain_charts_child.py``).
 
-Sides take turns, and a ratio is the median over pairs of neighbours, with its range. Of a
-machine that does other things too, trust the CPU seconds rather than the others.
+Python's libraries and all programs are compiled, as they are after a first start: each side has run once before. Sides
+take turns, and a ratio is the median over pairs of neighbours, with its range. Of a machine that does other things too,
+trust the CPU seconds rather than the others.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -27,7 +33,10 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-SIDES = ("storlab", "plain", "plain, tps alone")
+ALL = ("storlab", "plain", "plain, tps alone")
+SIDES = {"read": ALL, "text": ALL, "charts": ("storlab", "plain")}
+REFERENCE = ("sysbench/mysql-12h-doublewrite-off.txt", "sysbench/mysql-12h-doublewrite-on.txt")
+HERE = Path(__file__).parent
 SEED = 20261121
 CLOSING = """SQL statistics:
     transactions:                        {transactions} ({tps:.2f} per sec.)
@@ -59,12 +68,33 @@ def main() -> None:
     lines = 2160 if chosen.quick else 21600
     repeats = chosen.repeats or (2 if chosen.quick else 9)
     with tempfile.TemporaryDirectory(prefix="storlab-benchmark-") as made:
-        files = [write_file(Path(made) / f"{name}.txt", lines, SEED + at) for at, name in enumerate(("off", "on"))]
-        results = {task: compare(task, files, repeats) for task in ("read", "report")}
+        files = reference() if not chosen.quick else []
+        public = bool(files)
+        files = files or [
+            write_file(Path(made) / f"{name}.txt", lines, SEED + at) for at, name in enumerate(("off", "on"))
+        ]
+        os.environ["PYTHONPYCACHEPREFIX"] = f"{made}/compiled"
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        results = {task: compare(task, files, repeats) for task in tasks()}
     print(table(results))
-    figures = {"lines": 2 * lines, "seed": SEED, "tasks": results}
+    figures = {"lines": 2 * lines, "seed": None if public else SEED, "public runs": public, "tasks": results}
     if chosen.json:
         chosen.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def reference() -> list[Path]:
+    """The two public runs, if they are there."""
+    folder = os.environ.get("STORLAB_REFERENCE")
+    files = [Path(folder) / name for name in REFERENCE] if folder else []
+    return files if all(file.is_file() for file in files) else []
+
+
+def tasks() -> list[str]:
+    """All, but for charts where there is nothing to draw them with."""
+    if importlib.util.find_spec("matplotlib") is not None:
+        return list(SIDES)
+    print("matplotlib is not installed: `uv sync --group bench`; no charts are compared", file=sys.stderr)
+    return [task for task in SIDES if task != "charts"]
 
 
 def write_file(path: Path, lines: int, seed: int) -> Path:
@@ -94,18 +124,21 @@ class Run:
 
 def compare(task: str, files: list[Path], repeats: int) -> dict[str, object]:
     """All sides in turn, and by what factor Storlab is faster than each of the others."""
-    runs: dict[str, list[Run]] = {side: [] for side in SIDES}
+    sides = SIDES[task]
+    runs: dict[str, list[Run]] = {side: [] for side in sides}
+    for side in sides:
+        child(side, task, files)
     for at in range(repeats):
-        for side in SIDES if at % 2 else reversed(SIDES):
+        for side in sides if at % 2 else reversed(sides):
             runs[side].append(child(side, task, files))
     ours = runs["storlab"]
     return {
         "runs": {side: [asdict(run) for run in each] for side, each in runs.items()},
         "times faster": {
-            side: spread([b.seconds / a.seconds for a, b in zip(ours, runs[side], strict=True)]) for side in SIDES[1:]
+            side: spread([b.seconds / a.seconds for a, b in zip(ours, runs[side], strict=True)]) for side in sides[1:]
         },
         "times less CPU": {
-            side: spread([b.cpu / a.cpu for a, b in zip(ours, runs[side], strict=True)]) for side in SIDES[1:]
+            side: spread([b.cpu / a.cpu for a, b in zip(ours, runs[side], strict=True)]) for side in sides[1:]
         },
     }
 
@@ -116,9 +149,8 @@ def spread(ratios: list[float]) -> dict[str, float]:
 
 def child(side: str, task: str, files: list[Path]) -> Run:
     """One run in a process of its own."""
-    program = Path(__file__).with_name("read_sysbench_child.py")
-    command = [sys.executable, str(program), side, task, *map(str, files)]
-    said = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
+    command = [sys.executable, "-m", "benchmarks.read_sysbench_child", side, task, *map(str, files)]
+    said = subprocess.run(command, cwd=HERE.parent, stdout=subprocess.PIPE, check=True, text=True).stdout
     seconds, cpu = map(float, said.split())
     return Run(seconds, cpu)
 

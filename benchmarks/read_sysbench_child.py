@@ -36,7 +36,7 @@ def read_tps(path: Path) -> list[list[float]]:
     return read_plain(path, TPS_ALONE)
 
 
-def report_plain(read: Callable[[Path], list[list[float]]], tps: int, files: list[Path]) -> None:
+def print_plain(read: Callable[[Path], list[list[float]]], tps: int, files: list[Path]) -> None:
     values = [read(path)[tps] for path in files]
     least, most = min(map(min, values)), max(map(max, values))
     for path, each in zip(files, values, strict=True):
@@ -55,20 +55,27 @@ def read_storlab(files: list[Path]) -> None:
     timed(lambda: [importer.read(path.read_bytes(), str(path), {}) for path in files])
 
 
-def report_storlab(files: list[Path]) -> None:
+def report_storlab(files: list[Path], form: str) -> None:
     program = str(Path(sys.executable).with_name("storlab"))
     with tempfile.TemporaryDirectory() as folder:
         run = f"{folder}/run"
-        commands = [[program, "import", "sysbench", *map(str, files), "--out", run], [program, "report", run]]
-        timed(lambda: [subprocess.run(each, check=True, stdout=subprocess.DEVNULL) for each in commands])
+        imports = [program, "import", "sysbench", *map(str, files), "--out", run]
+        reports = [program, "report", run, "--format", form]
+        timed(lambda: [subprocess.run(each, check=True, stdout=subprocess.DEVNULL) for each in (imports, reports)])
 
 
-def report_in_process(side: str, files: list[Path]) -> None:
+def print_in_process(side: str, files: list[Path]) -> None:
     """As a script of its own would be run: with its interpreter's start."""
     read = "read_plain, 2" if side == "plain" else "read_tps, 1"
-    call = f"from read_sysbench_child import *; report_plain({read}, [Path(name) for name in sys.argv[1:]])"
+    call = f"from benchmarks.read_sysbench_child import *; print_plain({read}, [Path(name) for name in sys.argv[1:]])"
     command = [sys.executable, "-c", call, *map(str, files)]
-    timed(lambda: subprocess.run(command, check=True, cwd=Path(__file__).parent, stdout=subprocess.DEVNULL))
+    timed(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
+
+
+def draw_in_process(files: list[Path]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "benchmarks.plain_charts_child", folder, *map(str, files)]
+        timed(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))
 
 
 def timed(work: Callable[[], object]) -> None:
@@ -88,12 +95,17 @@ def cpu_seconds() -> float:
 def main() -> None:
     side, task = sys.argv[1:3]
     files = [Path(name) for name in sys.argv[3:]]
-    if side == "storlab":
-        (read_storlab if task == "read" else report_storlab)(files)
-    elif task == "report":
-        report_in_process(side, files)
-    else:
-        timed(lambda: [(read_plain if side == "plain" else read_tps)(path) for path in files])
+    match side, task:
+        case "storlab", "read":
+            read_storlab(files)
+        case "storlab", _:
+            report_storlab(files, "html" if task == "charts" else "text")
+        case _, "read":
+            timed(lambda: [(read_plain if side == "plain" else read_tps)(path) for path in files])
+        case _, "text":
+            print_in_process(side, files)
+        case _:
+            draw_in_process(files)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ agent_is_current || need_rust
 need_packages base
 install_packages base
 ! can_install || install_packages root bench vm image
-python_environment dev
+python_environment bench
 build_agent
 if [[ $(missing_packages image) ]] || ! .venv/bin/storlab image build --if-missing; then
     say "storlab: there is no guest image: guests won't be started" >&2

@@ -33,12 +33,14 @@ need_python() {
     fi
 }
 
-# python_environment demo|dev: the environment from the lock file; dev has the tools for tests and lint as well.
+# python_environment demo|dev|bench: the environment from the lock file; dev has the tools for tests and lint as well,
+# bench what benchmarks compare with besides.
 python_environment() {
-    local kind=$1 proof=storlab key
-    [[ $kind == dev ]] && proof=pytest
+    local kind=$1 proof=storlab key stamp
+    local -a enough=("$made/python-$kind" "$made/python-bench")
+    [[ $kind == demo ]] && enough+=("$made/python-dev") || proof=pytest
     key="$root $(cat uv.lock pyproject.toml | sha256sum)"
-    for stamp in "$made/python-dev" "$made/python-$kind"; do
+    for stamp in "${enough[@]}"; do
         if [[ -x .venv/bin/$proof && -e $stamp && $(<"$stamp") == "$key" ]]; then
             return
         fi
@@ -52,7 +54,8 @@ python_environment() {
     # compiled now, on all cores, and not by the first command that loads them, or by each where Python may not write.
     local -a options=(--compile-bytecode)
     .venv/bin/python -c '' 2>/dev/null || options+=(--python "$(find_python)")
-    [[ $kind == dev ]] || options+=(--no-dev --inexact)
+    [[ $kind != demo ]] || options+=(--no-dev --inexact)
+    [[ $kind != bench ]] || options+=(--group bench)
     quietly uv uv_here sync --frozen "${options[@]}"
     say "$key" >"$made/python-$kind"
 }
