@@ -25,13 +25,17 @@ def json_parts(documents: Sequence[Document], broken: Sequence[ParseError], sour
 
     ``broken``: documents that were cut off, or are damaged; there is at least one that isn't. Raises ``ParseError``.
     """
-    ours = [each for each in documents if each.root.jobs or each.root.client_stats]
-    runs = _last_of_each_run(ours)
+    ours = [each for each in documents if _jobs(each.root)]
+    once = _once(ours)
+    runs = _last_of_each_run(once)
     parts = [part for run in runs or documents for part in _parts(_without_chatter(run), source)]
     said = [f"line {error.line}: {_reason(error)}; that document is left out" for error in broken]
-    said += [f"line {each.line}: JSON that is no result of fio is left out" for each in documents if each not in ours]
-    if len(ours) > len(runs):
-        said.append(f"{len(ours) - len(runs)} reports of runs that went on (--status-interval) are left out")
+    others = [each.line for each in documents if not _jobs(each.root)]
+    said += [f"line {line}: JSON that is no result of fio is left out" for line in others]
+    if len(ours) > len(once):
+        said.append(f"copies of its own reports are left out: {len(ours) - len(once)}")
+    if len(once) > len(runs):
+        said.append(f"reports of runs that went on (--status-interval) are left out: {len(once) - len(runs)}")
     first = parts[0].measured
     parts[0] = replace(parts[0], measured=replace(first, warnings=(*said, *first.warnings)))
     return parts
@@ -39,6 +43,18 @@ def json_parts(documents: Sequence[Document], broken: Sequence[ParseError], sour
 
 def _reason(error: ParseError) -> str:
     return str(error).removeprefix(f"{error.source}:{error.line}: ")
+
+
+def _once(documents: Sequence[Document]) -> list[Document]:
+    """Without copies: reports that were written in the same millisecond and say the same. A copy is no repeat."""
+    found: dict[int, list[Root]] = {}
+    kept = []
+    for each in documents:
+        alike = [] if each.root.timestamp_ms is None else found.setdefault(each.root.timestamp_ms, [])
+        if each.root not in alike:
+            alike.append(each.root)
+            kept.append(each)
+    return kept
 
 
 def _last_of_each_run(documents: Sequence[Document]) -> list[Document]:

@@ -103,7 +103,7 @@ class _Table:
                 trial.values[metric] = value
                 trial.rows.setdefault(metric, []).append((line, self._time(line, row), number))
         if self.absent:
-            self.warnings.append(f"{self.absent} of its fields have NA or the like: no figure, and no 0")
+            self.warnings.append(f"fields with NA or the like, which are no figure and no 0: {self.absent}")
         return trials
 
     def _is_next(self, trial: _Trial, metric: str, key: Key, line: int) -> bool:
