@@ -102,6 +102,18 @@ def test_a_disk_that_has_room_for_the_parts_alone_keeps_them(ending: str, tmp_pa
         assert {path.suffix for path in folder.iterdir()} == {".parts", ""}
 
 
+@needs_root[0]
+@needs_root[1]
+def test_a_disk_that_was_full_before_has_nothing_more_on_it_after(tmp_path: Path) -> None:
+    with small_disk(tmp_path) as folder:
+        (folder / "ballast").write_bytes(bytes(free(folder)))
+        file = EventFile(folder / "events.parquet", SMALL)
+        file.add(events(5000))
+        with pytest.raises(UserError, match="No space left on device; no event is kept"):
+            file.finish()
+        assert [path.name for path in folder.iterdir()] == ["ballast"]
+
+
 @contextmanager
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MiB."""

@@ -57,10 +57,12 @@ class EventFile:
                 self._write()
             except (OSError, pl.exceptions.PolarsError) as error:
                 self._failure = _why(error)
-        if self._failure:
-            raise UserError(f"--out {self._path} can't be written: {self._failure}; {self.left() or 'nothing is left'}")
-        if self._folder is not None:
+        if self._folder is not None and not (self._failure and self._parts):
             shutil.rmtree(self._folder, ignore_errors=True)
+        if self._failure:
+            raise UserError(
+                f"--out {self._path} can't be written: {self._failure}; {self.left() or 'no event is kept'}"
+            )
 
     def left(self) -> str | None:
         """Where the events are, if they are in parts."""

@@ -88,6 +88,7 @@ class Screen:
         requests = self._counts.request_frame() if self._counts is not None else None
         if self._counts is None or requests is None:
             _tell("the tracer ended before it told what it had counted")
+            self._save_events()
             return
         self._print(self._text(requests))
         if not self._final:
@@ -106,6 +107,12 @@ class Screen:
 
             write_trace(self.options.out, requests)
             _tell(f"written to {self.options.out}")
+
+    def _save_events(self) -> None:
+        if self._kept is not None:
+            self._kept.finish()
+            what = "event" if self._kept.saved == 1 else "events"
+            _tell(f"written to {self.options.out}: {self._kept.saved:,} {what}")
 
     def _text(self, requests: pl.DataFrame) -> str:
         if self.options.json:
