@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import polars as pl
+import pytest
 
 from laboratory import Laboratory
 from laboratory.guests import needs_guests
+from storlab.errors import MissingImage
+from storlab.images.image import find_image
 
 STUDY = """
 primary = "write.aligned.4k"
@@ -81,4 +84,39 @@ def test_a_device_mapper_disk_has_whole_units_and_the_disk_beneath_what_became_o
     said = " ".join(summary.warnings)
     assert "dm-0 makes no requests of its own" in said
     assert "dm-0 lies on vdc, and both are watched" in said
+    assert lab.leftovers() == []
+
+
+VOLUME = """
+primary = "write.aligned.16k"
+repeat = { until = "max", min = 1, max = 1 }
+trial = { settle = { sync = false, drop_caches = false } }
+
+[nodes.vm]
+kind = "vm"
+memory = "512M"
+disk = [{ layer = "file", size = "512M" }]
+stack = [{ layer = "zpool" }, { layer = "zvol", size = "64M", volblocksize = "16k" }]
+
+[probes.alignment]
+
+[workload.write]
+on = ["vm"]
+fio = { rw = "write", bs = "16k", size = "4M", direct = 1, ioengine = "psync" }
+"""
+
+
+@pytest.mark.slow
+@needs_guests
+def test_a_zvol_which_makes_no_requests_has_its_bios_counted(lab: Laboratory) -> None:
+    try:
+        find_image(frozenset({"zfs"}))
+    except MissingImage as error:
+        pytest.skip(str(error))
+    summary = lab.execute(VOLUME).summary
+    (record,) = lab.records()
+    assert (record.status, record.reason, record.nodes["vm"].disk) == ("done", None, "zd0")
+    requests = pl.read_parquet(lab.out / "tables" / "requests.parquet").filter(pl.col("operation") == "write")
+    assert requests.group_by("disk", "length").agg(pl.col("count").sum()).rows() == [("zd0", 16384, 256)]
+    assert any("zd0 makes no requests of its own" in warning for warning in summary.warnings)
     assert lab.leftovers() == []
