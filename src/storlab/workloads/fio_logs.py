@@ -10,6 +10,7 @@ here it becomes 0. Logs without it, of a line for every operation, are for ``fio
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -26,7 +27,7 @@ _KINDS = {"bw": ("bandwidth", "B/s", 1024.0), "iops": ("iops", "1/s", 1.0), "cla
 def find_logs(folder: Path, prefix: str, kind: str) -> dict[int, Path]:
     """Logs of one kind (``bw``, ``iops``, ``clat``, ``lat``, ``slat``) by the number of their job."""
     found = {}
-    for path in folder.glob(f"{prefix}_{kind}.*.log"):
+    for path in folder.glob(f"{glob.escape(prefix)}_{kind}.*.log"):
         number = path.name.removeprefix(f"{prefix}_{kind}.").removesuffix(".log")
         if number.isdigit():
             found[int(number)] = path

@@ -163,6 +163,18 @@ def test_messages_are_warnings_and_other_lines_around_are_not(folder: Path) -> N
     assert len(part.measured.warnings) == 2
 
 
+def test_terse_lines_of_later_versions_have_trims(folder: Path) -> None:
+    trims = ["--rw=randtrim", "--ioengine=null"]
+    for version in ("4", "5"):
+        path = ran(folder, "a.txt", *trims, f"--terse-version={version}", form="terse")
+        (part,) = parts(path.read_bytes())
+        found = values(part.measured)
+        assert found["trim.bytes"] == found["bytes"] == 1 << 20
+        assert not {"read.bytes", "write.bytes"} & found.keys()
+    (part,) = parts(ran(folder, "b.txt", *trims, form="terse").read_bytes())
+    assert (part.status, part.reason) == ("failed", "fio read and wrote nothing")  # version 3 has no trims
+
+
 def test_output_for_people_is_refused_with_what_to_run_instead(folder: Path) -> None:
     path = ran(folder, "a.txt", "--rw=read", form="normal")
     with pytest.raises(ParseError, match=r"x\.json:\d+: fio's output for people.*--output-format=json\+"):
@@ -285,10 +297,18 @@ def test_a_folder_without_any_is_refused(tmp_path: Path) -> None:
     assert "none of its 1 file is one of fio" in ended.message
 
 
-@settings(max_examples=80, deadline=None)
+WHOLE = [
+    golden("fio-plain.json"),
+    golden("fio-plain.json") + b"a message\n" + golden("fio-client.json"),
+    golden("fio-stonewall.json") * 2,
+    f"{terse('load', (9, 2))}\n".encode(),
+]
+
+
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_a_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
-    whole = data.draw(st.sampled_from([golden("fio-plain.json"), f"{terse('load', (9, 2))}\n".encode()]))
+    whole = data.draw(st.sampled_from(WHOLE))
     at, until = sorted((data.draw(st.integers(0, len(whole))), data.draw(st.integers(0, len(whole)))))
     damaged = whole[:at] + data.draw(st.binary(max_size=20)) + whole[until:]
     try:

@@ -91,7 +91,7 @@ def _terse_parts(text: bytes, source: str) -> list[Part]:
         traits = {"job": printable(report.name), **said.get(report.name, {})}
         facts: dict[str, object] = {"version": report.version}
         if report.error or not report.directions:
-            reason = f"fio ended with errno {report.error}" if report.error else "fio moved no data"
+            reason = f"fio ended with errno {report.error}" if report.error else "fio read and wrote nothing"
             parts.append(Part(Measurements(facts=facts), traits=traits, status="failed", reason=reason))
         else:
             parts.append(Part(Measurements(metric_frame(terse_values(report)), facts=facts), traits=traits))
