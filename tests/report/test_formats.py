@@ -44,3 +44,7 @@ def test_the_terminals_report_does_not_wait_for_the_charts() -> None:
         "sys.exit(f'imported {slow}' if slow else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_markdown_has_two_names() -> None:
+    assert render(sample(), "markdown") == render(sample(), "md")

@@ -10,14 +10,14 @@ from storlab.cli.reporting import report_input, write_html
 from storlab.errors import UserError
 from storlab.records.derive import derive
 from storlab.records.run_folder import RunFolder
-from storlab.report.formats import FORMATS, PUBLISHED, render
+from storlab.report.formats import FORMATS, OTHER_NAMES, PUBLISHED, render
 from storlab.run.design import summary_of_run
 
 
 def report(folder: Path, format_name: str, output: Path | None) -> None:
     """Derive everything anew from the raw records and print or write it."""
     formats = [*FORMATS, *PUBLISHED]
-    if format_name not in formats:
+    if OTHER_NAMES.get(format_name, format_name) not in formats:
         raise UserError(f"there is no report format {format_name!r}; there are: {', '.join(formats)}")
     run = RunFolder.open(folder)
     manifest = run.manifest

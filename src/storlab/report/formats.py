@@ -36,9 +36,13 @@ PUBLISHED: dict[str, Renderer] = {"virtiofs-tests": _lazily("virtiofs_tests", "r
 """Tables as other tools publish them, of runs that were imported from there."""
 
 
+OTHER_NAMES = {"markdown": "md"}
+"""What `storlab compare` and others call a format, and its name here."""
+
+
 def render(given: ReportInput, format_name: str) -> str:
     """``given`` in the format of that name; ``UserError`` for a format that is none of them."""
-    renderer = (FORMATS | PUBLISHED).get(format_name)
+    renderer = (FORMATS | PUBLISHED).get(OTHER_NAMES.get(format_name, format_name))
     if renderer is None:
         raise UserError(f"there is no report format {format_name!r}; choose one of {', '.join([*FORMATS, *PUBLISHED])}")
     return renderer(given)
