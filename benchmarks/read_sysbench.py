@@ -75,6 +75,7 @@ def main() -> None:
         ]
         os.environ["PYTHONPYCACHEPREFIX"] = f"{made}/compiled"
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["MPLBACKEND"] = "Agg"  # files, even where there is a screen
         results = {task: compare(task, files, repeats) for task in tasks()}
     print(table(results))
     figures = {"lines": 2 * lines, "seed": None if public else SEED, "public runs": public, "tasks": results}

@@ -36,7 +36,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("question", ["--help", "--version"])
 def test_what_needs_no_frames_loads_not_even_polars(question: str) -> None:
     found = loaded_by(question)
-    assert not found & (CHARTS | STATISTICS | RUNNING | {"polars", "numpy", "rich", "orjson", "msgspec"})
+    assert not found & (CHARTS | STATISTICS | RUNNING | {"polars", "numpy", "pydantic", "rich", "orjson", "msgspec"})
 
 
 @pytest.mark.parametrize(

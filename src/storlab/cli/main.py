@@ -61,8 +61,12 @@ def _main(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     if version:
-        print(f"storlab {__version__}")
+        _print_version()
         raise typer.Exit
+
+
+def _print_version() -> None:
+    print(f"storlab {__version__}")
 
 
 app.command()(run)
@@ -83,6 +87,9 @@ app.add_typer(image)
 
 def main() -> None:
     """The entry point: runs a command and turns every error into a message and an exit status."""
+    if sys.argv[1:] == ["--version"]:  # Typer reads options by pydantic, which takes longer to load than all else
+        _print_version()
+        return
     from storlab.cli.failure import explain
 
     try:

@@ -116,7 +116,7 @@ def _series(run: SysbenchRun) -> pl.DataFrame:
             pl.lit(None, pl.String).alias("job"),
             pl.lit(metric).alias("metric"),
             "t",
-            (pl.col(column) * factor).alias("value"),
+            (pl.col(column) * factor if factor != 1 else pl.col(column)).alias("value"),
             pl.lit(unit).alias("unit"),
         )
         for column, (metric, factor, unit) in columns.items()
