@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from benchmarks.soundness import __main__ as soundness
-from benchmarks.soundness import engine, mysql, noise, peers, trials
+from benchmarks.soundness import engine, mysql, noise, peers, series, trials
 from benchmarks.soundness.page import broken, page
 from numpy.typing import NDArray
 from scipy import stats
@@ -118,3 +118,15 @@ def test_a_short_run_breaks_no_bound_and_makes_a_page() -> None:
     found = soundness.run(100)
     assert broken(found) == []
     assert "| recorded: fio |" in page(found)
+
+
+@pytest.mark.parametrize("kind", series.KINDS)
+def test_a_series_without_a_trend_is_hardly_ever_said_to_drift_in_steps(kind: str) -> None:
+    found = series.false_alarms(kind, 100, 60, np.random.default_rng(11))
+    assert found.in_steps.count <= (9 if kind.startswith(series.LEVELS_CHANGE) else 2)
+    if kind in series.NO_TREND:
+        assert found.changes.count <= 5 and found.drift.count <= 6
+
+
+def test_a_random_walk_cant_be_told_from_a_drift() -> None:
+    assert series.false_alarms("random walk", 100, 60, np.random.default_rng(12)).drift.count > 3
