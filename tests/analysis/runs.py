@@ -71,3 +71,11 @@ def with_variance(name: str, mean: float, variance: float) -> RunData:
     parts = {"variance": variance, "sigma": variance**0.5, "cv": variance**0.5 / mean, "outliers": 3.0}
     rows = [found.metrics.with_columns(metric=pl.lit(f"bandwidth.{n}"), value=pl.lit(v)) for n, v in parts.items()]
     return replace(found, metrics=pl.concat([found.metrics, *rows]))
+
+
+def two_factors(name: str, values: Mapping[tuple[str, str], Sequence[float]], *, compared: bool = True) -> RunData:
+    """A run with the factors ``fs`` and ``bs``."""
+    flat = run(name, {f"{fs}/{bs}": each for (fs, bs), each in values.items()}, factor="both", compared=compared)
+    cells = tuple((number, dict(zip(("fs", "bs"), places, strict=True))) for number, places in enumerate(values, 1))
+    factors = {f: tuple(dict.fromkeys(levels[f] for _, levels in cells)) for f in ("fs", "bs")}
+    return replace(flat, design=replace(flat.design, factors=factors, cells=cells))

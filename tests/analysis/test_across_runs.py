@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +15,7 @@ from storlab.analysis.merged_runs import RunData
 from storlab.analysis.unpaired import difference
 from storlab.errors import UserError
 
-from .runs import run, with_variance
+from .runs import run, two_factors, with_variance
 
 LOW = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 99.5, 101.5, 98.5, 100.2, 99.8, 100.9]
 HIGH = [2 * value for value in LOW]
@@ -177,14 +175,6 @@ def test_the_unpaired_interval_covers_the_truth_as_often_as_it_says() -> None:
         mean, half = difference(rng.normal(0.1, 1, size=6), rng.normal(0, 3, size=9), 0.05)
         hits += abs(mean - 0.1) <= half
     assert 0.935 <= hits / 2000 <= 0.97
-
-
-def two_factors(name: str, values: dict[tuple[str, str], list[float]], *, compared: bool = True) -> RunData:
-    """A run with the factors ``fs`` and ``bs``."""
-    flat = run(name, {f"{fs}/{bs}": each for (fs, bs), each in values.items()}, factor="both", compared=compared)
-    cells = tuple((number, dict(zip(("fs", "bs"), places, strict=True))) for number, places in enumerate(values, 1))
-    factors = {f: tuple(dict.fromkeys(levels[f] for _, levels in cells)) for f in ("fs", "bs")}
-    return replace(flat, design=replace(flat.design, factors=factors, cells=cells))
 
 
 FOUR = {

@@ -13,8 +13,9 @@ from xml.etree import ElementTree as Xml
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from analysis.runs import run, with_variance
+from analysis.runs import run, two_factors, with_variance
 from storlab.analysis.across_runs import RunsCompared, compare_runs
 from storlab.analysis.gate import parse_gate
 from storlab.report.across import render_json
@@ -38,6 +39,32 @@ def sample(old: str = "old") -> RunsCompared:
     after = run("new", {"ext4": [0.9 * v for v in LOW], "xfs": [1.001 * v for v in LOW]})
     gates = [parse_gate("worse>3%")]
     return compare_runs([before, after], gates=gates, cautions=["The runs differ in Storlab (old: 1; new: 2)."])
+
+
+def single_trials() -> RunsCompared:
+    """One trial a side, as two files of other people's tools give."""
+    return compare_runs([with_variance("off", 5300.0, 2164.0), with_variance("on", 5370.0, 7358.0)])
+
+
+def judged() -> RunsCompared:
+    """Levels of one run, in two combinations, with every verdict but "worse"."""
+    values = {
+        ("ext4", "4k"): LOW,
+        ("ext4", "64k"): LOW[::-1],
+        ("xfs", "4k"): [2 * v for v in LOW],
+        ("xfs", "64k"): [1.001 * v for v in LOW[::-1]],
+        ("btrfs", "4k"): [v * (0.5 if n % 2 else 2) for n, v in enumerate(LOW)],
+        ("btrfs", "64k"): LOW,
+    }
+    return compare_runs([two_factors("run", values)], by="fs", gates=[parse_gate("better>50%")])
+
+
+TEXTS = {"compare-single.txt": single_trials, "compare-judged.txt": judged}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_the_terminals_comparison_looks_like_the_golden_file(name: str) -> None:
+    assert render_text(TEXTS[name]()) == (GOLDEN / name).read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -83,7 +110,7 @@ def test_no_name_of_a_run_breaks_xml_or_the_markdown_table(name: str) -> None:
     Xml.fromstring(render_junit(found).encode())
     rows = [line for line in render_markdown(found).splitlines() if line.startswith("|")]
     assert len({row.replace("\\|", "").count("|") for row in rows}) == 1
-    render_text(found)
+    assert max(map(cell_len, render_text(found, 60).splitlines())) <= 60
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -117,3 +144,5 @@ def test_the_variance_factor_is_told_by_name_in_every_format() -> None:
 if __name__ == "__main__":
     for name, renderer in FORMATS.items():
         (GOLDEN / name).write_text(renderer(sample()), "utf-8")
+    for name, made in TEXTS.items():
+        (GOLDEN / name).write_text(render_text(made()), "utf-8")
