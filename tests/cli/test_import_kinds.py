@@ -110,7 +110,11 @@ def test_a_table_is_read_by_the_columns_that_are_named(tmp_path: Path) -> None:
     assert ran.status == 0, ran.message
     assert values(run, "IOPS") == [1000, 1010, 900, 930]
     assert len(values(run, "lat")) == 3
-    assert "IOPS: csv" in call("report", str(run)).output
+    report = words(call("report", str(run)).output)
+    assert "IOPS: csv" in report
+    assert "Rounds are those that the files number." in report
+    compared = words(call("compare", str(run), "--by", "fs").output)
+    assert "not judged" in compared  # the numbers don't say that the rounds were interleaved
 
 
 @pytest.mark.parametrize(

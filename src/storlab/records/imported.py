@@ -32,10 +32,9 @@ PUBLISHED_ORDERS: Mapping[str, Mapping[str, Sequence[str]]] = {"virtiofs-tests":
 NOT_SAID = "–"
 """The level of a factor that another file or part names, and this one doesn't."""
 
-_ROUNDS = {
-    True: "Rounds are the repeats of a cell in the order of the times that the files name. ",
-    False: "Rounds are the repeats of a cell in the order of the files and of what is in them. ",
-}
+_NUMBERED = "Rounds are those that the files number. "
+_TIMED = "Rounds are the repeats of a cell in the order of the times that the files name. "
+_IN_ORDER = "Rounds are the repeats of a cell in the order of the files and of what is in them. "
 
 
 @dataclass(frozen=True)
@@ -204,18 +203,22 @@ def write_imported(
         )
         write_trial(folder, record, durable=False)  # hundreds may come from one file, which can be imported again
         measured.append((record, part))
-    timed = all(part.started is not None for parts in read for part in parts)
-    write_manifest(run.path, _manifest(identity, argv, imported, importer, timed))
+    write_manifest(run.path, _manifest(identity, argv, imported, importer, read))
     return _tables(imported, measured, ())
 
 
-def _manifest(identity: str, argv: Sequence[str], imported: Imported, importer: Importer, timed: bool) -> Manifest:
+def _manifest(
+    identity: str, argv: Sequence[str], imported: Imported, importer: Importer, read: Sequence[Sequence[Part]]
+) -> Manifest:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     single = len(imported.trials) == len(imported.cells)
+    everything = [part for parts in read for part in parts]
+    timed = _TIMED if all(part.started is not None for part in everything) else _IN_ORDER
+    rounds = _NUMBERED if all(part.round is not None for part in everything) else timed
     caution = (
         f"Imported from files of {imported.kind}, not run by Storlab: {'one run of each, ' if single else ''}"
         "not interleaved as far as is known, so chance and drift can't be told from effects, and there are no "
-        f"verdicts. {'' if single else _ROUNDS[timed]}The files don't say {importer.unknown}."
+        f"verdicts. {'' if single else rounds}The files don't say {importer.unknown}."
     )
     return Manifest(
         run=identity,
