@@ -112,7 +112,7 @@ def nearest_rank(percentile: float, operations: int) -> int:
 
 def _ranks(p: float, total: Ints) -> Ints:
     # long double, and divided first, as in fio: otherwise p99.9 of 1000 operations may be another rank.
-    return np.ceil(np.longdouble(p) / 100 * total).astype(np.int64)
+    return np.asarray(np.ceil(np.longdouble(p) / 100 * total), dtype=np.int64)
 
 
 def ranked_one(counts: Ints, wanted: Sequence[float]) -> Ints:
