@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -209,6 +210,26 @@ def test_logs_of_single_operations_become_series_by_the_second(
     latencies = opened.histograms.filter(pl.col("job").is_null(), metric="latency")
     assert latencies["count"].sum() == pytest.approx(counted.sum(), rel=0.01)
     assert len(list(run.rglob("mine_*"))) == 1  # all count the same operations
+
+
+def test_logs_that_were_cut_off_or_are_empty_are_named(folder: Path, tmp_path: Path) -> None:
+    path = ran(folder, "a.json", "--rw=randwrite", "--write_lat_log=mine")
+    log = folder / "mine_clat.1.log"
+    log.write_bytes(log.read_bytes()[:-3])
+    cut = call("import", "fio", str(path), "--out", str(tmp_path / "cut"))
+    assert (cut.status, "mine_clat.1.log ends within a line, which is left out" in cut.message) == (0, True)
+    log.write_bytes(b"")
+    empty = call("import", "fio", str(path), "--out", str(tmp_path / "empty"))
+    assert (empty.status, "its logs mine_*.log are empty: there are no series" in empty.message) == (0, True)
+
+
+def test_a_pipe_in_the_place_of_a_log_is_not_waited_for(folder: Path, tmp_path: Path) -> None:
+    path = ran(folder, "a.json", "--rw=randwrite", "--write_lat_log=mine")
+    for log in folder.glob("mine_*"):
+        log.unlink()
+        os.mkfifo(log)
+    imported = call("import", "fio", str(path), "--out", str(tmp_path / "run"))
+    assert (imported.status, "mine_*.log don't lie beside it" in imported.message) == (0, True)
 
 
 def test_logs_that_can_not_be_placed_are_named(folder: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ JSON+), theirs take that place. All of them count the same operations, so one ki
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -75,8 +76,14 @@ def _with_logs(part: Part, folder: Path, used: Mapping[str, int]) -> Part:
     if not isinstance(options, dict):
         return part
     for prefix in _prefixes(part):
-        found = _of(prefix, options.values(), [path.name for path in folder.iterdir()])
+        found = _of(prefix, options.values(), [path.name for path in folder.iterdir() if path.is_file()])
         fault = _fault(found, list(options.values()), used[prefix])
+        if found and not any((folder / name).stat().st_size for name in found):
+            fault = "are empty"
+        cut = [
+            f"{name} ends within a line, which is left out" for name in found if not fault and _is_cut(folder / name)
+        ]
+        measured = replace(measured, warnings=(*measured.warnings, *cut))
         if fault:
             warning = f"its logs {prefix}_*.log {fault}: there are no series"
             measured = replace(measured, warnings=(*measured.warnings, warning))
@@ -86,6 +93,13 @@ def _with_logs(part: Part, folder: Path, used: Mapping[str, int]) -> Part:
         else:
             measured = _with_operations(measured, folder, found, list(options))
     return replace(part, measured=measured)
+
+
+def _is_cut(log: Path) -> bool:
+    with log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 1, 0))
+        return file.read(1) not in (b"", b"\n")
 
 
 def _fault(found: Sequence[str], jobs: Sequence[Mapping[str, str]], used: int) -> str:
