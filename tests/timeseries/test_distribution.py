@@ -51,6 +51,13 @@ def test_a_density_is_that_of_a_kernel_estimate() -> None:
     assert np.abs(height - exact).max() < 0.02 * exact.max()
 
 
+def test_a_density_of_rates_does_not_reach_below_zero() -> None:
+    at, height = density(np.random.default_rng(5).exponential(10, 1000)) or pytest.fail("none")
+    assert at.min() == 0.0
+    assert height[0] > 0.05
+    assert np.trapezoid(height, at) == pytest.approx(1.0, abs=0.01)
+
+
 def test_what_does_not_vary_has_no_density() -> None:
     assert density(np.full(50, 3.0)) is None
     assert density(np.array([1.0])) is None

@@ -81,7 +81,7 @@ def _varying(
                 fmt.quantity(variance.mean, squared(unit)) if variance else "unknown",
                 _factor(variance.mean if variance else None, min(variances)),
                 fmt.quantity(sigma.mean, unit) if sigma else "unknown",
-                fmt.part(cv.mean) if cv else "unknown",
+                _cv(cv.mean) if cv else "unknown",
                 fmt.number(outliers.mean, 0 if outliers.mean.is_integer() else 1) if outliers else "unknown",
                 _stall(stall.mean) if stall else "unknown",
             )
@@ -94,6 +94,10 @@ def _factor(variance: float | None, least: float) -> str:
     if variance is None or (least == 0 and variance > 0):
         return "unknown"
     return fmt.ratio(variance / least if least else 1.0)
+
+
+def _cv(share: float) -> str:
+    return fmt.part(share) if share < 0.1 else fmt.share(share)
 
 
 def _stall(seconds: float) -> str:

@@ -77,10 +77,14 @@ def density(values: Floats) -> tuple[Floats, Floats] | None:
         return None
     kept = values[near(values)]
     low, high = float(kept.min()) - 4 * width, float(kept.max()) + 4 * width
+    bounded = low < 0 <= float(kept.min())  # rates: what the kernel would put below 0 is put back above it
+    low = 0.0 if bounded else low
     bins = max(_GRID, math.ceil(8 * (high - low) / width))
     counts, edges = np.histogram(kept, bins, (low, high))
     step = float(edges[1] - edges[0])
-    smooth = gaussian_filter1d(counts / (len(values) * step), width / step, mode="constant", truncate=6.0)
+    smooth = gaussian_filter1d(
+        counts / (len(values) * step), width / step, mode="reflect" if bounded else "constant", truncate=6.0
+    )
     centres = (edges[:-1] + edges[1:]) / 2
     # Most points where the curve is: a far outlier must not leave a narrow peak to a few of them.
     high_enough = np.flatnonzero(smooth > 1e-6 * smooth.max())

@@ -105,7 +105,8 @@ def _way(shares: Sequence[float]) -> str:
     """``falls by 12 %``, ``rises or falls by up to 12 %``."""
     rising = sum(share > 0 for share in shares)
     way = "rises" if rising == len(shares) else "falls" if not rising else "rises or falls"
-    most = _percent(max(shares, key=abs))
+    size = max(map(abs, shares))
+    most = f"{_percent(size)}{' of its mean' if size >= 1 else ''}"
     return f"{way} by {most if len(shares) == 1 else f'up to {most}'}"
 
 
