@@ -11,7 +11,7 @@ import subprocess
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from markdown_it import MarkdownIt
 
 from storlab.report import render
@@ -94,9 +94,10 @@ class _Tags(HTMLParser):
                 assert value.startswith("#")
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=12, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(texts)
 def test_a_page_full_of_hostile_names_has_only_its_own_tags(text: str) -> None:
+    # A page takes seconds to draw and texts are short as they are: to make them shorter still would take minutes.
     parser = _Tags()
     parser.feed(render(hostile_run(text), "html"))
     assert parser.seen <= TAGS
