@@ -48,9 +48,8 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     pair = framed(report_of(import_pair()), "variability")
     for name, flags in (("variability.png", []), ("variability-dark.png", [DARK])):
-        photograph(
-            chromium, pair, options.out / name, [f"--window-size={WIDTH},1460", "--force-prefers-reduced-motion", *flags]
-        )
+        still = ["--force-prefers-reduced-motion", f"--window-size={WIDTH},1460", *flags]
+        photograph(chromium, pair, options.out / name, still)
         print(options.out / name)
     shutil.copy(pair.parent / "charts" / "course-tps-sysbench.svg", options.out / "over-time.svg")
     if options.pair:
