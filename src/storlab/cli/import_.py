@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +25,7 @@ from storlab.units import printable, shown
 _FILE = "file"  # the factor that tells files apart, unless the user names others
 _LONGEST = 63
 _HEAD = 1 << 16  # bytes of a file by which the files of a folder are known
+_NAMED = 5  # of the files that are left out
 _LARGEST = 256 * 1024**2  # bytes; no tool that is imported from writes a larger one
 
 
@@ -61,6 +62,9 @@ def import_files(
         write_imported(run, identity, sys.argv, imported, texts, read, logs).write(run)
     for path, parts in zip(files, read, strict=True):
         _say(path, parts)
+    used = {*files, *(path for each in logs for path in each.values())}
+    for path in paths if importer.folders else ():
+        _say_left_out(path, used)
     count = len(imported.trials)
     print(f"Run: {folder}, {plural(count, 'trial')} of {plural(len(imported.cells), 'cell')}; ", end="")
     print(f"`storlab report {folder}` shows it")
@@ -101,7 +105,7 @@ def _files(importer: Importer, path: Path) -> list[Path]:
     """The path itself, or of a folder all files below it that are the tool's, by name."""
     if not (importer.folders and path.is_dir()):
         return [path]
-    files = sorted(each for each in path.rglob("*") if each.is_file())
+    files = _all_files(path)
     known = [each for each in files if importer.knows(_head(each))]
     if not known:
         raise UserError(f"{path}: none of its {plural(len(files), 'file')} is one of {importer.kind}")
@@ -127,6 +131,18 @@ def _beside(importer: Importer, path: Path, text: bytes) -> dict[str, Path]:
 
 def _parts(importer: Importer, path: Path, text: bytes, options: Mapping[str, Any]) -> Sequence[Part]:
     return importer.read_beside(importer.read(text, str(path), options), path.parent, str(path))
+
+
+def _say_left_out(path: Path, used: Collection[Path]) -> None:
+    """Which files of a folder aren't in the run: those of other kinds, and of other tools."""
+    left = [str(each.relative_to(path)) for each in _all_files(path) if each not in used] if path.is_dir() else []
+    if left:
+        names = ", ".join(left[:_NAMED]) + (", …" if len(left) > _NAMED else "")
+        print(printable(f"{path}: files that were not read: {names}"), file=sys.stderr)
+
+
+def _all_files(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.rglob("*") if each.is_file())
 
 
 def _say(path: Path, parts: Sequence[Part]) -> None:

@@ -311,6 +311,15 @@ def test_what_is_none_is_refused_with_file_and_line(text: bytes, says: str) -> N
     assert str(error.value).startswith("x.json:")
 
 
+def test_files_of_a_folder_that_are_none_are_named(folder: Path, tmp_path: Path) -> None:
+    ran(folder, "a.json", "--rw=randwrite", "--write_lat_log=mine", "--log_avg_msec=100")
+    ran(folder, "people.txt", "--rw=read", form="normal")
+    imported = call("import", "fio", str(folder), "--out", str(tmp_path / "run"))
+    assert imported.status == 0
+    (said,) = (line for line in imported.message.splitlines() if "files that were not read" in line)
+    assert said.endswith("files that were not read: data, mine_lat.1.log, mine_slat.1.log, people.txt")
+
+
 def test_a_folder_without_any_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing")
     ended = call("import", "fio", str(tmp_path), "--out", str(tmp_path / "run"))
