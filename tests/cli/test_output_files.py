@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from pathlib import Path
 
@@ -61,6 +62,33 @@ def test_a_full_disk_leaves_the_old_report_and_no_half_of_a_new_one(runs: Path, 
         assert sorted(path.name for path in disk.iterdir()) == ["report", "rest"]
     finally:
         subprocess.run(["umount", disk], check=True)
+
+
+@needs_root
+def test_a_run_on_a_full_disk_keeps_its_old_page_and_the_new_one_may_go_elsewhere(runs: Path) -> None:
+    disk = runs / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", disk], check=True)
+    try:
+        subprocess.run(["cp", "-r", "old", disk / "run"], check=True)
+        (disk / "run" / "report.html").write_text("the old page")
+        fill(disk / "rest")
+        ran = call("report", "disk/run", "--format", "html")
+        assert ran.status == 2
+        assert ran.message.startswith("storlab: disk/run can't be written: No space left on device; `--output FILE`")
+        assert (disk / "run" / "report.html").read_text() == "the old page"
+        assert not (disk / "run" / "charts").exists()
+        assert call("report", "disk/run", "--format", "html", "--output", "page.html").status == 0
+        assert "</html>" in Path("page.html").read_text()
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def fill(file: Path) -> None:
+    """Take all the space that there is."""
+    with contextlib.suppress(OSError), file.open("wb", buffering=0) as out:
+        while True:
+            out.write(b"x" * 4096)
 
 
 def test_a_link_stays_a_link_and_a_device_a_device(runs: Path) -> None:

@@ -30,7 +30,12 @@ def report(folder: Path, format_name: str, output: Path | None) -> None:
         write_output(output, render(given, format_name))
         print(output)
     elif format_name == "html":
-        print(write_html(run, given))
+        try:
+            page = write_html(run, given)
+        except OSError as error:
+            why = f"{folder} can't be written: {error.strerror}"
+            raise UserError(f"{why}; `--output FILE` writes the page elsewhere, without files of its charts") from None
+        print(page)
     elif format_name == "text" and sys.stdout.isatty():
         from rich.console import Console
 

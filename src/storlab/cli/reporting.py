@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from storlab.analysis.summary import Summary
+from storlab.records.files import write_whole
 from storlab.records.run_folder import RunFolder
 from storlab.records.tables import Tables
 from storlab.records.trial_record import TrialRecord
@@ -48,10 +49,10 @@ def _facts(records: Iterable[TrialRecord]) -> dict[int, dict[str, Mapping[str, M
 
 
 def write_html(run: RunFolder, given: ReportInput) -> Path:
-    """Write ``report.html`` and ``charts/``; returns the page's path."""
+    """Write ``report.html``, in one step, and ``charts/``; returns the page's path. Raises ``OSError``."""
     from storlab.report.export import write_charts
     from storlab.report.formats import render
 
-    run.report.write_text(render(given, "html"))
+    write_whole(run.report, render(given, "html").encode())
     write_charts(given, run.path / "charts")
     return run.report
