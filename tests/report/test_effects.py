@@ -17,6 +17,7 @@ from storlab.report.formats import render
 from storlab.report.input import ReportInput
 from storlab.report.markdown import render_markdown
 from storlab.report.text import render_text
+from storlab.report.view import view
 
 FOUND = Effects(
     *("load", "bandwidth", "B/s", "higher", {"media": "ssd"}, ("fs", "bs"), 6, 24),
@@ -80,6 +81,11 @@ def test_csv_holds_every_share_and_every_mean_unrounded() -> None:
     means = [float(row["mean"]) for row in rows if row["kind"] == "level-mean"]
     assert means == [mean.mean for mean in (*FOUND.main, *FOUND.pairs)]
     assert {row["factor.media"] for row in rows} == {"ssd"}
+
+
+def test_the_method_says_how_shares_were_made_once() -> None:
+    twice = replace(given(FOUND).summary, method="How.", effects=(FOUND, replace(FOUND, metric="iops")))
+    assert view(ReportInput(twice)).method == "How. Effects of factors: a model."
 
 
 def test_text_and_markdown_have_them() -> None:

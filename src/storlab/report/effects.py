@@ -17,6 +17,12 @@ def effect_tables(summary: Summary) -> list[Table]:
     return [table for found in summary.effects for table in _tables(found)]
 
 
+def how_made(summary: Summary) -> list[str]:
+    """One sentence for each way in which shares were made."""
+    methods = dict.fromkeys(found.method for found in summary.effects if found.shares and found.method)
+    return [f"Effects of factors: {method[0].lower()}{method[1:]}" for method in methods]
+
+
 def title(found: Effects) -> str:
     """The metric and where it was measured."""
     return heading(found.metric, found.source, found.within)

@@ -81,11 +81,6 @@ def heading(metric: str, source: str, shared: Mapping[str, str]) -> str:
     return f"{metric}: {where}" if where else metric
 
 
-def estimate_tables(estimates: Sequence[Estimate]) -> list[Table]:
-    """One table a metric of a workload: a row a cell."""
-    return [estimate_table(group) for group in by_metric(estimates)]
-
-
 def by_metric(estimates: Iterable[Estimate]) -> list[list[Estimate]]:
     """Estimates of one metric of one source together, in their order."""
     groups: dict[tuple[str, str], list[Estimate]] = {}

@@ -9,7 +9,7 @@ from storlab.analysis.summary import Comparison, Estimate, Summary, Verdict
 from storlab.report import format as fmt
 from storlab.report import primary, words
 from storlab.report.block import block_detail_tables, block_tables
-from storlab.report.effects import effect_tables
+from storlab.report.effects import effect_tables, how_made
 from storlab.report.grid import further_tables, measured_tables
 from storlab.report.guests import guests_table
 from storlab.report.input import ReportInput
@@ -117,7 +117,7 @@ def view(given: ReportInput) -> View:
         absent=absent_table(summary),
         probes=tuple(further_tables([e for e in summary.estimates if e.source.startswith(PROBE)], summary.cells)),
         setup=tuple(table for table in (guests_table(given), modes_table(given)) if table is not None),
-        method=summary.method,
+        method=" ".join(filter(None, (summary.method, *how_made(summary)))),
     )
 
 
