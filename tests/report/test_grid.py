@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -59,8 +60,17 @@ def test_the_factor_with_the_fewest_levels_stands_side_by_side() -> None:
     assert found.columns == ("workload [1]", *TESTS)
     assert [row[0] for row in found.rows] == list(WORKLOADS)
     assert found.notes == (FEW,), "what is said of all is said once, and not at each number"
-    assert found.rows[0][1] == "1950 ±100 KiB/s"
-    assert "3 rounds" in found.caption
+    assert found.rows[0][1] == "1950 ±100"
+    assert found.caption == "higher is better, in KiB/s, mean over 3 rounds ± half of its 95 % interval"
+
+
+def test_numbers_of_different_sizes_have_each_their_unit() -> None:
+    every = estimates(cells())
+    small = [replace(every[0], mean=2e3, low=1.9e3, high=2.1e3), *every[1:]]
+    found = grid_table([replace(e, mean=2e8, low=1.9e8, high=2.1e8) for e in small[1:]] + small[:1], cells())
+    assert found is not None
+    assert (found.rows[0][1], found.rows[1][1]) == ("2000 ±100 B/s", "191 ±10 MiB/s")
+    assert "in MiB/s" not in found.caption
 
 
 def test_a_missing_number_says_why_and_leaves_the_order_as_it_was() -> None:
@@ -104,6 +114,12 @@ def test_in_a_terminal_a_grid_is_shown_in_parts_that_fit(width: int) -> None:
 
 def drawn(table: Table, width: int) -> str:
     return in_columns(Group(*section("", [table], width)), width)
+
+
+def test_long_headings_break_at_hyphens_before_a_grid_is_divided() -> None:
+    lines = drawn(grid(cells()), 56).splitlines()
+    assert "continued" not in "".join(lines)
+    assert any(line.endswith("fast-but-") for line in lines)
 
 
 name = st.text("abcdefghij-", min_size=1, max_size=10)

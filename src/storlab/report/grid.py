@@ -56,20 +56,23 @@ def grid_table(group: Sequence[Estimate], cells: Sequence[CellState]) -> Table |
     numbers = {_place(e.levels, shape): e for e in group}
     states = {_place(cell.levels, shape): cell for cell in cells if _matches(cell, shared)}
     label = notes.mark(shape.beside[-1], common)
+    scales = {fmt.scale(e.mean, e.unit) for e in group}
+    shown = next(iter(scales)) if len(scales) == 1 else None  # one display unit of all goes into the caption
     rows = []
     for row in shape.down:
         found = [(numbers.get((row, level)), states.get((row, level))) for level in shape.across]
-        rows.append((*row, *(_cell(e, state, notes, common) for e, state in found)))
+        rows.append((*row, *(_cell(e, state, notes, common, shown) for e, state in found)))
     counts = sorted({e.rounds for e in group})
     plain = fmt.plural(counts[0], "round") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} rounds"
     interval = f"mean over {plain} ± half of its {fmt.confidence(first.confidence)} interval"
+    unit = f"in {shown.symbol}" if shown is not None and shown.symbol else ""
     told = interval if any(e.low is not None for e in group) else f"mean over {plain}"
     return Table(
         title=heading(first.metric, first.source, shared),
         columns=(*shape.beside[:-1], label, *shape.across),
         rows=tuple(rows),
         labels=len(shape.beside),
-        caption=", ".join(part for part in (words.direction(first.better), told) if part),
+        caption=", ".join(part for part in (words.direction(first.better), unit, told) if part),
         notes=notes.sentences(),
         divisible=True,
     )
@@ -99,8 +102,11 @@ def _matches(cell: CellState, shared: dict[str, str]) -> bool:
     return all(cell.levels.get(name) == level for name, level in shared.items())
 
 
-def _cell(e: Estimate | None, state: CellState | None, notes: Notes, common: tuple[str, ...]) -> str:
+def _cell(
+    e: Estimate | None, state: CellState | None, notes: Notes, common: tuple[str, ...], shown: fmt.Scale | None
+) -> str:
     if e is None:
         return "–" if state is None or state.status in ("measured", "partly failed") else state.status
     own = [warning for warning in e.warnings if warning not in common]
-    return notes.mark(fmt.plus_minus(e.mean, e.unit, e.low, e.high), own)
+    bare = None if shown is None else fmt.Scale(shown.factor, "")
+    return notes.mark(fmt.plus_minus(e.mean, e.unit, e.low, e.high, within=bare), own)

@@ -14,6 +14,7 @@ PROBE = "probe:"
 ALL_CELLS = "all cells"
 _WORDS = frozenset({"verdict", "status", "reason", "better", "modes"})
 _CELLS_A_TABLE = 3  # more columns than that don't fit a page
+_NARROW = 7  # columns that fit into half of one
 
 
 Span = tuple[float, float, float]
@@ -39,6 +40,11 @@ class Table:
     spans: tuple[Span | None, ...] = ()
     divisible: bool = False
     words: tuple[str, ...] = ()
+
+    @property
+    def wide(self) -> bool:
+        """Whether two such tables don't fit side by side on a page."""
+        return len(self.columns) > _NARROW
 
     def is_number(self, column: int) -> bool:
         """Whether the column at this index holds numbers, which are aligned at the right."""

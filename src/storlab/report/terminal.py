@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -67,6 +68,9 @@ def parts_of(table: Table, width: int) -> Iterator[Table]:
 
     A divisible one gets parts in which no label is broken either.
     """
+    table = replace(table, columns=tuple(map(one_line, table.columns)))
+    if table.divisible and sum(_sizes(table)) > width + _BETWEEN:
+        table = replace(table, columns=_narrowed(table))
     sizes = _sizes(table)
     least = _widest_words(table)
     labels = list(range(table.labels))
@@ -89,9 +93,22 @@ def parts_of(table: Table, width: int) -> Iterator[Table]:
         )
 
 
+def _narrowed(table: Table) -> tuple[str, ...]:
+    """The headings of numbers in lines as wide as the numbers, as far as spaces and hyphens allow."""
+    columns = list(table.columns)
+    for number in range(table.labels, len(columns)):
+        widest = max((cell_len(row[number]) for row in table.rows), default=1)
+        lines = textwrap.wrap(columns[number], max(1, widest), break_long_words=False)
+        columns[number] = "\n".join(lines) if lines else columns[number]
+    return tuple(columns)
+
+
 def _sizes(table: Table) -> list[int]:
     """Of each column, with what is between two."""
-    return [max(map(cell_len, column)) + _BETWEEN for column in zip(table.columns, *table.rows, strict=True)]
+    return [
+        max(map(cell_len, (*heading.split("\n"), *(row[number] for row in table.rows)))) + _BETWEEN
+        for number, heading in enumerate(table.columns)
+    ]
 
 
 def _widest_words(table: Table) -> list[int]:
@@ -117,6 +134,7 @@ def _label_widths(table: Table, width: int) -> list[int]:
 
 
 def _table(table: Table, width: int) -> Iterator[RenderableType]:
+    """One of ``parts_of``, whose headings have the line breaks that they should have."""
     heading = foreign(table.title, "bold")
     if table.caption:
         heading.append(f"  {table.caption}", "dim")
@@ -126,7 +144,7 @@ def _table(table: Table, width: int) -> Iterator[RenderableType]:
     for number, column in enumerate(table.columns):
         justify: JustifyMethod = "right" if table.is_number(number) else "left"
         fixed = widths[number] if number < table.labels else None
-        drawn.add_column(foreign(column), justify=justify, no_wrap=fixed is None, overflow="fold", width=fixed)
+        drawn.add_column(Text(column), justify=justify, no_wrap=fixed is None, overflow="fold", width=fixed)
     rows = [[foreign(cell, _cell_style(cell)) for cell in row] for row in table.rows]
     room = min(width - sum(_sizes(table)), _FOREST[-1])
     if any(table.spans) and room in _FOREST:
