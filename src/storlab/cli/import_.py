@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -76,7 +77,10 @@ def _new_run(folder: Path) -> Iterator[RunFolder]:
 
     One that exists and is empty is used as it is, for it may be where a file system is mounted.
     """
-    existed = folder.exists()
+    try:
+        existed = folder.exists()
+    except OSError as error:  # a name that no file can have
+        raise UserError(f"{printable(str(folder))[:_LONGEST]}… can't be a run's folder: {error.strerror}") from None
     place = folder if existed else folder.with_name(f".{folder.name}.{os.urandom(2).hex()}.new")
     with new_run_folder(place, named=folder) as run:
         try:
@@ -86,6 +90,8 @@ def _new_run(folder: Path) -> Iterator[RunFolder]:
                 sync_folder(folder.parent)
         except BaseException as error:
             _remove(place, itself=not existed)
+            if isinstance(error, OSError) and error.errno == errno.ENOTEMPTY:
+                raise UserError(f"{folder} was made by somebody else meanwhile: choose another folder") from None
             if isinstance(error, OSError):
                 raise UserError(f"{folder} can't be written: {error.strerror}; nothing of it is left") from None
             raise
@@ -175,11 +181,13 @@ def levels_of(
         if name in levels[0]:
             raise UserError(f"--factor {shown(factor)}: {name} was given before")
         if len(values) not in (1, len(paths)):
-            raise UserError(f"--factor {shown(factor)}: {len(values)} levels for {len(paths)} files")
+            raise UserError(f"--factor {shown(factor)}: {len(values)} levels for {plural(len(paths), 'file')}")
         for number, each in enumerate(levels):
             each[name] = _level(f"--factor {name}", values[number % len(values)])
     if labels and len(labels) != len(paths):
-        raise UserError(f"--label was given {len(labels)} times for {len(paths)} files: give one for each, in order")
+        raise UserError(
+            f"--label: {plural(len(labels), 'label')} for {plural(len(paths), 'file')}: give one for each, in order"
+        )
     if labels or not (factors or told_apart):
         for each, label in zip(levels, labels or _names(paths), strict=True):
             each[_FILE] = _level("--label", label)
