@@ -72,7 +72,8 @@ def stack_sheets(given: ReportInput) -> list[Sheet]:
         layers = dict.fromkeys(layer for facts in nodes.values() for layer in facts)
         parts = tuple(part for layer in layers for part in _layer_parts(layer, nodes))
         stacks.setdefault(parts, []).append(states.get(cell, CellState(cell, {}, "measured", 0)))
-    return [Sheet(f"Stack of {together(cells, given.summary.cells)}", parts) for parts, cells in stacks.items()]
+    what = "Facts" if given.manifest.get("imported") else "Stack"
+    return [Sheet(f"{what} of {together(cells, given.summary.cells)}", parts) for parts, cells in stacks.items()]
 
 
 def _layer_parts(layer: str, nodes: Mapping[str, Mapping[str, Facts]]) -> list[tuple[str, tuple[Fact, ...]]]:
