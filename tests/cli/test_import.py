@@ -132,7 +132,7 @@ def test_what_a_file_does_not_show_its_reader_says(tmp_path: Path) -> None:
         (["good.json", "--label", "a", "--label", "b"], "--label: 2 labels for 1 file:"),
         (["good.json", "--label", ""], "can't be a level"),
         (["good.json", "--factor", "fs"], "write NAME=LEVEL"),
-        (["good.json", "--factor", "fs=a,b"], "2 levels for 1 files"),
+        (["good.json", "--factor", "fs=a,b"], "2 levels for 1 file"),
         (["good.json", "--factor", "fs=a", "--factor", "fs=b"], "fs was given before"),
         (["good.json", "--dialect", "7"], "--dialect"),
         (["good.json", "--dialect", "1"], "is not of dialect 1"),
