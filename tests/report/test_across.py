@@ -105,6 +105,13 @@ def test_the_json_says_whether_it_failed() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(st.text(min_size=1, max_size=30).filter(lambda name: name != "new" and name.isprintable()))
+def test_gates_of_which_none_can_be_told_are_not_passed() -> None:
+    pair = [with_variance("off", 5300.0, 2164.0), with_variance("on", 5370.0, 7358.0)]
+    assert "Neither passed nor failed: no gate was hit" in render_text(
+        compare_runs(pair, gates=[parse_gate("worse>3%")]), 100
+    )
+
+
 def test_no_name_of_a_run_breaks_xml_or_the_markdown_table(name: str) -> None:
     found = sample(name)
     Xml.fromstring(render_junit(found).encode())

@@ -161,4 +161,6 @@ def outcome(given: RunsCompared) -> str:
     doubt = f"; {fmt.plural(unknown, 'answer')} can't be told" if unknown else ""
     if hits:
         return f"Failed: {hits} of {count} hit a gate{doubt}."
+    if unknown == len(results):
+        return f"Neither passed nor failed: no gate was hit in {count}, and none of the answers can be told."
     return f"Passed: no gate was hit in {count}{doubt}."
