@@ -49,6 +49,9 @@ def print_plain(read: Callable[[Path], list[list[float]]], tps: int, files: list
 
 
 def read_storlab(files: list[Path]) -> None:
+    from storlab.cli.threads import one_for_algebra
+
+    one_for_algebra()  # as `storlab import` does
     from storlab.records.importers.sysbench import SysbenchImporter
 
     importer = SysbenchImporter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,3 +70,16 @@ def test_comparing_imported_runs_loads_no_charts_and_no_distributions(run: Path,
     found = loaded_by("compare", str(run), str(other))
     assert "storlab.analysis.across_runs" in found
     assert not found & (CHARTS | RUNNING | {"scipy.stats", "statsmodels", "pandas"})
+
+
+def test_what_only_computes_leaves_no_threads_spinning_and_what_runs_studies_gets_the_users_own_setting(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert call("list").status == 0
+    assert "OPENBLAS_NUM_THREADS" not in os.environ
+    assert call("report", str(run)).status == 0
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
+    assert call("report", str(run)).status == 0
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "2"

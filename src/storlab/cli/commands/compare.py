@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from storlab.cli.threads import one_for_algebra
+
 
 def _compare_formats(incomplete: str) -> list[str]:
     return [name for name in ("text", "markdown", "json", "junit") if name.startswith(incomplete)]
@@ -38,6 +40,7 @@ def compare(
 
     Trials that were interleaved get verdicts; differences between runs that were not are described.
     """
+    one_for_algebra()
     from storlab.cli.compare import compare as command
 
     raise typer.Exit(command(runs, by, metric or [], fail_on or [], format_, out))

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from storlab.cli.threads import one_for_algebra
+
 Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or folders of them.")]
 ImportOut = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder for the run.")]
 Label = Annotated[
@@ -18,7 +20,12 @@ Factor = Annotated[
     typer.Option("--factor", metavar="NAME=LEVEL[,LEVEL]", help="A factor: one level for all, or one for each."),
 ]
 
-import_ = typer.Typer(name="import", help="Make a run of results that other tools have left.", no_args_is_help=True)
+import_ = typer.Typer(
+    name="import",
+    help="Make a run of results that other tools have left.",
+    no_args_is_help=True,
+    callback=one_for_algebra,
+)
 
 
 @import_.command("blkalgn")

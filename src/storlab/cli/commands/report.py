@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from storlab.cli.options import Run
+from storlab.cli.threads import one_for_algebra
 
 
 def _formats(incomplete: str) -> list[str]:
@@ -25,6 +26,7 @@ def report(
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")] = None,
 ) -> None:
     """Report on a run, new or old, from its records."""
+    one_for_algebra()
     from storlab.cli.report import report as command
 
     command(folder, format_, output)
