@@ -174,3 +174,9 @@ def test_samples_that_are_alike_for_no_other_reason_are_said_to_be_worth_few() -
     assert not any("worth" in each for each in warnings([Examined("x", of(100 + drawn.standard_normal(2000)))]))
     stepping = 100 + drawn.standard_normal(2000) + np.repeat([0.0, 20.0], 1000)
     assert not any("worth" in each for each in warnings([Examined("x", of(stepping))]))
+
+
+def test_trials_of_a_part_of_the_run_are_counted_and_named() -> None:
+    group = [Examined("iops", of(CHANGING if at == 3 else STEADY), 90 + at) for at in range(5)]
+    (said,) = warnings(group)
+    assert said.startswith("iops in 1 of 5 trials (93): the level changes")

@@ -76,6 +76,8 @@ def _trials(those: Sequence[Examined], group: Sequence[Examined]) -> str:
     if len(those) <= _TOLD:
         numbers = [str(each.trial) for each in those]
         listed = " and ".join(filter(None, [", ".join(numbers[:-1]), numbers[-1]]))
+        if max(each.trial for each in those) > len(group):  # the group isn't all trials: "trial 91 of 7" says nothing
+            return f" in {len(those)} of {len(group)} trials ({listed}):"
         return f" in {'trial' if len(those) == 1 else 'trials'} {listed} of {len(group)}:"
     return f" in {len(those)} of {len(group)} trials:"
 
