@@ -19,7 +19,10 @@ GOLDEN = Path(__file__).parent / "golden"
 OLTP = (GOLDEN / "sysbench-oltp.txt").read_bytes()
 FILEIO = (GOLDEN / "sysbench-fileio.txt").read_bytes()
 RATE = (GOLDEN / "sysbench-rate.txt").read_bytes()
+CHECKPOINTS = (GOLDEN / "sysbench-checkpoints.txt").read_bytes()
 HISTOGRAM = (GOLDEN / "sysbench-histogram.txt").read_bytes()
+
+BANNER = b"sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)\n\n"
 
 
 def parts(text: bytes) -> list[Part]:
@@ -203,6 +206,20 @@ def test_several_runs_in_one_file_are_told_apart_by_their_first_lines() -> None:
     assert [values(part.measured)["tps"] for part in found] == [5374.40, 5000.00]
 
 
+def test_a_report_at_a_checkpoint_is_not_taken_for_the_closing_block() -> None:
+    measured = one(CHECKPOINTS)
+    assert values(measured)["read.bandwidth"] == pytest.approx(7610.68 * 2**20)
+    assert [t for t, _ in series(measured, "read.bandwidth")] == [1.0, 2.0, 3.0, 4.0]
+    (warning,) = measured.warnings
+    assert warning.startswith("it was told to report at checkpoints")
+
+
+def test_of_a_run_that_was_cut_after_a_checkpoint_the_intervals_count() -> None:
+    measured = one(CHECKPOINTS[: CHECKPOINTS.index(b"[ 4s ]")])
+    assert [t for t, _ in series(measured, "read.bandwidth")] == [1.0, 2.0, 3.0]
+    assert any("it has no closing block" in warning for warning in measured.warnings)
+
+
 def test_a_run_without_intervals_has_its_closing_block() -> None:
     text = OLTP[: OLTP.index(b"[ 2s")] + OLTP[OLTP.index(b"SQL statistics") :]
     assert one(text).series.is_empty()
@@ -218,6 +235,8 @@ def test_a_run_without_intervals_has_its_closing_block() -> None:
         (b"\x7fELF\x02\x01\x01" + bytes(4096), "x.txt: is no output of sysbench"),
         (b'{"jobs": []}\n', "x.txt: is no output of sysbench"),
         (b"[ 2s ] thds: 1 tps: none\n", "x.txt: is no output of sysbench"),
+        (BANNER + b"Creating file test_file.0\n", "x.txt: holds no result of sysbench, only what it prints"),
+        (BANNER + b"FATAL: Cannot open file 'test_file.0'\n", "x.txt: holds no result of sysbench, which ended with"),
         (b"a\nsysbench 0.5:  multi-threaded system evaluation benchmark\n", "x.txt:2: is of sysbench 0.5"),
         (OLTP.replace(b"[ 6s ]", b"[ 1s ]"), "x.txt:15: goes back in time"),
     ],

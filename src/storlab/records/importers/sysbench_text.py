@@ -23,6 +23,7 @@ _BANNER = re.compile(rb"\nsysbench (\d+\.\d+\S*) ")
 _FIRST = re.compile(rb"\n\[ +\d+s \] ")
 _FATAL = re.compile(rb"\nFATAL: (.*)")
 _GENERAL = b"\nGeneral statistics:\n"
+_CHECKPOINT = b" ] Checkpoint report:\n"
 _BEFORE_GENERAL = (b"\nSQL statistics:\n", b"\nFile operations:\n", b"\nCPU speed:\n")
 _LONGEST_CLOSING = 4096  # bytes; it has some 1,000 up to the general statistics
 
@@ -114,6 +115,10 @@ def read_sysbench(text: bytes, source: str) -> list[SysbenchRun]:
     ends = [*starts[1:], len(text)]
     runs = [_run(text, start, end, source) for start, end in zip(starts, ends, strict=True) if end > start]
     found = [run for run in runs if run is not None]
+    if not found and banners:
+        fatal = _FATAL.search(text)
+        said = f"which ended with: FATAL: {_shown(fatal[1])}" if fatal else "only what it prints before it measures"
+        raise ParseError(f"holds no result of sysbench, {said}", source)
     if not found:
         raise ParseError("is no output of sysbench: it has neither lines of intervals nor a closing block", source)
     return found
@@ -138,6 +143,7 @@ def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
     closed = _closed(text[closing:end])
     begin = first.start() + 1 if first else body_end
     test, lines, intervals = read_intervals(text, begin, min(body_end + 1, end))  # with its last line feed
+    checkpoints = text.count(_CHECKPOINT, start, end)
     if test is None:
         test = _test_of(closed)
     if test is None or (intervals.is_empty() and not closed):
@@ -149,7 +155,8 @@ def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
         closed["latency.percentile"] = float(named[2])
     histogram, damaged = read_histogram(text[body_end : min(closing + 1, end)], "latency")
     warnings = [
-        *_damage(lines, intervals, closed, closing < end),
+        *_damage(lines - checkpoints, intervals, closed, closing < end),
+        *_checkpoints(checkpoints),
         *_fatal(head, text[max(begin, body_end - SHOWS) : end]),
     ]
     if damaged:
@@ -159,11 +166,19 @@ def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
 
 
 def _closing(text: bytes, start: int, end: int) -> int:
-    """Where the closing block of a run begins, ``end`` where it has none. Searched for from behind, where it is."""
+    """Where the closing block of a run begins, ``end`` where it has none. Searched for from behind, where it is.
+
+    The report of a checkpoint looks alike, but there are intervals after it.
+    """
     general = text.rfind(_GENERAL, start, end)
-    start = max(start, (end if general < 0 else general) - _LONGEST_CLOSING)
-    places = (text.find(name, start, end) for name in (*_BEFORE_GENERAL, _GENERAL))
-    return min((place for place in places if place >= 0), default=end)
+    if general >= 0 and _FIRST.search(text, general, end):
+        return end
+    last = end if general < 0 else general
+    places = [text.rfind(name, max(start, last - _LONGEST_CLOSING), last) for name in _BEFORE_GENERAL]
+    found = max(places)
+    if general < 0 and found >= 0 and _FIRST.search(text, found, end):
+        return end
+    return found if found >= 0 else last
 
 
 def _histogram(text: bytes, start: int, closing: int) -> int:
@@ -208,12 +223,24 @@ def _damage(lines: int, intervals: pl.DataFrame, closed: dict[str, float], closi
         yield "its closing block is cut short; what it lacks is absent"
 
 
+def _checkpoints(count: int) -> Iterator[str]:
+    if count:
+        yield (
+            "it was told to report at checkpoints, at each of which it begins to count anew: its rates are those after "
+            "the last one, and an interval that ends with a checkpoint is nought"
+        )
+
+
 def _fatal(head: bytes, tail: bytes) -> Iterator[str]:
     """What sysbench itself called fatal. It ends by it, so between intervals it is looked for only at their end."""
     messages = _FATAL.findall(head + tail)
     if messages:
-        first = messages[0].decode(errors="replace")[:200]
+        first = _shown(messages[0])
         yield f"FATAL: {first}" if len(messages) == 1 else f"FATAL, {len(messages)} times; first: {first}"
+
+
+def _shown(message: bytes) -> str:
+    return message.decode(errors="replace")[:200]
 
 
 def _facts(head: bytes, test: Test) -> dict[str, object]:
