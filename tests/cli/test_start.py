@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,15 @@ def test_what_only_computes_leaves_no_threads_spinning_and_what_runs_studies_get
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "2")
     assert call("report", str(run)).status == 0
     assert os.environ["OPENBLAS_NUM_THREADS"] == "2"
+
+
+@pytest.mark.parametrize("delay", [0.03, 0.06, 0.1, 0.15, 0.25])
+def test_ctrl_c_while_it_starts_is_no_traceback(delay: float, tmp_path: Path) -> None:
+    argv = [str(PROGRAM), "report", str(tmp_path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
+        time.sleep(delay)
+        started.send_signal(signal.SIGINT)
+        said = started.communicate(timeout=30)[1]
+    # Before Python itself is up, the kernel ends it; late enough, it had ended by itself.
+    assert started.returncode in (130, -signal.SIGINT, 2)
+    assert "storlab/cli" not in said, said
