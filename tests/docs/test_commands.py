@@ -106,8 +106,8 @@ class Reader:
 
 
 def _words(text: str) -> list[str]:
-    """Words of five letters and more: others may be units."""
-    return re.findall(r"[A-Za-z]{5,}", text)
+    """Words of five letters and more, for others may be units, and without those that stand for how large a number is."""
+    return [word for word in re.findall(r"[A-Za-z]{5,}", text) if word not in ("about", "more")]
 
 
 def _briefly(words: list[str]) -> list[str]:
