@@ -106,7 +106,7 @@ class Reader:
 
 
 def _words(text: str) -> list[str]:
-    """Words of five letters and more, for others may be units, and without those that stand for how large a number is."""
+    """Words of five letters and more: others may be units. Those that only say how large a number is are left out."""
     return [word for word in re.findall(r"[A-Za-z]{5,}", text) if word not in ("about", "more")]
 
 
