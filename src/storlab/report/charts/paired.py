@@ -55,12 +55,12 @@ def paired_chart(points: pl.DataFrame, comparisons: Sequence[Comparison]) -> Cha
     y = alt.Y("pair:N", title=None, scale=rows(pairs), axis=alt.Axis(grid=False, labelExpr=_TWO_LINES))
     colour = alt.Color("verdict:N", legend=None, scale=of(list(_VERDICTS), _HUES))
     margin = pl.DataFrame({"low": [1 / (1 + first.margin)], "high": [1 + first.margin]})
-    zone = alt.Chart(margin).mark_rect(color=ZONE).encode(x=alt.X("low:Q", scale=scale), x2="high:Q")
+    zone = alt.Chart(margin).mark_rect(color=ZONE).encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q"))
     one = alt.Chart(pl.DataFrame({"ratio": [1.0]})).mark_rule(color=SOFT, strokeWidth=1).encode(x=x)
     bands = (
         alt.Chart(shown.drop_nulls(["low", "high"]))
         .mark_bar(opacity=0.25, cornerRadius=2)
-        .encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, color=colour)
+        .encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q"), y=y, color=colour)
     )
     centres = alt.Chart(shown).mark_tick(thickness=2, color=INK, opacity=1, bandSize=_ROW * 0.75).encode(x=x, y=y)
     rounds = (

@@ -41,7 +41,7 @@ def rounds_chart(values: pl.DataFrame, estimates: Mapping[str, Estimate], levels
     bands = (
         alt.Chart(means.drop_nulls(["low", "high"]))
         .mark_bar(opacity=0.22, cornerRadius=2)
-        .encode(x=alt.X("low:Q"), x2="high:Q", y=y, color=colour)
+        .encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y, color=colour)
     )
     centres = alt.Chart(means).mark_tick(thickness=2, color=INK, opacity=1, bandSize=_ROW * 0.75).encode(x=x, y=y)
     points = (

@@ -47,6 +47,10 @@ def series_chart(
         "value:Q", title=unit.symbol or metric, scale=alt.Scale(domain=[0, top / unit.factor], nice=True), axis=PLAIN
     )
     colour = alt.Color("level:N", legend=None, scale=of(levels, COLOURS))
-    rounds = alt.Chart(values).mark_line(strokeWidth=1, opacity=0.35).encode(x=x, y=y, color=colour, detail="round:O")
+    rounds = (
+        alt.Chart(values)
+        .mark_line(strokeWidth=1, opacity=0.35)
+        .encode(x=x, y=y, color=colour, detail=alt.Detail("round:O"))
+    )
     middle = alt.Chart(median).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=colour)
     return alt.layer(rounds, middle).properties(height=190)

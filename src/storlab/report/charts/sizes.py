@@ -47,7 +47,7 @@ def sizes_chart(
     ink = alt.Color("ink:N", legend=None, scale=alt.Scale(domain=["dark", "light"], range=[INK, PAPER]))
     ground = alt.Chart(empty).mark_rect(color=ZONE, cornerRadius=2).encode(x=x, y=y)
     filled = alt.Chart(squares).mark_rect(cornerRadius=2).encode(x=x, y=y, color=shade)
-    numbers = alt.Chart(squares).mark_text(fontSize=10).encode(x=x, y=y, text="text:N", color=ink)
+    numbers = alt.Chart(squares).mark_text(fontSize=10).encode(x=x, y=y, text=alt.Text("text:N"), color=ink)
     edge = pl.DataFrame({"size": [label(unit)]})
     rule = (
         alt.Chart(edge)
@@ -82,7 +82,7 @@ def _absent(
         return []
     frame = pl.DataFrame({"level": missing, "text": [absent.get(level, "not measured") for level in missing]})
     text = alt.Chart(frame).mark_text(align="left", color=SOFT, fontSize=10, dx=4, limit=_TEXT)
-    return [text.encode(x=alt.value(0), y=y, text="text:N")]
+    return [text.encode(x=alt.XValue(0), y=y, text=alt.Text("text:N"))]
 
 
 def label(size: int) -> str:

@@ -18,7 +18,7 @@ def factor_chart(variances: pl.DataFrame, axes: Axes, unit: str) -> Chart:
     words = (
         alt.Chart(variances)
         .mark_text(align="left", baseline="bottom", dy=-13, fontSize=12, color=INK)
-        .encode(x=alt.datum(0), y=y, text="label:N")
+        .encode(x=alt.XDatum(0), y=y, text=alt.Text("label:N"))
     )
     chart: Chart = alt.layer(bars, words).properties(height=58 * variances.height + 46)
     return chart

@@ -22,9 +22,11 @@ def box_chart(boxes: pl.DataFrame, outliers: pl.DataFrame, axes: Axes) -> Chart:
     y = alt.Y("level:N", title=None, sort=list(axes.shown), axis=alt.Axis(grid=False))
     colour = axes.colour(legend=False)
     x = axes.values("low")
-    whiskers = alt.Chart(boxes).mark_rule(strokeWidth=1.5).encode(x=x, x2="high:Q", y=y, color=colour)
+    whiskers = alt.Chart(boxes).mark_rule(strokeWidth=1.5).encode(x=x, x2=alt.X2("high:Q"), y=y, color=colour)
     quartiles = (
-        alt.Chart(boxes).mark_bar(opacity=0.55, size=24).encode(x=axes.values("first"), x2="third:Q", y=y, color=colour)
+        alt.Chart(boxes)
+        .mark_bar(opacity=0.55, size=24)
+        .encode(x=axes.values("first"), x2=alt.X2("third:Q"), y=y, color=colour)
     )
     middle = (
         alt.Chart(boxes).mark_tick(thickness=2.5, color=INK, size=24, opacity=1).encode(x=axes.values("median"), y=y)
@@ -54,10 +56,14 @@ def boxes_chart(boxes: pl.DataFrame, axes: Axes, column: str, title: str, names:
         return alt.Y(f"{of}:Q", title=axes.beside("not from zero"), scale=hint, axis=PLAIN)
 
     whiskers = (
-        alt.Chart(boxes).mark_rule(strokeWidth=1.5).encode(x=x, xOffset=offset, y=y("low"), y2="high:Q", color=colour)
+        alt.Chart(boxes)
+        .mark_rule(strokeWidth=1.5)
+        .encode(x=x, xOffset=offset, y=y("low"), y2=alt.Y2("high:Q"), color=colour)
     )
     quartiles = (
-        alt.Chart(boxes).mark_bar(opacity=0.55).encode(x=x, xOffset=offset, y=y("first"), y2="third:Q", color=colour)
+        alt.Chart(boxes)
+        .mark_bar(opacity=0.55)
+        .encode(x=x, xOffset=offset, y=y("first"), y2=alt.Y2("third:Q"), color=colour)
     )
     middle = (
         alt.Chart(boxes)

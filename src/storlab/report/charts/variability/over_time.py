@@ -28,14 +28,18 @@ def course_chart(
     y = alt.Y("mean:Q", title=axes.beside("not from zero" if span else ""), scale=scale, axis=PLAIN)
     x, colour = clock.axis("t"), axes.colour()
     band = (
-        alt.Chart(course).mark_area(opacity=0.16).encode(x=x, y=alt.Y("low:Q", scale=scale), y2="high:Q", color=colour)
+        alt.Chart(course)
+        .mark_area(opacity=0.16)
+        .encode(x=x, y=alt.Y("low:Q", scale=scale), y2=alt.Y2("high:Q"), color=colour)
     )
     line = alt.Chart(course).mark_line(strokeWidth=1.2, opacity=0.75).encode(x=x, y=y, color=colour)
     layers = [band, line]
     if steps.height:
         changes = steps.filter(pl.col("begin") > 0)
         layers.append(
-            alt.Chart(steps).mark_rule(strokeWidth=3).encode(x=clock.axis("begin"), x2="end:Q", y=y, color=colour)
+            alt.Chart(steps)
+            .mark_rule(strokeWidth=3)
+            .encode(x=clock.axis("begin"), x2=alt.X2("end:Q"), y=y, color=colour)
         )
         layers.append(
             alt.Chart(changes)

@@ -21,7 +21,7 @@ def histogram_chart(bins: pl.DataFrame, axes: Axes, curves: pl.DataFrame | None 
     layers: list[alt.Chart] = [
         alt.Chart(bars.filter(pl.col("share") > 0))
         .mark_rect(opacity=0.4, stroke=None)
-        .encode(x=x, x2="high:Q", y=y, y2=alt.datum(0), color=axes.colour())
+        .encode(x=x, x2=alt.X2("high:Q"), y=y, y2=alt.Y2Datum(0), color=axes.colour())
     ]
     if curves is not None and curves.height:
         lines = curves.select("level", low="value", share=pl.col("density") * 100 * _width(bins))
