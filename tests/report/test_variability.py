@@ -33,7 +33,7 @@ def test_every_view_that_people_know_of_a_pair_of_runs_is_there(panels: dict[str
         "All levels, from zero",
         "Part by part, 15 min each",
         "Histogram with density",
-        "Quantiles against off",
+        "Quantiles of on against off",
         "Box with outliers",
         "Variance",
         "Variance over time",

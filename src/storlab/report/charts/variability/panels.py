@@ -7,7 +7,7 @@ level, as of results from elsewhere, has every view of its samples that people k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import polars as pl
@@ -85,10 +85,11 @@ def _views(of: Sampled) -> Iterator[_View]:
     )
     base, *others = of.comparable
     if others:
+        one = f" of {others[0]}" if len(others) == 1 else ""
         yield _View(
-            f"Quantiles against {base}",
+            f"Quantiles{one} against {base}",
             f"the difference of each quantile of {words.listed(others)} from that of {base}.",
-            lambda: quantiles_chart(within.quantile_differences(of.many, base), of.axes, base),
+            lambda: quantiles_chart(within.quantile_differences(of.many, base), replace(of.axes, shown=others), base),
         )
     if of.alone:
         yield from _of_single_trials(of, bins)
