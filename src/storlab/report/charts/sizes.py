@@ -82,7 +82,7 @@ def _absent(
         return []
     frame = pl.DataFrame({"level": missing, "text": [absent.get(level, "not measured") for level in missing]})
     text = alt.Chart(frame).mark_text(align="left", color=SOFT, fontSize=10, dx=4, limit=_TEXT)
-    return [text.encode(x=alt.XValue(0), y=y, text=alt.Text("text:N"))]
+    return [text.encode(x=alt.value(0), y=y, text=alt.Text("text:N"))]
 
 
 def label(size: int) -> str:
