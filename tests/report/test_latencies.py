@@ -7,6 +7,7 @@ import io
 
 from storlab.analysis.latencies import Distribution, Percentile
 from storlab.analysis.summary import Summary
+from storlab.report import render
 from storlab.report.csv import render_csv
 from storlab.report.input import ReportInput
 from storlab.report.latencies import latency_tables
@@ -29,7 +30,7 @@ def tables(*those: Distribution) -> list[Table]:
 
 def test_a_row_is_a_cell_and_the_caption_says_how_far_off_a_percentile_can_be() -> None:
     (table,) = tables(told(1, FINE), told(2, FINE))
-    assert table.title == "All operations: latency: load"
+    assert table.title == "latency: load"
     assert table.columns == ("cache", "operations", "p50", "p99.99")
     assert table.rows[0] == ("none", "10000", "100 µs", "2.00 ms [1]")
     assert table.caption.startswith("of all operations of all rounds and jobs, from merged histograms; ")
@@ -40,7 +41,7 @@ def test_a_row_is_a_cell_and_the_caption_says_how_far_off_a_percentile_can_be() 
 def test_nodes_stand_below_all_of_them_together() -> None:
     (table,) = tables(told(1, FINE), told(1, FINE, "n-1"), told(1, FINE, "n-2"))
     assert [row[0] for row in table.rows] == ["all together", "n-1", "n-2"]
-    assert table.title == "All operations: latency: load, cache=none"
+    assert table.title == "latency: load, cache=none"
     assert "all rounds, nodes and jobs" in table.caption
 
 
@@ -51,9 +52,11 @@ def test_what_lies_in_the_last_bin_is_told_by_its_bounds() -> None:
     assert "merged histograms" in table.caption and "at most" not in table.caption
 
 
-def test_they_are_the_first_of_a_reports_further_metrics() -> None:
+def test_they_stand_in_a_section_of_their_own() -> None:
     summary = Summary("t", "iops", 0.95, 1, "", distributions=(told(1, FINE),))
-    assert view(ReportInput(summary)).others[0].title == "All operations: latency: load"
+    assert [table.title for table in view(ReportInput(summary)).latencies] == ["latency: load"]
+    for kind, heading in (("md", "## Latency"), ("adoc", "== Latency"), ("html", "Latency</h2>")):
+        assert heading in render(ReportInput(summary), kind)
 
 
 def test_csv_has_each_percentile_with_its_bounds() -> None:

@@ -55,7 +55,7 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     yield "effects", "Effects", bool(shown.effects)
     yield "time", "Over time", bool(charts["series"] or charts["course"])
     yield "variability", "Variability", bool(charts["variability"] or shown.variability)
-    yield "latency", "Latency", bool(charts["latency"])
+    yield "latency", "Latency", bool(charts["latency"] or shown.latencies)
     yield "absent", "Not measured", shown.absent is not None
     yield "further", "Further metrics", bool(shown.others)
     yield "probes", "Probes", bool(shown.probes)

@@ -48,7 +48,7 @@ def _table(group: Sequence[Distribution]) -> Table:
     names = [percentile_name(each.percentile) for each in first.percentiles]
     labels = (*factors, *(["node"] if several else []))
     return Table(
-        title=f"All operations: {heading(first.metric, first.source, shared)}",
+        title=heading(first.metric, first.source, shared),
         columns=(*labels, "operations", *names),
         rows=tuple(rows),
         labels=len(labels),

@@ -37,6 +37,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     yield from _section("Compared", shown.comparisons)
     yield from _section("Effects of factors", shown.effects)
     yield from _section("Variability", shown.variability)
+    yield from _section("Latency", shown.latencies)
     yield from _section("Further metrics", shown.others)
     if shown.absent:
         yield from ("## Not measured in full", "", *table_lines(shown.absent))

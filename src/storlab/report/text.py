@@ -69,8 +69,8 @@ def _parts(shown: View, width: int) -> Iterator[RenderableType]:
         for cells, status, reason in shown.absent.rows:
             yield bullet("−", "yellow", f"{cells}, {status}: {reason}")
     variability = () if single else shown.variability
-    more = [shown.guests, shown.block_details, variability, shown.others, shown.probes, shown.setup]
-    names = ("guests", "block I/O", "variability", "further metrics", "probes", "set-up")
+    more = [shown.guests, shown.block_details, variability, shown.latencies, shown.others, shown.probes, shown.setup]
+    names = ("guests", "block I/O", "variability", "latency", "further metrics", "probes", "set-up")
     if any(more):
         kinds = ", ".join(name for name, tables in zip(names, more, strict=True) if tables)
         count = fmt.plural(sum(map(len, more)), "more table")

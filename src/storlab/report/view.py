@@ -82,6 +82,7 @@ class View:
     comparisons: tuple[Table, ...]
     effects: tuple[Table, ...]
     variability: tuple[Table, ...]
+    latencies: tuple[Table, ...]
     others: tuple[Table, ...]
     absent: Table | None
     probes: tuple[Table, ...]
@@ -113,7 +114,8 @@ def view(given: ReportInput) -> View:
         comparisons=tuple(comparison_tables(summary.comparisons)),
         effects=tuple(effect_tables(summary)),
         variability=tuple(variability_tables(given)),
-        others=(*latency_tables(summary), *further_tables(_shown(rest), summary.cells)),
+        latencies=tuple(latency_tables(summary)),
+        others=tuple(further_tables(_shown(rest), summary.cells)),
         absent=absent_table(summary),
         probes=tuple(further_tables([e for e in summary.estimates if e.source.startswith(PROBE)], summary.cells)),
         setup=tuple(table for table in (guests_table(given), modes_table(given)) if table is not None),
