@@ -124,6 +124,17 @@ def test_rounds_are_counted_where_not_all_of_them_show_something(pair: ReportInp
     assert row["changes of the level"] == "1 a trial"
 
 
+def test_where_few_trials_have_samples_enough_there_is_no_table_of_them(pair: ReportInput) -> None:
+    cells = tuple(replace(cell, rounds=5) for cell in pair.summary.cells)
+    assert variability_tables(replace(pair, summary=replace(pair.summary, cells=cells))) == []
+
+
+def test_a_range_of_times_says_once_that_they_are_times_after_which(pair: ReportInput) -> None:
+    twice = pl.concat([pair.findings.filter(cell=2).with_columns(steady_snia=pl.lit(at)) for at in (300.0, 480.0)])
+    _, course = variability_tables(replace(pair, findings=twice))
+    assert course.rows[0][4] == "after 5 min to 8 min"
+
+
 def test_drift_in_steps_is_told_as_such(pair: ReportInput) -> None:
     stepping = pair.findings.filter(cell=2).with_columns(drift_share=pl.lit(0.0), drift_steps=pl.lit(-0.041))
     _, course = variability_tables(replace(pair, findings=stepping))

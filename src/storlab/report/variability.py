@@ -13,13 +13,17 @@ from storlab.report.nodes import Grid, grids
 from storlab.report.tables import Notes, Table, heading
 
 _COLUMNS = ("variance", "sigma", "cv", "outliers", "longest_stall")
+_FEW = 0.5  # of the trials: where fewer have samples enough, those that have are an odd choice
 _MOST = 4  # changes of a level that are told one by one
 _DESCRIBED = (
     "Samples of one trial depend on each other: they say how that trial went, and not how the next will go. The "
     "factor is how many times the smallest variance it is; the stall is the longest."
 )
 _WORTH = "How many independent samples these are worth, as far as their autocorrelation tells."
-_STEADY = "SNIA: five minutes within 20 % of their mean, rising or falling by at most 10 %. fio: within 10 %."
+_STEADY = (
+    "Five parts in a row, of a minute or a 25th of a shorter trial. SNIA: within 20 % of each other, rising or falling "
+    "by at most 10 %. fio: all of their samples within 10 % of the mean."
+)
 
 
 def squared(unit: str) -> str:
@@ -30,13 +34,15 @@ def squared(unit: str) -> str:
 def variability_tables(given: ReportInput) -> list[Table]:
     """For each load and each series that was looked at: its variability, and what the checks of it found."""
     found = given.findings
+    done = {cell.cell: cell.rounds for cell in given.summary.cells}
     tables: list[Table] = []
     for source, metric in found.select("source", "metric").unique(maintain_order=True).iter_rows():
         rows = found.filter(source=source, metric=metric)
         for grid in grids(given.summary):
             own = {level: rows.filter(cell=cell) for level, cell in grid.cells.items()}
             own = {level: each for level, each in own.items() if each.height}
-            if own:
+            trials = sum(done.get(cell, 0) for cell in grid.cells.values())
+            if own and sum(each.height for each in own.values()) >= _FEW * trials:
                 tables += _tables(given, source, metric, grid, own)
     return tables
 
@@ -115,8 +121,8 @@ def _checked(title: str, caption: str, factor: str, found: Mapping[str, pl.DataF
             _range(each["n"], lambda n: fmt.number(n)),
             _range(each["effective"], lambda n: fmt.number(n)),
             _in_rounds(each, pl.col("warm_up_effect") != 0, "warm_up", fmt.duration, "none"),
-            _in_rounds(each, pl.col("steady_snia").is_not_null(), "steady_snia", _from, "never"),
-            _in_rounds(each, pl.col("steady_fio").is_not_null(), "steady_fio", _from, "never"),
+            _in_rounds(each, pl.col("steady_snia").is_not_null(), "steady_snia", fmt.duration, "never", "after "),
+            _in_rounds(each, pl.col("steady_fio").is_not_null(), "steady_fio", fmt.duration, "never", "after "),
             _drift(each),
             _changes(each),
         )
@@ -136,22 +142,20 @@ def _in_steps(share: float) -> str:
     return f"{fmt.percent(share)} in steps"
 
 
-def _from(seconds: float) -> str:
-    return f"from {fmt.duration(seconds)}"
-
-
 def _range(values: pl.Series, words: Callable[[float], str]) -> str:
     """The least and the largest: "4 s to 12 s"; one of them where they read the same."""
     least, most = words(float(str(values.min()))), words(float(str(values.max())))
     return least if least == most else f"{least} to {most}"
 
 
-def _in_rounds(found: pl.DataFrame, there: pl.Expr, column: str, words: Callable[[float], str], none: str) -> str:
+def _in_rounds(
+    found: pl.DataFrame, there: pl.Expr, column: str, words: Callable[[float], str], none: str, before: str = ""
+) -> str:
     """The range of what was found, and in how many of the rounds."""
     those = found.filter(there & pl.col(column).is_not_null())
     if those.is_empty():
         return none
-    shown = _range(those[column], words)
+    shown = f"{before}{_range(those[column], words)}"
     return shown if those.height == found.height else f"{shown} ({those.height} of {found.height} rounds)"
 
 
