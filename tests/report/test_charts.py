@@ -10,13 +10,13 @@ import altair as alt
 import polars as pl
 import pytest
 
+from storlab.analysis.variability import samples
 from storlab.report import ReportInput, render
 from storlab.report.charts import all_panels
 from storlab.report.charts.latency import percentile_curve
 from storlab.report.charts.paired import paired_chart, ratios
 from storlab.report.charts.rounds import rounds_chart
 from storlab.report.charts.scales import fitting_scale
-from storlab.report.charts.series import over_time
 from storlab.report.charts.theme import to_svg
 from storlab.report.export import write_charts
 from storlab.report.frames import per_trial
@@ -79,10 +79,10 @@ def test_percentile_curves_rise_to_the_right(run: ReportInput) -> None:
 
 
 def test_series_add_up_over_nodes(run: ReportInput) -> None:
-    together = over_time(run.series, "random-write", "write.bandwidth", "sum")
+    together = samples(run.series, "random-write", "write.bandwidth", "sum", {"ext4": 1})
     one = run.series.filter(cell=1, round=1, t=1.0, source="random-write")["value"]
     assert len(one) == 2
-    assert together.filter(cell=1, round=1, t=1.0)["value"].item() == pytest.approx(one.sum())
+    assert together.filter(level="ext4", round=1, t=1.0)["value"].item() == pytest.approx(one.sum())
 
 
 def test_a_run_without_series_and_histograms_has_only_the_other_charts(run: ReportInput) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import polars as pl
 
@@ -24,11 +24,9 @@ from storlab.report.charts.latency import latency_chart, percentile_curve
 from storlab.report.charts.paired import paired_chart, ratios
 from storlab.report.charts.panel import Kind, Panel
 from storlab.report.charts.rounds import rounds_chart
-from storlab.report.charts.scales import finite
-from storlab.report.charts.series import over_time, series_chart
 from storlab.report.charts.sizes import sizes_chart
-from storlab.report.charts.variability import course_panels, variability_panels
-from storlab.report.frames import across_of, per_trial
+from storlab.report.charts.variability import Sampled, course_panels, sampled, series_panels, variability_panels
+from storlab.report.frames import per_trial
 from storlab.report.input import ReportInput
 from storlab.report.primary import compared_factor
 from storlab.report.view import ordered_comparisons, verdict_groups
@@ -75,24 +73,15 @@ class _Gallery:
         keys = {level: (cell, combination.source, combination.metric) for level, cell in combination.cells.items()}
         return {level: self.estimates[key] for level, key in keys.items()}
 
-    def course(self) -> Iterator[Panel]:
-        for combination in self._with_series():
-            yield from course_panels(self.given, combination, self.levels, self.taken)
-
-    def variability(self) -> Iterator[Panel]:
-        for combination in self._with_series():
-            yield from variability_panels(self.given, combination, self.levels, self.taken)
-
-    def _with_series(self) -> list[Combination]:
-        return [replace(each, metric=metric) for each in self.combinations for metric in self._series_of(each)]
-
-    def series(self) -> Iterator[Panel]:
-        for combination in self._with_series():
-            across = across_of(self.given.metrics, combination.source, combination.metric)
-            values = over_time(self.given.series, combination.source, combination.metric, across)
-            values = values.filter(pl.col("cell").is_in(list(combination.cells.values())))
-            if values.height:
-                yield from self._series(combination, finite(values))
+    @cached_property
+    def sampled(self) -> list[Sampled]:
+        """Every primary metric under every load, or its parts, as ``write.bandwidth``, where there are series of it."""
+        found = (
+            sampled(self.given, replace(each, metric=metric), self.levels)
+            for each in self.combinations
+            for metric in self._series_of(each)
+        )
+        return [each for each in found if each is not None]
 
     def _series_of(self, combination: Combination) -> list[str]:
         """The metric's own series, or those of its parts: ``read.bandwidth`` and ``write.bandwidth``."""
@@ -101,17 +90,17 @@ class _Gallery:
             return [combination.metric]
         return [metric for metric in found if metric.endswith(f".{combination.metric}")]
 
-    def _series(self, combination: Combination, values: pl.DataFrame) -> Iterator[Panel]:
-        top = float(str(values["value"].max() or 0.0))
-        unit = fmt.scale(top, combination.unit)
-        for level, cell in combination.cells.items():
-            own = values.filter(pl.col("cell") == cell)
-            if own.height:
-                draw = partial(series_chart, own, level, self.levels, combination.metric, unit, top)
-                rounds = fmt.plural(own["round"].n_unique(), "round")
-                alt = f"{combination.metric} of {level} over the time of a trial, {rounds}, up to {_top(own, unit)}."
-                name = self.name("series", f"{combination.title}-{level}")
-                yield Panel("series", name, combination.title, level, alt, draw)
+    def course(self) -> Iterator[Panel]:
+        for of in self.sampled:
+            yield from course_panels(of, self.taken)
+
+    def series(self) -> Iterator[Panel]:
+        for of in self.sampled:
+            yield from series_panels(of, self.taken)
+
+    def variability(self) -> Iterator[Panel]:
+        for of in self.sampled:
+            yield from variability_panels(of, self.taken)
 
     def latency(self) -> Iterator[Panel]:
         histograms = self.given.histograms.filter(~pl.col("metric").str.contains(SIZES))
@@ -181,11 +170,6 @@ def _with_level(values: pl.DataFrame, combination: Combination) -> pl.DataFrame:
         orient="row",
     )
     return values.join(names, on="cell")
-
-
-def _top(values: pl.DataFrame, unit: fmt.Scale) -> str:
-    top = float(str(values["value"].max() or 0.0)) / unit.factor
-    return unit.attach(fmt.number(top, fmt.decimals(top)))
 
 
 def _mean(e: Estimate) -> str:

@@ -6,7 +6,7 @@ level, as of results from elsewhere, has every view of its samples that people k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,19 +15,20 @@ import polars as pl
 from storlab.analysis import variability as within
 from storlab.report import format as fmt
 from storlab.report import words
-from storlab.report.charts.combinations import Combination, file_stem
+from storlab.report.charts.combinations import file_stem
 from storlab.report.charts.panel import Panel
 from storlab.report.charts.theme import Chart
 from storlab.report.charts.variability.against import factor_chart, quantiles_chart
 from storlab.report.charts.variability.boxes import box_chart, boxes_chart
-from storlab.report.charts.variability.over_time import course_chart, variance_chart
-from storlab.report.charts.variability.sampled import Sampled, sampled
+from storlab.report.charts.variability.over_time import course_chart, series_chart, variance_chart
+from storlab.report.charts.variability.sampled import Sampled
 from storlab.report.charts.variability.shapes import density_chart, histogram_chart
-from storlab.report.input import ReportInput
 from storlab.report.variability import squared
 from storlab.timeseries.course import HOUR
 
 _STEPS = 240  # of a course: finer than that is finer than the pixels
+_STEPS_ALONE = 120  # of a level by itself, in a chart a third as wide
+_INSTANTS = 3  # of fewer there is no course
 _PARTS = 60  # of the variance over time
 _NEAR = 0.5  # of the largest: what goes as low as that is shown from zero anyway
 _IN_A_PART = 3  # samples: of fewer a variance says nothing
@@ -44,13 +45,11 @@ class _View:
     wide: bool = False
 
 
-def course_panels(
-    given: ReportInput, combination: Combination, levels: Sequence[str], taken: set[str]
-) -> Iterator[Panel]:
+def course_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
     """All levels over time, in the range of their samples and from zero."""
-    of = sampled(given, combination, levels)
-    if of is None or of.samples["t"].n_unique() < 3:
+    if of.samples["t"].n_unique() < _INSTANTS:
         return
+    combination = of.combination
     shown = words.listed(list(of.axes.shown))
     told = f"{combination.metric} of {shown} over the time of a trial{_changes_in_words(of)}."
     low, high = within.bulk(of.samples)
@@ -62,13 +61,27 @@ def course_panels(
         yield Panel("course", name, combination.title, title, told, draw, wide=from_zero or not whole)
 
 
-def variability_panels(
-    given: ReportInput, combination: Combination, levels: Sequence[str], taken: set[str]
-) -> Iterator[Panel]:
+def series_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
+    """Each level by itself over time, its rounds one by one; all of them on one scale."""
+    step = max(of.clock.duration / _STEPS_ALONE, within.interval(of.samples), 1.0)
+    course = within.over_time(of.samples, step).with_columns(pl.col("t") / of.clock.unit)
+    top = float(str(course["mean"].max()))
+    title, metric, unit = of.combination.title, of.combination.metric, of.axes.unit
+    for level in of.axes.shown:
+        own = course.filter(level=level)
+        highest = float(str(own["mean"].max()))
+        rounds = fmt.plural(own["round"].n_unique(), "round")
+        most = unit.attach(fmt.number(highest, fmt.decimals(highest)))
+        told = f"{metric} of {level} over the time of a trial, {rounds}, up to {most}."
+        name = file_stem("series", [f"{title}-{level}"], taken)
+        yield Panel("series", name, title, level, told, partial(series_chart, own, of.axes, of.clock, top))
+
+
+def variability_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
     """Distributions of samples, their variance, and one level against another."""
-    of = sampled(given, combination, levels)
-    if of is None or not of.comparable:
+    if not of.comparable:
         return
+    combination = of.combination
     for view in _views(of):
         name = file_stem("variability", [combination.title, view.title], taken)
         told = f"{combination.metric}: {view.told}"
