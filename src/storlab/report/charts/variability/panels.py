@@ -63,7 +63,7 @@ def course_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
 
 def series_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
     """Each level by itself over time, its rounds one by one; all of them on one scale."""
-    step = max(of.clock.duration / _STEPS_ALONE, within.interval(of.samples), 1.0)
+    step = max(of.clock.duration / _STEPS_ALONE, within.interval(of.samples))
     course = within.over_time(of.samples, step).with_columns(pl.col("t") / of.clock.unit)
     top = float(str(course["mean"].max()))
     title, metric, unit = of.combination.title, of.combination.metric, of.axes.unit
