@@ -27,6 +27,7 @@ from storlab.units import parse_duration
 
 ALPHA = 0.05
 BUILT_IN_NAME = "the built-in load"
+TOO_SOON = "storlab: interrupted too soon to say anything; nothing is left of it"
 
 
 def noise(name: str | None, for_: str, directory: Path | None, quiet: bool, json: bool) -> int:
@@ -40,8 +41,8 @@ def noise(name: str | None, for_: str, directory: Path | None, quiet: bool, json
     with _folder() as folder, observer(quiet or json) as watching:
         try:
             trials = asyncio.run(measure(study, metric, seconds, folder, watching))
-        except asyncio.CancelledError:
-            print("storlab: interrupted before anything was put up; nothing is left of it", file=sys.stderr)
+        except asyncio.CancelledError:  # between its runs, when nothing stands
+            print(TOO_SOON, file=sys.stderr)
             return INTERRUPTED
         if trials.left_behind:
             raise StorlabError(f"could not be taken down: {'; '.join(trials.left_behind)}; `storlab clean` tries again")
@@ -49,7 +50,7 @@ def noise(name: str | None, for_: str, directory: Path | None, quiet: bool, json
         found = noise_of(trials.values)
     except ValueError as error:
         if trials.interrupted:
-            print("storlab: interrupted too soon to say anything", file=sys.stderr)
+            print(TOO_SOON, file=sys.stderr)
             return INTERRUPTED
         raise UserError(f"the noise can't be told from {metric}: {error}") from None
     measured = MachineNoise(
