@@ -5,10 +5,9 @@ The Python interface is small: ``storlab.open_run(path)`` gives the tables of an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from storlab.version import __version__
 
+TYPE_CHECKING = False  # as type checkers know it; to load typing takes longer than all else before the program starts
 if TYPE_CHECKING:
     from pathlib import Path
 
