@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,12 @@ command = { argv = ["sleep", "SECONDS"] }
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Laboratory:
+def lab(tmp_path: Path) -> Iterator[Laboratory]:
     """Storlab in an empty folder, where its temporary files lie too."""
-    made = Laboratory(tmp_path)
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    made.environment["TMPDIR"] = str(temporary)
-    return made
+    with contextlib.closing(Laboratory(tmp_path, {"TMPDIR": str(temporary)})) as made:
+        yield made
 
 
 def measuring(lab: Laboratory, seconds: str, trials: int) -> subprocess.Popen[bytes]:
@@ -48,11 +48,7 @@ def ended_trials(lab: Laboratory) -> int:
 
 
 def sleeping(lab: Laboratory) -> bool:
-    for pid in lab.processes():
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/cmdline").read_text().startswith("sleep\0"):
-                return True
-    return False
+    return any(words[0] == "sleep" for words in lab.commands().values())
 
 
 def kept(lab: Laboratory) -> list[Path]:

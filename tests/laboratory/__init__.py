@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -49,6 +50,7 @@ class Laboratory:
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
+    _started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.scratch.mkdir(parents=True, exist_ok=True)
@@ -85,7 +87,19 @@ class Laboratory:
         environment = {**os.environ, "XDG_STATE_HOME": str(self.folder / "state"), "COLUMNS": "200"}
         argv = [*wrapper, *COMMAND, *map(str, arguments)]
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
-        return subprocess.Popen(argv, env=environment | self.environment, start_new_session=True, **options)
+        process = subprocess.Popen(argv, env=environment | self.environment, start_new_session=True, **options)
+        self._started.append(process)
+        return process
+
+    def close(self) -> None:
+        """End what a test that failed left running, so that only that test fails."""
+        running = [process for process in self._started if process.poll() is None]
+        for process in running:
+            process.kill()
+        if running:
+            self.storlab("clean")
+        for process in self._started:
+            process.communicate()
 
     def storlab(self, *arguments: str | Path, timeout: float = 120, **options: Any) -> Ended:
         """Run a command to its end."""
@@ -143,6 +157,14 @@ class Laboratory:
     def processes(self) -> list[int]:
         """Controllers, agents and all that they started: the environment is inherited."""
         return processes_with(f"XDG_STATE_HOME={self.folder / 'state'}")
+
+    def commands(self) -> dict[int, list[str]]:
+        """The words of each of these processes. One that ends while this looks is none of them."""
+        found = {}
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+        return found
 
     @property
     def identity(self) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,12 +60,10 @@ command = {{ argv = ["sh", "-c", '''trial={{trial}} node={{node}} target={{targe
 def qemus(lab: Laboratory) -> dict[str, int]:
     """Guest → process id of its QEMU."""
     found = {}
-    for pid in lab.processes():
-        with contextlib.suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            named = words[words.index("-name") + 1] if "-name" in words else ""
-            if words[0] == "qemu-system-x86_64" and (name := _NAME.match(named)):
-                found[name["name"]] = pid
+    for pid, words in lab.commands().items():
+        named = words[words.index("-name") + 1] if "-name" in words else ""
+        if words[0] == "qemu-system-x86_64" and (name := _NAME.match(named)):
+            found[name["name"]] = pid
     return found
 
 

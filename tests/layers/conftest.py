@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import subprocess
 import tempfile
@@ -37,10 +38,11 @@ def sh(*argv: str) -> str:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laboratory:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
     """Storlab in an empty folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return Laboratory(tmp_path)
+    with contextlib.closing(Laboratory(tmp_path)) as made:
+        yield made
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def test_a_device_beneath_another_loop_device_is_refused(lab: Laboratory, device
 def test_a_device_that_a_process_has_open_is_refused_with_its_name(lab: Laboratory, device: Device) -> None:
     with subprocess.Popen(["sh", "-c", f"exec 3<>{device.path}; exec sleep 3600"], env=PLAIN) as holder:
         try:
-            wait_until(lambda: device.path in [str(fd.readlink()) for fd in Path(f"/proc/{holder.pid}/fd").iterdir()])
+            assert wait_until(lambda: Path(f"/proc/{holder.pid}/comm").read_text() == "sleep\n")
             message = refused(lab, device, study(device.path))
         finally:
             holder.kill()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,8 @@ from laboratory import Laboratory
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Laboratory:
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
     """Storlab in an empty folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return Laboratory(tmp_path)
+    with contextlib.closing(Laboratory(tmp_path)) as made:
+        yield made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -121,20 +122,11 @@ def test_an_agent_that_is_killed_fails_its_trial_and_the_run_goes_on(lab: Labora
 
 def _kill_agent_of_sleeper(lab: Laboratory) -> None:
     """Wait for the load, then kill the agent that started it."""
-
-    def sleeper() -> int | None:
-        for pid in lab.processes():
-            try:
-                if b"sleep\x003600" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                    return pid
-            except OSError:
-                pass
-        return None
-
-    assert wait_until(sleeper)
-    agents = [pid for pid in lab.processes() if b"storlab-agent" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    for pid in agents:
-        os.kill(pid, signal.SIGKILL)
+    assert wait_until(lambda: any(words[:2] == ["sleep", "3600"] for words in lab.commands().values()))
+    for pid, words in lab.commands().items():
+        if any("storlab-agent" in word for word in words):
+            with contextlib.suppress(ProcessLookupError):  # what it was just starting is named like it
+                os.kill(pid, signal.SIGKILL)
 
 
 @needs_root

@@ -190,11 +190,7 @@ def test_two_runs_that_need_the_same_saved_guest_make_it_once(lab: Laboratory, o
 @pytest.mark.skipif(not Path("/dev/kvm").exists(), reason="without /dev/kvm nothing is tried in it")
 def test_the_guest_that_tries_kvm_does_not_outlive_the_controller(lab: Laboratory, own_cache: Path) -> None:
     process = lab.start_run(guests("true", count="1"), "--quiet")
-
-    def trying() -> list[int]:
-        return [pid for pid in lab.processes() if b"storlab.try=1" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-
-    wait_for(process, trying)
+    wait_for(process, lambda: any("storlab.try=1" in " ".join(words) for words in lab.commands().values()))
     kill(process)
     assert wait_until(lambda: not lab.processes(), AT_ONCE), lab.processes()
     ended(process)

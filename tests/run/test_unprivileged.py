@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -26,10 +27,10 @@ def lab() -> Iterator[Laboratory]:
         pytest.skip(f"this checkout or its Python can't be read without root: {reads.stderr.decode()[-200:]}")
     folder = Path(tempfile.mkdtemp(prefix="unprivileged-", dir="/tmp"))
     try:
-        laboratory = Laboratory(folder)
-        for path in (folder, laboratory.scratch):
-            path.chmod(0o777)
-        yield laboratory
+        with contextlib.closing(Laboratory(folder)) as laboratory:
+            for path in (folder, laboratory.scratch):
+                path.chmod(0o777)
+            yield laboratory
     finally:
         shutil.rmtree(folder)
 
