@@ -10,8 +10,9 @@ import pytest
 from scipy.special import stdtrit
 
 from storlab.analysis.anytime import Floats, width_factor
-from storlab.analysis.compare import Pairs, compare
+from storlab.analysis.compare import compare
 from storlab.analysis.design import DEFAULT_MARGIN
+from storlab.analysis.pairing import Pairs
 from storlab.analysis.signed_rank import fewest_rounds
 from storlab.analysis.verdict import Rules
 

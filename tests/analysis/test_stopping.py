@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from storlab.analysis.compare import Pairs, Question, compare
+from storlab.analysis.compare import Question, compare
+from storlab.analysis.pairing import Pairs
 from storlab.analysis.stopping import Continue, Rule, Stop, decide, precision_of
 from storlab.analysis.summary import Comparison, Summary
 

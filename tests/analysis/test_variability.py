@@ -56,7 +56,7 @@ def test_samples_of_an_unknown_metric_are_none() -> None:
 def test_variances_are_of_the_population_and_say_how_many_times_the_least() -> None:
     found = within.variances(samples(a=[1.0, 3.0], b=[0.0, 4.0]))
     assert found.rows() == [("a", 1.0, 1.0), ("b", 4.0, 4.0)]
-    assert within.variances(samples(a=[1.0, 1.0], b=[0.0, 4.0]))["factor"].to_list() == [None, None]
+    assert within.variances(samples(a=[1.0, 1.0], b=[0.0, 4.0]))["factor"].to_list() == [1.0, None]
 
 
 def test_the_bulk_of_samples_is_not_moved_by_a_stall() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.timeseries.variability import longest_stall, outliers, variability, variance_factor
+from storlab.timeseries.variability import longest_stall, outliers, variability, variance_factors
 
 samples = st.lists(st.floats(0, 1e9), min_size=1, max_size=60)
 
@@ -48,13 +48,20 @@ def test_a_stall_is_the_longest_time_in_which_next_to_nothing_is_done() -> None:
     assert longest_stall(np.array([]), 0.5) == 0.0
 
 
-def test_the_variance_factor_is_the_larger_variance_by_the_smaller() -> None:
-    a, b = np.array([1.0, 3.0]), np.array([1.0, 5.0])  # 1 and 4
-    assert variance_factor(a, b) == variance_factor(b, a) == 4.0
-    assert variance_factor(np.ones(3), np.ones(2)) == 1.0
-    assert variance_factor(np.ones(3), a) == float("inf")
-    with pytest.raises(ValueError, match="no samples"):
-        variance_factor(a, np.array([]))
+@given(st.lists(st.just(0.0) | st.floats(1e-9, 1e12), min_size=1, max_size=6))
+def test_the_variance_factor_is_how_many_times_the_smallest_variance_it_is(variances: list[float]) -> None:
+    for variance, factor in zip(variances, variance_factors(variances), strict=True):
+        if factor is None:
+            assert min(variances) == 0 < variance
+        else:
+            assert factor >= 1
+            assert factor * min(variances) == pytest.approx(variance)
+
+
+def test_the_variance_factor_of_what_does_not_vary_is_1_and_of_what_does_unknown() -> None:
+    assert variance_factors([4.0, 1.0]) == [4.0, 1.0]
+    assert variance_factors([0.0, 4.0, 0.0]) == [1.0, None, 1.0]
+    assert variance_factors([]) == []
 
 
 def test_of_no_samples_nothing_can_be_said() -> None:

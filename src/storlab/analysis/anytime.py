@@ -133,21 +133,6 @@ def mean_interval(values: Floats, alpha: float) -> Interval:
     return Interval(len(values), mean, sd, mean - half, mean + half)
 
 
-def log_e_value(values: Floats, mu: float = 0.0, g: float = EFFECT_VARIANCE) -> float:
-    """log B of the module's docstring: evidence against the mean ``mu``; one value says nothing (0.0)."""
-    n = len(values)
-    if n < 2:
-        return 0.0
-    mean, sd = spread(values)
-    log_a = math.log1p(n * g)
-    if abs(mean - mu) <= ROUNDING * max(abs(mean), abs(mu)):
-        return -log_a / 2
-    if sd == 0:  # the limit t → ∞
-        return (n - 1) * log_a / 2
-    r = n * (mean - mu) ** 2 / (sd**2 * (n - 1))
-    return -log_a / 2 + n / 2 * (math.log1p(r) - math.log1p(r / (1 + n * g)))
-
-
 def rounds_for_half_width(target: float, sd: float, alpha: float) -> int | None:
     """The least number of rounds whose half-width is at most ``target``, if the standard deviation stays
     ``sd``.

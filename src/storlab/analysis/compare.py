@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from storlab.analysis.anytime import check_alpha
 from storlab.analysis.checks import warn
 from storlab.analysis.design import DEFAULT_MARGIN, MIN_ROUNDS
-from storlab.analysis.pairing import Pairs, Side, no_ratio, pair, pool, side
+from storlab.analysis.pairing import Pairs, no_ratio
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import Rules, judge, safe_exp
-
-__all__ = ["Pairs", "Question", "Side", "compare", "pair", "pool", "side", "unanswerable"]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 
 from storlab.analysis.anytime import ROUNDING, Floats
@@ -50,13 +49,6 @@ class Pairs:
     log_ratios: Floats = field(default_factory=_no_values)
     problem: str = ""
     warnings: tuple[str, ...] = ()
-
-
-def side(name: str, rows: pl.DataFrame) -> Side:
-    """``rows`` (columns ``round``, ``value``; one row a round) as a side of a comparison."""
-    ordered = rows.select(pl.col("round").cast(pl.Int64), pl.col("value").cast(pl.Float64)).sort("round")
-    values = ordered["value"].fill_null(float("nan"))
-    return Side(name, ordered["round"].to_numpy(), values.to_numpy())
 
 
 def pair(a: Side, b: Side) -> Pairs:

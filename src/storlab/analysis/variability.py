@@ -14,7 +14,7 @@ import polars as pl
 
 from storlab.timeseries import distribution
 from storlab.timeseries.course import course, even_step
-from storlab.timeseries.variability import Floats
+from storlab.timeseries.variability import Floats, variance_factors
 
 QUANTILES = np.arange(5, 996, 5) / 1000
 """Which are compared: half a per cent at either end would be the outliers, which have a chart of their own."""
@@ -80,10 +80,10 @@ def bulk(samples: pl.DataFrame) -> tuple[float, float]:
 
 
 def variances(samples: pl.DataFrame) -> pl.DataFrame:
-    """``level, variance, factor``: of the population, and how many times the smallest it is (null where that is 0)."""
+    """``level, variance, factor``: of the population, and how many times the smallest it is (null: that is 0)."""
     found = samples.group_by("level", maintain_order=True).agg(variance=pl.col("value").var(ddof=0))
-    least = pl.col("variance").min()
-    return found.with_columns(factor=pl.when(least > 0).then(pl.col("variance") / least))
+    factors = variance_factors(found["variance"].to_list())
+    return found.with_columns(factor=pl.Series(factors, dtype=pl.Float64))
 
 
 def interval(samples: pl.DataFrame) -> float:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from storlab.analysis.merged_runs import VARIABILITY, Merged
 from storlab.analysis.questions import Planned
+from storlab.timeseries.variability import variance_factors
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,8 @@ def varying(merged: Merged) -> tuple[Varying, ...]:
 
 def _varying(item: Planned, of_a: Spread, of_b: Spread, a: float, b: float) -> Varying:
     q = item.question
-    least, most = sorted((a, b))
-    factor = most / least if least > 0 else (1.0 if most == 0 else None)
     larger = "" if a == b else q.a if a > b else q.b
+    factor = variance_factors((a, b))[0 if a >= b else 1]
     return Varying(q.a, q.b, dict(q.within), q.source, q.metric, q.unit, of_a, of_b, factor, larger)
 
 

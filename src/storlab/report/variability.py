@@ -11,6 +11,7 @@ from storlab.report import format as fmt
 from storlab.report.input import ReportInput
 from storlab.report.nodes import Grid, grids
 from storlab.report.tables import Notes, Table, heading
+from storlab.timeseries.variability import variance_factors
 
 _COLUMNS = ("variance", "sigma", "cv", "outliers", "longest_stall")
 _FEW = 0.5  # of the trials: where fewer have samples enough, those that have are an odd choice
@@ -70,36 +71,30 @@ def _names(metric: str) -> list[str]:
 def _varying(
     title: str,
     caption: str,
-    factor: str,
+    compared: str,
     metric: str,
     unit: str,
     named: Mapping[str, Mapping[str, Estimate | None]],
 ) -> Table:
     notes, rows = Notes(), []
-    variances = [e.mean for each in named.values() if (e := each[f"{metric}.variance"])]
+    factors = variance_factors([e.mean for each in named.values() if (e := each[f"{metric}.variance"])])
     means = fmt.common_scale([e.mean for each in named.values() if (e := each[metric])], unit)
-    for level, each in named.items():
+    for (level, each), factor in zip(named.items(), factors, strict=True):
         mean, variance, sigma, cv, outliers, stall = (each[name] for name in _names(metric))
         rows.append(
             (
                 level,
                 fmt.quantity(mean.mean, unit, within=means) if mean else "unknown",
                 fmt.quantity(variance.mean, squared(unit)) if variance else "unknown",
-                _factor(variance.mean if variance else None, min(variances)),
+                "unknown" if factor is None else fmt.ratio(factor),
                 fmt.quantity(sigma.mean, unit) if sigma else "unknown",
                 _cv(cv.mean) if cv else "unknown",
                 fmt.number(outliers.mean, 0 if outliers.mean.is_integer() else 1) if outliers else "unknown",
                 _stall(stall.mean) if stall else "unknown",
             )
         )
-    columns = (factor or "cell", "mean", "variance", "factor", "σ", "cv", "outliers", "stall")
+    columns = (compared or "cell", "mean", "variance", "factor", "σ", "cv", "outliers", "stall")
     return Table(title, columns, tuple(rows), 1, notes.mark(caption, [_DESCRIBED]), notes.sentences(), divisible=True)
-
-
-def _factor(variance: float | None, least: float) -> str:
-    if variance is None or (least == 0 and variance > 0):
-        return "unknown"
-    return fmt.ratio(variance / least if least else 1.0)
 
 
 def _cv(share: float) -> str:

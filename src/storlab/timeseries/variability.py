@@ -7,6 +7,7 @@ quartiles (J. W. Tukey, *Exploratory Data Analysis*, 1977), with percentiles int
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,15 +84,10 @@ def longest_stall(values: Floats, interval: float, share: float = STALLED) -> fl
     return float((edges[1::2] - edges[::2]).max(initial=0) * interval)
 
 
-def variance_factor(a: Floats, b: Floats) -> float:
-    """The larger population variance ÷ the smaller: 1 or more; infinite where only one of them varies.
+def variance_factors(variances: Sequence[float]) -> list[float | None]:
+    """How many times the smallest each of ``variances`` is: 1 or more; ``None`` where only the smallest is 0.
 
-    It describes these two series. It is no test: their samples depend on each other, and two runs are one pair.
-    Raises ``ValueError`` where one has no samples.
+    It describes these series. It is no test: their samples depend on each other, and one trial of each is one pair.
     """
-    if not len(a) or not len(b):
-        raise ValueError("no samples: nothing varies")
-    smaller, larger = sorted((float(a.var()), float(b.var())))
-    if larger == 0.0:
-        return 1.0
-    return larger / smaller if smaller > 0 else float("inf")
+    least = min(variances, default=0.0)
+    return [1.0 if value == least else value / least if least > 0 else None for value in variances]
