@@ -6,13 +6,12 @@ import contextlib
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from laboratory import Laboratory, ended, kill, wait_for, wait_until
+from laboratory import Laboratory, ended, interrupt, kill, wait_for, wait_until
 from storlab.run.noise import FEWEST
 
 SLEEP = """
@@ -88,10 +87,8 @@ def test_ctrl_c_too_soon_to_say_anything_says_so_and_keeps_nothing(lab: Laborato
 @pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGINT), (signal.SIGTERM,)])
 def test_ctrl_c_twice_and_sigterm_stop_the_trial_at_once(lab: Laboratory, signals: tuple[signal.Signals, ...]) -> None:
     process = measuring(lab, "3600", 0)
-    for number in signals:
-        kill(process, number)
-        time.sleep(0.2)
-    result = ended(process, timeout=20)
+    interrupt(process, signals)
+    result = ended(process)
     assert (result.status, result.stdout) == (130, ""), str(result)
     assert "Stopping at once" in result.stderr
     assert "Traceback" not in result.stderr

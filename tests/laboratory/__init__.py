@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -191,6 +192,26 @@ def kill(process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGKI
     """Send a signal to this process alone, unless it has ended."""
     if process.poll() is None:
         os.kill(process.pid, number)
+
+
+def interrupt(process: subprocess.Popen[bytes], signals: Iterable[signal.Signals]) -> None:
+    """Send signals, each one after the first when that was answered: of two that wait, the kernel makes one."""
+    first, *more = signals
+    kill(process, first)
+    for number in more:
+        _wait_to_hear(process, b"is finished first")
+        kill(process, number)
+
+
+def _wait_to_hear(process: subprocess.Popen[bytes], words: bytes) -> None:
+    """Until it has said this as an error. What it said until then is taken."""
+    assert process.stderr is not None
+    said = b""
+    while words not in said:
+        ready, _, _ = select.select([process.stderr], [], [], 60)
+        part = os.read(process.stderr.fileno(), 4096) if ready else b""
+        assert part, f"it never said {words.decode()}, but {said.decode()}"
+        said += part
 
 
 def wait_until(condition: Callable[[], object], timeout: float = 60.0) -> bool:

@@ -202,20 +202,18 @@ def test_a_command_that_is_cancelled_while_it_starts_has_ended_before_the_caller
 
 
 def test_an_agent_that_is_killed_is_noticed_at_once_by_all_that_wait() -> None:
-    async def work(node: Node) -> float:
+    async def work(node: Node) -> None:
         assert node.pid is not None
         processes = [await node.start(["sleep", "3600"]) for _ in range(3)]
-        began = time.monotonic()
         os.kill(node.pid, signal.SIGKILL)
         ended = await asyncio.gather(*(process.wait() for process in processes), return_exceptions=True)
         assert [type(error) for error in ended] == [NodeLost] * 3
         with pytest.raises(NodeLost, match="node n: the stream to its agent closed"):
             await node.run(["true"])
         pids = [process.pid for process in processes if process.pid]
-        assert await asyncio.to_thread(wait_until, lambda: not any(map(alive, pids)), 5.0)
-        return time.monotonic() - began
+        assert await asyncio.to_thread(wait_until, lambda: not any(map(alive, pids)))
 
-    assert on_node(work) < 5
+    on_node(work)
 
 
 def test_leaving_a_node_ends_all_that_runs_on_it() -> None:

@@ -14,7 +14,7 @@ from signal import SIGINT, SIGKILL, SIGTERM, Signals
 
 import pytest
 
-from laboratory import Laboratory, ended, kill, wait_for, wait_until
+from laboratory import Laboratory, ended, interrupt, kill, wait_for, wait_until
 from laboratory.guests import FOREVER_AT_FIRST, begun, endings, guests, needs_guests, once_begun, qemus
 from storlab.images.cache import storlab_cache
 
@@ -112,10 +112,8 @@ def test_ctrl_c_twice_and_sigterm_end_all_guests_and_resume_goes_on(
     lab: Laboratory, signals: tuple[Signals, ...]
 ) -> None:
     process = started(lab, guests(SHORT), "vm-1", "vm-2")
-    for number in signals:
-        kill(process, number)
-        time.sleep(0.2)
-    result = ended(process, timeout=20)
+    interrupt(process, signals)
+    result = ended(process)
     assert result.status == 130, str(result)
     assert lab.leftovers() == []
     assert [record.status for record in lab.go_on().tables.records] == ["done"]
@@ -128,7 +126,7 @@ def test_a_signal_while_guests_are_being_started_ends_them(lab: Laboratory, star
     process = lab.start_run(guests("true", start=f'"{start}"'), "--quiet")
     wait_for(process, lambda: len(qemus(lab)) == 2)
     kill(process, SIGTERM)
-    result = ended(process, timeout=20)
+    result = ended(process)
     assert result.status == 130, str(result)
     assert lab.leftovers() == []
     assert lab.records() == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,6 @@ def test_what_hangs_in_the_kernel_is_left_behind_by_name_and_clean_ends_it_once_
     monkeypatch.setattr("storlab.nodes.process._REST", 1.0)
     monkeypatch.setattr("storlab.run.processes._PATIENCE", 1.0)
     monkeypatch.setattr("storlab.layers.mount._BUSY_WAIT", 0.02)
-    began = time.monotonic()
     try:
         outcome = lab.execute(STUDY)
         (record,) = lab.records()
@@ -36,7 +34,6 @@ def test_what_hangs_in_the_kernel_is_left_behind_by_name_and_clean_ends_it_once_
         assert any("mount.unmount" in left and "target is busy" in left for left in outcome.left_behind)
         assert any("can't be killed: they hang in the kernel" in left for left in outcome.left_behind)
         assert lab.links == [outcome.folder.manifest.run], "`clean` knows of it"
-        assert time.monotonic() - began < 60
     finally:
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             if str(lab.scratch) in line:

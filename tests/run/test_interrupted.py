@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from laboratory import Laboratory, ended, kill, needs_root, wait_for
+from laboratory import Laboratory, ended, interrupt, kill, needs_root, wait_for
 from laboratory.studies import LOOPS, directory
 
 SLEEP = directory('command = { argv = ["sleep", "0.5"] }', rounds=3)
@@ -46,10 +46,8 @@ def test_ctrl_c_twice_and_other_signals_stop_at_once_and_the_trial_is_run_again(
     lab: Laboratory, signals: tuple[signal.Signals, ...]
 ) -> None:
     process = started(lab, HOUR)
-    for number in signals:
-        kill(process, number)
-        time.sleep(0.2)
-    result = ended(process, timeout=20)
+    interrupt(process, signals)
+    result = ended(process)
     assert result.status == 130, str(result)
     assert "Stopping at once" in result.stderr
     assert lab.leftovers() == []
@@ -59,7 +57,7 @@ def test_ctrl_c_twice_and_other_signals_stop_at_once_and_the_trial_is_run_again(
     wait_for(process, lambda: _sleeps(lab))
     assert (lab.out / "trials" / "0001.interrupted-1").is_dir(), "what the first attempt left is kept beside"
     kill(process, signal.SIGTERM)
-    assert ended(process, timeout=20).status == 130
+    assert ended(process).status == 130
     assert lab.leftovers() == []
 
 
@@ -73,7 +71,7 @@ def test_signals_during_teardown_are_answered_and_disturb_nothing(lab: Laborator
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         kill(process, number)
         time.sleep(0.02)
-    result = ended(process, timeout=30)
+    result = ended(process)
     assert result.status == 130, str(result)
     assert any(line.get("event") == "end" and not line["left_behind"] for line in lab.journal())
     assert lab.leftovers() == []
@@ -88,7 +86,7 @@ def test_a_signal_while_planning_ends_it_with_nothing_to_resume(lab: Laboratory)
     process = lab.start_run(SLEEP, "--quiet")
     wait_for(process, lambda: _sleeps(lab))
     kill(process, signal.SIGINT)
-    result = ended(process, timeout=20)
+    result = ended(process)
     assert result.status == 130, str(result)
     assert "interrupted before anything was put up" in result.stderr
     assert not lab.out.exists()
@@ -104,5 +102,5 @@ def test_a_terminal_that_closes_ends_the_run_in_order(lab: Laboratory) -> None:
         shown += os.read(ours, 4096)  # fails, by EIO, where it ended
     os.close(ours)
     kill(process, signal.SIGHUP)
-    assert ended(process, timeout=20).status == 130
+    assert ended(process).status == 130
     assert lab.leftovers() == []

@@ -1,8 +1,6 @@
-"""A large study is summarised while one waits."""
+"""A large study is summarised whole. How fast: ``benchmarks/analyse.py``."""
 
 from __future__ import annotations
-
-import time
 
 import numpy as np
 import polars as pl
@@ -14,7 +12,7 @@ from .simulate import design
 LEVELS, SIZES, ROUNDS, METRICS = 4, 25, 100, 100
 
 
-def test_ten_thousand_trials_with_a_hundred_metrics_take_a_few_seconds() -> None:
+def test_of_ten_thousand_trials_with_a_hundred_metrics_all_is_summarised() -> None:
     rng = np.random.default_rng(1)
     factors = {"fs": tuple(f"fs{n}" for n in range(LEVELS)), "bs": tuple(f"{n}k" for n in range(SIZES))}
     cells = tuple(
@@ -40,8 +38,5 @@ def test_ten_thousand_trials_with_a_hundred_metrics_take_a_few_seconds() -> None
         unit=pl.lit("B/s"),
         better=pl.lit("higher"),
     )
-    begin = time.perf_counter()
     summary = summarise(trials, metrics, design(factors, cells))
-    took = time.perf_counter() - begin
     assert (len(summary.estimates), len(summary.comparisons)) == (10_000, 6 * SIZES + 6)
-    assert took < 5, f"took {took:.1f} s"
