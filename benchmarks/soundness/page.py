@@ -10,13 +10,13 @@ from typing import Any
 import altair as alt
 import jinja2
 import polars as pl
-import vl_convert
 
 from benchmarks.soundness.mysql import Prefix, Told
 from benchmarks.soundness.noise import recorded
 from benchmarks.soundness.series import LENGTHS, LEVELS_CHANGE, NO_TREND, FalseAlarms
 from benchmarks.soundness.trials import FalseVerdicts, Share
-from storlab.report.charts.theme import COLOURS, INK, PAPER, SHAPES, Chart, of, specification
+from storlab.report.charts.alone import titled
+from storlab.report.charts.theme import COLOURS, INK, SHAPES, Chart, of, to_svg
 
 _TEMPLATE = Path(__file__).resolve().with_name("page.md.j2")
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -87,8 +87,8 @@ def write_page(found: Results) -> None:
     """Into the documentation, with its chart."""
     (_DOCS / "explanation" / "soundness.md").write_text(page(found), "utf-8")
     title = "Who finds a difference where there is none"
-    drawn = specification(chart(found), title=title, background=PAPER) | {"width": WIDTH}
-    (_DOCS / "images" / "soundness.svg").write_text(vl_convert.vegalite_to_svg(drawn), "utf-8")
+    drawn = titled(to_svg(chart(found), width=WIDTH), title)
+    (_DOCS / "images" / "soundness.svg").write_text(drawn, "utf-8")
 
 
 def chart(found: Results) -> Chart:

@@ -50,9 +50,11 @@ def _facts(records: Iterable[TrialRecord]) -> dict[int, dict[str, Mapping[str, M
 
 def write_html(run: RunFolder, given: ReportInput) -> Path:
     """Write ``report.html``, in one step, and ``charts/``; returns the page's path. Raises ``OSError``."""
+    from storlab.report.charts import all_panels  # half a second: only who draws pays for it
     from storlab.report.export import write_charts
-    from storlab.report.formats import render
+    from storlab.report.html import page_of
 
-    write_whole(run.report, render(given, "html").encode())
-    write_charts(given, run.path / "charts")
+    panels = all_panels(given)
+    write_whole(run.report, page_of(given, panels).encode())
+    write_charts(panels, run.path / "charts")
     return run.report

@@ -23,7 +23,12 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 def render_html(given: ReportInput) -> str:
     """The whole report: verdicts, charts as inline SVG, tables, facts, study and method."""
-    shown, panels = view(given), all_panels(given)
+    return page_of(given, all_panels(given))
+
+
+def page_of(given: ReportInput, panels: list[Panel]) -> str:
+    """The page, with ``panels`` as its charts: for whoever writes them as files, too."""
+    shown = view(given)
     charts = _charts(panels)
     page = _environment().get_template("report.html.j2")
     return page.render(

@@ -22,22 +22,18 @@ def inline(panel: Panel, prefix: str) -> str:
 
     One that needs room is there twice, the second for pages without it: the style sheet shows one of them.
     """
-    from storlab.report.charts.theme import WIDTH
+    if not panel.wide:
+        return _named(panel.svg, panel.alt, prefix, "chart")
+    broad = _named(panel.svg, panel.alt, f"{prefix}w", "chart broad")
+    return broad + _named(panel.slim_svg, panel.alt, prefix, "chart slim")
 
-    if panel.wide:
-        return _drawn(panel, f"{prefix}w", panel.width, "chart broad") + _drawn(panel, prefix, WIDTH, "chart slim")
-    return _drawn(panel, prefix, panel.width, "chart")
 
-
-def _drawn(panel: Panel, prefix: str, width: int, classes: str) -> str:
-    from storlab.report.charts.theme import to_svg
-
-    svg = to_svg(panel.draw(), width=width)
+def _named(svg: str, alt: str, prefix: str, classes: str) -> str:
     root = _ROOT.search(svg)
     box = _VIEW_BOX.search(root[0]) if root else None
     if root is None or box is None:
         raise AssertionError("vl-convert gave an SVG without a viewBox")
-    label = escape(plain(panel.alt), quote=True)
+    label = escape(plain(alt), quote=True)
     opening = f'<svg class="{classes}" viewBox="{box[1]}" role="img" aria-label="{label}">'
     body = _TAG.sub(lambda tag: _LONG.sub(r"\1", tag[0]), svg[root.end() :])
     return _ID.sub(lambda match: f"{match[1]}{prefix}-{match[2]}", opening + body)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
-from storlab.report.charts.theme import WIDE, WIDTH, Chart
+from storlab.report.charts.theme import WIDE, WIDTH, Chart, to_svg
 
 Kind = Literal["rounds", "paired", "series", "latency", "block", "effects", "course", "variability"]
 
@@ -15,8 +16,8 @@ Kind = Literal["rounds", "paired", "series", "latency", "block", "effects", "cou
 class Panel:
     """``name`` is a file's stem, unique in a report. ``alt`` says in words what the chart shows.
 
-    ``draw`` makes the chart: a report may show fewer than there are. ``aside``: not what the study is about.
-    ``wide``: needs the whole width of a page, where there is so much.
+    ``draw`` makes the chart: a report may show fewer than there are. What it is drawn as is kept, for page and files.
+    ``aside``: not what the study is about. ``wide``: needs the whole width of a page, where there is so much.
     """
 
     kind: Kind
@@ -37,3 +38,18 @@ class Panel:
     def full_title(self) -> str:
         """The title of the chart when it stands alone."""
         return f"{self.title}, {self.group}" if self.group else self.title
+
+    @cached_property
+    def chart(self) -> Chart:
+        """The chart, made when it is first shown."""
+        return self.draw()
+
+    @cached_property
+    def svg(self) -> str:
+        """The chart as wide as it wants to be."""
+        return to_svg(self.chart, width=self.width)
+
+    @cached_property
+    def slim_svg(self) -> str:
+        """The chart for a page that is as narrow as a phone's."""
+        return to_svg(self.chart, width=WIDTH) if self.wide else self.svg

@@ -26,11 +26,11 @@ ABOVE = ("#d3e5f4", "#a9cfea", "#6aabd8", "#2c7ab8", "#0b4f82")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
 DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [5, 2, 1, 2], [12, 4], [3, 5])
 
-_FONT = "Helvetica, Arial, sans-serif"
+FONT = "Helvetica, Arial, sans-serif"
 CONFIG: dict[str, Any] = {
     "aria": False,  # the page names the whole chart; a screen reader has the table for its numbers
     "background": None,
-    "font": _FONT,
+    "font": FONT,
     "padding": 2,
     "view": {"stroke": None},
     "axis": {
@@ -59,7 +59,6 @@ CONFIG: dict[str, Any] = {
         "columns": 3,
         "offset": 4,
     },
-    "title": {"color": INK, "subtitleColor": SOFT, "fontSize": 14, "subtitleFontSize": 12, "anchor": "start"},
 }
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -70,19 +69,12 @@ def of(names: list[str], choices: tuple[Any, ...]) -> alt.Scale:
     return alt.Scale(domain=names, range=[choices[i % len(choices)] for i in range(len(names))])
 
 
-def specification(
-    chart: Chart, *, background: str | None = None, title: str = "", width: int = WIDTH
-) -> dict[str, Any]:
+def specification(chart: Chart, *, width: int = WIDTH) -> dict[str, Any]:
     """``chart`` as Vega-Lite with this theme, ``width`` pixels wide over all."""
     with alt.data_transformers.disable_max_rows():  # Altair's limit is for notebooks, which would keep the data
         # Checking against the schema takes longer than the rest together: a test does that, for every chart there is.
         spec: dict[str, Any] = _cleaned(chart.to_dict(validate=False))
-    spec["config"] = CONFIG | {"background": background}
-    spec["width"] = width
-    spec["autosize"] = {"type": "fit", "contains": "padding"}
-    if title:
-        spec["title"] = _cleaned(title)
-    return spec
+    return spec | {"config": CONFIG, "width": width, "autosize": {"type": "fit", "contains": "padding"}}
 
 
 _BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
@@ -101,9 +93,9 @@ def _cleaned(part: Any) -> Any:
     return [_cleaned(value) for value in part] if isinstance(part, list) else part
 
 
-def to_svg(chart: Chart, *, title: str = "", background: str | None = None, width: int = WIDTH) -> str:
-    """``chart`` as an SVG document."""
-    return vl_convert.vegalite_to_svg(specification(chart, title=title, background=background, width=width))
+def to_svg(chart: Chart, *, width: int = WIDTH) -> str:
+    """``chart`` as an SVG document, without title and ground."""
+    return vl_convert.vegalite_to_svg(specification(chart, width=width))
 
 
 def to_png(svg: str, *, scale: float = 2.0) -> bytes:
