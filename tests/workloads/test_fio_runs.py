@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from storlab.errors import CommandFailed, DiskFull
+from storlab.workloads.exit_record import ExitRecord
 from storlab.workloads.fio_logs import find_logs, read_series
 from storlab.workloads.fio_operations import longest_gap, read_operations
 from storlab.workloads.fio_output import job_names, parse_fio
+from storlab.workloads.fio_results import read_results
 
 from .fio_samples import counts, values
 
@@ -98,3 +102,20 @@ def test_a_note_ahead_of_the_document_is_a_warning(tmp_path: Path) -> None:
     ran = fio(tmp_path, "--name=a", "--size=64k", "--ioengine=psync", "--iodepth=8", "--rw=write")
     assert ran.stdout.startswith(b"note:")
     assert any("queue depth" in warning for warning in parse_fio(ran.stdout, "x", ran.stderr).warnings)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_logs_that_a_study_asks_for_beside_its_own_are_read(packed: bool, tmp_path: Path) -> None:
+    logs = [f"--write_{kind}_log=series" for kind in ("bw", "iops", "lat")] + ["--write_hist_log=mine"]
+    store = ["--log_compression=64k", "--log_store_compressed=1"] if packed else []
+    pace = ["--rate_iops=500", "--time_based", "--runtime=1", "--log_avg_msec=100", "--log_hist_msec=100"]
+    fio(tmp_path, *FOUR_JOBS[:-2], "--size=1M", *logs, *pace, *store, "--output=fio.json")
+    ended = ExitRecord(("fio",), 0, None, False, None, None, 0.0, 1.0, 0.1, 0.1, 0, 0)
+    (tmp_path / "exit.json").write_text(json.dumps(asdict(ended)))
+    measured = read_results(tmp_path, 0.1)
+    metrics = set(measured.series["metric"])
+    percentiles = {"read.latency.p50", "read.latency.p99", "write.latency.p50", "write.latency.p99"}
+    assert percentiles & metrics == (set() if packed else percentiles)
+    assert ("iops" in metrics) == (not packed)
+    assert {"read.latency", "write.latency"} <= metrics
+    assert len(measured.warnings) == (2 if packed else 0), measured.warnings

@@ -6,6 +6,7 @@ is what of its engine a reader of CSV brings into memory, however small the file
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,12 +19,13 @@ import numpy.typing as npt
 import polars as pl
 
 from storlab.errors import ParseError
+from storlab.workloads import fio_packed_log
+from storlab.workloads.fio_packed_log import LONGEST
 from storlab.workloads.histogram import Ints
 
 DIRECTIONS = ("read", "write", "trim")
 T = TypeVar("T")
 CHUNK = 1 << 18  # bytes: about 13,000 lines; what is made of them fits the processor's cache
-_LONGEST = 100 * 86_400_000  # ms; Unix time is far beyond, and would make as many empty intervals
 _FIELDS = ("time", "value", "direction", "size")
 _COMMA, _NEWLINE, _BLANK = b",\n "
 _ZERO = np.uint8(ord("0"))
@@ -54,13 +56,28 @@ def map_chunks(path: Path, reduce: Callable[[Lines], T], size: int = CHUNK) -> I
     """What ``reduce`` makes of each chunk of the log (of about ``size`` bytes of text), in the file's order.
 
     Memory doesn't depend on the file. A last line without its end, as a killed fio leaves it, is left out. Raises
-    ``ParseError`` with the line's number for any other line that isn't of a log.
+    ``ParseError`` with the line's number for any other line that isn't of a log. A log that fio packed is read as well.
     """
+    if path.name.endswith(fio_packed_log.ENDING):
+        return (
+            reduce(Lines(*(samples[name].astype(np.int64) for name in _FIELDS)))
+            for samples in fio_packed_log.read_samples(path, size)
+        )
     # Not in threads: on two busy cores they gained nothing, the operations on a chunk of this size being so short.
-    return (reduce(_parse(text, path, offset)) for text, offset in _texts(path, size))
+    return (reduce(_parse(text, path, offset)) for text, offset in texts(path, size))
 
 
-def _texts(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
+def is_cut(path: Path) -> bool:
+    """Whether the log ends within a line, or within what fio packed."""
+    if path.name.endswith(fio_packed_log.ENDING):
+        return fio_packed_log.is_cut_off(path)
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 1, 0))
+        return file.read(1) not in (b"", b"\n")
+
+
+def texts(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
     """Whole lines of the file, about ``size`` bytes at a time, and where in the file they begin."""
     with path.open("rb") as file:
         rest, offset = b"", 0
@@ -93,7 +110,7 @@ def _parse(text: bytes, path: Path, offset: int) -> Lines:
         columns.append(column)
         start = end + 1
     time, _, direction, _ = columns
-    if time.max() > _LONGEST or direction.max() >= len(DIRECTIONS):
+    if time.max() > LONGEST or direction.max() >= len(DIRECTIONS):
         raise _first_wrong(text, path, offset)
     return Lines(*columns)
 
@@ -124,15 +141,34 @@ def _numbers(digits: npt.NDArray[np.uint8], start: Ints, end: Ints) -> Ints | No
     return number.astype(np.int64)
 
 
-def _first_wrong(text: bytes, path: Path, offset: int) -> ParseError:
+def table(text: bytes) -> Ints | None:
+    """All numbers of whole lines, a row for each line; nothing where lines differ in length, or have anything else."""
+    chars = np.frombuffer(text, dtype=np.uint8)
+    newline = chars == _NEWLINE
+    ends = np.flatnonzero((chars == _COMMA) | newline)
+    lines, width = int(np.count_nonzero(newline)), text.count(b",", 0, text.find(b"\n")) + 1
+    if ends.size != lines * width or not newline[ends[width - 1 :: width]].all():
+        return None
+    start = np.concatenate([[0], ends[:-1] + 1])
+    start += chars.take(start) == _BLANK
+    numbers = _numbers(chars - _ZERO, start, ends)
+    return None if numbers is None else numbers.reshape(lines, width)
+
+
+def lines_before(path: Path, offset: int) -> int:
+    """How many lines of the file end before this place of it."""
     with path.open("rb") as file:
-        before = sum(1 for _ in takewhile(lambda _: file.tell() <= offset, iter(file.readline, b"")))
+        return sum(1 for _ in takewhile(lambda _: file.tell() <= offset, iter(file.readline, b"")))
+
+
+def _first_wrong(text: bytes, path: Path, offset: int) -> ParseError:
+    before = lines_before(path, offset)
     lines = text.splitlines()
     for number, line in enumerate(lines, start=before + 1):
         wanted = _LINE.match(line)
         if wanted is None or line.count(b",") != lines[0].count(b",") or int(wanted["direction"]) >= len(DIRECTIONS):
             shown = line[:60].decode(errors="replace")
             return ParseError(f"not a line of a fio log: {shown!r}", str(path), number)
-        if int(wanted["time"]) > _LONGEST:
+        if int(wanted["time"]) > LONGEST:
             return ParseError("times are Unix time: run fio without log_unix_epoch", str(path), number)
     return ParseError("not a fio log", str(path), before + 1)

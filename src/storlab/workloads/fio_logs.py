@@ -11,31 +11,53 @@ here it becomes 0. Logs without it, of a line for every operation, are for ``fio
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from storlab.measurements import SERIES_COLUMNS, empty
+from storlab.workloads import fio_packed_log
 from storlab.workloads.fio_log_lines import DIRECTIONS, read_lines
 
+_PACKING = ("log_compression", "log_store_compressed")
 _ZERO = pl.Series("cell", [0])
 _KINDS = {"bw": ("bandwidth", "B/s", 1024.0), "iops": ("iops", "1/s", 1.0), "clat": ("latency", "s", 1e-9)}
 
 
 def find_logs(folder: Path, prefix: str, kind: str) -> dict[int, Path]:
-    """Logs of one kind (``bw``, ``iops``, ``clat``, ``lat``, ``slat``) by the number of their job."""
+    """Logs of one kind (``bw``, ``iops``, ``clat``, ``lat``, ``slat``) by the number of their job.
+
+    Of a log that lies there packed and unpacked, the latter.
+    """
     found = {}
-    for path in folder.glob(f"{glob.escape(prefix)}_{kind}.*.log"):
-        number = path.name.removeprefix(f"{prefix}_{kind}.").removesuffix(".log")
-        if number.isdigit():
-            found[int(number)] = path
+    for ending in (f".log{fio_packed_log.ENDING}", ".log"):
+        for path in folder.glob(f"{glob.escape(prefix)}_{kind}.*{ending}"):
+            number = path.name.removeprefix(f"{prefix}_{kind}.").removesuffix(ending)
+            if number.isdecimal() and number.isascii():
+                found[int(number)] = path
     return dict(sorted(found.items()))
 
 
+AVERAGED_WRONG = "with log_compression, fio averages in them the rates of single operations, and not over the interval"
+
+
+def averages_are_sound(options: Iterable[Mapping[str, object]]) -> bool:
+    """Whether averaged logs of rates are ones: where fio packs logs, it averages the rates of single operations.
+
+    Source: fio, ``iolog.h`` (``per_unit_log``) and ``stat.c``; seen with 3.33.
+    """
+    return all(str(each.get(name, "0")) == "0" for each in options for name in _PACKING)
+
+
 def read_series(
-    folder: Path, prefix: str, interval: float, jobs: Sequence[str] = (), duration: float | None = None
+    folder: Path,
+    prefix: str,
+    interval: float,
+    jobs: Sequence[str] = (),
+    duration: float | None = None,
+    rates: bool = True,
 ) -> pl.DataFrame:
     """Series (``SERIES_COLUMNS``) from a folder of logs averaged over ``interval`` s (``log_avg_msec``).
 
@@ -43,10 +65,11 @@ def read_series(
     where nothing completed), and ``bandwidth``, ``iops`` over directions; ``t`` is the end of the interval.
     Per job, where ``jobs`` names them (``fio_output.job_names``; with ``group_reporting`` those are fewer
     than the logs, and the series are only of all), and of all together: sums, and the latency weighted by
-    operations. Series run to the last line of any job, or to ``duration`` s. Raises ``ParseError`` with
-    file and line.
+    operations. Series run to the last line of any job, or to ``duration`` s. Without ``rates``, those of
+    bandwidth and IOPS are left out (``averages_are_sound``). Raises ``ParseError`` with file and line.
     """
-    cells = {kind: _cells(find_logs(folder, prefix, kind), kind, interval) for kind in _KINDS}
+    logs = {kind: find_logs(folder, prefix, kind) if rates or kind == "clat" else {} for kind in _KINDS}
+    cells = {kind: _cells(logs[kind], kind, interval) for kind in _KINDS}
     cells["clat"] = _spread(cells["clat"], cells["iops"])
     last: int = pl.concat([frame["cell"] for frame in cells.values()]).append(_ZERO).sort()[-1]
     if duration is not None:

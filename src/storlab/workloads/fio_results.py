@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +12,15 @@ import polars as pl
 from storlab.errors import CommandFailed, ParseError
 from storlab.measurements import Measurements, Value, metric_frame
 from storlab.workloads.exit_record import ExitRecord, read_exit
-from storlab.workloads.fio_logs import find_logs, read_series
+from storlab.workloads.fio_histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
+from storlab.workloads.fio_logs import AVERAGED_WRONG, averages_are_sound, find_logs, read_series
 from storlab.workloads.fio_operations import longest_gap
 from storlab.workloads.fio_output import job_names, parse_fio
+from storlab.workloads.fio_packed_log import ENDING
 
 OUTPUT = "fio.json"
 LOGS = "series"
+_HISTOGRAM_LOG = re.compile(r".+_clat_hist\.([0-9]+)\.log")
 STALL = 1.0  # s: times without a completed operation that are longer are summed up
 
 
@@ -32,13 +37,40 @@ def read_results(raw: Path, log_interval: float) -> Measurements:
     measured = parse_fio(output, str(raw / OUTPUT), messages)
     if record.code != 0:
         raise CommandFailed(_ended(record, messages, "failed"))
-    series = read_series(raw, LOGS, log_interval, job_names(output, str(raw / OUTPUT)))
+    jobs = job_names(output, str(raw / OUTPUT))
+    rates = averages_are_sound(_options(measured))
+    series = read_series(raw, LOGS, log_interval, jobs, rates=rates)
     stalls = _stalls(raw, log_interval, measured)
-    return replace(
+    warnings = () if rates else (f"its logs of bandwidth and IOPS are left out: {AVERAGED_WRONG}",)
+    measured = replace(
         measured,
         metrics=pl.concat([measured.metrics, metric_frame(stalls)]),
         series=pl.concat([measured.series, series]),
+        warnings=(*measured.warnings, *warnings),
     )
+    return _with_histogram_logs(measured, raw, jobs)
+
+
+def _options(measured: Measurements) -> list[Mapping[str, object]]:
+    """Those that fio says of all jobs, and of each."""
+    options = measured.facts.get("options")
+    return [each for each in options.values() if isinstance(each, dict)] if isinstance(options, dict) else []
+
+
+def _with_histogram_logs(measured: Measurements, raw: Path, jobs: Sequence[str]) -> Measurements:
+    """What the study's own ``write_hist_log`` adds, whatever it is called."""
+    options = _options(measured)
+    if not any("write_hist_log" in each for each in options):
+        return measured
+    if any(raw.glob(f"*_clat_hist.*.log{ENDING}")):
+        return replace(measured, warnings=(*measured.warnings, f"its histogram logs {PACKED_HISTOGRAMS}"))
+    logs = {int(found[1]): path for path in raw.iterdir() if (found := _HISTOGRAM_LOG.fullmatch(path.name))}
+    intervals = {str(each["log_hist_msec"]) for each in options if "log_hist_msec" in each}
+    interval = intervals.pop() if len(intervals) == 1 else ""
+    if not logs or not interval.isdecimal() or not int(interval):
+        return measured
+    in_order = {number: logs[number] for number in sorted(logs)}
+    return with_histogram_logs(measured, read_histogram_logs(in_order, int(interval) / 1000, jobs))
 
 
 def _ended(record: ExitRecord, messages: bytes, what: str) -> str:

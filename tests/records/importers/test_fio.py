@@ -371,3 +371,63 @@ def test_a_folder_has_one_level_of_a_factor_that_its_user_names(tmp_path: Path) 
     trials = open_run(run).trials
     assert trials["factor.fs"].to_list() == ["xfs", "xfs", "ext4", "ext4"]
     assert trials.filter(pl.col("factor.fs") == "xfs")["round"].to_list() == [1, 2]
+
+
+PACED = ["--rw=randrw", "--bs=4k", "--time_based", "--runtime=1", "--rate_iops=500"]
+
+
+def test_histogram_logs_become_percentiles_over_time(folder: Path, tmp_path: Path) -> None:
+    logs = ["--write_hist_log=mine", "--log_hist_msec=100", "--log_hist_coarseness=1", "--numjobs=2"]
+    path = ran(folder, "a.json", *PACED, *logs, form="json")
+    run = tmp_path / "run"
+    imported = call("import", "fio", str(path), "--out", str(run))
+    assert imported.status == 0, imported.message
+    assert "percentiles over time are known to within 1.6 % (log_hist_coarseness=1)" in imported.message
+    opened = open_run(run)
+    assert sorted(path.name for path in run.rglob("mine_*")) == ["mine_clat_hist.1.log", "mine_clat_hist.2.log"]
+    series = opened.series
+    assert series["job"].unique().sort().to_list() == [None, "load.1", "load.2"]
+    assert set(series["metric"]) == {f"{way}.latency.{p}" for way in ("read", "write") for p in ("p50", "p99")}
+    over_time = series.filter(job="load.1", metric="write.latency.p50")["value"].to_list()
+    (whole,) = opened.metrics.filter(job="load.1", metric="write.latency.p50")["value"]
+    assert min(over_time) / 2 <= whole <= 2 * max(over_time)  # the last interval's operations are in no line
+    assert opened.histograms.filter(pl.col("job").is_null(), metric="latency")["count"].sum() > 1500
+    assert call("report", str(run)).status == 0
+
+
+def test_packed_logs_are_read_and_what_fio_spoils_in_them_is_left_out(folder: Path, tmp_path: Path) -> None:
+    logs = [f"--write_{kind}_log=mine" for kind in ("bw", "iops", "lat", "hist")]
+    packed = [*logs, "--log_hist_msec=100", "--log_compression=64k", "--log_store_compressed=1"]
+    path = ran(folder, "a.json", *PACED, *packed, "--log_avg_msec=100")
+    imported = call("import", "fio", str(path), "--out", str(tmp_path / "run"))
+    assert imported.status == 0, imported.message
+    said = " ".join(imported.message.split())
+    assert "its logs mine_bw and mine_iops are left out: with log_compression, fio averages in them" in said
+    assert "its logs mine_clat_hist.*.log hold addresses in place of counts" in said
+    series = open_run(tmp_path / "run").series
+    assert set(series["metric"]) == {"read.latency", "write.latency"}
+    assert 8 <= series.filter(pl.col("job").is_null(), metric="write.latency").height <= 12
+
+    path = ran(folder, "b.json", *PACED, *packed)
+    single = call("import", "fio", str(path), "--out", str(tmp_path / "single"))
+    assert single.status == 0, single.message
+    series = open_run(tmp_path / "single").series.filter(pl.col("job").is_null())
+    assert series.filter(metric="write.iops")["value"].sum() == pytest.approx(500, rel=0.1)
+
+
+def test_histogram_logs_that_can_not_be_used_are_named(folder: Path, tmp_path: Path) -> None:
+    path = ran(folder, "a.json", *PACED, "--write_hist_log=mine", "--log_hist_msec=100")
+    log = folder / "mine_clat_hist.1.log"
+    whole = log.read_bytes()
+    last = len(whole.splitlines()) + 1
+    for contents, status, says in (
+        (whole[:-3], 0, "mine_clat_hist.1.log ends within a line, which is left out"),
+        (b"", 0, "mine_clat_hist.*.log are empty: there are no percentiles over time"),
+        (whole + b"rubbish\n", 2, f"mine_clat_hist.1.log:{last}: not a line of a histogram log"),
+    ):
+        log.write_bytes(contents)
+        imported = call("import", "fio", str(path), "--out", str(tmp_path / f"{len(contents)}"))
+        assert (imported.status, says in imported.message) == (status, True), imported.message
+    log.unlink()
+    imported = call("import", "fio", str(path), "--out", str(tmp_path / "without"))
+    assert "its logs mine_clat_hist.*.log don't lie beside it" in imported.message

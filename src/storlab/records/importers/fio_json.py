@@ -17,6 +17,9 @@ from storlab.records.importers.fio_traits import log_prefixes, options_of, trait
 from storlab.workloads.fio_document import DirectionBlock, Document, JobBlock, Root
 from storlab.workloads.fio_output import Report, frames, report_of
 
+LOGS, HISTOGRAM_LOGS = "logs", "histogram logs"
+"""Facts: how the names of the logs begin that a part's jobs wrote."""
+
 _NOTE = re.compile(r"(<[^>]*> )?(fio:|note:|warning:|verify:)")
 
 
@@ -142,9 +145,10 @@ def _phases(document: Document, report: Report) -> Iterator[Part]:
         own = replace(own, values=tuple(value for value in report.steady.values if value.job in names))
         metrics, series, histograms = (frame[:, 1:] for frame in frames([replace(report, jobs=jobs, steady=own)]))
         facts = report.facts | {"options": {name: options.get(name, {}) for name in names}}
-        prefixes = dict.fromkeys(prefix for name in names for prefix in log_prefixes(options.get(name, {})))
-        if prefixes:
-            facts["logs"] = list(prefixes)
+        for fact, of_histograms in ((LOGS, False), (HISTOGRAM_LOGS, True)):
+            found = [prefix for name in names for prefix in log_prefixes(options.get(name, {}), of_histograms)]
+            if found:
+                facts[fact] = list(dict.fromkeys(found))
         yield Part(
             Measurements(metrics, series, histograms, warnings if at == 0 else (), facts),
             traits={**traits[at], **({"job": " + ".join(dict.fromkeys(names))} if alike else {})},

@@ -17,6 +17,7 @@ _NO_TRAITS = frozenset(
     | {"bwavgtime", "iopsavgtime", "per_job_logs", "output", "percentile_list", "lat_percentiles", "clat_percentiles"}
 )
 _LOGS = re.compile(r"write_(bw|iops|lat)_log")
+_HISTOGRAM_LOGS = re.compile(r"write_hist_log")
 _OF_LOGS = re.compile(r"write_\w+_log|log_\w+")
 _JOB = re.compile(
     r"(?P<name>[^:]+): \(g=\d+\): rw=(?P<rw>\w+), bs=(?:\(R\) )?(?P<bs>\d+)B?-(?P<to>\d+)B?[,/].*"
@@ -60,9 +61,12 @@ def _value(name: str, value: str) -> str:
     return printable(value) or "1"
 
 
-def log_prefixes(options: Mapping[str, str]) -> list[str]:
-    """How the names of a job's logs begin: as its options say, which may be with a folder, or by the job's name."""
-    found = (value or options.get("name", "") for name, value in options.items() if _LOGS.fullmatch(name))
+def log_prefixes(options: Mapping[str, str], histograms: bool = False) -> list[str]:
+    """How the names of a job's logs begin, or of its histogram logs: as its options say, which may be with a folder, or
+    by the job's name.
+    """
+    logs = _HISTOGRAM_LOGS if histograms else _LOGS
+    found = (value or options.get("name", "") for name, value in options.items() if logs.fullmatch(name))
     return list(dict.fromkeys(PurePosixPath(value).name for value in found if PurePosixPath(value).name))
 
 
