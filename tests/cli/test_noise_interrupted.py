@@ -38,16 +38,12 @@ def measuring(lab: Laboratory, seconds: str, trials: int) -> subprocess.Popen[by
     """``storlab noise`` while a trial runs, when so many have ended."""
     study = lab.study(SLEEP.replace("SECONDS", seconds))
     process = lab.start("noise", study, "--for", "1h", "--json")
-    wait_for(process, lambda: ended_trials(lab) >= trials and sleeping(lab))
+    wait_for(process, lambda: ended_trials(lab) >= trials and lab.sleeps())
     return process
 
 
 def ended_trials(lab: Laboratory) -> int:
     return len(list(lab.folder.glob("tmp/storlab-noise-*/*/trials/*/trial.json")))
-
-
-def sleeping(lab: Laboratory) -> bool:
-    return any(words[0] == "sleep" for words in lab.commands().values())
 
 
 def kept(lab: Laboratory) -> list[Path]:

@@ -167,6 +167,10 @@ class Laboratory:
                 found[pid] = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
         return found
 
+    def sleeps(self) -> bool:
+        """Whether a load that only sleeps is running."""
+        return any(words[0] == "sleep" and words[1] != "--version" for words in self.commands().values())
+
     @property
     def identity(self) -> str:
         """The run's own name, which is part of those of all that it makes."""
@@ -225,9 +229,19 @@ def wait_until(condition: Callable[[], object], timeout: float = 60.0) -> bool:
 
 
 def wait_for(process: subprocess.Popen[bytes], condition: Callable[[], object]) -> None:
-    """Wait for something to come true while a process runs; fails with what it said where it ends before."""
-    wait_until(lambda: process.poll() is not None or condition())
-    if not condition():
+    """Wait for something to come true while a process runs; fails with what it said where it ends before.
+
+    What came true may be false again a moment later.
+    """
+    came_true = False
+
+    def settled() -> bool:
+        nonlocal came_true
+        came_true = bool(condition())
+        return came_true or process.poll() is not None
+
+    wait_until(settled)
+    if not (came_true or condition()):
         kill(process)
         raise AssertionError(f"it never came true: {ended(process)}")
 

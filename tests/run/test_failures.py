@@ -65,10 +65,10 @@ def test_exit_status_3_says_that_some_trials_failed(lab: Laboratory) -> None:
 @pytest.mark.parametrize("hang", ["exec sleep 3600", "trap : TERM; while :; do sleep 3600; done"])
 def test_a_hung_trial_is_stopped_at_its_time_out_though_it_ignores_term(lab: Laboratory, hang: str) -> None:
     load = f'command = {{ argv = ["sh", "-c", "echo so far; {hang}"] }}'
-    lab.execute(directory(load, trial='timeout = "0.5s"'))
+    lab.execute(directory(load, trial='timeout = "4s"'))
     (record,) = lab.records()
     assert record.status == "failed"
-    assert record.reason == "the trial was stopped at its time-out of 0.5 s, in the phase 'measure'"
+    assert record.reason == "the trial was stopped at its time-out of 4 s, in the phase 'measure'"
     assert "so far" in record.detail, "what it printed until then is kept"
     assert lab.leftovers() == []
 
@@ -153,7 +153,7 @@ def test_an_agent_that_is_killed_while_a_file_system_is_mounted_leaves_nothing_f
 
 @needs_root
 def test_an_agent_that_stands_still_is_given_up(lab: Laboratory) -> None:
-    study = directory('command = { argv = ["sh", "-c", "kill -STOP $PPID; exec sleep 3600"] }', trial='timeout = "1s"')
+    study = directory('command = { argv = ["sh", "-c", "kill -STOP $PPID; exec sleep 3600"] }', trial='timeout = "4s"')
     lab.execute(study)
     (record,) = lab.records()
     assert record.status == "failed"

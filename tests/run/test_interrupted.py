@@ -20,12 +20,8 @@ HOUR = directory('command = { argv = ["sleep", "3600"] }', rounds=3)
 def started(lab: Laboratory, study: str) -> subprocess.Popen[bytes]:
     """A run whose first trial is being measured."""
     process = lab.start_run(study, "--quiet")
-    wait_for(process, lambda: _sleeps(lab))
+    wait_for(process, lab.sleeps)
     return process
-
-
-def _sleeps(lab: Laboratory) -> bool:
-    return any(words[0] == "sleep" and words[1] != "--version" for words in lab.commands().values())
 
 
 def test_ctrl_c_once_finishes_the_trial_and_resume_goes_on(lab: Laboratory) -> None:
@@ -54,7 +50,7 @@ def test_ctrl_c_twice_and_other_signals_stop_at_once_and_the_trial_is_run_again(
     assert lab.records() == []
     assert lab.run_folder.manifest.finished is None
     process = lab.start("resume", lab.out, "--quiet")
-    wait_for(process, lambda: _sleeps(lab))
+    wait_for(process, lab.sleeps)
     assert (lab.out / "trials" / "0001.interrupted-1").is_dir(), "what the first attempt left is kept beside"
     kill(process, signal.SIGTERM)
     assert ended(process).status == 130
@@ -84,7 +80,7 @@ def test_a_signal_while_planning_ends_it_with_nothing_to_resume(lab: Laboratory)
     (slow / "df").chmod(0o755)
     lab.environment["PATH"] = f"{slow}:{os.environ['PATH']}"
     process = lab.start_run(SLEEP, "--quiet")
-    wait_for(process, lambda: _sleeps(lab))
+    wait_for(process, lab.sleeps)
     kill(process, signal.SIGINT)
     result = ended(process)
     assert result.status == 130, str(result)
@@ -98,7 +94,7 @@ def test_a_terminal_that_closes_ends_the_run_in_order(lab: Laboratory) -> None:
     process = lab.start_run(HOUR, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = b""
-    while b"round 1 of 3" not in shown or not _sleeps(lab):
+    while b"round 1 of 3" not in shown or not lab.sleeps():
         shown += os.read(ours, 4096)  # fails, by EIO, where it ended
     os.close(ours)
     kill(process, signal.SIGHUP)
