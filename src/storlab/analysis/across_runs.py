@@ -12,6 +12,7 @@ from typing import Literal
 
 from storlab.analysis.compare import compare, unanswerable
 from storlab.analysis.gate import Gate, GateResult, apply
+from storlab.analysis.interleaving import same_order
 from storlab.analysis.merged_runs import Merged, RunData, merge
 from storlab.analysis.pairing import Pairs, no_ratio
 from storlab.analysis.questions import Planned
@@ -155,7 +156,11 @@ def _answer(item: Planned, merged: Merged, alpha: float, gates: Sequence[Gate]) 
 def _sides(item: Planned, merged: Merged) -> Sides:
     """The trials of both sides, of all combinations where it is pooled."""
     q = item.question
-    parts = [sides((q.a, q.b), *(merged.samples(cell, (q.source, q.metric)) for cell in both)) for both in item.cells]
+    parts = []
+    for cells in item.cells:
+        a, b = (merged.samples(cell, (q.source, q.metric)) for cell in cells)
+        orders = {run: same_order(order, cells, (q.a, q.b)) for run, order in merged.orders.items()}
+        parts.append(sides((q.a, q.b), a, b, {run: why for run, why in orders.items() if why}))
     return pooled(parts, item.names) if q.pooled else parts[0]
 
 

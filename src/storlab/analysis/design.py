@@ -43,7 +43,8 @@ class Design:
     probe). ``factors``: name → levels, in the order of the study. ``cells``: number and levels of each cell.
     ``comparisons``: empty for the default, all pairs of the first factor's levels within each combination of
     the others, and pooled. ``min_rounds``: no verdict of fewer rounds. ``compared``: false where the cells were not
-    run against each other, so that nothing could be concluded from a difference.
+    run against each other, so that nothing could be concluded from a difference. ``order``: of each round the cells in
+    the order in which they ran, where nobody knows that it was drawn at random; empty where it was.
     """
 
     title: str
@@ -57,6 +58,7 @@ class Design:
     warnings: tuple[str, ...] = ()
     facts: dict[str, object] = field(default_factory=dict)
     compared: bool = True
+    order: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:

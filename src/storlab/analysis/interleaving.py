@@ -5,7 +5,9 @@ what drifts hits both alike. That holds where
 
 1. both sides ran on one machine, in one boot of it,
 2. in the order of their starts, every two trials are one of each side, and none overlap, and
-3. not always the same side went first: else whatever favours the second would look like a difference.
+3. not mostly the same side went first: else whatever favours the second would look like a difference. Mostly is what a
+   coin would hardly do: always, or a sign test of the order of the pairs at 5 % (Dixon and Mood 1946, "The statistical
+   sign test").
 """
 
 from __future__ import annotations
@@ -13,6 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+
+from storlab.analysis.wording import plural
+
+_CHANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -43,8 +49,35 @@ def pairs_in_time(a: Sequence[Span], b: Sequence[Span]) -> list[tuple[int, int]]
     couples = list(zip(ordered[::2], ordered[1::2], strict=False))
     if not couples or any(first[1] == second[1] for first, second in couples):
         return "their trials do not alternate in time"
-    firsts = {first[1] for first, _ in couples}
-    if len(firsts) == 1:
-        return "their trials alternate in time, but always in the same order"
+    if often := _one_first(sum(first[1] == 0 for first, _ in couples), len(couples)):
+        return f"their trials alternate in time, but {often} in the same order"
     found = [(first, second) if first[1] == 0 else (second, first) for first, second in couples]
     return [(of_a[2], of_b[2]) for of_a, of_b in found]
+
+
+Order = Sequence[Sequence[int]]
+"""Of each round the cells in the order in which they ran."""
+
+
+def same_order(order: Order, cells: tuple[int, int], names: tuple[str, str]) -> str:
+    """Why two cells, whose trials are pairs by round, can't be judged: one mostly ran first. A clause, or empty."""
+    both = [[cell for cell in ran if cell in cells] for ran in order]
+    firsts = [ran[0] == cells[0] for ran in both if len(set(ran)) == 2]
+    if not firsts or not (often := _one_first(sum(firsts), len(firsts))):
+        return ""
+    before, after = names if 2 * sum(firsts) > len(firsts) else reversed(names)
+    count = max(sum(firsts), len(firsts) - sum(firsts))
+    return (
+        f"{before} {often} ran before {after}, in {count} of {plural(len(firsts), 'round')}: whatever favours who goes "
+        "second would look like a difference"
+    )
+
+
+def _one_first(count: int, of: int) -> str:
+    """How often one of two went first, where that is too often: ``count`` times the one, and else the other."""
+    from scipy.special import bdtr  # the binomial distribution, without what scipy.stats takes to load
+
+    fewer = min(count, of - count)
+    if fewer == 0:
+        return "always"
+    return "mostly" if 2 * float(bdtr(fewer, of, 0.5)) <= _CHANCE else ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from storlab.analysis.compare import Question
 from storlab.analysis.design import DEFAULT_MARGIN, CompareSpec, Design, Levels
+from storlab.analysis.interleaving import Order
 from storlab.analysis.questions import Catalogue, Key, Planned, Trait, plan
 from storlab.analysis.wording import level_names, plural
 from storlab.errors import UserError
@@ -61,6 +62,7 @@ class Merged:
     table: Mapping[int, tuple[Sample, ...]]  # by cell; values NaN
     values: Mapping[tuple[int, int, int, str, str], float]  # by cell, run, round, source and metric
     notes: tuple[str, ...] = ()  # what else differs between the sides
+    orders: Mapping[int, Order] = field(default_factory=dict)  # by run, where not known as random
 
     def samples(self, cell: int, key: Key) -> list[Sample]:
         """One metric of the cell's trials."""
@@ -97,7 +99,8 @@ def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> 
     planned = (*(_without(item, lone) for item in plan(design, catalogue)), *lone)
     if not planned:
         raise UserError("there is nothing to compare: the runs have no cell in common")
-    return Merged(factor, levels, primary, design.confidence, design.min_rounds, planned, table, values, notes)
+    orders = {at: order for at, run in enumerate(runs) if (order := _order(run, cells, others, by))}
+    return Merged(factor, levels, primary, design.confidence, design.min_rounds, planned, table, values, notes, orders)
 
 
 def _other_factors(runs: Sequence[RunData], by: str | None) -> tuple[str, ...]:
@@ -160,6 +163,12 @@ def _cells(runs: Sequence[RunData], others: Sequence[str], by: str | None) -> di
     """Every cell of all runs, by place, with a number."""
     places = dict.fromkeys(_place(run, levels, others, by) for run in runs for _, levels in run.design.cells)
     return {place: number for number, place in enumerate(places, start=1)}
+
+
+def _order(run: RunData, cells: Mapping[tuple[str, ...], int], others: Sequence[str], by: str | None) -> Order:
+    """As the run's design has it, in the numbers of ``cells``."""
+    number = {cell: cells[_place(run, levels, others, by)] for cell, levels in run.design.cells}
+    return [[number[cell] for cell in ran] for ran in run.design.order]
 
 
 def _collect(

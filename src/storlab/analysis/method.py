@@ -13,9 +13,11 @@ COMPARED = (
     "Levels are compared by round: the logarithm of the ratio of two trials of the same round, so that drift "
     "of the machine cancels. The interval of the mean log ratio is an anytime-valid t interval (Gaussian "
     "mixture, effect variance {g:g}): it holds though one looks after every round. A verdict also needs "
-    "signed-rank evidence, which holds for noise of any shape, as the order within rounds is random; and both "
+    "signed-rank evidence, which holds for noise of any shape, {order}; and both "
     "must hold without any single outlier round. {corrected} No verdict is given before {min_rounds} rounds."
 )
+DRAWN = "as the order within rounds is random"
+NOT_DRAWN = "as far as the order within rounds favours neither side; that it was drawn at random is not known"
 DESCRIBED = (
     "Nothing was compared. Means are over rounds; their intervals are anytime-valid t intervals (Gaussian mixture, "
     "effect variance {g:g}) at {confidence}, each for itself and not corrected for how many there are."
@@ -34,7 +36,8 @@ def method_of(
         corrected = f"The confidence of {percent(design.confidence)} holds for the whole study"
         if family > 1:
             corrected += f": each of its {plural(family, 'comparison')} is held to {percent(1 - alpha)}"
-        told = COMPARED.format(g=EFFECT_VARIANCE, corrected=f"{corrected}.", min_rounds=design.min_rounds)
+        order = NOT_DRAWN if design.order else DRAWN
+        told = COMPARED.format(g=EFFECT_VARIANCE, order=order, corrected=f"{corrected}.", min_rounds=design.min_rounds)
     elif any(e.low is not None for e in estimates):
         told = DESCRIBED.format(g=EFFECT_VARIANCE, confidence=percent(design.confidence))
     else:

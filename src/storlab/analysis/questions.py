@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from storlab.analysis.compare import Question
 from storlab.analysis.design import CompareSpec, Design, Levels
+from storlab.analysis.interleaving import Order, same_order
 from storlab.analysis.wording import level_names
 
 Key = tuple[str, str]
@@ -97,7 +98,7 @@ def _plan_pair(
     parts = [
         part
         for within, cells in combinations
-        for part in _plan_combination(catalogue, named, replace(asked, within=within), cells)
+        for part in _plan_combination(catalogue, design.order, named, replace(asked, within=within), cells)
     ]
     if spec.within or len(combinations) == 1:
         yield from parts
@@ -117,10 +118,11 @@ def _combinations(design: Design, asked: Question) -> Iterator[tuple[Levels, tup
 
 
 def _plan_combination(
-    catalogue: Catalogue, named: Mapping[int, Metrics], asked: Question, cells: tuple[int, int]
+    catalogue: Catalogue, order: Order, named: Mapping[int, Metrics], asked: Question, cells: tuple[int, int]
 ) -> Iterator[Planned]:
     """One item for each source and metric that both sides have, or one that says why there is none."""
     sides = dict(zip((asked.a, asked.b), cells, strict=True))
+    fixed = same_order(order, cells, (asked.a, asked.b))
     found = {name: named.get(cell, {}) for name, cell in sides.items()}
     known = {**found[asked.b], **found[asked.a]}
     unsupported = {name: catalogue.unsupported[cell] for name, cell in sides.items() if cell in catalogue.unsupported}
@@ -134,7 +136,7 @@ def _plan_combination(
         return
     common = [key for key in found[asked.a] if key in found[asked.b]]
     for key in common:
-        yield Planned(_about(asked, key, known[key]), (cells,))
+        yield Planned(_about(asked, key, known[key]), (cells,), _sentence(fixed), counted=not fixed)
     for key in [key for key in known if key not in common]:
         has, lacks = sides if key in found[asked.a] else reversed(sides)
         # Of a workload that the other side does not run at all, nothing was asked: unless that is all there is.
@@ -167,4 +169,4 @@ def _about(asked: Question, key: Key, trait: Trait) -> Question:
 
 
 def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?")) else f"{text}."
+    return text if text.endswith((".", "!", "?")) or not text else f"{text}."

@@ -6,7 +6,7 @@ all combinations, as in ``pairing``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,14 +34,21 @@ class Sides:
     warnings: tuple[str, ...] = ()
 
 
-def sides(names: tuple[str, str], a: Sequence[Sample], b: Sequence[Sample]) -> Sides:
-    """The two sides of one combination; ``names`` as the reader knows them."""
+def sides(names: tuple[str, str], a: Sequence[Sample], b: Sequence[Sample], fixed: Mapping[int, str]) -> Sides:
+    """The two sides of one combination; ``names`` as the reader knows them.
+
+    ``fixed``: of runs in which one of the two mostly ran first, a clause that says so.
+    """
     whole = _side(names[0], a), _side(names[1], b)
-    together = {s.run for s in a if s.interleaved} & {s.run for s in b if s.interleaved}
+    interleaved = {s.run for s in a if s.interleaved} & {s.run for s in b if s.interleaved}
+    together = interleaved - fixed.keys()
+    if interleaved and not together:
+        return Sides(*whole, apart="; ".join(dict.fromkeys(fixed[run] for run in sorted(interleaved))))
     if together:
         inner = (_side(name, [s for s in of if s.run in together]) for name, of in zip(names, (a, b), strict=True))
         left = sum(s.run not in together for s in (*a, *b))
-        said = f"Left out: {plural(left, 'trial')} of runs that have only one of the two."
+        fixedly = "" if interleaved == together else ", or both in one order"
+        said = f"Left out: {plural(left, 'trial')} of runs that have only one of the two{fixedly}."
         return Sides(*whole, pair(*inner), warnings=(said,) if left else ())
     if not a or not b:
         return Sides(*whole, apart="one side has no trial")

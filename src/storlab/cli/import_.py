@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from storlab.analysis.wording import plural
+from storlab.cli.import_turns import refuse_copies, refuse_fixed_order
 from storlab.errors import ParseError, UserError
 from storlab.records.files import sync_folder
-from storlab.records.imported import ImportedFile, assemble, write_imported
+from storlab.records.import_cells import assemble
+from storlab.records.imported import ImportedFile, write_imported
 from storlab.records.importers.base import Importer, Part
 from storlab.records.importers.foreign import foreign
 from storlab.records.importers.registry import importer_of
@@ -37,8 +39,12 @@ def import_files(
     labels: Sequence[str],
     factors: Sequence[str],
     options: Mapping[str, Any],
+    interleaved: bool = False,
 ) -> None:
-    """Make a run of ``paths``. Nothing is written before all of them could be read."""
+    """Make a run of ``paths``. Nothing is written before all of them could be read.
+
+    ``interleaved``: their user says that set-ups were measured in turns. Refused where the files say otherwise.
+    """
     importer = importer_of(kind)
     found = [_files(importer, path) for path in paths]
     files = [path for each in found for path in each]
@@ -55,7 +61,11 @@ def import_files(
         ImportedFile(str(path), dict(each), dict(options), list(beside))
         for path, each, beside in zip(files, levels, logs, strict=True)
     ]
-    imported = assemble(kind, kept, read)
+    if interleaved:
+        refuse_copies(files, texts)
+    imported = assemble(kind, kept, read, interleaved)
+    if interleaved:
+        refuse_fixed_order(imported)
     now = datetime.now(UTC)
     identity = f"{now:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
     folder = out if out is not None else Path("runs") / f"{kind}-{identity}"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from storlab.errors import ParseError, RecordsError, UserError
+from storlab.errors import ParseError, RecordsError
 from storlab.records.files import copy_durably, write_durably
+from storlab.records.import_rounds import Order
 from storlab.records.importers.base import Importer, Part
 from storlab.records.importers.registry import importer_of
 from storlab.records.importers.virtiofs_order import WORKLOADS
@@ -29,12 +30,13 @@ STOPPED = "It was imported: there is what the files hold, and there will be no m
 PUBLISHED_ORDERS: Mapping[str, Mapping[str, Sequence[str]]] = {"virtiofs-tests": {"workload": WORKLOADS}}
 """Kind → factor → levels, where a tool publishes its tables in an order that is not that of its files."""
 
-NOT_SAID = "–"
-"""The level of a factor that another file or part names, and this one doesn't."""
-
-_NUMBERED = "Rounds are those that the files number. "
-_TIMED = "Rounds are the repeats of a cell in the order of the times that the files name. "
-_IN_ORDER = "Rounds are the repeats of a cell in the order of the files and of what is in them. "
+_NUMBERED = " Rounds are those that the files number."
+_TIMED = " Rounds are the repeats of a cell in the order of the times that the files name."
+_IN_ORDER = " Rounds are the repeats of a cell in the order of the files and of what is in them."
+_ORDERS: Mapping[str, str] = {
+    "times": "Their order is that of the times that the files name.",
+    "given": "Their order is that in which they were given, for not all files name their times.",
+}
 
 
 @dataclass(frozen=True)
@@ -56,16 +58,21 @@ class ImportedTrial:
     cell: int
     round: int
     levels: dict[str, str]
+    turn: int = 0  # its place in the order of measurement, from 1, where cells took turns
 
 
 @dataclass(frozen=True)
 class Imported:
-    """What a run was imported from. Trial n is ``trials[n - 1]``; the trials of a file follow each other."""
+    """What a run was imported from. Trial n is ``trials[n - 1]``; the trials of a file follow each other.
+
+    ``turns``: how their order is known, where cells took turns, which is the word of who imported them; else empty.
+    """
 
     kind: str
     files: tuple[ImportedFile, ...]
     trials: tuple[ImportedTrial, ...]
     primary: str
+    turns: Order | Literal[""] = ""
 
     @property
     def cells(self) -> tuple[tuple[int, dict[str, str]], ...]:
@@ -88,62 +95,32 @@ class Imported:
             for name, levels in found.items()
         }
 
+    @property
+    def word(self) -> str:
+        """What verdicts rest on, as the end of a sentence and others; empty where there are none."""
+        if not self.turns:
+            return ""
+        return (
+            ". That they were measured in turns on one machine, and that none is left out, is the word of who imported "
+            f"them, and verdicts rest on it. {_ORDERS[self.turns]}"
+        )
+
+    def order(self, done: Collection[int]) -> tuple[tuple[int, ...], ...]:
+        """Of each round the cells in the order in which they were measured, of trials (by number) that are ``done``.
+
+        Empty where they took no turns.
+        """
+        if not self.turns:
+            return ()
+        rounds: dict[int, list[int]] = {}
+        numbered = [(trial.turn, trial) for number, trial in enumerate(self.trials, start=1) if number in done]
+        for _, trial in sorted(numbered, key=lambda each: each[0]):
+            rounds.setdefault(trial.round, []).append(trial.cell)
+        return tuple(map(tuple, rounds.values()))
+
     def first_trial(self, file: int) -> int:
         """The number of the trial that keeps this file among its raw records."""
         return next(number for number, trial in enumerate(self.trials, start=1) if trial.file == file)
-
-
-def assemble(kind: str, files: Sequence[ImportedFile], read: Sequence[Sequence[Part]]) -> Imported:
-    """The cells and rounds of all that ``files`` hold; ``read`` is what each was read as.
-
-    Parts with the same levels are rounds of one cell: those that they name, or one after the other. Raises
-    ``UserError`` where the user's factors and those of the files have a name in common, or a round comes twice.
-    """
-    given = dict.fromkeys(name for file in files for name in file.levels)
-    own = dict.fromkeys(name for parts in read for part in parts for name in part.levels)
-    both = [name for name in own if name in given]
-    if both:
-        raise UserError(f"{both[0]} is a factor that the files themselves name: choose another name for it")
-    differing = [name for name in _differing(read) if name not in given and name not in own]
-    cells: dict[tuple[str, ...], list[tuple[int, int]]] = {}
-    levels: dict[tuple[int, int], dict[str, str]] = {}
-    for file, parts in enumerate(read):
-        for number, part in enumerate(parts):
-            named = {**files[file].levels, **{name: part.levels.get(name, NOT_SAID) for name in own}}
-            named |= {name: part.traits.get(name, NOT_SAID) for name in differing}
-            levels[file, number] = named
-            cells.setdefault(tuple(named.values()), []).append((file, number))
-    places: dict[tuple[int, int], tuple[int, int]] = {}
-    for cell, members in enumerate(cells.values(), start=1):
-        rounds = _rounds([read[file][number] for file, number in members])
-        for member, at in zip(members, rounds, strict=True):
-            if rounds.count(at) > 1:
-                said = ", ".join(f"{name} = {level}" for name, level in levels[member].items())
-                raise UserError(f"{files[member[0]].name}: round {at} of {said} comes twice")
-            places[member] = (cell, at)
-    trials = tuple(ImportedTrial(*at, *places[at], levels[at]) for at in levels)
-    importer = importer_of(kind)
-    everything = [part for parts in read for part in parts]
-    return Imported(kind, tuple(files), trials, importer.primary_of(everything, files[0].options))
-
-
-def _differing(read: Sequence[Sequence[Part]]) -> list[str]:
-    """The traits in which parts differ, one that is only said of some among them."""
-    everything = [part.traits for parts in read for part in parts]
-    names = dict.fromkeys(name for traits in everything for name in traits)
-    return [name for name in names if len({traits.get(name) for traits in everything}) > 1]
-
-
-def _rounds(parts: Sequence[Part]) -> list[int]:
-    """The rounds of the parts of one cell: as they say, else in the order of their times, else in theirs."""
-    times = [part.started for part in parts if part.started is not None]
-    if len(times) == len(parts) and all(part.round is None for part in parts):
-        order = sorted(range(len(parts)), key=times.__getitem__)
-        return [order.index(at) + 1 for at in range(len(parts))]
-    rounds: list[int] = []
-    for part in parts:
-        rounds.append(max(rounds, default=0) + 1 if part.round is None else part.round)
-    return rounds
 
 
 def imported_of(manifest: Manifest) -> Imported | None:
@@ -158,11 +135,14 @@ def imported_of(manifest: Manifest) -> Imported | None:
             for at, file in enumerate(files)  # until version 0.2
         )
         primary = str(manifest.imported.get("primary") or importer_of(kind).primary)
+        turns = manifest.imported.get("turns", "")  # since version 0.3
         if not trials or any(trial.levels.keys() != trials[0].levels.keys() for trial in trials):
             raise ValueError("its trials have different factors")
+        if turns and turns not in _ORDERS:
+            raise ValueError(f"{turns!r} is no order of trials")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordsError(f"the run's manifest does not say how it was imported: {error}") from None
-    return Imported(kind, files, trials, primary)
+    return Imported(kind, files, trials, primary, turns)
 
 
 def write_imported(
@@ -211,15 +191,9 @@ def _manifest(
     identity: str, argv: Sequence[str], imported: Imported, importer: Importer, read: Sequence[Sequence[Part]]
 ) -> Manifest:
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    single = len(imported.trials) == len(imported.cells)
-    everything = [part for parts in read for part in parts]
-    timed = _TIMED if all(part.started is not None for part in everything) else _IN_ORDER
-    rounds = _NUMBERED if all(part.round is not None for part in everything) else timed
-    caution = (
-        f"Imported from files of {imported.kind}, not run by Storlab: {'one run of each, ' if single else ''}"
-        "not interleaved as far as is known, so chance and drift can't be told from effects, and there are no "
-        f"verdicts. {'' if single else rounds}The files don't say {importer.unknown}."
-    )
+    known = imported.word or _not_interleaved(imported, [part for parts in read for part in parts])
+    unknown = f"The files don't say {importer.unknown}."
+    caution = f"Imported from files of {imported.kind}, not run by Storlab{known} {unknown}"
     return Manifest(
         run=identity,
         title=f"Imported from {imported.kind}",
@@ -237,6 +211,17 @@ def _manifest(
         stopped=STOPPED,
         cautions=(caution,),
         imported=asdict(imported),
+    )
+
+
+def _not_interleaved(imported: Imported, parts: Sequence[Part]) -> str:
+    """What can't be told then, and what rounds are, as the end of a sentence and another."""
+    single = len(imported.trials) == len(imported.cells)
+    timed = _TIMED if all(part.started is not None for part in parts) else _IN_ORDER
+    rounds = _NUMBERED if all(part.round is not None for part in parts) else timed
+    return (
+        f": {'one run of each, ' if single else ''}not interleaved as far as is known, so chance and drift can't be "
+        f"told from effects, and there are no verdicts.{'' if single else rounds}"
     )
 
 

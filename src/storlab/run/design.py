@@ -86,7 +86,8 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
         primary=imported.primary,
         factors=imported.factors,
         cells=imported.cells,
-        compared=False,
+        compared=bool(imported.turns),
+        order=imported.order({record.trial for record in tables.records if record.status == "done"}),
         stopped=manifest.stopped,
         warnings=tables.warnings(),
     )

@@ -19,6 +19,14 @@ Factor = Annotated[
     list[str] | None,
     typer.Option("--factor", metavar="NAME=LEVEL[,LEVEL]", help="A factor: one level for all, or one for each."),
 ]
+Interleaved = Annotated[
+    bool,
+    typer.Option(
+        "--interleaved",
+        help="They were measured in turns on one machine, in the order of their own times or, without these, as given: "
+        "compare them by round, with verdicts.",
+    ),
+]
 
 import_ = typer.Typer(
     name="import",
@@ -46,6 +54,7 @@ def import_blkalgn(
         int | None,
         typer.Option("--dialect", metavar="1-4", min=1, max=4, help="Which it is, where a file does not show it."),
     ] = None,
+    interleaved: Interleaved = False,
 ) -> None:
     """Histograms of block requests by blkalgn.
 
@@ -53,11 +62,18 @@ def import_blkalgn(
     """
     from storlab.cli.import_ import import_files
 
-    import_files("blkalgn", files, out, label or [], factor or [], {} if dialect is None else {"dialect": dialect})
+    options = {} if dialect is None else {"dialect": dialect}
+    import_files("blkalgn", files, out, label or [], factor or [], options, interleaved)
 
 
 @import_.command("fio")
-def import_fio(paths: Paths, out: ImportOut = None, label: Label = None, factor: Factor = None) -> None:
+def import_fio(
+    paths: Paths,
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    interleaved: Interleaved = False,
+) -> None:
     """Output of fio: JSON, JSON+ or terse, with its logs where they lie beside.
 
     Options that differ among the jobs become factors; runs with the same options are rounds, in the order of their
@@ -65,7 +81,7 @@ def import_fio(paths: Paths, out: ImportOut = None, label: Label = None, factor:
     """
     from storlab.cli.import_ import import_files
 
-    import_files("fio", paths, out, label or [], factor or [], {})
+    import_files("fio", paths, out, label or [], factor or [], {}, interleaved)
 
 
 @import_.command("virtiofs-tests")
@@ -86,6 +102,7 @@ def import_sysbench(
     out: ImportOut = None,
     label: Label = None,
     factor: Factor = None,
+    interleaved: Interleaved = False,
 ) -> None:
     """Text of sysbench: OLTP, fileio and others, with any report interval.
 
@@ -93,7 +110,7 @@ def import_sysbench(
     """
     from storlab.cli.import_ import import_files
 
-    import_files("sysbench", files, out, label or [], factor or [], {})
+    import_files("sysbench", files, out, label or [], factor or [], {}, interleaved)
 
 
 @import_.command("bonnie")
@@ -102,6 +119,7 @@ def import_bonnie(
     out: ImportOut = None,
     label: Label = None,
     factor: Factor = None,
+    interleaved: Interleaved = False,
 ) -> None:
     """Results of Bonnie++: CSV and text tables of all versions.
 
@@ -109,7 +127,7 @@ def import_bonnie(
     """
     from storlab.cli.import_ import import_files
 
-    import_files("bonnie", files, out, label or [], factor or [], {})
+    import_files("bonnie", files, out, label or [], factor or [], {}, interleaved)
 
 
 @import_.command("csv")
@@ -140,6 +158,7 @@ def import_csv(
     out: ImportOut = None,
     label: Label = None,
     factor: Factor = None,
+    interleaved: Interleaved = False,
 ) -> None:
     """Any table, long or wide, with commas, semicolons or tabs.
 
@@ -152,4 +171,4 @@ def import_csv(
     columns = {"metric_column": metric_column, "round_column": round_column, "time_column": time_column}
     options: dict[str, Any] = {"value": value or [], "factor_column": factor_column or []}
     options |= {name: column for name, column in columns.items() if column is not None}
-    import_files("csv", files, out, label or [], factor or [], options)
+    import_files("csv", files, out, label or [], factor or [], options, interleaved)

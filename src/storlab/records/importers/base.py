@@ -20,7 +20,8 @@ class Part:
     ``levels``: of which cell it is, as far as the file itself says. ``traits``: what else it says that may tell cells
     apart; each that differs within the run becomes a factor. ``round``: where the file numbers its repeats; else parts
     with the same levels are rounds of one cell, in the order of ``started`` where all of them say it (aware), or in
-    their order. ``status`` and ``reason`` are those of ``TrialRecord``: what a set-up can't do is never 0.
+    their order. ``lasted``: from then on, in s. ``status`` and ``reason`` are those of ``TrialRecord``: what a set-up
+    can't do is never 0.
     """
 
     measured: Measurements
@@ -28,6 +29,7 @@ class Part:
     round: int | None = None
     traits: Mapping[str, str] = field(default_factory=dict)
     started: datetime | None = None
+    lasted: float | None = None
     status: Status = "done"
     reason: str | None = None
 

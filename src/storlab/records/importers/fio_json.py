@@ -153,6 +153,7 @@ def _phases(document: Document, report: Report) -> Iterator[Part]:
             Measurements(metrics, series, histograms, warnings if at == 0 else (), facts),
             traits={**traits[at], **({"job": " + ".join(dict.fromkeys(names))} if alike else {})},
             started=None if written is None else written - timedelta(seconds=sum(lasted[at:])),
+            lasted=lasted[at],
         )
 
 

@@ -1,0 +1,43 @@
+"""``storlab import --interleaved``: what is refused though each file by itself is sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from pathlib import Path
+
+from storlab.analysis.interleaving import same_order
+from storlab.errors import UserError
+from storlab.records.import_rounds import INSTEAD
+from storlab.records.imported import Imported
+
+
+def refuse_copies(files: Sequence[Path], texts: Sequence[bytes]) -> None:
+    """Raise ``UserError`` where two files are the same: as rounds, they would say the same thing twice."""
+    seen: dict[bytes, Path] = {}
+    for path, text in zip(files, texts, strict=True):
+        if (first := seen.setdefault(text, path)) is not path:
+            raise UserError(f"--interleaved: {first} and {path} are the same to the byte: a copy is no repeat")
+
+
+def refuse_fixed_order(imported: Imported) -> None:
+    """Raise ``UserError`` where no comparison could have a verdict, as the same side mostly ran first."""
+    order = imported.order(range(1, len(imported.trials) + 1))
+    compared = list(_compared(imported))
+    if not compared:
+        factor = next(iter(imported.factors))
+        raise UserError(f"--interleaved: no two set-ups differ in {factor} alone, so there is nothing to compare")
+    why = [same_order(order, cells, names) for cells, names in compared]
+    if all(why):
+        raise UserError(f"--interleaved: {why[0]}. {INSTEAD}")
+
+
+def _compared(imported: Imported) -> Iterator[tuple[tuple[int, int], tuple[str, str]]]:
+    """Every two cells that differ in the first factor only, and their levels of it: what a report compares."""
+    groups: dict[tuple[str, ...], list[tuple[int, str]]] = {}
+    for cell, levels in imported.cells:
+        first, *others = levels.values()
+        groups.setdefault(tuple(others), []).append((cell, first))
+    for group in groups.values():
+        for (a, level_a), (b, level_b) in combinations(group, 2):
+            yield (a, b), (level_a, level_b)

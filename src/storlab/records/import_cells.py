@@ -1,0 +1,98 @@
+"""The cells and rounds of files that are imported, from what each was read as and from what their user says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from storlab.errors import UserError
+from storlab.records.import_rounds import Measured, rounds_in_turns, rounds_of_cell
+from storlab.records.imported import Imported, ImportedFile, ImportedTrial
+from storlab.records.importers.base import Part
+from storlab.records.importers.registry import importer_of
+
+NOT_SAID = "–"
+"""The level of a factor that another file or part names, and this one doesn't."""
+
+Levels = Mapping[tuple[int, int], dict[str, str]]
+"""Of each part, by its file and its number there, both from 0."""
+
+
+def assemble(
+    kind: str, files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], interleaved: bool = False
+) -> Imported:
+    """The cells and rounds of all that ``files`` hold; ``read`` is what each was read as.
+
+    Parts with the same levels are rounds of one cell: those that they name, or one after the other. ``interleaved``:
+    rounds are those of all cells, which took turns. Raises ``UserError`` where the user's factors and those of the
+    files have a name in common, a round comes twice, or files contradict that cells took turns.
+    """
+    levels = _levels(files, read)
+    distinct = {tuple(each.values()): None for each in levels.values()}
+    numbers = {names: cell for cell, names in enumerate(distinct, start=1)}
+    cells = {at: numbers[tuple(each.values())] for at, each in levels.items()}
+    primary = importer_of(kind).primary_of([part for parts in read for part in parts], files[0].options)
+    if not interleaved:
+        rounds = _rounds(files, read, levels, cells)
+        trials = tuple(ImportedTrial(*at, cells[at], rounds[at], levels[at]) for at in levels)
+        return Imported(kind, tuple(files), trials, primary)
+    found = rounds_in_turns(
+        [
+            Measured(_place(files[file], part, len(read[file])), _in_words(each), cells[file, part], read[file][part])
+            for (file, part), each in levels.items()
+        ]
+    )
+    each = zip(levels, found.rounds, found.turns, strict=True)
+    trials = tuple(ImportedTrial(*at, cells[at], number, levels[at], turn) for at, number, turn in each)
+    return Imported(kind, tuple(files), trials, primary, found.order)
+
+
+def _levels(files: Sequence[ImportedFile], read: Sequence[Sequence[Part]]) -> Levels:
+    """Those that their user gave, those that files name, and the traits in which they differ."""
+    given = dict.fromkeys(name for file in files for name in file.levels)
+    own = dict.fromkeys(name for parts in read for part in parts for name in part.levels)
+    both = [name for name in own if name in given]
+    if both:
+        raise UserError(f"{both[0]} is a factor that the files themselves name: choose another name for it")
+    differing = [name for name in _differing(read) if name not in given and name not in own]
+    levels = {}
+    for file, parts in enumerate(read):
+        for number, part in enumerate(parts):
+            named = {**files[file].levels, **{name: part.levels.get(name, NOT_SAID) for name in own}}
+            levels[file, number] = named | {name: part.traits.get(name, NOT_SAID) for name in differing}
+    return levels
+
+
+def _differing(read: Sequence[Sequence[Part]]) -> list[str]:
+    """The traits in which parts differ, one that is only said of some among them."""
+    everything = [part.traits for parts in read for part in parts]
+    names = dict.fromkeys(name for traits in everything for name in traits)
+    return [name for name in names if len({traits.get(name) for traits in everything}) > 1]
+
+
+def _rounds(
+    files: Sequence[ImportedFile],
+    read: Sequence[Sequence[Part]],
+    levels: Levels,
+    cells: Mapping[tuple[int, int], int],
+) -> dict[tuple[int, int], int]:
+    """Of each part its round, which each cell counts for itself."""
+    members: dict[int, list[tuple[int, int]]] = {}
+    for at, cell in cells.items():
+        members.setdefault(cell, []).append(at)
+    places: dict[tuple[int, int], int] = {}
+    for own in members.values():
+        rounds = rounds_of_cell([read[file][part] for file, part in own])
+        for member, number in zip(own, rounds, strict=True):
+            if rounds.count(number) > 1:
+                said = _in_words(levels[member])
+                raise UserError(f"{files[member[0]].name}: round {number} of {said} comes twice")
+            places[member] = number
+    return places
+
+
+def _place(file: ImportedFile, part: int, parts: int) -> str:
+    return file.name if parts == 1 else f"{file.name}, trial {part + 1}"
+
+
+def _in_words(levels: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} = {level}" for name, level in levels.items())

@@ -1,0 +1,148 @@
+"""``storlab import --interleaved``: set-ups that took turns are judged on their user's word, if files bear it out."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from study.program import call
+
+TURNS = "abba" * 5
+CSV = ("--factor-column", "fs", "--value", "iops:1/s:higher")
+FIO = Path(__file__).parents[2] / "examples" / "imports" / "fio.json"
+
+
+def table(folder: Path, order: str, *, faster: float = 1.0) -> str:
+    """A row a trial, in the order in which they were measured."""
+    rng = random.Random(7)
+    rows = [f"{fs},{1000 * (faster if fs == 'b' else 1) * rng.gauss(1, 0.01):.2f}" for fs in order]
+    path = folder / "t.csv"
+    path.write_text("\n".join(["fs,iops", *rows, ""]))
+    return str(path)
+
+
+def fio(folder: Path, order: str, *, step: float = 60.0) -> list[str]:
+    """A file for each trial, measured every ``step`` seconds."""
+    whole = FIO.read_text()
+    document, _ = json.JSONDecoder().raw_decode(whole, whole.index("{"))
+    files = []
+    for at, level in enumerate(order):
+        document["timestamp_ms"] += round(1000 * step)
+        document["timestamp"] = document["timestamp_ms"] // 1000
+        path = folder / f"{level}-{order[:at].count(level)}.json"
+        path.write_text(json.dumps(document))
+        files.append(str(path))
+    return files
+
+
+def imported(run: Path, *words: str) -> dict[str, Any]:
+    ran = call("import", *words, "--interleaved", "--out", str(run))
+    assert ran.status == 0, ran.message
+    found: dict[str, Any] = json.loads(call("report", str(run), "--format", "json").output)
+    return found
+
+
+def by_side(files: Sequence[str]) -> list[str]:
+    return [*files, "--factor", f"side={','.join(Path(file).name[0] for file in files)}"]
+
+
+def test_set_ups_that_took_turns_get_a_verdict_that_rests_on_their_users_word(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (answer,) = imported(run, "csv", table(tmp_path, TURNS, faster=1.2), *CSV)["comparisons"]
+    assert (answer["a"], answer["b"], answer["rounds"], answer["verdict"]) == ("a", "b", 10, "worse")
+    text = " ".join(call("report", str(run)).output.split())
+    assert "That they were measured in turns on one machine, and that none is left out, is the word of who" in text
+    assert "Their order is that in which they were given" in text
+    assert "no verdicts" not in text
+
+
+def test_what_is_the_same_gets_no_verdict_of_a_difference(tmp_path: Path) -> None:
+    (answer,) = imported(tmp_path / "run", "csv", table(tmp_path, TURNS), *CSV)["comparisons"]
+    assert answer["verdict"] == "equivalent"
+
+
+def test_without_the_option_the_same_files_are_described(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert call("import", "csv", table(tmp_path, TURNS, faster=1.2), *CSV, "--out", str(run)).status == 0
+    assert json.loads(call("report", str(run), "--format", "json").output)["comparisons"] == []
+
+
+def test_compare_judges_it_too_and_says_what_that_rests_on(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    imported(run, "csv", table(tmp_path, TURNS, faster=1.2), *CSV)
+    ran = call("compare", str(run), "--by", "fs")
+    assert ran.status == 0, ran.message
+    assert "b is better than a" in ran.output
+    assert "is the word of who imported them" in " ".join(ran.output.split())
+
+
+def test_times_in_files_of_fio_say_the_order_in_whatever_order_they_are_given(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    found = imported(run, "fio", *by_side(sorted(fio(tmp_path, "abbaabbaab"))))
+    assert {answer["rounds"] for answer in found["comparisons"]} == {5}
+    assert "Their order is that of the times that the files name" in " ".join(call("report", str(run)).output.split())
+
+
+@pytest.mark.parametrize(
+    ("order", "says"),
+    [
+        ("aaaaabbbbb", "by the times in the files, side = a comes again"),
+        ("ababababab", "a always ran before b, in 5 of 5 rounds"),
+        ("babababababababaab", "b mostly ran before a, in 8 of 9 rounds"),
+    ],
+)
+def test_what_took_no_turns_by_its_own_times_is_refused_though_it_is_declared_and_given_as_if_it_had(
+    order: str, says: str, tmp_path: Path
+) -> None:
+    files = fio(tmp_path, order)
+    alternating = [file for pair in zip(sorted(files), sorted(files, reverse=True), strict=True) for file in pair]
+    given = list(dict.fromkeys(alternating))
+    ran = call("import", "fio", *by_side(given), "--interleaved", "--out", str(tmp_path / "run"))
+    assert (ran.status, ran.output) == (2, "")
+    assert says in ran.message
+    assert "Without --interleaved they are described, and not judged" in ran.message
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_copy_of_a_file_is_no_repeat(tmp_path: Path) -> None:
+    files = fio(tmp_path, "abba")
+    copy = tmp_path / "a-9.json"
+    copy.write_bytes(Path(files[0]).read_bytes())
+    ran = call("import", "fio", *by_side([*files, str(copy)]), "--interleaved", "--out", str(tmp_path / "run"))
+    assert ran.status == 2
+    assert "are the same to the byte: a copy is no repeat" in ran.message
+
+
+def test_runs_at_once_took_no_turns(tmp_path: Path) -> None:
+    files = by_side(fio(tmp_path, "abba", step=0.5))
+    ran = call("import", "fio", *files, "--interleaved", "--out", str(tmp_path / "run"))
+    assert ran.status == 2, ran.output
+    assert "they ran at once and took no turns" in ran.message
+
+
+def test_files_that_no_label_brings_together_are_one_set_up_each(tmp_path: Path) -> None:
+    ran = call("import", "fio", *fio(tmp_path, "abba"), "--interleaved", "--out", str(tmp_path / "run"))
+    assert ran.status == 2
+    assert "one set-up only" in ran.message or "has one trial only" in ran.message
+
+
+def test_set_ups_that_differ_in_the_first_factor_and_others_leave_nothing_to_compare(tmp_path: Path) -> None:
+    words = ["--factor", "side=a,b,b,a", "--factor", "disk=x,y,y,x", "--interleaved", "--out", str(tmp_path / "run")]
+    ran = call("import", "fio", *fio(tmp_path, "abba"), *words)
+    assert ran.status == 2
+    assert "no two set-ups differ in side alone" in ran.message
+
+
+def test_a_manifest_that_names_an_unknown_order_is_refused(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    imported(run, "csv", table(tmp_path, TURNS), *CSV)
+    manifest = run / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"turns": "given"', '"turns": "guessed"'))
+    ran = call("report", str(run))
+    assert ran.status == 2
+    assert "does not say how it was imported: 'guessed' is no order of trials" in ran.message
