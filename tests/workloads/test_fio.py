@@ -192,6 +192,37 @@ def test_a_warm_up_adds_to_the_length_but_to_a_ramp_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "warm_up", "all_of_it"),
+    [
+        ({}, 0.0, True),
+        ({}, 1.0, False),
+        ({"ramp_time": 0}, 1.0, True),
+        ({"ramp_time": "2s"}, 0.0, False),
+        ({"jobs": {"a": {}, "b": {"ramp_time": 1}}}, 0.0, False),
+    ],
+)
+def test_with_a_warm_up_fio_does_not_measure_all_that_it_does(
+    options: dict[str, Any], warm_up: float, all_of_it: bool
+) -> None:
+    assert fio(**options).measures_all(warm_up) is all_of_it
+    assert job_file(x_fio=fio(**options).job_text({}, "x")).measures_all(warm_up) is all_of_it
+
+
+@pytest.mark.parametrize(
+    ("options", "warm_up", "said"),
+    [
+        ({"runtime": "2s"}, 2.0, False),
+        ({"runtime": "2s"}, 2.5, True),
+        ({"runtime": 2, "ramp_time": "1s"}, 5.0, False),
+        ({"runtime": 2, "ramp_time": "3s"}, 0.0, True),
+        ({"size": "1M"}, 5.0, False),
+    ],
+)
+def test_a_warm_up_that_fio_would_pass_over_is_told(options: dict[str, Any], warm_up: float, said: bool) -> None:
+    assert bool(fio(**options).leaves_out(warm_up)) is said
+
+
+@pytest.mark.parametrize(
     ("options", "takes"),
     [
         ({"rw": "read"}, (Dir, Disk)),

@@ -90,7 +90,12 @@ def _observed(folder: Path, record: TrialRecord, cell: Cell, probe: str, watcher
 def _add_amplification(
     tables: TrialTables, folder: Path, record: TrialRecord, cell: Cell, measured: Mapping[str, list[Measurements]]
 ) -> None:
-    """Bytes at the disk for each byte of the load, per node and of all nodes together."""
+    """Bytes at the disk for each byte of the load, per node and of all nodes together.
+
+    None where a load has a warm-up within it: its bytes are at the disk, and not among those that it measured.
+    """
+    if not _measures_all(cell):
+        return
     watchers = {record.nodes[node].machine: node for node in record.probes.get(HostLoadProbe.kind, [])}
     total: Counter[str] = Counter()
     for node, loads in measured.items():
@@ -104,6 +109,10 @@ def _add_amplification(
         tables.add_metrics(record, SOURCE, node, amplification(moved))
         total += moved
     tables.add_metrics(record, SOURCE, None, amplification(total))
+
+
+def _measures_all(cell: Cell) -> bool:
+    return all(load.workload.measures_all(cell.trial.warm_up) for load in cell.loads)
 
 
 def _add_backings(
@@ -149,7 +158,7 @@ def _backing_metrics(
         counts.update(each)
         working += [node for node in dict.fromkeys(backing.beneath) if node in measured]
         drain = max(drain, backing.drain)
-    asked = asked_bytes(load for node in working for load in measured[node])
+    asked = asked_bytes(load for node in working for load in measured[node]) if _measures_all(cell) else None
     return backing_metrics(counts, asked, _guest_disks(working, folder, record, cell), drain)
 
 

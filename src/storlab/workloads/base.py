@@ -112,6 +112,10 @@ class Workload(BaseModel):
         """What of the study it won't do, in a sentence without a full stop, for the plan; empty where it does all."""
         return ""
 
+    def measures_all(self, warm_up: float) -> bool:
+        """Whether all that its command does is measured; not so where it has the warm-up within it."""
+        return True
+
     async def check_node(self, node: Node) -> None:
         """Look, without changing anything, whether the node's tool takes these options. Raises ``UserError``."""
 

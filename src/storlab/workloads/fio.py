@@ -89,6 +89,14 @@ class FioWorkload(Workload):
     def duration(self, warm_up: float) -> float | None:
         return fio_options.duration(self._jobs(), warm_up)
 
+    def leaves_out(self, warm_up: float) -> str:
+        if not fio_options.ends_while_ramping(self._jobs(), warm_up):
+            return ""
+        return "warm_up is left out: fio has none that is longer than runtime, and measures from the start"
+
+    def measures_all(self, warm_up: float) -> bool:
+        return not fio_options.ramps(self._jobs(), warm_up)
+
     async def check_node(self, node: Node) -> None:
         """Let fio itself parse the options, which runs nothing."""
         job = self._job_text if self._job_text is not None else self.job_text({}, "fio")
@@ -136,7 +144,9 @@ class FioWorkload(Workload):
             {"directory": place.path} if isinstance(place.target, Dir) else {"filename": place.path}
         )
         logs: dict[str, Option] = {f"write_{what}_log": "series" for what in ("bw", "iops", "lat")}
-        ramp: dict[str, Option] = {"ramp_time": f"{place.warm_up:g}s"} if place.warm_up else {}
+        ramp: dict[str, Option] = (
+            {"ramp_time": f"{round(place.warm_up * 1000)}ms"} if place.warm_up else {}  # "1.5s" is 1 s to fio
+        )
         # Rates are averaged over the same interval: fio would take 500 ms for them, whatever the logs have.
         logs |= dict.fromkeys(("log_avg_msec", "bwavgtime", "iopsavgtime"), self._log_interval())
         return target | {"randseed": place.seed} | logs | ramp

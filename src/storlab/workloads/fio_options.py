@@ -231,6 +231,20 @@ def duration(jobs: Sequence[Job], warm_up: float) -> float | None:
     return sum(max(group) for group in groups if group)
 
 
+def ramps(jobs: Iterable[Job], warm_up: float) -> bool:
+    """Whether any of them has a beginning that fio does not measure: its own ``ramp_time``, or else ``warm_up`` s."""
+    return any(_time(job.options.get("ramp_time", warm_up)) != 0 for job in jobs)
+
+
+def ends_while_ramping(jobs: Iterable[Job], warm_up: float) -> bool:
+    """Whether any of them has a ramp longer than its ``runtime``: fio (3.33) then ends with the ramp not over."""
+    for job in jobs:
+        ramp, runtime = _time(job.options.get("ramp_time", warm_up)), _time(job.options.get("runtime", 0))
+        if ramp and runtime and ramp > runtime:
+            return True
+    return False
+
+
 def _is_on(value: Option) -> bool:
     return value not in (False, 0, "0")
 
