@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from storlab.records.run_folder import RunFolder
 from study.program import call
 
 PROGRAM = Path(sys.executable).with_name("storlab")
 TABLE = b"fs,IOPS\nxfs,1000\n"
+COLUMNS = ["--value", "IOPS", "--factor-column", "fs"]
 KINDS = {"fio": [], "bonnie": [], "sysbench": [], "csv": ["--value", "IOPS"], "blkalgn": []}
 
 
@@ -64,22 +66,63 @@ def test_what_windows_adds_does_no_harm(change: Callable[[bytes], bytes], tmp_pa
     assert ended.status == 0, ended.message
 
 
-def test_nothing_is_at_out_where_an_import_was_killed(tmp_path: Path) -> None:
-    path, run = tmp_path / "t.csv", tmp_path / "run"
+def killed(folder: Path) -> None:
+    """An import to ``run`` in this folder, killed when it has written some of it."""
+    path = folder / "many.csv"
     path.write_text("fs,IOPS\n" + "".join(f"{number},{number}\n" for number in range(2000)))
-    columns = ["--value", "IOPS", "--factor-column", "fs"]
-    command = [str(PROGRAM), "import", "csv", str(path), *columns, "--out", str(run)]
+    command = [str(PROGRAM), "import", "csv", str(path), *COLUMNS, "--out", str(folder / "run")]
+    before = left(folder)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as started:
         deadline = time.monotonic() + 60
-        while not list(tmp_path.glob(".run.*/trials/0010")) and time.monotonic() < deadline:
+        while not _has_begun(folder, before) and time.monotonic() < deadline:
             time.sleep(0.01)
         assert started.poll() is None, "it ended, or did nothing, before it could be killed"
         started.send_signal(signal.SIGKILL)
-    assert list(tmp_path.glob(".run.*.new"))
+
+
+def _has_begun(folder: Path, before: list[Path]) -> bool:
+    return any((each / "trials" / "0010").exists() for each in left(folder) if each not in before)
+
+
+def left(folder: Path) -> list[Path]:
+    return sorted(folder.glob(".run.*.new"))
+
+
+def test_nothing_is_at_out_where_an_import_was_killed_and_the_next_one_tidies_up(tmp_path: Path) -> None:
+    path, run = tmp_path / "t.csv", tmp_path / "run"
+    mine = tmp_path / ".run.mine.new"
+    mine.mkdir()
+    killed(tmp_path)
+    (dead,) = (each for each in left(tmp_path) if each != mine)
     assert not run.exists()
     path.write_bytes(TABLE)
-    assert call("import", "csv", str(path), *columns, "--out", str(run)).status == 0
+    other = call("import", "csv", str(path), *COLUMNS, "--out", str(tmp_path / "other"))
+    assert (other.status, dead.exists()) == (0, True)
+    with RunFolder(dead).lock():  # as if it were still at work
+        assert call("import", "csv", str(path), *COLUMNS, "--out", str(tmp_path / "run")).status == 0
+        assert dead.exists()
     assert json.loads((run / "manifest.json").read_text())["imported"]["kind"] == "csv"
+    assert call("import", "csv", str(path), *COLUMNS, "--out", str(run)).status == 2
+    assert left(tmp_path) == [mine]
+
+
+def test_clean_removes_what_a_killed_import_left_and_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    killed(tmp_path)
+    (dead,) = left(tmp_path)
+    path = tmp_path / "t.csv"
+    path.write_bytes(TABLE)
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "whole"):
+        assert call("import", "csv", str(path), *COLUMNS, "--out", str(tmp_path / name)).status == 0
+    with RunFolder(dead).lock():
+        assert call("clean").output == ""
+    cleaned = call("clean")
+    assert (cleaned.status, cleaned.output) == (0, f"{dead}: removed, for the process that worked in it is gone\n")
+    assert left(tmp_path) == []
+    assert call("clean").output == "No run is known that could have left anything.\n"
+    for name in ("empty", "whole"):
+        assert (tmp_path / name / "manifest.json").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")

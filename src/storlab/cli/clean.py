@@ -8,6 +8,7 @@ from pathlib import Path
 from storlab.cli.failure import OWN_FAULT
 from storlab.errors import RecordsError
 from storlab.records.run_folder import RunFolder
+from storlab.run import temporary
 from storlab.run.journal import Journal, read_pending
 from storlab.run.registry_of_runs import forget_run, remembered_runs
 from storlab.run.session import open_session
@@ -16,7 +17,7 @@ from storlab.study.cells import HOST
 
 
 def clean(folder: Path | None) -> int:
-    """Take down one run's remains, or those of all remembered runs; returns the exit status."""
+    """Take down one run's remains, or those of all remembered runs and folders; returns the exit status."""
     if folder is not None:
         return _report(folder, _clean(RunFolder.open(folder)))
     status = 0
@@ -30,9 +31,30 @@ def clean(folder: Path | None) -> int:
                 continue
             print(f"{path}: the run's folder is gone, and its journal with it; it is forgotten")
             forget_run(name)
-    if not runs:
+    links = temporary.links()
+    if not runs and not links:
         print("No run is known that could have left anything.")
-    return status
+    return max([status, *(_remove_folder(link) for link in links)])
+
+
+def _remove_folder(link: Path) -> int:
+    """Remove a folder in which a process worked that was killed. What may stand was taken down before."""
+    folder = link.readlink()
+    try:
+        found = temporary.remove_dead(folder)
+    except FileNotFoundError:
+        found = "foreign"
+    except OSError as error:
+        print(f"{folder}: can't be removed: {error.strerror}")
+        return OWN_FAULT
+    if found == "removed":
+        print(f"{folder}: removed, for the process that worked in it is gone")
+    if found == "standing":
+        print(f"{folder}: left as it is, for not everything in it could be taken down")
+        return OWN_FAULT
+    if found != "alive":
+        temporary.forget(link)
+    return 0
 
 
 def _clean(run: RunFolder) -> Teardown:

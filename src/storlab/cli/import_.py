@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 import stat
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from storlab.analysis.wording import plural
+from storlab.cli.import_folder import new_import
 from storlab.cli.import_turns import refuse_copies, refuse_fixed_order
 from storlab.errors import ParseError, UserError
-from storlab.records.files import sync_folder
 from storlab.records.import_cells import assemble
 from storlab.records.imported import ImportedFile, write_imported
 from storlab.records.importers.base import Importer, Part
 from storlab.records.importers.foreign import foreign
 from storlab.records.importers.registry import importer_of
-from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.units import printable, shown
 
 _FILE = "file"  # the factor that tells files apart, unless the user names others
@@ -69,7 +65,7 @@ def import_files(
     now = datetime.now(UTC)
     identity = f"{now:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
     folder = out if out is not None else Path("runs") / f"{kind}-{identity}"
-    with _new_run(folder) as run:
+    with new_import(folder) as run:
         write_imported(run, identity, sys.argv, imported, texts, read, logs).write(run)
     for path, parts in zip(files, read, strict=True):
         _say(path, parts)
@@ -79,42 +75,6 @@ def import_files(
     count = len(imported.trials)
     print(f"Run: {folder}, {plural(count, 'trial')} of {plural(len(imported.cells), 'cell')}; ", end="")
     print(f"`storlab report {folder}` shows it")
-
-
-@contextmanager
-def _new_run(folder: Path) -> Iterator[RunFolder]:
-    """The run's folder, which is there once all is in it, or else isn't. Of a kill, a hidden folder beside it is left.
-
-    One that exists and is empty is used as it is, for it may be where a file system is mounted.
-    """
-    try:
-        existed = folder.exists()
-    except OSError as error:  # a name that no file can have
-        raise UserError(f"{printable(str(folder))[:_LONGEST]}… can't be a run's folder: {error.strerror}") from None
-    place = folder if existed else folder.with_name(f".{folder.name}.{os.urandom(2).hex()}.new")
-    with new_run_folder(place, named=folder) as run:
-        try:
-            yield run
-            if not existed:
-                place.rename(folder)
-                sync_folder(folder.parent)
-        except BaseException as error:
-            _remove(place, itself=not existed)
-            if isinstance(error, OSError) and error.errno == errno.ENOTEMPTY:
-                raise UserError(f"{folder} was made by somebody else meanwhile: choose another folder") from None
-            if isinstance(error, OSError):
-                raise UserError(f"{folder} can't be written: {error.strerror}; nothing of it is left") from None
-            raise
-
-
-def _remove(folder: Path, itself: bool) -> None:
-    for path in list(folder.iterdir()):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink()
-    if itself:
-        folder.rmdir()
 
 
 def _files(importer: Importer, path: Path) -> list[Path]:

@@ -7,7 +7,6 @@ import json as json_module
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -22,6 +21,7 @@ from storlab.cli.failure import INTERRUPTED
 from storlab.cli.progress import observer
 from storlab.errors import StorlabError, UserError
 from storlab.run.noise import BUILT_IN, MachineNoise, measure, now, save, this_machine
+from storlab.run.temporary import stands_in, temporary_folder
 from storlab.study.study import Study, find_study, load_study, parse_study
 from storlab.units import parse_duration
 
@@ -73,14 +73,13 @@ def noise(name: str | None, for_: str, directory: Path | None, quiet: bool, json
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """For the runs. It stays where something went wrong: its journals say what may still stand."""
-    folder = Path(tempfile.mkdtemp(prefix="storlab-noise-"))
-    try:
-        yield folder
-    except (UserError, KeyboardInterrupt):  # the latter comes between two runs, when nothing stands
-        shutil.rmtree(folder)
-        raise
-    shutil.rmtree(folder)
+    """For the runs. It stays where something may still stand, as its journals say, until ``storlab clean``."""
+    with temporary_folder("storlab-noise-") as folder:
+        try:
+            yield folder
+        finally:
+            if not stands_in(folder):
+                shutil.rmtree(folder)
 
 
 def _study(name: str | None, directory: Path | None) -> Study:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from storlab.run.journal import read_pending
 from storlab.run.look_around import standing_cell
 from storlab.run.observer import Observer
 from storlab.run.session import node_names
+from storlab.run.temporary import temporary_folder
 from storlab.study.cells import HOST, Cell
 from storlab.study.messages import nearest
 from storlab.study.study import Study, find_study, load_study
@@ -30,16 +30,16 @@ def shell(name: str, node: str | None, overrides: Sequence[str], only: Sequence[
     chosen = _chosen(study.cells[0], node)
     if build and (status := build_images(study, quiet=False)):
         return status
-    folder = Path(tempfile.mkdtemp(prefix="storlab-shell-"))
-    try:
-        with observer(quiet=True) as watching:
-            return asyncio.run(_shell(study, chosen, folder / "run", watching))
-    except asyncio.CancelledError:
-        print("storlab: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    finally:
-        if not _stands(folder / "run"):
-            shutil.rmtree(folder, ignore_errors=True)
+    with temporary_folder("storlab-shell-") as folder:
+        try:
+            with observer(quiet=True) as watching:
+                return asyncio.run(_shell(study, chosen, folder / "run", watching))
+        except asyncio.CancelledError:
+            print("storlab: interrupted", file=sys.stderr)
+            return INTERRUPTED
+        finally:
+            if not _stands(folder / "run"):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _stands(run: Path) -> bool:
