@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import json
@@ -13,8 +14,11 @@ import struct
 import subprocess
 import termios
 import time
+from asyncio.subprocess import Process
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import polars as pl
 import pytest
@@ -22,6 +26,8 @@ import pytest
 from laboratory.block import LoopDisk, issue, loop_disk, needs_root, partitions
 from storlab.blockio.blkalgn import read_blkalgn
 from storlab.blockio.trace_output import EVENT_COLUMNS
+from storlab.cli.trace import Interruptible
+from storlab.cli.trace_child import send
 from storlab.cli.trace_disks import notes_on
 from storlab.measurements import REQUEST_COLUMNS
 from study.program import PROGRAM, call
@@ -41,6 +47,9 @@ SIZE = 64 * 1024**2
         ("--out nowhere/x.json", 'the folder "nowhere" does not exist'),
         ("--out x.xlsx", ".json, .parquet, .txt, .csv"),
         ("--out /", "the ending says what to write"),
+        ("--out pipe.json", "--out pipe.json: is no regular file"),
+        ("--events --json", "these need --out FILE.parquet or .csv"),
+        ("--events --json --out x.txt", "these need --out FILE.parquet or .csv"),
         ("--disk", "--disk"),
     ],
 )
@@ -48,6 +57,7 @@ def test_a_mistake_in_the_arguments_is_told_before_anything_is_traced(
     arguments: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe.json")
     ran = call("trace", *arguments.split())
     assert ran.status == 2
     assert says in ran.message
@@ -57,7 +67,7 @@ def test_a_mistake_in_the_arguments_is_told_before_anything_is_traced(
 def test_a_disk_without_queues_is_named_with_those_beneath(tmp_path: Path) -> None:
     for folder in ("dm-0/slaves/sdb", "dm-0/slaves/sda", "sda/mq"):
         (tmp_path / folder).mkdir(parents=True)
-    assert notes_on(["sda", "absent", "../sda"], tmp_path) == []
+    assert notes_on(["sda", "absent", "../sda", "", "..", "."], tmp_path) == []
     (said,) = notes_on(["sda", "dm-0"], tmp_path)
     assert "dm-0 makes no requests" in said
     assert "sda, sdb" in said
@@ -82,6 +92,22 @@ def test_a_partition_is_named_as_a_part_of_its_disk_and_where_it_is_off_the_boun
     (said,) = notes_on(["sda1"], tmp_path)
     listed = "sda1 is a partition of sda: its requests are listed as sda's, with their offsets on the whole disk"
     assert said == listed + (f"{further}what is aligned within it is not aligned on the disk" if further else "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_comes_before_the_command_starts_leaves_it_out(number: signal.Signals, tmp_path: Path) -> None:
+    run = Interruptible()
+    run.signalled(number)
+    assert asyncio.run(run.command(("touch", str(tmp_path / "ran")))) == 128 + number
+    assert not (tmp_path / "ran").exists()
+
+
+def test_to_signal_a_child_that_has_just_ended_leaves_its_status_to_asyncio() -> None:
+    ended = subprocess.Popen(["sh", "-c", "exit 7"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    send(cast("Process", SimpleNamespace(pid=ended.pid, returncode=None)), signal.SIGTERM)
+    assert os.waitpid(ended.pid, 0)[1] >> 8 == 7
+    ended.returncode = 7  # its destructor would wait for it
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +174,28 @@ class TestOnADisk:
         assert requests["count"].sum() == 9
         assert pl.read_csv(tmp_path / "seen.csv")["count"].sum() == 9
         assert "Total I/Os: 9" in (tmp_path / "seen.txt").read_text()
+
+    def test_a_disk_may_be_named_by_a_link_to_it_and_a_file_by_a_link_too(self, disk: LoopDisk, tmp_path: Path) -> None:
+        link, out = tmp_path / "by-id", tmp_path / "seen.json"
+        link.symlink_to(disk.path)
+        out.symlink_to("target.json")
+        ran = self.storlab("--disk", str(link), "--out", str(out), "--", *self.dd(disk, 4096, 9))
+        assert "Total I/Os: 9\n" in ran.stderr
+        assert out.is_symlink()
+        assert disk.name in json.loads((tmp_path / "target.json").read_text())["disks"]
+
+    def test_what_the_caller_has_closed_leads_nowhere(self, disk: LoopDisk) -> None:
+        for stream in ("<", ">", "2>"):
+            script = f"{PROGRAM} trace --disk {disk.name} --for 50ms {stream}&-"
+            ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60)
+            assert (ran.returncode, "fault" in ran.stderr) == (0, False), (stream, ran.stderr)
+
+    def test_what_can_not_be_shown_is_told_in_one_sentence(self, disk: LoopDisk) -> None:
+        with Path("/dev/full").open("w") as full:
+            argv = [str(PROGRAM), "trace", "--disk", disk.name, "--for", "50ms"]
+            ran = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert ran.returncode == 2
+        assert ran.stderr.splitlines()[1:] == ["storlab: what was seen can't be shown: No space left on device"]
 
     def test_json_is_alone_on_standard_output(self, disk: LoopDisk) -> None:
         ran = self.storlab("--disk", disk.name, "--json", "--for", "200ms")
@@ -235,13 +283,29 @@ class TestOnADisk:
 
     def test_the_tracer_does_not_outlive_a_storlab_that_was_killed(self, disk: LoopDisk) -> None:
         with tracing("--disk", disk.name) as process:
-            (tracer,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            tracer = first_child(process)
             process.kill()
             process.communicate(timeout=30)
         until = time.monotonic() + 10
         while Path(f"/proc/{tracer}").exists():
             assert time.monotonic() < until
             time.sleep(0.02)
+
+    def test_a_tracer_that_was_killed_is_told(self, disk: LoopDisk) -> None:
+        with tracing("--disk", disk.name) as process:
+            os.kill(first_child(process), signal.SIGKILL)
+            _, message = process.communicate(timeout=30)
+        assert (process.returncode, message) == (1, "storlab: the tracer ended before it told what it had counted\n")
+
+    def test_a_command_whose_tracer_was_killed_has_its_own_status_all_the_same(self, disk: LoopDisk) -> None:
+        argv = [str(PROGRAM), "trace", "--disk", disk.name, "--", "sh", "-c", "echo running; read line; exit 5"]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "running\n"
+            os.kill(first_child(process), signal.SIGKILL)
+            _, message = process.communicate("go on\n", timeout=30)
+        assert (process.returncode, message) == (5, "storlab: the tracer ended before it told what it had counted\n")
 
     def test_a_reader_that_has_seen_enough_is_no_fault(self, disk: LoopDisk) -> None:
         script = f"{PROGRAM} trace --disk {disk.name} --interval 50ms --for 20s | head -1"
@@ -270,6 +334,11 @@ class TestOnADisk:
             seen += read("Total I/Os: 30")
             assert process.wait(timeout=30) == 0
         assert "write 30" in seen
+
+
+def first_child(process: subprocess.Popen[str]) -> int:
+    """Of ``storlab trace``: the tracer, which is started before the command."""
+    return int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
 
 
 @contextlib.contextmanager

@@ -7,10 +7,11 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from storlab.cli.trace_child import TraceChild, tracing
+from storlab.cli.failure import OWN_FAULT
+from storlab.cli.trace_child import TraceChild, send, tracing
 from storlab.cli.trace_disks import notes_on
 from storlab.cli.trace_options import TraceOptions
 from storlab.nodes.agent_binary import agent_path
@@ -30,7 +31,7 @@ def trace(options: TraceOptions) -> int:
 async def _trace(options: TraceOptions, agent: Path) -> int:
     live = not (options.command or options.events or options.json) and sys.stdout.isatty()
     interval = options.interval or (_LIVE_INTERVAL if live else None)
-    run = _Run()
+    run = Interruptible()
     with _signals(run.signalled):
         async with tracing(agent, options.arguments(interval)) as tracer:
             # Imported while the tracer attaches: Polars takes longer than that does.
@@ -41,11 +42,13 @@ async def _trace(options: TraceOptions, agent: Path) -> int:
             with (LiveScreen if live else Screen)(options, started) as screen:
                 following = asyncio.create_task(_follow(tracer, screen.show))
                 status = await run.command(options.command) if options.command else 0
-                if options.command or run.signals:
+                if options.command or run.signal is not None:
                     tracer.end()
                 await following
             if run.began or not options.command:
                 screen.finish()
+            if not options.command and not screen.complete:
+                return OWN_FAULT
     return status
 
 
@@ -54,19 +57,19 @@ async def _follow(tracer: TraceChild, show: Callable[[list[object]], None]) -> N
         show(list(lines))
 
 
-class _Run:
+class Interruptible:
     """What a signal ends: the command if there is one, else the tracing."""
 
     def __init__(self) -> None:
         self.tracer: TraceChild | None = None
-        self.signals = 0
+        self.signal: signal.Signals | None = None  # the last
         self.began = False
         self._command: asyncio.subprocess.Process | None = None
 
     async def command(self, argv: tuple[str, ...]) -> int:
         """Run it with our own standard input and output; returns its status as a shell would."""
-        if self.signals:
-            return _KILLED + signal.SIGINT
+        if self.signal is not None:
+            return _KILLED + self.signal
         try:
             self._command = await asyncio.create_subprocess_exec(*argv)
         except OSError as error:
@@ -79,11 +82,10 @@ class _Run:
 
     def signalled(self, number: signal.Signals) -> None:
         """A signal for us. What the terminal sends at Ctrl-C the command has got too, and ends as it likes."""
-        self.signals += 1
+        first, self.signal = self.signal is None, number
         if self._command is not None:
-            if number != signal.SIGINT or self.signals > 1 or not _in_foreground():
-                with suppress(ProcessLookupError):
-                    self._command.send_signal(number)
+            if number != signal.SIGINT or not first or not _in_foreground():
+                send(self._command, number)
         elif self.tracer is not None:
             self.tracer.end()
 

@@ -7,6 +7,7 @@ group of its own, so that Ctrl-C reaches it only through this program, after the
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -62,9 +63,7 @@ class TraceChild:
 
     def end(self) -> None:
         """Ask it for its last counts; ``lines`` then gives them."""
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGTERM)
+        send(self._process, signal.SIGTERM)
 
     async def close(self) -> None:
         """End it, whatever it does."""
@@ -76,8 +75,7 @@ class TraceChild:
                     pass
                 await self._process.wait()
         except TimeoutError:
-            with suppress(ProcessLookupError):
-                self._process.kill()
+            send(self._process, signal.SIGKILL)
             await self._process.wait()
 
     async def _refusal(self) -> Exception:
@@ -113,7 +111,16 @@ async def tracing(agent: Path, arguments: Sequence[str]) -> AsyncIterator[TraceC
         await child.close()
 
 
-def _not_root() -> bool:
-    import os
+def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    """Signal a child that asyncio waits for.
 
+    ``Process.send_signal`` first looks whether it still runs: of one that has just ended, it takes the status away from
+    asyncio, which then says 255.
+    """
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def _not_root() -> bool:
     return os.geteuid() != 0

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from storlab.blockio.disks import of_partition, without_requests
@@ -18,9 +21,23 @@ def notes_on(disks: Sequence[str], sys: Path = _SYS) -> list[str]:
     return [sentence for disk in disks for sentence in _said_of(disk, sys)]
 
 
+def kernel_name(disk: str) -> str:
+    """A disk as ``/sys/class/block`` has it, where it was named by a path: ``/dev/disk/by-id/…``, ``/dev/mapper/…``.
+
+    What is no block device is left to the tracer to refuse.
+    """
+    if disk.startswith("/"):
+        with suppress(OSError, ValueError):
+            status = Path(disk).stat()
+            if stat.S_ISBLK(status.st_mode):
+                number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+                return Path(f"/sys/dev/block/{number}").resolve(strict=True).name
+    return disk.removeprefix("/dev/")
+
+
 def _said_of(disk: str, sys: Path) -> Iterator[str]:
     folder = sys / disk
-    if "/" in disk or not folder.exists():
+    if disk in ("", ".", "..") or "/" in disk or not folder.exists():
         return
     whole = folder.resolve()
     if (folder / "partition").exists():

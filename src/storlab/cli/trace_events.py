@@ -15,7 +15,6 @@ from storlab.blockio.trace_output import Event, event_frame
 from storlab.errors import UserError
 from storlab.records.files import unfinished, write_whole
 
-ENDINGS = (".parquet", ".csv")
 _PART = 1 << 15
 """Events in memory at most, some 15 MB, and in each part."""
 _LATE = 1 << 10
@@ -32,7 +31,7 @@ class EventFile:
     """
 
     def __init__(self, path: Path, part: int = _PART) -> None:
-        self._path, self._part = path, part
+        self._path, self._part = path.resolve(), part  # where a link leads, so that it stays one
         self._held: list[Event] = []
         self._folder: Path | None = None
         self._parts: list[Path] = []

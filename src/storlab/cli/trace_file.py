@@ -31,6 +31,6 @@ def write_trace(path: Path, requests: pl.DataFrame) -> None:
             requests.write_parquet(buffer)
             data = buffer.getvalue()
     try:
-        write_whole(path, data)
+        write_whole(path.resolve(), data)  # where a link leads, so that it stays one
     except OSError as error:
         raise UserError(f"--out {path} can't be written: {error.strerror}") from None

@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from storlab.cli.trace_disks import kernel_name
 from storlab.errors import UserError
 from storlab.units import parse_duration, parse_size, shown
 
 FILES = (".json", ".parquet", ".txt", ".csv")
+EVENT_FILES = (".parquet", ".csv")
+"""Those of ``FILES`` that hold single requests where these are wanted."""
 _SHORTEST = 0.001  # s
 _LONGEST_REQUEST = 1 << 32  # bytes; the kernel counts them in 32 bits
 
@@ -67,8 +70,11 @@ def read_options(
     """The options as they were written, understood. Raises ``UserError`` that names the option."""
     if out is not None:
         _check_file(out)
+    if events and json and not (out is not None and out.suffix in EVENT_FILES):
+        files = " or ".join(EVENT_FILES)
+        raise UserError(f"--json shows counts, and --events single requests: with both, these need --out FILE{files}")
     return TraceOptions(
-        disks=tuple(dict.fromkeys(disk.removeprefix("/dev/") for disk in disks)),
+        disks=tuple(dict.fromkeys(kernel_name(disk) for disk in disks)),
         operations=tuple(dict.fromkeys(operation.lower().replace("-", "_") for operation in operations)),
         comms=tuple(dict.fromkeys(comms)),
         lengths=tuple(_length(length) for length in lengths),
@@ -117,8 +123,9 @@ def _time(option: str, text: str) -> float:
 def _check_file(path: Path) -> None:
     if path.suffix not in FILES:
         raise UserError(f"--out {path}: the ending says what to write, and is one of {', '.join(FILES)}")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        what = "is a folder" if path.is_dir() else f"the folder {shown(str(path.parent))} does not exist"
-        raise UserError(f"--out {path}: {what}")
+    if path.exists() and not path.is_file():
+        raise UserError(f"--out {path}: {'is a folder' if path.is_dir() else 'is no regular file'}")
+    if not path.absolute().parent.is_dir():
+        raise UserError(f"--out {path}: the folder {shown(str(path.parent))} does not exist")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
         raise UserError(f"--out {path}: can't be written there")

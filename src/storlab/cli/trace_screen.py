@@ -14,8 +14,9 @@ from storlab.blockio.event_text import event_form
 from storlab.blockio.histograms import by_disk
 from storlab.blockio.text import tables
 from storlab.blockio.trace_output import Counts, Event, Started, lost_sentences
-from storlab.cli.trace_events import ENDINGS, EventFile
-from storlab.cli.trace_options import TraceOptions
+from storlab.cli.trace_events import EventFile
+from storlab.cli.trace_options import EVENT_FILES, TraceOptions
+from storlab.errors import UserError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,7 +33,7 @@ class Screen:
         self.options, self._started = options, started
         self._counts: Counts | None = None
         self._final = False
-        out = options.out if options.events and options.out and options.out.suffix in ENDINGS else None
+        out = options.out if options.events and options.out and options.out.suffix in EVENT_FILES else None
         self._kept = EventFile(out) if out is not None else None
         self._rows = options.events and self._kept is None and not options.json
         self._to: TextIO = sys.stderr if options.command else sys.stdout
@@ -119,9 +120,19 @@ class Screen:
             return blkalgn_json(by_disk(requests)).decode()
         return tables(requests) or _NOTHING
 
+    @property
+    def complete(self) -> bool:
+        """Whether the tracer ended in order, and told all that it had counted."""
+        return self._final
+
     def _print(self, text: str) -> None:
-        self._to.write(text)
-        self._to.flush()
+        try:
+            self._to.write(text)
+            self._to.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise UserError(f"what was seen can't be shown: {error.strerror}") from None
 
 
 class LiveScreen(Screen):
