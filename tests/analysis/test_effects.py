@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storlab.analysis.design import Design
-from storlab.analysis.effects import Effects
+from storlab.analysis.effects import Effects, Share, interactions
 from storlab.analysis.factorial import effects_of
 from storlab.analysis.series import Recorded
 from storlab.analysis.summary import Summary, from_json, to_json
@@ -225,6 +226,28 @@ def test_means_are_geometric_over_the_other_factors() -> None:
     assert means[("f0-1",)] == pytest.approx(12)
     assert means[("f1-0",)] == pytest.approx(3)
     assert means[("f0-1", "f1-1")] == pytest.approx(16)
+
+
+@given(st.floats(-1, 1))
+def test_rows_of_an_interaction_have_the_same_ratios_but_for_what_interacts(extra: float) -> None:
+    found = one(recorded((2, 3), 6, lambda a, b: 0.3 * a + 0.2 * b + extra * (a == b == 1), noise=0.01))
+    for each in interactions(found, 0.01):
+        assert (each.down, each.across) == ("f1", "f0")
+        assert (each.rows, each.columns) == (("f1-0", "f1-1", "f1-2"), ("f0-0", "f0-1"))
+        told = np.log([row[1] or np.nan for row in each.ratios])
+        assert told == pytest.approx([0.3, 0.3 + extra, 0.3], abs=0.05)
+        assert [row[0] for row in each.ratios] == [1.0] * 3
+    assert interactions(found, 0.01) or abs(extra) < 0.5
+
+
+def test_a_combination_that_was_not_measured_has_neither_mean_nor_ratio() -> None:
+    study = recorded((2, 3), 8, lambda a, b: float(a * b), noise=0.01, cells_left=lambda *at: at != (0, 1))
+    share = Share("interaction", ("f0", "f1"), 0.5, 1)
+    (each,) = interactions(replace(one(study), shares=(share,)), 0.01)
+    for row, means, ratios in zip(each.rows, each.means, each.ratios, strict=True):
+        assert (means[0] is None) == (row == "f1-1")
+        assert means[1] is not None
+        assert (None in ratios) == (row == "f1-1")
 
 
 def test_a_study_with_one_factor_that_varies_has_no_effects() -> None:

@@ -88,6 +88,54 @@ def test_the_method_says_how_shares_were_made_once() -> None:
     assert view(ReportInput(twice)).method == "How. Effects of factors: a model."
 
 
+INTERACTING = replace(
+    FOUND,
+    factors=("fs", "bs", "load"),
+    shares=(
+        Share("interaction", ("fs", "bs"), 0.02, 1),
+        Share("interaction", ("fs", "load"), 0.2, 2),
+        Share("interaction", ("bs", "load"), 0.1, 2),
+        Share("residual", (), 0.68, 15),
+    ),
+    main=(*FOUND.main, *(LevelMean({"load": f"load{n}"}, 2.0**20) for n in range(3))),
+    pairs=tuple(
+        LevelMean({name: f"{name}{a}", "load": f"load{b}"}, 2.0**20 * (1 + a) * (1 + b * b))
+        for name in ("fs", "bs")
+        for a in range(2)
+        for b in range(3)
+        if (name, a, b) != ("bs", 1, 2)
+    ),
+)
+
+
+def test_the_two_strongest_interactions_are_tables_of_means_with_ratios_along_each_row() -> None:
+    *_, strongest, next_ = effect_tables(given(INTERACTING).summary)
+    assert strongest.title == "bandwidth: load, media=ssd, load × fs"
+    assert strongest.columns == ("load", "fs0", "fs1")
+    assert strongest.rows[1] == ("load1", "2.00 MiB/s", "4.00 MiB/s (2.00×)")
+    assert next_.rows[2] == ("load2", "5120 KiB/s", "none")
+    assert next_.notes == ("Weaker ones (1) are in the charts of the HTML report and in CSV.",)
+    assert strongest.notes == ()
+
+
+def test_an_interaction_that_is_next_to_nothing_is_no_table() -> None:
+    assert len(effect_tables(given(FOUND).summary)) == 2
+    weak = replace(INTERACTING, shares=(Share("interaction", ("fs", "load"), 0.004, 2),))
+    assert len(effect_tables(given(weak).summary)) == 2
+
+
+@pytest.mark.parametrize("format_name", ["md", "adoc", "html"])
+def test_interactions_are_in_every_report_with_tables(format_name: str) -> None:
+    assert "load × fs" in render(given(INTERACTING), format_name)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_interactions_fit_the_terminal(width: int, golden: Callable[[str, str], None]) -> None:
+    text = render_text(given(INTERACTING), width=width)
+    golden(f"interactions-{width}.txt", text)
+    assert max(map(len, text.split("\n"))) <= width
+
+
 def test_text_and_markdown_have_them() -> None:
     assert "## Effects of factors" in render_markdown(given(FOUND))
     assert "Effects of factors" in render_text(given(FOUND))

@@ -52,6 +52,50 @@ class Effects:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Interaction:
+    """Means of two factors' levels: a row for each level of ``down``, a column for each of ``across``.
+
+    ``means`` in the metric's base unit, and ``ratios`` to the first column of the row: where the factors do not
+    interact, all rows have the same. ``None``: that combination was not measured, or the first column was not.
+    """
+
+    down: str
+    across: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    means: tuple[tuple[float | None, ...], ...]
+    ratios: tuple[tuple[float | None, ...], ...]
+    share: float
+
+
+def interactions(found: Effects, least: float) -> tuple[Interaction, ...]:
+    """Those of two factors with a share of at least ``least``, the strongest first.
+
+    Columns are of the factor with fewer levels, or else of the one that comes first in the study.
+    """
+    strong = [each for each in found.shares if each.part == "interaction" and each.share >= least]
+    strong.sort(key=lambda each: -each.share)
+    return tuple(_interaction(found, each) for each in strong)
+
+
+def _interaction(found: Effects, share: Share) -> Interaction:
+    means = {
+        frozenset(mean.levels.items()): mean.mean for mean in found.pairs if mean.levels.keys() == set(share.factors)
+    }
+    levels = {
+        name: tuple(dict.fromkeys(mean.levels[name] for mean in found.main if name in mean.levels))
+        for name in share.factors
+    }
+    across, down = sorted(share.factors, key=lambda name: len(levels[name]))  # stable: the first one where they tie
+    table = tuple(
+        tuple(means.get(frozenset({(down, row), (across, column)})) for column in levels[across])
+        for row in levels[down]
+    )
+    ratios = tuple(tuple(mean / row[0] if mean and row[0] else None for mean in row) for row in table)
+    return Interaction(down, across, levels[down], levels[across], table, ratios, share.share)
+
+
 def read_effects(data: dict[str, Any]) -> Effects:
     """``data``, of JSON, as ``Effects``. Raises ``KeyError`` or ``TypeError`` where it is something else."""
     nested = {

@@ -17,7 +17,7 @@ COMPARED = (
     "must hold without any single outlier round. {corrected} No verdict is given before {min_rounds} rounds."
 )
 DRAWN = "as the order within rounds is random"
-NOT_DRAWN = "as far as the order within rounds favours neither side; that it was drawn at random is not known"
+NOT_DRAWN = "as far as the order within rounds favours neither side (that it was drawn at random is not known)"
 DESCRIBED = (
     "Nothing was compared. Means are over rounds; their intervals are anytime-valid t intervals (Gaussian mixture, "
     "effect variance {g:g}) at {confidence}, each for itself and not corrected for how many there are."

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from storlab.analysis.effects import Effects, Share
+from collections.abc import Iterator
+
+from storlab.analysis.effects import Effects, Share, interactions
 from storlab.analysis.summary import Summary
 from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.tables import Notes, Table, heading
 
 _OTHERS = {"others": "other interactions", "rounds": "rounds", "residual": "between trials of a cell"}
+_STRONG = 0.01  # of the variation: what is weaker is hardly seen in means
+_MOST = 2
+_ELSEWHERE = "are in the charts of the HTML report and in CSV"
 _CAPTION = "share of the variation of its logarithm"
 
 
@@ -58,4 +63,27 @@ def _tables(found: Effects) -> list[Table]:
         caption = "geometric mean over all combinations with other factors"
         said = () if found.shares else tuple(words.stop(warning) for warning in found.warnings)
         tables.append(Table(f"{title(found)}, by level", ("factor", "level", "mean"), tuple(lines), 2, caption, said))
-    return tables
+    return [*tables, *_interactions(found)]
+
+
+def _interactions(found: Effects) -> Iterator[Table]:
+    """The strongest of two factors: means, and how many times that of the first column each is."""
+    strong = interactions(found, _STRONG)
+    shown, weaker = strong[:_MOST], len(strong) - _MOST
+    for each in shown:
+        unit = fmt.common_scale([mean for row in each.means for mean in row if mean is not None], found.unit)
+        rows = tuple(
+            (level, *(_mean(*cell, found.unit, unit) for cell in zip(means, (None, *ratios[1:]), strict=True)))
+            for level, means, ratios in zip(each.rows, each.means, each.ratios, strict=True)
+        )
+        notes = Notes()
+        left = [f"Weaker ones ({weaker}) {_ELSEWHERE}"] if weaker > 0 and each is shown[-1] else []
+        same = f"means by {each.across}, and times {each.columns[0]}: the same in every row if they don't interact"
+        named, caption = f"{title(found)}, {each.down} × {each.across}", notes.mark(same, left)
+        yield Table(named, (each.down, *each.columns), rows, 1, caption, notes.sentences(), divisible=True)
+
+
+def _mean(mean: float | None, ratio: float | None, unit: str, within: fmt.Scale | None) -> str:
+    """ "412 MiB/s (1.31×)"; without a ratio in the first column, as it is what the others are times of."""
+    shown = "none" if mean is None else fmt.quantity(mean, unit, within=within)
+    return shown if ratio is None else f"{shown} ({fmt.ratio(ratio)})"
