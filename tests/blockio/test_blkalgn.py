@@ -186,3 +186,18 @@ def test_rubbish_is_refused_or_read_and_nothing_else(text: bytes, dialect: Diale
         read_blkalgn(text, "rubbish", dialect)
     except ParseError as error:
         assert str(error).startswith("rubbish:")
+
+
+@pytest.mark.parametrize(
+    ("disk", "says"),
+    [
+        (
+            {"4096": 1 << 62, "8192": 1 << 62},
+            "disks.vda.granularity.4096: 4611686018427387904 is no number of requests",
+        ),
+        ({str(1 << 40): 1 << 40}, "can't be: its requests have more than an exbibyte"),
+    ],
+)
+def test_counts_whose_sums_no_table_holds_are_refused(disk: dict[str, int], says: str) -> None:
+    with pytest.raises(ParseError, match=says):
+        read_blkalgn(json.dumps({"disks": {"vda": {"granularity": disk, "alignment": {"512": 1}}}}).encode())

@@ -37,6 +37,8 @@ UNKNOWN_DISK = "unknown"
 """What the disk is called in dialect 1, which does not name it."""
 
 _MOST = 1 << 62
+_MOST_REQUESTS, _MOST_BYTES = 1 << 50, 1 << 60
+"""In one file: years of any machine's; of several files, sums stay below 2^63."""
 _LAST_SLOT = frozenset(16383 << shift for shift in range(9, 17))
 """Bytes: libbpf versions put all longer requests here too; so of these lengths any alignment can be."""
 
@@ -85,6 +87,8 @@ def _read(document: object, wanted: Dialect | None) -> BlkalgnFile:
         raise ValueError("holds not one request")
     dialect, warnings = (wanted, ()) if wanted is not None else (1, ()) if python else _told_apart(disks)
     read = {name: interpreted(raw, dialect, name) for name, raw in disks.items()}
+    if sum(length * count for disk in read.values() for length, count in disk.granularity.items()) > _MOST_BYTES:
+        raise ValueError("can't be: its requests have more than an exbibyte")
     return BlkalgnFile(dialect, read, (*warnings, *_warnings(dialect, read)))
 
 
@@ -115,7 +119,7 @@ def _counts(value: object, where: str) -> dict[int, int]:
     for key, count in value.items():
         if not (key.isascii() and key.isdigit() and len(key) <= 19 and int(key) <= _MOST):
             raise ValueError(f"{where}: the key {shown(key)} is no size")
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST:
+        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_REQUESTS:
             raise ValueError(f"{where}.{key}: {shown(count)} is no number of requests")
         if count:
             found[int(key)] = found.get(int(key), 0) + count
