@@ -189,15 +189,13 @@ def test_rubbish_is_refused_or_read_and_nothing_else(text: bytes, dialect: Diale
 
 
 @pytest.mark.parametrize(
-    ("disk", "says"),
+    ("lengths", "says"),
     [
-        (
-            {"4096": 1 << 62, "8192": 1 << 62},
-            "disks.vda.granularity.4096: 4611686018427387904 is no number of requests",
-        ),
-        ({str(1 << 40): 1 << 40}, "can't be: its requests have more than an exbibyte"),
+        ({"4096": 1 << 62, "8192": 1 << 62}, f"granularity.4096: {1 << 62} is no number of requests"),
+        ({str(1 << 40): 1 << 40}, "its requests have more than an exbibyte"),
     ],
 )
-def test_counts_whose_sums_no_table_holds_are_refused(disk: dict[str, int], says: str) -> None:
+def test_counts_whose_sums_no_table_holds_are_refused(lengths: dict[str, int], says: str) -> None:
+    disk = {"granularity": lengths, "alignment": {"512": 1}}
     with pytest.raises(ParseError, match=says):
-        read_blkalgn(json.dumps({"disks": {"vda": {"granularity": disk, "alignment": {"512": 1}}}}).encode())
+        read_blkalgn(json.dumps({"disks": {"vda": disk}}).encode(), dialect=3)
