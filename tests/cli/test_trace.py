@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -160,6 +161,14 @@ class TestOnADisk:
         assert "Total I/Os: 5\n" in ran.stderr
         ran = self.storlab("--disk", disk.path, "--comm", "nobody", "--", "sh", "-c", script)
         assert "No request was seen." in ran.stderr
+
+    def test_a_command_is_found_whose_name_the_kernel_cuts_amid_a_character(
+        self, disk: LoopDisk, tmp_path: Path
+    ) -> None:
+        shutil.copy("/bin/dd", tmp_path / "ääääääää")  # 16 bytes; the kernel keeps 15
+        command = [str(tmp_path / "ääääääää"), *self.dd(disk, 4096, 3)[1:]]
+        ran = self.storlab("--disk", disk.path, "--comm", "ääääääää", "--", *command)
+        assert "Total I/Os: 3\n" in ran.stderr
 
     def test_each_file_holds_what_its_ending_says(self, disk: LoopDisk, tmp_path: Path) -> None:
         for ending in ("json", "parquet", "csv", "txt"):

@@ -44,7 +44,7 @@ pub struct TraceOptions {
     /// Numbers of operations.
     pub operations: Vec<u32>,
     /// Names of commands, as the kernel cuts them.
-    pub comms: Vec<String>,
+    pub comms: Vec<Vec<u8>>,
     /// Lengths in bytes.
     pub lengths: Vec<u32>,
     /// Joint alignments in bytes.
@@ -126,15 +126,12 @@ fn operation(name: &str) -> Result<u32, OptionError> {
         .ok_or_else(|| OptionError(format!("{name:?} is no operation; there are {}", names::operations())))
 }
 
-fn comm(name: &str) -> Result<String, OptionError> {
+/// Cut where the kernel cuts it, be it amid a character.
+fn comm(name: &str) -> Result<Vec<u8>, OptionError> {
     if name.is_empty() || name.contains('\0') {
         return Err(OptionError(format!("{name:?} is no command's name")));
     }
-    let mut end = name.len().min(COMM_SIZE - 1);
-    while !name.is_char_boundary(end) {
-        end -= 1;
-    }
-    Ok(name[..end].to_owned())
+    Ok(name.bytes().take(COMM_SIZE - 1).collect())
 }
 
 fn bytes(name: &str, value: &str) -> Result<u32, OptionError> {
@@ -197,8 +194,8 @@ mod tests {
 
     #[test]
     fn a_commands_name_is_cut_as_the_kernel_cuts_it() {
-        assert_eq!(parse_words("--comm a-command-with-a-long-name").unwrap().comms, ["a-command-with-"]);
-        assert_eq!(parse_words("--comm äääääääää").unwrap().comms, ["äääääää"]);
+        assert_eq!(parse_words("--comm a-command-with-a-long-name").unwrap().comms, [b"a-command-with-"]);
+        assert_eq!(parse_words("--comm äääääääää").unwrap().comms, ["ääääääää".as_bytes()[..15].to_vec()]);
     }
 
     #[test]

@@ -255,7 +255,7 @@ impl Filters {
     fn new(options: &TraceOptions, extents: &[Extent]) -> Self {
         let mut comms = [[0; COMM_SIZE]; MAX_VALUES];
         for (place, comm) in comms.iter_mut().zip(&options.comms) {
-            place[..comm.len()].copy_from_slice(comm.as_bytes());
+            place[..comm.len()].copy_from_slice(comm);
         }
         let bits = options.operations.iter().fold(0, |bits, operation| bits | 1 << operation);
         Self {
