@@ -55,7 +55,7 @@ def latency_chart(curves: pl.DataFrame, levels: list[str]) -> Chart:
     shown = [level for level in levels if level in present]
     legend = alt.Legend(values=shown)
     chart: Chart = (
-        alt.Chart(curves)
+        alt.Chart(curves, height=230)
         .mark_line(strokeWidth=2, interpolate="step-before")
         .encode(
             x=x,
@@ -63,6 +63,5 @@ def latency_chart(curves: pl.DataFrame, levels: list[str]) -> Chart:
             color=alt.Color("level:N", scale=of(levels, COLOURS), legend=legend),
             strokeDash=alt.StrokeDash("level:N", scale=of(levels, DASHES), legend=legend),
         )
-        .properties(height=230)
     )
     return chart

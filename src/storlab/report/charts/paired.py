@@ -59,17 +59,17 @@ def paired_chart(points: pl.DataFrame, comparisons: Sequence[Comparison]) -> Cha
     one = alt.Chart(pl.DataFrame({"ratio": [1.0]})).mark_rule(color=SOFT, strokeWidth=1).encode(x=x)
     bands = (
         alt.Chart(shown.drop_nulls(["low", "high"]))
-        .mark_bar(opacity=0.25, cornerRadius=2)
+        .mark_bar(fillOpacity=0.25, cornerRadius=2)
         .encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q"), y=y, color=colour)
     )
     centres = alt.Chart(shown).mark_tick(thickness=2, color=INK, opacity=1, bandSize=_ROW * 0.75).encode(x=x, y=y)
     rounds = (
         alt.Chart(spread(points, "pair", pairs))
-        .mark_point(filled=True, size=26, opacity=0.9)
+        .mark_point(filled=True, size=26, fillOpacity=0.9)
         .encode(x=x, y=by_round(len(pairs)), color=colour)
     )
-    layers = alt.layer(alt.layer(zone, one, bands, centres), rounds).resolve_scale(y="independent")
-    chart: Chart = layers.properties(height=_ROW * len(pairs) + _AXIS)
+    layers = alt.layer(alt.layer(zone, one, bands, centres), rounds, height=_ROW * len(pairs) + _AXIS)
+    chart: Chart = layers.resolve_scale(y="independent")
     return chart
 
 

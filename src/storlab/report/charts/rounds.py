@@ -40,13 +40,13 @@ def rounds_chart(values: pl.DataFrame, estimates: Mapping[str, Estimate], levels
     colour = alt.Color("level:N", legend=None, scale=of(levels, COLOURS))
     bands = (
         alt.Chart(means.drop_nulls(["low", "high"]))
-        .mark_bar(opacity=0.22, cornerRadius=2)
+        .mark_bar(fillOpacity=0.22, cornerRadius=2)
         .encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y, color=colour)
     )
     centres = alt.Chart(means).mark_tick(thickness=2, color=INK, opacity=1, bandSize=_ROW * 0.75).encode(x=x, y=y)
     points = (
         alt.Chart(spread(values, "level", present))
-        .mark_point(filled=True, size=30, opacity=0.9)
+        .mark_point(filled=True, size=30, fillOpacity=0.9)
         .encode(
             x=x,
             y=by_round(len(present)),
@@ -54,6 +54,6 @@ def rounds_chart(values: pl.DataFrame, estimates: Mapping[str, Estimate], levels
             shape=alt.Shape("level:N", legend=None, scale=of(levels, SHAPES)),
         )
     )
-    layers = alt.layer(alt.layer(bands, centres), points).resolve_scale(y="independent")
-    chart: Chart = layers.properties(height=_ROW * len(present) + _AXIS)
+    layers = alt.layer(alt.layer(bands, centres), points, height=_ROW * len(present) + _AXIS)
+    chart: Chart = layers.resolve_scale(y="independent")
     return chart

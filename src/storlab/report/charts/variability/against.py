@@ -14,13 +14,13 @@ def factor_chart(variances: pl.DataFrame, axes: Axes, unit: str) -> Chart:
     """``variances``: ``level, variance`` in display units, and ``label``, which says how many times the least it is."""
     y = alt.Y("level:N", title=None, sort=list(axes.shown), axis=alt.Axis(grid=False))
     x = alt.X("variance:Q", title=f"variance ({unit})", scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
-    bars = alt.Chart(variances).mark_bar(size=22, opacity=0.75).encode(x=x, y=y, color=axes.colour(legend=False))
+    bars = alt.Chart(variances).mark_bar(size=22, fillOpacity=0.75).encode(x=x, y=y, color=axes.colour(legend=False))
     words = (
         alt.Chart(variances)
         .mark_text(align="left", baseline="bottom", dy=-13, fontSize=12, color=INK)
         .encode(x=alt.XDatum(0), y=y, text=alt.Text("label:N"))
     )
-    chart: Chart = alt.layer(bars, words).properties(height=58 * variances.height + 46)
+    chart: Chart = alt.layer(bars, words, height=58 * variances.height + 46)
     return chart
 
 
@@ -33,5 +33,5 @@ def quantiles_chart(differences: pl.DataFrame, axes: Axes, base: str) -> Chart:
     y = alt.Y("difference:Q", title=f"against {base} (%)", scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
     line = alt.Chart(rows).mark_line(strokeWidth=2).encode(x=x, y=y, color=axes.colour())
     zero = alt.Chart(pl.DataFrame({"difference": [0.0]})).mark_rule(color=SOFT).encode(y=y)
-    chart: Chart = alt.layer(zero, line).properties(height=220)
+    chart: Chart = alt.layer(zero, line, height=220)
     return chart

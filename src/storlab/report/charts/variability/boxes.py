@@ -25,7 +25,7 @@ def box_chart(boxes: pl.DataFrame, outliers: pl.DataFrame, axes: Axes) -> Chart:
     whiskers = alt.Chart(boxes).mark_rule(strokeWidth=1.5).encode(x=x, x2=alt.X2("high:Q"), y=y, color=colour)
     quartiles = (
         alt.Chart(boxes)
-        .mark_bar(opacity=0.55, size=24)
+        .mark_bar(fillOpacity=0.55, size=24)
         .encode(x=axes.values("first"), x2=alt.X2("third:Q"), y=y, color=colour)
     )
     middle = (
@@ -33,7 +33,7 @@ def box_chart(boxes: pl.DataFrame, outliers: pl.DataFrame, axes: Axes) -> Chart:
     )
     points = (
         alt.Chart(outliers)
-        .mark_circle(size=14, opacity=0.6)
+        .mark_circle(size=14, fillOpacity=0.6)
         .encode(
             x=axes.values("value"),
             y=y,
@@ -41,7 +41,7 @@ def box_chart(boxes: pl.DataFrame, outliers: pl.DataFrame, axes: Axes) -> Chart:
             color=colour,
         )
     )
-    chart: Chart = alt.layer(whiskers, quartiles, middle, points).properties(height=_ROW * boxes.height + _AXIS)
+    chart: Chart = alt.layer(whiskers, quartiles, middle, points, height=_ROW * boxes.height + _AXIS)
     return chart
 
 
@@ -62,7 +62,7 @@ def boxes_chart(boxes: pl.DataFrame, axes: Axes, column: str, title: str, names:
     )
     quartiles = (
         alt.Chart(boxes)
-        .mark_bar(opacity=0.55)
+        .mark_bar(fillOpacity=0.55)
         .encode(x=x, xOffset=offset, y=y("first"), y2=alt.Y2("third:Q"), color=colour)
     )
     middle = (
@@ -70,5 +70,5 @@ def boxes_chart(boxes: pl.DataFrame, axes: Axes, column: str, title: str, names:
         .mark_tick(thickness=2, color=INK, opacity=1, bandSize=14)
         .encode(x=x, xOffset=offset, y=y("median"))
     )
-    chart: Chart = alt.layer(whiskers, quartiles, middle).properties(height=220)
+    chart: Chart = alt.layer(whiskers, quartiles, middle, height=220)
     return chart

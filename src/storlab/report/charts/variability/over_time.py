@@ -23,16 +23,16 @@ def course_chart(
     lowest, highest = span or (min(0.0, float(str(course["low"].min()))), float(str(course["high"].max())))
     room = 0.1 * (highest - lowest) or 0.04 * abs(highest) or 1.0
     domain = (lowest - room, highest + room) if span else (lowest, highest + room / 2)
-    course = course.with_columns(pl.col("mean", "low", "high").clip(*domain))
+    course = course.select("level", "t", pl.col("mean", "low", "high").clip(*domain))
     scale = alt.Scale(domain=list(domain), zero=not span, nice=False)
     y = alt.Y("mean:Q", title=axes.beside("not from zero" if span else ""), scale=scale, axis=PLAIN)
     x, colour = clock.axis("t"), axes.colour()
     band = (
         alt.Chart(course)
-        .mark_area(opacity=0.16)
+        .mark_area(fillOpacity=0.16)
         .encode(x=x, y=alt.Y("low:Q", scale=scale), y2=alt.Y2("high:Q"), color=colour)
     )
-    line = alt.Chart(course).mark_line(strokeWidth=1.2, opacity=0.75).encode(x=x, y=y, color=colour)
+    line = alt.Chart(course).mark_line(strokeWidth=1.2, strokeOpacity=0.75).encode(x=x, y=y, color=colour)
     layers = [band, line]
     if steps.height:
         changes = steps.filter(pl.col("begin") > 0)
@@ -46,7 +46,7 @@ def course_chart(
             .mark_rule(strokeWidth=1.5, strokeDash=[4, 3], color=SOFT)
             .encode(x=clock.axis("begin"), color=colour)
         )
-    chart: Chart = alt.layer(*layers).properties(height=240)
+    chart: Chart = alt.layer(*layers, height=240)
     return chart
 
 
@@ -58,23 +58,22 @@ def series_chart(course: pl.DataFrame, axes: Axes, clock: Clock, top: float) -> 
     median = course.group_by("level", "t").agg(pl.col("mean").median()).sort("t")
     x, colour = clock.axis("t"), axes.colour(legend=False)
     y = alt.Y("mean:Q", title=axes.beside(), scale=alt.Scale(domain=[0, top], nice=True), axis=PLAIN)
-    rounds = alt.Chart(course).mark_line(strokeWidth=1, opacity=0.35)
+    rounds = alt.Chart(course.select("level", "round", "t", "mean")).mark_line(strokeWidth=1, strokeOpacity=0.35)
     middle = alt.Chart(median).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=colour)
     lines = rounds.encode(x=x, y=y, color=colour, detail=alt.Detail("round:O"))
-    chart: Chart = alt.layer(lines, middle).properties(height=190)
+    chart: Chart = alt.layer(lines, middle, height=190)
     return chart
 
 
 def variance_chart(course: pl.DataFrame, axes: Axes, clock: Clock, unit: str) -> Chart:
     """``course``: ``level, t, variance``, the variance within each part of a trial, in display units."""
     chart: Chart = (
-        alt.Chart(course)
+        alt.Chart(course.select("level", "t", "variance"), height=200)
         .mark_line(strokeWidth=1.6, interpolate="step")
         .encode(
             x=clock.axis("t"),
             y=alt.Y("variance:Q", title=f"variance in a part ({unit})", scale=alt.Scale(zero=True), axis=PLAIN),
             color=axes.colour(),
         )
-        .properties(height=200)
     )
     return chart

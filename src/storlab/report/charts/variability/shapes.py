@@ -20,13 +20,13 @@ def histogram_chart(bins: pl.DataFrame, axes: Axes, curves: pl.DataFrame | None 
     x = axes.values("low")
     layers: list[alt.Chart] = [
         alt.Chart(bars.filter(pl.col("share") > 0))
-        .mark_rect(opacity=0.4, stroke=None)
+        .mark_rect(fillOpacity=0.4, stroke=None)
         .encode(x=x, x2=alt.X2("high:Q"), y=y, y2=alt.Y2Datum(0), color=axes.colour())
     ]
     if curves is not None and curves.height:
         lines = curves.select("level", low="value", share=pl.col("density") * 100 * _width(bins))
         layers.append(alt.Chart(lines).mark_line(strokeWidth=2).encode(x=x, y=y, color=axes.colour()))
-    chart: Chart = alt.layer(*layers).properties(height=_HEIGHT)
+    chart: Chart = alt.layer(*layers, height=_HEIGHT)
     return chart
 
 
@@ -35,11 +35,11 @@ def density_chart(curves: pl.DataFrame, bins: pl.DataFrame, axes: Axes) -> Chart
 
     On the scale of the histogram of ``bins``, so that all of these charts can be held against each other.
     """
-    lines = curves.with_columns(pl.col("density") * 100 * _width(bins))
+    lines = curves.select("level", "value", pl.col("density") * 100 * _width(bins))
     y = alt.Y("density:Q", title=_SHARE, scale=alt.Scale(zero=True), axis=PLAIN)
     x = axes.values("value")
     layers = [
-        alt.Chart(lines).mark_area(opacity=0.12).encode(x=x, y=y, color=axes.colour()),
+        alt.Chart(lines).mark_area(fillOpacity=0.12).encode(x=x, y=y, color=axes.colour()),
         alt.Chart(lines).mark_line(strokeWidth=2).encode(x=x, y=y, color=axes.colour()),
     ]
     if "sigma" in curves.columns:
@@ -54,7 +54,7 @@ def density_chart(curves: pl.DataFrame, bins: pl.DataFrame, axes: Axes) -> Chart
                 .mark_rule(strokeDash=[2, 3], strokeWidth=size)
                 .encode(x=x, color=axes.colour())
             )
-    chart: Chart = alt.layer(*layers).properties(height=_HEIGHT)
+    chart: Chart = alt.layer(*layers, height=_HEIGHT)
     return chart
 
 
