@@ -86,6 +86,11 @@ def empty(columns: dict[str, pl.DataType]) -> pl.DataFrame:
     return pl.DataFrame(schema=columns)
 
 
+_NO_METRICS, _NO_SERIES, _NO_HISTOGRAMS, _NO_REQUESTS = map(
+    empty, (METRIC_COLUMNS, SERIES_COLUMNS, HISTOGRAM_COLUMNS, REQUEST_COLUMNS)
+)
+
+
 @dataclass(frozen=True)
 class Measurements:
     """All that one workload (or probe) measured on one node in one trial.
@@ -94,12 +99,17 @@ class Measurements:
     ``facts`` are what the tool says of itself (version, engine, options really used).
     """
 
-    metrics: pl.DataFrame = field(default_factory=lambda: empty(METRIC_COLUMNS))
-    series: pl.DataFrame = field(default_factory=lambda: empty(SERIES_COLUMNS))
-    histograms: pl.DataFrame = field(default_factory=lambda: empty(HISTOGRAM_COLUMNS))
+    metrics: pl.DataFrame = field(default_factory=lambda: _NO_METRICS)
+    series: pl.DataFrame = field(default_factory=lambda: _NO_SERIES)
+    histograms: pl.DataFrame = field(default_factory=lambda: _NO_HISTOGRAMS)
     warnings: tuple[str, ...] = ()
     facts: dict[str, object] = field(default_factory=dict)
-    requests: pl.DataFrame = field(default_factory=lambda: empty(REQUEST_COLUMNS))
+    requests: pl.DataFrame = field(default_factory=lambda: _NO_REQUESTS)
+
+    def totals(self) -> dict[str, float]:
+        """Metric → value of all jobs together. Not by Polars' expressions: each takes longer than so few rows."""
+        columns = (self.metrics[name].to_list() for name in ("job", "metric", "value"))
+        return {metric: value for job, metric, value in zip(*columns, strict=True) if job is None}
 
 
 def merge_histograms(histograms: pl.DataFrame, by: Sequence[str] = ("metric",)) -> pl.DataFrame:

@@ -60,6 +60,19 @@ def bounded(histogram: pl.DataFrame, wanted: Sequence[float] = PERCENTILES) -> d
     return {p: between(float(low[0, i]), float(high[0, i])) for i, p in enumerate(wanted)}
 
 
+def percentiles_of_each(
+    rows: Ints, lower: Floats, upper: Floats, counts: Ints, wanted: Sequence[float] = PERCENTILES
+) -> list[dict[float, float]]:
+    """``percentiles`` of many histograms: bin ``i`` belongs to histogram ``rows[i]``. One for each row that there is,
+    ascending.
+    """
+    _, low, high = edges_at(rows, lower, upper, counts, wanted)
+    return [
+        {p: between(*edges).value for p, edges in zip(wanted, zip(*own, strict=True), strict=True)}
+        for own in zip(low.tolist(), high.tolist(), strict=True)
+    ]
+
+
 def between(low: float, high: float) -> Bounded:
     """The percentile that lies between these edges."""
     width = high - low

@@ -15,8 +15,8 @@ from storlab.blockio.trace_output import (
     LATENCY_COLUMNS,
     OTHER_COLUMNS,
     decode_lines,
+    read_output,
     read_trace,
-    read_trace_file,
 )
 from storlab.errors import ParseError
 from storlab.measurements import REQUEST_COLUMNS
@@ -119,7 +119,7 @@ def test_what_is_no_tracers_output_is_named_with_its_line(text: bytes, says: str
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ParseError, match="No such file"):
-        read_trace_file(tmp_path / "trace.jsonl")
+        read_output(tmp_path / "trace.jsonl")
 
 
 def test_many_lines_at_once_are_the_same_lines() -> None:

@@ -29,8 +29,8 @@ def disk(written: int = 0, writes: int = 0, flushes: int = 0, read: int = 0, rea
     return DiskCounters(reads, read, writes, written, 0, 0.0, 0, flushes)
 
 
-def values(frame: object) -> dict[str, float]:
-    return dict(frame.select("metric", "value").iter_rows())  # type: ignore[attr-defined]
+def values(metrics: list[Value]) -> dict[str, float]:
+    return {each.metric: each.value for each in metrics}
 
 
 @given(counts, counts, counts, st.integers(1, 2**50), st.integers(1, 2**50))

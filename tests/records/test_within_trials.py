@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from storlab.measurements import SERIES_COLUMNS, Measurements
-from storlab.records.stacked import stacked
+from storlab.records.stacked import Measured, rows_of, stacked
 from storlab.records.tables import Tables, TrialTables
 from storlab.records.trial_record import TrialRecord
 from storlab.records.within_trials import add_within_trials
@@ -29,15 +29,13 @@ def measured(**series: list[float]) -> Measurements:
 
 
 def added(by_node: dict[str, Measurements], source: str = "load") -> TrialTables:
-    tables = TrialTables()
-    for node, each in by_node.items():
-        tables.add(record(), source, node, each)
+    tables = rows_of([Measured(record(), source, by_node)])
     add_within_trials(tables)
     return tables
 
 
 def metrics(tables: TrialTables) -> pl.DataFrame:
-    return pl.concat([frame for frame in tables.metrics if frame.height])
+    return pl.concat(tables.metrics)
 
 
 RISING = [float(value) for value in range(100, 112)]
@@ -72,7 +70,7 @@ def test_only_throughput_of_all_jobs_counts_and_a_total_only_where_it_adds_somet
 def test_probes_and_short_series_have_none() -> None:
     assert not [frame for frame in added({"n": measured(write__iops=RISING[:9])}).metrics if frame.height]
     assert not [frame for frame in added({"n": measured(write__iops=RISING)}, "probe:x").metrics if frame.height]
-    assert added({}).metrics == []
+    assert metrics(added({})).is_empty()
 
 
 def test_several_nodes_together_are_the_sum_of_their_series_where_all_have_it() -> None:
@@ -103,25 +101,23 @@ def test_many_trials_are_looked_at_in_a_few_milliseconds_each() -> None:
 
 
 def test_many_trials_at_once_get_what_each_gets_by_itself() -> None:
-    def trials() -> list[TrialTables]:
-        draw = np.random.default_rng(5)
-        parts = []
-        for trial in range(1, 8):
-            tables = TrialTables()
-            for node in ("a", "b")[: 1 + trial % 2]:
-                noise = (1000 + 50 * draw.standard_normal(9 if trial == 3 else 40)).tolist()
-                each = measured(write__iops=noise, read__iops=noise[::-1], latency=noise, mkdir__rate=noise[:20])
-                tables.add(record(trial), "load", node, Measurements() if trial == 5 else each)
-                tables.add(record(trial), "probe:disk", node, measured(iops=noise))
-            parts.append(tables)
-        return parts
+    draw = np.random.default_rng(5)
+    trials = []
+    for trial in range(1, 8):
+        loads, probed = {}, {}
+        for node in ("a", "b")[: 1 + trial % 2]:
+            noise = (1000 + 50 * draw.standard_normal(9 if trial == 3 else 40)).tolist()
+            each = measured(write__iops=noise, read__iops=noise[::-1], latency=noise, mkdir__rate=noise[:20])
+            loads[node] = Measurements() if trial == 5 else each
+            probed[node] = measured(iops=noise)
+        trials.append([Measured(record(trial), "load", loads), Measured(record(trial), "probe:disk", probed)])
 
-    at_once, alone = trials(), trials()
-    add_within_trials(*at_once)
-    for each in alone:
-        add_within_trials(each)
-    for one, other in zip(at_once, alone, strict=True):
-        assert one.examined == other.examined
-        assert pl.concat(one.metrics).equals(pl.concat(other.metrics))
-    assert sum(frame.height for each in alone for frame in each.metrics) > 100
-    assert any(each.examined for each in alone)
+    at_once = rows_of([group for groups in trials for group in groups])
+    alone = [rows_of(groups) for groups in trials]
+    for tables in (at_once, *alone):
+        add_within_trials(tables)
+    assert at_once.examined == [each for tables in alone for each in tables.examined]
+    rows = pl.concat([metrics(tables) for tables in alone])
+    assert metrics(at_once).equals(rows)
+    assert rows.height > 100
+    assert at_once.examined

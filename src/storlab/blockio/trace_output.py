@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 import polars as pl
@@ -85,16 +85,23 @@ class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
 
     def request_frame(self) -> pl.DataFrame:
         """``REQUEST_COLUMNS``, each key once."""
-        return request_frame((*row[:7], *row[7]) for row in self.requests)
+        return request_frame(self.request_rows())
 
     def latency_frame(self) -> pl.DataFrame:
         """``LATENCY_COLUMNS``, each bin once."""
-        rows = [(disk, op, what, lo / 1e9, hi / 1e9, count) for disk, op, what, lo, hi, count in self.latency]
-        return _once(pl.DataFrame(rows, schema=LATENCY_COLUMNS, orient="row"))
+        return _once(pl.DataFrame(self.latency_rows(), schema=LATENCY_COLUMNS, orient="row"))
 
     def other_frame(self) -> pl.DataFrame:
         """``OTHER_COLUMNS``, each key once."""
         return _once(pl.DataFrame(list(self.others), schema=OTHER_COLUMNS, orient="row"))
+
+    def request_rows(self) -> list[tuple[object, ...]]:
+        """``REQUEST_COLUMNS``, as they were printed."""
+        return [(*row[:7], *row[7]) for row in self.requests]
+
+    def latency_rows(self) -> list[tuple[object, ...]]:
+        """``LATENCY_COLUMNS``, as they were printed."""
+        return [(disk, op, what, lo / 1e9, hi / 1e9, count) for disk, op, what, lo, hi, count in self.latency]
 
 
 Event = tuple[str, str, str, Count, Count, int, str, Count]
@@ -123,8 +130,12 @@ class Trace:
 
     def warnings(self) -> tuple[str, ...]:
         """What a reader of the counts must know, in sentences."""
-        cut = () if self.complete else ("the tracer did not end in order: what came after its last count is missing",)
-        return (*cut, *lost_sentences(self.lost))
+        return _warnings(self.complete, self.lost)
+
+
+def _warnings(complete: bool, lost: Lost) -> tuple[str, ...]:
+    cut = () if complete else ("the tracer did not end in order: what came after its last count is missing",)
+    return (*cut, *lost_sentences(lost))
 
 
 def lost_sentences(lost: Lost) -> tuple[str, ...]:
@@ -164,7 +175,25 @@ def event_frame(events: Iterable[Event]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=EVENT_COLUMNS, orient="row").sort("t", maintain_order=True)
 
 
-def read_trace(text: bytes, source: str = "") -> Trace:
+class Output(NamedTuple):
+    """What one tracer printed: its first line, its last counts, and the single events; ``source`` is the file."""
+
+    started: Started
+    counts: Counts
+    events: list[Event]
+    source: str
+
+    @property
+    def duration(self) -> float:
+        """In s, until the last counts."""
+        return max(self.counts.monotonic_ns - self.started.monotonic_ns, 0) / 1e9
+
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader of the counts must know, in sentences."""
+        return _warnings(self.counts.final, self.counts.lost)
+
+
+def decode_output(text: bytes, source: str = "") -> Output:
     """All lines of one tracer. A last line cut off, as a killed one leaves it, is left out. Raises ``ParseError``."""
     started: Started | None = None
     counts: Counts | None = None
@@ -183,32 +212,44 @@ def read_trace(text: bytes, source: str = "") -> Trace:
             raise ParseError("the tracer's first line, which says when it started, is missing", source, number)
     if started is None:
         raise ParseError("the tracer has not started: there is not one whole line", source, 1)
-    return _trace(started, counts, events, source)
+    counts = counts or Counts(False, started.monotonic_ns, started.realtime_ns, (), (), (), Lost())
+    return Output(started, counts, events, source)
 
 
-def read_trace_file(path: Path) -> Trace:
-    """``read_trace`` of a file. Raises ``ParseError`` where it can't be read, too."""
+def read_trace(text: bytes, source: str = "") -> Trace:
+    """All lines of one tracer, as ``decode_output`` reads them. Raises ``ParseError``."""
+    return trace_of(decode_output(text, source))
+
+
+def read_output(path: Path) -> Output:
+    """``decode_output`` of a file, without the single events, of which many traces have more than can be held at once.
+
+    Raises ``ParseError`` where the file can't be read, too.
+    """
     try:
-        return read_trace(path.read_bytes(), str(path))
+        output = decode_output(path.read_bytes(), str(path))
     except OSError as error:
         raise ParseError(f"can't be read: {error.strerror}", str(path)) from None
+    if output.events:
+        trace_of(output)  # raises for what is in them, too
+    return output._replace(events=[])
 
 
-def _trace(started: Started, counts: Counts | None, events: list[Event], source: str) -> Trace:
-    last = counts or Counts(False, started.monotonic_ns, started.realtime_ns, (), (), (), Lost())
+def trace_of(output: Output) -> Trace:
+    """Its frames. Raises ``ParseError`` where a number does not fit into them."""
     try:
         return Trace(
-            started=started,
-            duration=max(last.monotonic_ns - started.monotonic_ns, 0) / 1e9,
-            complete=last.final,
-            requests=last.request_frame(),
-            latency=last.latency_frame(),
-            others=last.other_frame(),
-            events=event_frame(events),
-            lost=last.lost,
+            started=output.started,
+            duration=output.duration,
+            complete=output.counts.final,
+            requests=output.counts.request_frame(),
+            latency=output.counts.latency_frame(),
+            others=output.counts.other_frame(),
+            events=event_frame(output.events),
+            lost=output.counts.lost,
         )
     except (OverflowError, pl.exceptions.PolarsError, TypeError) as error:  # a sector of 2^62 is no number of bytes
-        raise ParseError(f"holds a number that can't be: {error}", source) from None
+        raise ParseError(f"holds a number that can't be: {error}", output.source) from None
 
 
 def _once(frame: pl.DataFrame) -> pl.DataFrame:

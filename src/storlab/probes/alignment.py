@@ -17,15 +17,15 @@ import orjson
 from pydantic import BeforeValidator, Field
 
 from storlab.blockio.disks import counted_twice, is_off_boundary, off_boundary, without_requests
-from storlab.blockio.trace_output import read_trace_file
-from storlab.errors import CommandFailed, NodeError, ParseError
+from storlab.blockio.trace_output import Output, read_output
+from storlab.errors import CommandFailed, NodeError, ParseError, StorlabError
 from storlab.measurements import Measurements
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit, Node
 from storlab.nodes.process import Process
 from storlab.nodes.waiting import to_its_end
 from storlab.probes.alignment_metrics import measurements
-from storlab.probes.base import Post, Probe, Where, Window
+from storlab.probes.base import Left, Post, Probe, Where, Window
 
 TRACE = "trace.jsonl"
 """What the tracer printed."""
@@ -81,10 +81,16 @@ class AlignmentProbe(Probe):
         return self._watching(post)
 
     def parse(self, raw: Path, window: Window, disk: str | None) -> Measurements:
-        notes = read_notes(raw)
-        if not (raw / TRACE).exists():
-            return Measurements(warnings=notes or ("there was no disk to watch",))
-        return measurements(read_trace_file(raw / TRACE), notes)
+        (found,) = self.parse_many([Left(raw, window, disk)])
+        if isinstance(found, StorlabError):
+            raise found
+        return found
+
+    def parse_many(self, left: Sequence[Left]) -> list[Measurements | StorlabError]:
+        found = [_read(each.raw) for each in left]
+        traces = [each for each in found if isinstance(each, tuple)]
+        measured = iter(measurements([output for output, _ in traces], [notes for _, notes in traces]))
+        return [next(measured) if isinstance(each, tuple) else each for each in found]
 
     def watched(self, post: Post) -> tuple[str, ...] | None:
         """Names of the disks to watch; empty: all; ``None``: there is none."""
@@ -178,6 +184,17 @@ def _refusal(ended: Exit) -> str:
 
 def _note(raw: Path, sentences: Sequence[str]) -> None:
     (raw / NOTES).write_bytes(orjson.dumps(list(sentences)))
+
+
+def _read(raw: Path) -> tuple[Output, tuple[str, ...]] | Measurements | ParseError:
+    """What the tracer printed, and the notes beside it; without a trace, all that there is."""
+    try:
+        notes = read_notes(raw)
+        if not (raw / TRACE).exists():
+            return Measurements(warnings=notes or ("there was no disk to watch",))
+        return read_output(raw / TRACE), notes
+    except ParseError as error:
+        return error
 
 
 def read_notes(raw: Path) -> tuple[str, ...]:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
 
+import numpy as np
 import polars as pl
 
 from storlab.blockio.alignment import by_length, shares, unit_name, with_alignment
-from storlab.blockio.ratios import ratios
-from storlab.blockio.trace_output import Started, Trace
-from storlab.measurements import HISTOGRAM_COLUMNS, Better, Measurements, Value, metric_frame
-from storlab.percentiles import percentile_name, percentiles
+from storlab.blockio.ratios import ratios_by
+from storlab.blockio.requests import KEYS, added_up
+from storlab.blockio.trace_output import LATENCY_COLUMNS, OTHER_COLUMNS, Counts, Output, Started
+from storlab.measurements import HISTOGRAM_COLUMNS, REQUEST_COLUMNS, Better, Measurements, Value, metric_frame
+from storlab.percentiles import percentile_name, percentiles_of_each
 
 _PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 _SECTOR = 512
 _FAR = 1 << 30
 """Bytes: an offset aligned to this or more, 0 among them, stands as aligned to this in histograms."""
+
+_TRACE = "trace"
+"""The column with the number of the trace, of several, that a row is of."""
+_Numbered = tuple[int, Value]
 
 _BTF = "btf"
 _HOOKS = {_BTF: "tp_btf", "tracepoint": "classic tracepoint"}
@@ -32,15 +39,67 @@ _OTHERS: tuple[tuple[str, str, Better], ...] = (
 )
 
 
-def measurements(trace: Trace, notes: Sequence[str] = ()) -> Measurements:
-    """All that follows from one trace, all its disks together."""
-    return Measurements(
-        metrics=metric_frame(_values(trace)),
-        histograms=_histograms(trace),
-        requests=trace.requests,
-        warnings=(*notes, *_hook(trace.started), *_without(trace.started.without), *trace.warnings()),
-        facts=_facts(trace.started),
+@dataclass(frozen=True)
+class _Counted:
+    """What each of several tracers counted, all its disks together. In each frame its number, ``trace``, comes first.
+
+    ``requests``: ``REQUEST_COLUMNS``; ``latency``: ``LATENCY_COLUMNS`` without ``disk``, only bins that are used.
+    """
+
+    traces: range
+    requests: pl.DataFrame
+    latency: pl.DataFrame
+    others: pl.DataFrame
+
+
+def measurements(outputs: Sequence[Output], notes: Sequence[Sequence[str]]) -> list[Measurements]:
+    """All that follows from what each tracer printed, all its disks together; ``notes`` of each come before its
+    warnings. Many at once take little longer than one.
+    """
+    counted = _counted([output.counts for output in outputs])
+    values: list[list[Value]] = [[] for _ in outputs]
+    for trace, value in _values(counted):
+        values[trace].append(value)
+    metrics = _cut(metric_frame(chain(*values)), [len(each) for each in values])
+    frames = (_by_trace(frame, len(outputs)) for frame in (_histograms(counted), counted.requests))
+    return [
+        Measurements(
+            metrics=own,
+            histograms=histograms,
+            requests=requests,
+            warnings=(*said, *_hook(output.started), *_without(output.started.without), *output.warnings()),
+            facts=_facts(output.started),
+        )
+        for output, said, own, histograms, requests in zip(outputs, notes, metrics, *frames, strict=True)
+    ]
+
+
+def _counted(counts: Sequence[Counts]) -> _Counted:
+    requests = _numbered([each.request_rows() for each in counts], REQUEST_COLUMNS)
+    latency = _numbered([each.latency_rows() for each in counts], LATENCY_COLUMNS).filter(pl.col("count") > 0)
+    keys = [_TRACE, "operation", "what", "lower", "upper"]
+    return _Counted(
+        range(len(counts)),
+        added_up(requests, [_TRACE, *KEYS]),
+        latency.group_by(keys).agg(pl.col("count").sum()).sort(keys),
+        _numbered([each.others for each in counts], OTHER_COLUMNS),
     )
+
+
+def _numbered(rows: Sequence[Sequence[Sequence[object]]], columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """The rows of all traces, before them the number of each."""
+    numbered = [(trace, *row) for trace, own in enumerate(rows) for row in own]
+    return pl.DataFrame(numbered, schema={_TRACE: pl.Int64(), **columns}, orient="row")
+
+
+def _by_trace(frame: pl.DataFrame, traces: int) -> list[pl.DataFrame]:
+    """The rows of each, in their order; ``frame`` is sorted by ``trace``."""
+    return _cut(frame.drop(_TRACE), np.bincount(frame[_TRACE].to_numpy(), minlength=traces).tolist())
+
+
+def _cut(frame: pl.DataFrame, heights: Sequence[int]) -> list[pl.DataFrame]:
+    """One part after the other, of these heights."""
+    return [frame[end - height : end] for height, end in zip(heights, accumulate(heights), strict=True)]
 
 
 def _facts(started: Started) -> dict[str, object]:
@@ -57,88 +116,104 @@ def _hook(started: Started) -> tuple[str, ...]:
     return (f"block I/O was counted at the classic tracepoints, which costs more for each request{why}",)
 
 
-def _values(trace: Trace) -> Iterator[Value]:
-    requests = trace.requests
-    return chain(_totals(requests), ratios(requests), _below(requests), _others(trace), _times(trace))
+def _values(counted: _Counted) -> Iterator[_Numbered]:
+    """The metrics of all traces, each with the number of its own; those of one trace are in order."""
+    of_traces = ((int(str(trace)), value) for (trace,), value in ratios_by(counted.requests, [_TRACE]))
+    return chain(_totals(counted), of_traces, _below(counted.requests), _others(counted), _times(counted.latency))
 
 
 def _without(events: Sequence[str]) -> tuple[str, ...]:
     return (f"this kernel does not tell of {', '.join(events)}: there are no counts of these",) if events else ()
 
 
-def _totals(requests: pl.DataFrame) -> Iterator[Value]:
+def _totals(counted: _Counted) -> Iterator[_Numbered]:
     """Requests and bytes of each operation; of reads and writes also where there were none."""
     size = (pl.col("count") * pl.col("length")).sum().alias("bytes")
-    sums = requests.group_by("operation").agg(pl.col("count").sum(), size).sort("operation")
-    found = {operation: (count, moved) for operation, count, moved in sums.iter_rows()}
-    for operation in dict.fromkeys(("read", "write", *found)):
-        count, moved = found.get(operation, (0, 0))
-        yield Value(f"{operation}.requests", count, "1")
-        if moved or operation in ("read", "write"):
-            yield Value(f"{operation}.bytes", moved, "B")
-    writes = requests.filter(pl.col("operation") == "write")
-    for flag in ("fua", "meta") if writes.height else ():
-        own = writes.filter(pl.col("flags").str.split("+").list.contains(flag))
-        yield Value(f"write.{flag}.requests", int(own["count"].sum()), "1")
-        yield Value(f"write.{flag}.bytes", int((own["count"] * own["length"]).sum()), "B")
+    keys = [_TRACE, "operation"]
+    sums = counted.requests.group_by(keys).agg(pl.col("count").sum(), size).sort(keys)
+    found: dict[int, dict[str, tuple[int, int]]] = {}
+    for trace, operation, count, moved in sums.iter_rows():
+        found.setdefault(trace, {})[operation] = (count, moved)
+    flagged = {flag: _flagged(counted.requests, flag) for flag in ("fua", "meta")}
+    for trace in counted.traces:
+        own = found.get(trace, {})
+        for operation in dict.fromkeys(("read", "write", *own)):
+            count, moved = own.get(operation, (0, 0))
+            yield trace, Value(f"{operation}.requests", count, "1")
+            if moved or operation in ("read", "write"):
+                yield trace, Value(f"{operation}.bytes", moved, "B")
+        for flag, sums_of in flagged.items() if "write" in own else ():
+            count, moved = sums_of.get(trace, (0, 0))
+            yield trace, Value(f"write.{flag}.requests", count, "1")
+            yield trace, Value(f"write.{flag}.bytes", moved, "B")
 
 
-def _below(requests: pl.DataFrame) -> Iterator[Value]:
-    for row in shares(requests).iter_rows(named=True):
+def _flagged(requests: pl.DataFrame, flag: str) -> dict[int, tuple[int, int]]:
+    """Number and bytes of the writes of each trace that have the flag."""
+    own = requests.filter(pl.col("operation") == "write", pl.col("flags").str.split("+").list.contains(flag))
+    size = (pl.col("count") * pl.col("length")).sum().alias("bytes")
+    sums = own.group_by(_TRACE).agg(pl.col("count").sum(), size)
+    return {trace: (count, moved) for trace, count, moved in sums.iter_rows()}
+
+
+def _below(requests: pl.DataFrame) -> Iterator[_Numbered]:
+    for row in shares(requests, by=[_TRACE, "operation"]).iter_rows(named=True):
         if row["operation"] in ("read", "write"):
-            yield Value(f"{row['operation']}.below.{unit_name(row['unit'])}", row["below"], "1", "lower", "sum")
+            name = f"{row['operation']}.below.{unit_name(row['unit'])}"
+            yield row[_TRACE], Value(name, row["below"], "1", "lower", "sum")
 
 
-def _others(trace: Trace) -> Iterator[Value]:
+def _others(counted: _Counted) -> Iterator[_Numbered]:
     """What became of requests on their way; of what reads and writes did never, 0."""
-    counts = trace.others.group_by("operation", "what").agg(pl.col("count").sum())
-    found = {(operation, what): count for operation, what, count in counts.iter_rows()}
-    done = set(trace.requests["operation"]) & {"read", "write"}
-    for operation in sorted(done | {operation for operation, _ in found}):
+    counts = counted.others.group_by(_TRACE, "operation", "what").agg(pl.col("count").sum())
+    found = {(trace, operation, what): count for trace, operation, what, count in counts.iter_rows()}
+    all_done = counted.requests.select(_TRACE, "operation").unique().rows()
+    done = {(trace, operation) for trace, operation in all_done if operation in ("read", "write")}
+    for trace, operation in sorted(done | {(trace, operation) for trace, operation, _ in found}):
         for what, name, better in _OTHERS:
-            count = found.get((operation, what), 0)
-            if operation in done or count:
-                yield Value(f"{operation}.{name}", count, "1", better, "sum")
+            count = found.get((trace, operation, what), 0)
+            if (trace, operation) in done or count:
+                yield trace, Value(f"{operation}.{name}", count, "1", better, "sum")
 
 
-def _times(trace: Trace) -> Iterator[Value]:
-    for (operation, what), bins in _by_time(trace.latency):
-        for percentile, seconds in percentiles(bins, _PERCENTILES).items():
-            yield Value(f"{operation}.{what}.{percentile_name(percentile)}", seconds, "s", "lower", "merge")
-        yield Value(f"{operation}.{what}.max", float(bins["upper"].to_list()[-1]), "s", "lower", "max")
+def _times(latency: pl.DataFrame) -> Iterator[_Numbered]:
+    keys = latency.select(_TRACE, "operation", "what").to_struct()
+    begins = keys.is_first_distinct().to_numpy()  # they are sorted
+    lower, upper, counts = (latency[name].to_numpy() for name in ("lower", "upper", "count"))
+    each = percentiles_of_each(np.cumsum(begins) - 1, lower, upper, counts, _PERCENTILES)
+    slowest = upper[np.append(begins[1:], True)] if len(upper) else upper
+    for key, found, most in zip(keys.filter(begins), each, slowest.tolist(), strict=True):
+        name = f"{key['operation']}.{key['what']}"
+        for percentile, seconds in found.items():
+            yield key[_TRACE], Value(f"{name}.{percentile_name(percentile)}", seconds, "s", "lower", "merge")
+        yield key[_TRACE], Value(f"{name}.max", most, "s", "lower", "max")
 
 
-def _by_time(latency: pl.DataFrame) -> Iterator[tuple[tuple[str, str], pl.DataFrame]]:
-    """Operation, and which time: its bins over all disks, in order."""
-    used = latency.filter(pl.col("count") > 0)
-    for key in used.select("operation", "what").unique().sort("operation", "what").rows():
-        own = used.filter(pl.col("operation") == key[0], pl.col("what") == key[1])
-        yield (key[0], key[1]), own.group_by("lower", "upper").agg(pl.col("count").sum()).sort("lower")
-
-
-def _histograms(trace: Trace) -> pl.DataFrame:
-    lengths = by_length(trace.requests)
-    parts = [_bins(lengths, "granularity", "length", pl.col("length") + _SECTOR)]
+def _histograms(counted: _Counted) -> pl.DataFrame:
+    """``trace`` and ``HISTOGRAM_COLUMNS``."""
+    by = (_TRACE, "operation")
+    lengths = by_length(counted.requests, by)
+    parts = [_bins(lengths, pl.lit("granularity"), "length", pl.col("length") + _SECTOR)]
     offset = pl.col("offset_alignment")
     far = pl.when((offset == 0) | (offset > _FAR)).then(_FAR).otherwise(offset)
-    data = with_alignment(trace.requests.with_columns(far.alias("near")).filter(pl.col("length") > 0))
+    data = with_alignment(counted.requests.with_columns(far.alias("near")).filter(pl.col("length") > 0))
     for column, name in (
         ("alignment", "alignment"),
         ("near", "offset-alignment"),
         ("length_alignment", "length-alignment"),
     ):
-        counts = data.group_by("operation", column).agg(pl.col("count").sum())
-        parts.append(_bins(counts, name, column, pl.col(column) * 2))
-    for (operation, what), bins in _by_time(trace.latency):
-        parts.append(_bins(bins.with_columns(operation=pl.lit(operation)), what, "lower", pl.col("upper")))
-    return pl.concat(parts).sort("metric", "lower")
+        counts = data.group_by(*by, column).agg(pl.col("count").sum())
+        parts.append(_bins(counts, pl.lit(name), column, pl.col(column) * 2))
+    parts.append(_bins(counted.latency, pl.col("what"), "lower", pl.col("upper")))
+    return pl.concat(parts).sort(_TRACE, "metric", "lower", maintain_order=True)
 
 
-def _bins(counts: pl.DataFrame, name: str, lower: str, upper: pl.Expr) -> pl.DataFrame:
+def _bins(counts: pl.DataFrame, name: pl.Expr, lower: str, upper: pl.Expr) -> pl.DataFrame:
     return counts.select(
+        _TRACE,
         pl.lit(None, pl.String).alias("job"),
-        pl.concat_str(pl.col("operation"), pl.lit(f".{name}")).alias("metric"),
+        pl.concat_str(pl.col("operation"), pl.lit("."), name).alias("metric"),
         pl.col(lower).cast(pl.Float64).alias("lower"),
         upper.cast(pl.Float64).alias("upper"),
         "count",
-    ).cast(HISTOGRAM_COLUMNS)  # type: ignore[arg-type]
+    ).cast({_TRACE: pl.Int64(), **HISTOGRAM_COLUMNS})  # type: ignore[dict-item]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
+from storlab.errors import StorlabError
 from storlab.measurements import Measurements
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -44,6 +45,14 @@ class Window:
     end: float
 
 
+class Left(NamedTuple):
+    """What a probe left of one trial: its folder, the measured phase, and the disk under test, if there is one."""
+
+    raw: Path
+    window: Window
+    disk: str | None
+
+
 class Probe(BaseModel):
     """One kind of observation. The fields of a subclass are its keys in the study file."""
 
@@ -67,3 +76,13 @@ class Probe(BaseModel):
     @abstractmethod
     def parse(self, raw: Path, window: Window, disk: str | None) -> Measurements:
         """What was seen within the window; a pure function of the raw files. Raises ``ParseError``."""
+
+    def parse_many(self, left: Sequence[Left]) -> list[Measurements | StorlabError]:
+        """What ``parse`` gives of each, or the error that it raises. A probe may read many trials at once faster."""
+        return [self._parsed(each) for each in left]
+
+    def _parsed(self, left: Left) -> Measurements | StorlabError:
+        try:
+            return self.parse(*left)
+        except StorlabError as error:
+            return error

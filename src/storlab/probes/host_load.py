@@ -36,7 +36,7 @@ class HostLoadProbe(Probe):
         return sampling(post.node, _PATHS, self.interval, post.raw)
 
     def parse(self, raw: Path, window: Window, disk: str | None) -> Measurements:
-        snapshots = around(read_samples(raw), window)
+        snapshots = [_Look(snapshot) for snapshot in around(read_samples(raw), window)]
         points = [point for before, after in pairwise(snapshots) for point in _between(before, after, disk)]
         shifted = [(None, metric, t - window.start, value, unit) for t, metric, value, unit in points]
         series = pl.DataFrame(shifted, schema=SERIES_COLUMNS, orient="row")
@@ -45,12 +45,24 @@ class HostLoadProbe(Probe):
         return Measurements(metrics=metric_frame(values), series=series, warnings=warnings)
 
 
-def _between(before: Snapshot, after: Snapshot, disk: str | None) -> Iterator[_Point]:
+class _Look:
+    """One sample, each file of which is parsed once, though it is compared with the one before and the one after."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        texts = snapshot.texts
+        self.t = snapshot.t
+        self.load = parse_loadavg(texts.get("/proc/loadavg", ""))
+        self.cpu = parse_cpu(texts.get("/proc/stat", ""))
+        self.disks = parse_diskstats(texts.get("/proc/diskstats", ""))
+        self.pressure = {what: parse_pressure(texts.get(f"/proc/pressure/{what}", "")) for what in _PRESSURE}
+
+
+def _between(before: _Look, after: _Look, disk: str | None) -> Iterator[_Point]:
     """What happened between two samples, as rates and shares, at the later one's time."""
     span, t = after.t - before.t, after.t
     if span <= 0:
         return
-    load = parse_loadavg(after.texts.get("/proc/loadavg", ""))
+    load = after.load
     if load is not None:
         yield t, "load.1m", load[0], "1"
     for state, share in _cpu_shares(before, after).items():
@@ -63,11 +75,11 @@ def _between(before: Snapshot, after: Snapshot, disk: str | None) -> Iterator[_P
         yield t, f"disk.{name}.utilisation", min((new.busy - old.busy) / span, 1.0), "1"
 
 
-def _totals(snapshots: Sequence[Snapshot], disk: str | None) -> Iterator[Value]:
+def _totals(snapshots: Sequence[_Look], disk: str | None) -> Iterator[Value]:
     """Over the whole measured phase; load averages as they stand right after it."""
     first, last = snapshots[0], snapshots[-1]
     span = last.t - first.t
-    load = parse_loadavg(last.texts.get("/proc/loadavg", ""))
+    load = last.load
     for name, value in zip(("load.1m", "load.5m", "load.15m"), load or (), strict=False):
         yield Value(name, value, "1", "neither", "max")
     for state, share in _cpu_shares(first, last).items():
@@ -83,29 +95,25 @@ def _totals(snapshots: Sequence[Snapshot], disk: str | None) -> Iterator[Value]:
         yield Value(f"disk.{name}.utilisation", min((new.busy - old.busy) / span, 1.0), "1", "neither", "max")
 
 
-def _cpu_shares(before: Snapshot, after: Snapshot) -> dict[str, float]:
-    old, new = parse_cpu(before.texts.get("/proc/stat", "")), parse_cpu(after.texts.get("/proc/stat", ""))
+def _cpu_shares(before: _Look, after: _Look) -> dict[str, float]:
+    old, new = before.cpu, after.cpu
     ticks = {state: max(new[state] - old[state], 0) for state in new if state in old}  # iowait may run backwards
     total = sum(ticks.values())
     return {state: count / total for state, count in ticks.items()} if total else {}
 
 
-def _pressure(before: Snapshot, after: Snapshot) -> dict[str, float]:
+def _pressure(before: _Look, after: _Look) -> dict[str, float]:
     stalled = {}
     for what in _PRESSURE:
-        path = f"/proc/pressure/{what}"
-        old, new = parse_pressure(before.texts.get(path, "")), parse_pressure(after.texts.get(path, ""))
+        old, new = before.pressure[what], after.pressure[what]
         for kind in new.keys() & old.keys():
             stalled[f"pressure.{what}.{kind}"] = new[kind] - old[kind]
     return dict(sorted(stalled.items()))
 
 
-def _busy_disks(before: Snapshot, after: Snapshot, disk: str | None) -> dict[str, tuple[DiskCounters, DiskCounters]]:
+def _busy_disks(before: _Look, after: _Look, disk: str | None) -> dict[str, tuple[DiskCounters, DiskCounters]]:
     """The disks that did anything between the two samples, and the one under test in any case."""
-    old, new = (
-        parse_diskstats(before.texts.get("/proc/diskstats", "")),
-        parse_diskstats(after.texts.get("/proc/diskstats", "")),
-    )
+    old, new = before.disks, after.disks
     busy = {}
     for name in new.keys() & old.keys():
         if name == disk or new[name].completed > old[name].completed:

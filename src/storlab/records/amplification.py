@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-import polars as pl
-
-from storlab.measurements import Measurements, Value, metric_frame
+from storlab.measurements import Measurements, Value
 
 SOURCE = "storage"
 """The ``source`` of these metrics: they belong to no workload and no probe alone."""
@@ -29,22 +27,21 @@ def moved_bytes(loads: Iterable[Measurements], host_load: Measurements) -> Count
     return found
 
 
-def amplification(moved: Counter[str]) -> pl.DataFrame:
-    """``write.amplification`` and ``read.amplification`` (``METRIC_COLUMNS``), of one node or of several together.
+def amplification(moved: Counter[str]) -> list[Value]:
+    """``write.amplification`` and ``read.amplification``, of one node or of several together.
 
     Bytes at the disk ÷ bytes of the workloads. Below 1: the page cache answered, or held back what did not reach the
     disk within the measured phase.
     """
-    return metric_frame(
+    return [
         Value(f"{direction}.amplification", moved[counter] / moved[f"{direction}.bytes"], "1", "lower", "none")
         for direction, counter in _DIRECTIONS.items()
         if moved[f"{direction}.bytes"]
-    )
+    ]
 
 
 def _sums(measured: Iterable[Measurements]) -> Counter[str]:
     total: Counter[str] = Counter()
     for each in measured:
-        rows = each.metrics.filter(pl.col("job").is_null()).select("metric", "value")
-        total.update({name: value for name, value in rows.iter_rows() if "bytes" in name})
+        total.update({name: value for name, value in each.totals().items() if "bytes" in name})
     return total

@@ -10,9 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-import polars as pl
-
-from storlab.measurements import Measurements, Value, metric_frame
+from storlab.measurements import Measurements, Value
 from storlab.probes.procfs import DiskCounters, parse_disk_stat
 
 _GUEST_DISK = {"write": "disk.target.bytes_written", "read": "disk.target.bytes_read"}
@@ -52,8 +50,7 @@ def asked_bytes(loads: Iterable[Measurements]) -> Counter[str] | None:
     """Bytes that workloads moved (``write.bytes``, ``read.bytes``); ``None`` where one of them does not say."""
     total: Counter[str] = Counter()
     for each in loads:
-        rows = each.metrics.filter(pl.col("job").is_null()).select("metric", "value")
-        found = {name: value for name, value in rows.iter_rows() if name == "bytes" or name.endswith(".bytes")}
+        found = {name: value for name, value in each.totals().items() if f".{name}".endswith(".bytes")}
         if not found:
             return None
         total.update({name: int(found.get(name, 0)) for name in ("write.bytes", "read.bytes")})
@@ -62,7 +59,7 @@ def asked_bytes(loads: Iterable[Measurements]) -> Counter[str] | None:
 
 def guest_disk_bytes(host_load: Measurements) -> Counter[str] | None:
     """Bytes moved at a node's own disk under test; ``None`` where ``host-load`` has not seen it."""
-    rows = dict(host_load.metrics.filter(pl.col("job").is_null()).select("metric", "value").iter_rows())
+    rows = host_load.totals()
     if not all(name in rows for name in _GUEST_DISK.values()):
         return None
     return Counter({name: int(rows[name]) for name in _GUEST_DISK.values()})
@@ -70,8 +67,8 @@ def guest_disk_bytes(host_load: Measurements) -> Counter[str] | None:
 
 def backing_metrics(
     counted: Counter[str], asked: Counter[str] | None, at_guests: Counter[str] | None, drain: float
-) -> pl.DataFrame:
-    """The metrics (``METRIC_COLUMNS``) of one backing, or of several together.
+) -> list[Value]:
+    """The metrics of one backing, or of several together.
 
     ``asked`` and ``at_guests`` are of all the nodes above; a ratio to what is unknown or 0 is left out.
     """
@@ -84,4 +81,4 @@ def backing_metrics(
         if at_guests is not None and at_guests[disk_counter]:
             ratio = moved / at_guests[disk_counter]
             values.append(Value(f"{way}.amplification.guest-disk", ratio, "1", "lower", "none"))
-    return metric_frame(values)
+    return values

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from storlab.errors import StorlabError
 from storlab.records.run_folder import RunFolder
-from storlab.records.tables import Tables, TrialTables
-from storlab.records.within_trials import add_within_trials
+from storlab.records.tables import Tables
 
 
 def derive(run: RunFolder) -> Tables:
@@ -18,17 +16,16 @@ def derive(run: RunFolder) -> Tables:
 
 def _derive_own(run: RunFolder) -> Tables:
     """Of a run that Storlab made itself."""
-    from storlab.records.derive_trial import parse_trial  # with all layers, workloads and probes
+    from storlab.records.derive_trial import Done, derive_trials  # with all layers, workloads and probes
 
     study = run.manifest.study()
     tables = Tables({cell.number: cell for cell in study.cells}, tuple(factor.name for factor in study.factors))
-    for record in run.records():
-        part = None
-        if record.status == "done":
-            try:
-                part = parse_trial(run.trial_folder(record.trial), record, tables.cells[record.cell])
-            except StorlabError as error:
-                part = TrialTables(warnings=[f"trial {record.trial}: its raw records can't be read: {error}"])
-        tables.add(record, part)
-    add_within_trials(*tables.parts)
+    tables.records += run.records()
+    done = [
+        Done(run.trial_folder(record.trial), record, tables.cells[record.cell])
+        for record in tables.records
+        if record.status == "done"
+    ]
+    if done:
+        tables.parts.append(derive_trials(done))
     return tables

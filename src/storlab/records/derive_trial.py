@@ -1,28 +1,28 @@
-"""From a trial's raw records to its tables: parsing what it left, and combining jobs and nodes."""
+"""From trials' raw records to their tables: parsing what each left, and what follows from several of its parts."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
 
-from storlab.errors import ParseError, TrialError
-from storlab.measurements import Measurements, Value, metric_frame
-from storlab.probes.base import Window
+from storlab.errors import ParseError, StorlabError, TrialError
+from storlab.measurements import Measurements, Value
 from storlab.probes.host_load import HostLoadProbe
-from storlab.records.across_nodes import across_nodes
 from storlab.records.amplification import SOURCE, amplification, moved_bytes
 from storlab.records.backings import asked_bytes, backing_metrics, counted, guest_disk_bytes, read_counters
+from storlab.records.observations import PROBE, Done, Observations, raw_folder
 from storlab.records.observed import Observed
+from storlab.records.stacked import Group, Measured, Told, rows_of
 from storlab.records.tables import TrialTables
 from storlab.records.trial_record import BackingRecord, TrialRecord
 from storlab.records.within_trials import add_within_trials
 from storlab.study.cells import Cell, Load
 
-PROBE = "probe:"
-"""How the ``source`` of a probe's numbers begins, so that it can't be taken for a workload."""
+__all__ = ["BACKING", "NODES", "PROBE", "Done", "derive_trial", "derive_trials", "parse_load", "raw_folder"]
 
 BACKING = "backing:"
 """How the names of folders begin that hold the counters of a disk beneath other nodes' disks."""
@@ -31,12 +31,7 @@ NODES = "nodes"
 """The ``source`` of what is true of a trial's nodes as a whole, whatever they ran."""
 
 
-def raw_folder(trial: Path, node: str, source: str) -> Path:
-    """Where one workload's or probe's raw files of one node lie."""
-    return trial / node / source.replace(":", "-")
-
-
-def parsed(load: Load, folder: Path, node: str) -> Measurements:
+def parse_load(load: Load, folder: Path, node: str) -> Measurements:
     """What one workload measured on one node. Raises ``TrialError``, with the node's name, and ``ParseError``."""
     try:
         return load.workload.parse(raw_folder(folder, node, load.name))
@@ -44,57 +39,91 @@ def parsed(load: Load, folder: Path, node: str) -> Measurements:
         raise type(error)(f"node {node}: {error}", error.detail) from None
 
 
+@dataclass
+class Parsed:
+    """What one trial left, before it is rows of tables."""
+
+    groups: list[Group] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    observed: list[Observed] = field(default_factory=list)
+
+    def tell(self, record: TrialRecord, source: str, node: str | None, values: Iterable[Value]) -> None:
+        """Numbers that follow from others; ``node`` is ``None`` for those of all nodes together."""
+        self.groups += [Told(record, source, node, value) for value in values]
+
+    def add(self, record: TrialRecord, source: str, by_node: Mapping[str, Measurements]) -> None:
+        """All that one workload or probe measured."""
+        self.groups.append(Measured(record, source, by_node))
+        self.warnings += [
+            f"{source} on {node}: {warning}" for node, each in by_node.items() for warning in each.warnings
+        ]
+
+
+def derive_trials(trials: Sequence[Done]) -> TrialTables:
+    """All tables of these trials, in their order, as those of one. A trial that can't be read is named among the
+    warnings.
+    """
+    observations = Observations(trials)
+    parsed = []
+    for trial in trials:
+        try:
+            parsed.append(parse_trial(trial, observations))
+        except StorlabError as error:
+            parsed.append(Parsed(warnings=[f"trial {trial.record.trial}: its raw records can't be read: {error}"]))
+    return _tables(parsed)
+
+
 def derive_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
     """All tables of one trial that is done. Raises as ``parse_trial`` does."""
-    tables = parse_trial(folder, record, cell)
+    trial = Done(folder, record, cell)
+    return _tables([parse_trial(trial, Observations([trial]))])
+
+
+def _tables(parsed: Sequence[Parsed]) -> TrialTables:
+    tables = rows_of([group for each in parsed for group in each.groups])
+    tables.warnings = [warning for each in parsed for warning in each.warnings]
+    tables.observed = [observed for each in parsed for observed in each.observed]
     add_within_trials(tables)
+    tables.metrics = [pl.concat(tables.metrics).sort("trial", maintain_order=True)]
     return tables
 
 
-def parse_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
-    """Parse one trial that is done, without what ``add_within_trials`` finds in its series.
-
-    Raises ``TrialError`` where a workload reports a failure, or ``ParseError``.
-    """
-    tables = TrialTables()
+def parse_trial(trial: Done, observations: Observations) -> Parsed:
+    """Parse one trial that is done. Raises ``TrialError`` where a workload reports a failure, or ``ParseError``."""
+    folder, record, cell = trial.folder, trial.record, trial.cell
+    parsed = Parsed()
     measured: dict[str, list[Measurements]] = {}
     for load in cell.loads:
-        by_node = {node: parsed(load, folder, node) for node in record.loads.get(load.name, [])}
-        _add(tables, record, load.name, by_node)
+        by_node = {node: parse_load(load, folder, node) for node in record.loads.get(load.name, [])}
+        parsed.add(record, load.name, by_node)
         for node, each in by_node.items():
             measured.setdefault(node, []).append(each)
     for name in cell.probes:
         seen = {}
         for node in record.probes.get(name, []):
             try:
-                seen[node] = _observed(folder, record, cell, name, node, node)
+                seen[node] = observations.of(trial, name, node, node)
             except ParseError as error:  # what was measured stands, though it was not observed
-                tables.warnings.append(f"probe {name} on {node}: {error}")
-        _add(tables, record, PROBE + name, seen)
-        tables.observed += [Observed(record.cell, node, name, each.facts) for node, each in seen.items() if each.facts]
-    _add_amplification(tables, folder, record, cell, measured)
-    _add_backings(tables, folder, record, cell, measured)
+                parsed.warnings.append(f"probe {name} on {node}: {error}")
+        parsed.add(record, PROBE + name, seen)
+        parsed.observed += [Observed(record.cell, node, name, each.facts) for node, each in seen.items() if each.facts]
+    _add_amplification(parsed, trial, observations, measured)
+    _add_backings(parsed, trial, observations, measured)
     if len(measured) > 1 and record.start_skew is not None:
-        skew = metric_frame([Value("start.skew", record.start_skew, "s", "lower", "none")])
-        tables.add_metrics(record, NODES, None, skew)
-    return tables
-
-
-def _observed(folder: Path, record: TrialRecord, cell: Cell, probe: str, watcher: str, node: str) -> Measurements:
-    """What the probe on ``watcher`` saw, with the disk under test of ``node`` on the same machine."""
-    at = record.nodes[watcher]
-    raw = raw_folder(folder, watcher, PROBE + probe)
-    return cell.probes[probe].parse(raw, Window(at.start, at.end), record.nodes[node].disk)
+        skew = Value("start.skew", record.start_skew, "s", "lower", "none")
+        parsed.tell(record, NODES, None, [skew])
+    return parsed
 
 
 def _add_amplification(
-    tables: TrialTables, folder: Path, record: TrialRecord, cell: Cell, measured: Mapping[str, list[Measurements]]
+    parsed: Parsed, trial: Done, observations: Observations, measured: Mapping[str, list[Measurements]]
 ) -> None:
     """Bytes at the disk for each byte of the load, per node and of all nodes together.
 
     None where a load has a warm-up within it: its bytes are at the disk, and not among those that it measured.
     """
-    if not _measures_all(cell):
+    record = trial.record
+    if not _measures_all(trial.cell):
         return
     watchers = {record.nodes[node].machine: node for node in record.probes.get(HostLoadProbe.kind, [])}
     total: Counter[str] = Counter()
@@ -103,12 +132,12 @@ def _add_amplification(
         if watcher is None or record.nodes[node].disk is None:
             return  # a sum over only some of the nodes would say nothing
         try:
-            moved = moved_bytes(loads, _observed(folder, record, cell, HostLoadProbe.kind, watcher, node))
+            moved = moved_bytes(loads, observations.of(trial, HostLoadProbe.kind, watcher, node))
         except ParseError:
             return  # named above, with the probe's own numbers
-        tables.add_metrics(record, SOURCE, node, amplification(moved))
+        parsed.tell(record, SOURCE, node, amplification(moved))
         total += moved
-    tables.add_metrics(record, SOURCE, None, amplification(total))
+    parsed.tell(record, SOURCE, None, amplification(total))
 
 
 def _measures_all(cell: Cell) -> bool:
@@ -116,25 +145,24 @@ def _measures_all(cell: Cell) -> bool:
 
 
 def _add_backings(
-    tables: TrialTables, folder: Path, record: TrialRecord, cell: Cell, measured: Mapping[str, list[Measurements]]
+    parsed: Parsed, trial: Done, observations: Observations, measured: Mapping[str, list[Measurements]]
 ) -> None:
     """What was written beneath the nodes' disks: of each disk there, and of all together."""
+    record = trial.record
     done: list[tuple[BackingRecord, Counter[str]]] = []
     for backing in record.backings:
-        counters = read_counters(raw_folder(folder, backing.node, BACKING + backing.disk))
+        counters = read_counters(raw_folder(trial.folder, backing.node, BACKING + backing.disk))
         if counters is None:
-            tables.warnings.append(f"{backing.disk} on {backing.node}: its counters could not be read")
+            parsed.warnings.append(f"{backing.disk} on {backing.node}: its counters could not be read")
             continue
         done.append((backing, counted(*counters)))
     for node, group in _by_node(done).items():
-        metrics = _backing_metrics(group, folder, record, cell, measured)
-        tables.add_metrics(record, SOURCE, node, metrics)
+        parsed.tell(record, SOURCE, node, _backing_metrics(group, trial, observations, measured))
     above = [node for backing in record.backings for node in backing.beneath]
     if len(set(above)) < len(above):
-        tables.warnings.append("a node lies on two of the disks beneath: there are no numbers of all these together")
+        parsed.warnings.append("a node lies on two of the disks beneath: there are no numbers of all these together")
     elif done and len(done) == len(record.backings):  # a sum over only some of them would say nothing
-        metrics = _backing_metrics(done, folder, record, cell, measured)
-        tables.add_metrics(record, SOURCE, None, metrics)
+        parsed.tell(record, SOURCE, None, _backing_metrics(done, trial, observations, measured))
 
 
 def _by_node(done: Iterable[tuple[BackingRecord, Counter[str]]]) -> dict[str, list[tuple[BackingRecord, Counter[str]]]]:
@@ -146,11 +174,10 @@ def _by_node(done: Iterable[tuple[BackingRecord, Counter[str]]]) -> dict[str, li
 
 def _backing_metrics(
     done: Iterable[tuple[BackingRecord, Counter[str]]],
-    folder: Path,
-    record: TrialRecord,
-    cell: Cell,
+    trial: Done,
+    observations: Observations,
     measured: Mapping[str, list[Measurements]],
-) -> pl.DataFrame:
+) -> Sequence[Value]:
     counts: Counter[str] = Counter()
     working: list[str] = []
     drain = 0.0
@@ -158,12 +185,13 @@ def _backing_metrics(
         counts.update(each)
         working += [node for node in dict.fromkeys(backing.beneath) if node in measured]
         drain = max(drain, backing.drain)
-    asked = asked_bytes(load for node in working for load in measured[node]) if _measures_all(cell) else None
-    return backing_metrics(counts, asked, _guest_disks(working, folder, record, cell), drain)
+    asked = asked_bytes(load for node in working for load in measured[node]) if _measures_all(trial.cell) else None
+    return backing_metrics(counts, asked, _guest_disks(working, trial, observations), drain)
 
 
-def _guest_disks(working: Iterable[str], folder: Path, record: TrialRecord, cell: Cell) -> Counter[str] | None:
+def _guest_disks(working: Iterable[str], trial: Done, observations: Observations) -> Counter[str] | None:
     """Bytes moved at the disks under test of these nodes; ``None`` where one of them is not known."""
+    record = trial.record
     watchers = {record.nodes[node].machine: node for node in record.probes.get(HostLoadProbe.kind, [])}
     total: Counter[str] = Counter()
     for node in working:
@@ -171,18 +199,10 @@ def _guest_disks(working: Iterable[str], folder: Path, record: TrialRecord, cell
         if watcher is None or record.nodes[node].disk is None:
             return None
         try:
-            moved = guest_disk_bytes(_observed(folder, record, cell, HostLoadProbe.kind, watcher, node))
+            moved = guest_disk_bytes(observations.of(trial, HostLoadProbe.kind, watcher, node))
         except ParseError:
             return None  # named above, with the probe's own numbers
         if moved is None:
             return None
         total.update(moved)
     return total
-
-
-def _add(tables: TrialTables, record: TrialRecord, source: str, by_node: Mapping[str, Measurements]) -> None:
-    for node, measured in by_node.items():
-        tables.add(record, source, node, measured)
-    if by_node:
-        together = across_nodes(list(by_node.values()))
-        tables.add_metrics(record, source, None, together)

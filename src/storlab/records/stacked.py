@@ -1,49 +1,106 @@
-"""Many trials of one source on one node as rows of the tables, all at once: trial by trial takes five times as long."""
+"""What many trials measured as rows of the tables, all at once: trial by trial takes five times as long."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from storlab.measurements import Measurements, metric_frame
-from storlab.records.columns import COLUMNS
+from storlab.measurements import Measurements, Value, metric_frame
+from storlab.records.across_nodes import across_nodes
+from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.fairness import of_jobs
-from storlab.records.tables import TrialTables, place_of
+from storlab.records.tables import TrialTables
 from storlab.records.trial_record import TrialRecord
+
+_GROUP = "group"  # number of the group that a row is of: by this they are put in order
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one source measured in one trial, by node."""
+
+    record: TrialRecord
+    source: str
+    by_node: Mapping[str, Measurements]
+
+
+@dataclass(frozen=True)
+class Told:
+    """A number of one trial that follows from others; ``node`` is ``None`` for one of all nodes together."""
+
+    record: TrialRecord
+    source: str
+    node: str | None
+    value: Value
+
+
+Group = Measured | Told
 
 
 def stacked(measured: Sequence[tuple[TrialRecord, Measurements]], source: str, node: str) -> TrialTables:
     """What each trial's only node measured, as that node's and as that of all nodes together. Without warnings."""
+    return rows_of([Measured(record, source, {node: each}) for record, each in measured])
+
+
+def rows_of(groups: Sequence[Group]) -> TrialTables:
+    """The rows of all of these, in their order: of each node, then of all nodes together. Without warnings."""
+    each = [
+        (number, group.record, group.source, node, measured)
+        for number, group in enumerate(groups)
+        if isinstance(group, Measured)
+        for node, measured in group.by_node.items()
+    ]
+    places = _places((number, record, source, node) for number, record, source, node, _ in each)
+    measured = [measured for *_, measured in each]
     tables = TrialTables()
-    if not measured:
-        return tables
-    places = pl.DataFrame([place_of(record, source, node) for record, _ in measured])
-    tables.metrics.append(_placed("metrics", places, [each.metrics for _, each in measured]))
-    tables.series.append(_placed("series", places, [each.series for _, each in measured]))
-    tables.histograms.append(_placed("histograms", places, [each.histograms for _, each in measured]))
-    tables.requests.append(_placed("requests", places, [each.requests for _, each in measured]))
-    together = tables.metrics[0].filter(pl.col("job").is_null(), pl.col("across") != "none")
-    tables.metrics.append(together.with_columns(pl.lit(None, pl.String).alias("node")))
-    tables.metrics.append(_among_jobs(tables.metrics[0], places))
+    for table in ("series", "histograms", "requests"):
+        rows = _placed(places, [getattr(one, table) for one in measured])
+        if rows is not None:
+            getattr(tables, table).append(rows.select(list(COLUMNS[table])))
+    metrics = _placed(places, [one.metrics for one in measured])
+    told = _told(groups)
+    parts = [told] if metrics is None else [metrics, *_together(metrics, groups), told]
+    tables.metrics.append(pl.concat(parts).sort(_GROUP, maintain_order=True).select(list(COLUMNS["metrics"])))
     return tables
 
 
-def _among_jobs(metrics: pl.DataFrame, places: pl.DataFrame) -> pl.DataFrame:
-    """How fairly the jobs of each trial share, as rows of all nodes together."""
-    trials, values = [], []
-    for (trial,), value in of_jobs(metrics, ["trial"]):
-        trials.append(trial)
-        values.append(value)
-    of = pl.DataFrame({"trial": trials}, schema={"trial": pl.Int64}).join(places, on="trial", maintain_order="left")
-    rows = metric_frame(values).hstack(of.with_columns(node=pl.lit(None, pl.String)))
-    return rows.select(list(COLUMNS["metrics"]))
+def _together(metrics: pl.DataFrame, groups: Sequence[Group]) -> list[pl.DataFrame]:
+    """What ``across_nodes`` makes of each group; of all that have one node at once."""
+    several = {
+        number: group for number, group in enumerate(groups) if isinstance(group, Measured) and len(group.by_node) > 1
+    }
+    alone = metrics.filter(~pl.col(_GROUP).is_in(list(several))) if several else metrics
+    parts = [alone.filter(pl.col("job").is_null(), pl.col("across") != "none")]
+    shared = list(of_jobs(alone, [_GROUP]))
+    numbers: list[int] = [number for (number,), _ in shared]  # type: ignore[misc]
+    parts.append(_of_all(metric_frame(value for _, value in shared), numbers, groups))
+    for number, group in several.items():
+        rows = across_nodes(list(group.by_node.values()))
+        parts.append(_of_all(rows, [number] * rows.height, groups))
+    return [part.with_columns(pl.lit(None, pl.String).alias("node")) for part in parts]
 
 
-def _placed(table: str, places: pl.DataFrame, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def _of_all(rows: pl.DataFrame, numbers: Sequence[int], groups: Sequence[Group]) -> pl.DataFrame:
+    """``rows`` of metrics, each of all nodes together of the group of its number."""
+    return rows.hstack(_places((number, groups[number].record, groups[number].source, None) for number in numbers))
+
+
+def _told(groups: Sequence[Group]) -> pl.DataFrame:
+    found = [(number, group) for number, group in enumerate(groups) if isinstance(group, Told)]
+    places = _places((number, group.record, group.source, group.node) for number, group in found)
+    return metric_frame(group.value for _, group in found).hstack(places)
+
+
+def _places(of: Iterable[tuple[int, TrialRecord, str, str | None]]) -> pl.DataFrame:
+    rows = [(record.trial, record.round, record.cell, node, source, number) for number, record, source, node in of]
+    return pl.DataFrame(rows, schema={**PLACES, _GROUP: pl.Int64()}, orient="row")
+
+
+def _placed(places: pl.DataFrame, frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
+    """All rows of ``frames``, each with the place of its frame; ``None`` where there are none."""
     of = np.repeat(np.arange(len(frames)), [frame.height for frame in frames])
     filled = [frame for frame in frames if frame.height]
-    if not filled:
-        return pl.DataFrame(schema=COLUMNS[table])
-    return pl.concat(filled).hstack(places[of]).select(list(COLUMNS[table]))
+    return pl.concat(filled).hstack(places[of]) if filled else None

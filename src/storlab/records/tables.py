@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from storlab.measurements import Measurements
-from storlab.records.columns import COLUMNS, PLACES
+from storlab.records.columns import COLUMNS
 from storlab.records.examined import ExaminedSeries, findings_frame, said_of
 from storlab.records.files import write_whole
 from storlab.records.observed import Observed, probe_facts
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class TrialTables:
-    """The rows that one trial adds to the tables, and its warnings."""
+    """The rows that one trial adds to the tables, or several at once, and their warnings."""
 
     metrics: list[pl.DataFrame] = field(default_factory=list)
     series: list[pl.DataFrame] = field(default_factory=list)
@@ -32,31 +31,6 @@ class TrialTables:
     warnings: list[str] = field(default_factory=list)
     examined: list[ExaminedSeries] = field(default_factory=list)
     observed: list[Observed] = field(default_factory=list)
-
-    def add(self, record: TrialRecord, source: str, node: str, measured: Measurements) -> None:
-        """All that one workload or probe measured on one node."""
-        place = place_of(record, source, node)
-        self.metrics.append(placed(measured.metrics, "metrics", place))
-        self.series.append(placed(measured.series, "series", place))
-        self.histograms.append(placed(measured.histograms, "histograms", place))
-        self.requests.append(placed(measured.requests, "requests", place))
-        self.warnings += [f"{source} on {node}: {warning}" for warning in measured.warnings]
-
-    def add_metrics(self, record: TrialRecord, source: str, node: str | None, metrics: pl.DataFrame) -> None:
-        """Metrics alone; ``node`` is ``None`` for those of all nodes together."""
-        self.metrics.append(placed(metrics, "metrics", place_of(record, source, node)))
-
-
-def place_of(record: TrialRecord, source: str, node: str | None) -> dict[str, object]:
-    """Where something was measured: the columns that every table but ``trials`` begins with."""
-    return {"trial": record.trial, "round": record.round, "cell": record.cell, "source": source, "node": node}
-
-
-def placed(frame: pl.DataFrame, table: str, place: Mapping[str, object]) -> pl.DataFrame:
-    """``frame`` as rows of ``table``, all of them of one ``place``."""
-    columns = COLUMNS[table]
-    literals = [pl.lit(place[name], dtype=columns[name]).alias(name) for name in PLACES]
-    return frame.with_columns(literals).select(list(columns))
 
 
 def trials_frame(records: Iterable[TrialRecord], factors: Iterable[str]) -> pl.DataFrame:

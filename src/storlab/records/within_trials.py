@@ -39,33 +39,24 @@ class _Group(NamedTuple):
     nodes: dict[str, dict[str, _Series]]
 
 
-def add_within_trials(*parts: TrialTables) -> None:
-    """Add to ``parts`` the metrics of variability of their trials' series, of each node and of all nodes together, and
+def add_within_trials(tables: TrialTables) -> None:
+    """Add to ``tables`` the metrics of variability of their trials' series, of each node and of all nodes together, and
     what was found in those of all nodes. Series of fewer than ``FEWEST`` samples have neither.
 
-    Many at once take a third of the time that they take one by one. If there are several, each has one trial.
+    Many trials at once take a third of the time that they take one by one.
     """
-    part_of = {frame.item(0, "trial"): part for part in parts for frame in part.series if frame.height}
     columns: dict[str, list[object]] = {name: [] for name in COLUMNS["metrics"]}
-    added: dict[int, tuple[TrialTables, int]] = {}  # how many rows each part has got
-    for group in _groups([frame for part in parts for frame in part.series if frame.height]):
-        part = parts[0] if len(parts) == 1 else part_of[group.place["trial"]]
-        before = len(columns["metric"])
+    for group in _groups([frame for frame in tables.series if frame.height]):
         by_node = {node: _chosen(series) for node, series in group.nodes.items()}
         together = _together(list(by_node.values()))
         _add_metrics(columns, group.place, [*by_node.items(), (None, together)])
-        added[id(part)] = (part, added.get(id(part), (part, 0))[1] + len(columns["metric"]) - before)
         for each in _leading(together):
             found = findings(each.t, each.values)
             if found is not None:
                 place = {**group.place, "node": None}
-                part.examined.append(ExaminedSeries(place, each.metric, each.unit, found))
-    rows = pl.DataFrame(columns, schema=COLUMNS["metrics"])
-    begin = 0
-    for part, count in added.values():
-        if count:
-            part.metrics.append(rows[begin : begin + count])
-        begin += count
+                tables.examined.append(ExaminedSeries(place, each.metric, each.unit, found))
+    if columns["metric"]:
+        tables.metrics.append(pl.DataFrame(columns, schema=COLUMNS["metrics"]))
 
 
 def _add_metrics(

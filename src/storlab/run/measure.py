@@ -9,7 +9,7 @@ from typing import TypedDict
 
 from storlab.nodes.node import Clock, Exit, Node
 from storlab.probes.base import Post, Probe
-from storlab.records.derive_trial import PROBE, parsed, raw_folder
+from storlab.records.derive_trial import PROBE, parse_load, raw_folder
 from storlab.records.trial_record import BackingRecord, NodeRecord
 from storlab.run.backing import Backing, drain
 from storlab.run.barrier import Start, compare_clocks, start_skew, start_together, wait_for_all
@@ -72,7 +72,7 @@ async def measure(
         keep_exit(raw, each)
     for (load, place), each in zip(places, ended, strict=True):
         if not each.ok and each.stopped_by is None:  # the others were stopped on its account: it has the reason
-            parsed(load, folder, place.node.name)
+            parse_load(load, folder, place.node.name)
     exits = [(place.node, each) for (_, place), each in zip(places, ended, strict=True)]
     return Measured(
         measured=max(each.elapsed for each in ended),

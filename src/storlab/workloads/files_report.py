@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, Value, metric_frame
-from storlab.percentiles import PERCENTILES, percentile_name, percentiles
+from storlab.percentiles import PERCENTILES, percentile_name, percentiles_of_each
 from storlab.workloads.command import elapsed_values
 from storlab.workloads.exit_record import ExitRecord, read_exit
 from storlab.workloads.files import NOTES
@@ -143,8 +143,10 @@ def _raise_unfinished(ended: ExitRecord, stderr: bytes) -> None:
 
 def measurements(document: Document, others: Sequence[Value] = (), notes: Sequence[str] = ()) -> Measurements:
     """Metrics, series and histograms of a storm that came to its end."""
-    histograms = [_histogram(name, each) for phase in document.phases for name, each in phase.operations.items()]
-    values = [value for phase in document.phases for value in _of_phase(phase)]
+    bins = _bins(document)
+    operation, lower, upper, count = (bins[name].to_numpy() for name in ("operation", "lower", "upper", "count"))
+    found = iter(percentiles_of_each(operation, lower, upper, count))
+    values = [value for phase in document.phases for value in _of_phase(phase, found)]
     progress = [row for phase in document.phases for row in _progress(phase, document)]
     limited = [
         f"{phase.phase} was ended at its limit of time, after {phase.files} files"
@@ -154,12 +156,24 @@ def measurements(document: Document, others: Sequence[Value] = (), notes: Sequen
     return Measurements(
         metric_frame([*values, *_of_syncs(document), *others]),
         pl.DataFrame(progress, SERIES_COLUMNS, orient="row"),
-        pl.concat(histograms) if histograms else pl.DataFrame(schema=HISTOGRAM_COLUMNS),
+        bins[:, :-1],
         (*notes, *limited),
     )
 
 
-def _of_phase(phase: Phase) -> Iterator[Value]:
+def _bins(document: Document) -> pl.DataFrame:
+    """``HISTOGRAM_COLUMNS`` of all operations, and which of them each bin is of, from 0 on in ``operation``."""
+    operations = [operation for phase in document.phases for operation in phase.operations.items()]
+    rows = [
+        (None, f"{name}.latency", lower / 1e9, upper / 1e9, count, number)
+        for number, (name, each) in enumerate(operations)
+        for lower, upper, count in each.bins
+    ]
+    return pl.DataFrame(rows, schema={**HISTOGRAM_COLUMNS, "operation": pl.Int64()}, orient="row")
+
+
+def _of_phase(phase: Phase, percentiles: Iterator[Mapping[float, float]]) -> Iterator[Value]:
+    """``percentiles``: those of the operations that are still to come, this phase's first."""
     name = phase.phase
     yield Value(f"{name}.files", phase.files, "1")
     yield Value(f"{name}.time", phase.elapsed_ns / 1e9, "s", "lower", "max")
@@ -172,7 +186,7 @@ def _of_phase(phase: Phase) -> Iterator[Value]:
         if phase.elapsed_ns:
             yield Value(f"{_DATA[name]}.bandwidth", phase.bytes / phase.elapsed_ns * 1e9, "B/s", "higher")
     for operation, each in phase.operations.items():
-        yield from _latency(operation, each)
+        yield from _latency(operation, each, next(percentiles))
 
 
 def _rates(name: str, files: int, elapsed_ns: int, job: str | None) -> Iterator[Value]:
@@ -180,19 +194,14 @@ def _rates(name: str, files: int, elapsed_ns: int, job: str | None) -> Iterator[
         yield Value(f"{name}.rate", files / elapsed_ns * 1e9, "1/s", "higher", "sum", job)
 
 
-def _latency(name: str, each: Operation) -> Iterator[Value]:
+def _latency(name: str, each: Operation, percentiles: Mapping[float, float]) -> Iterator[Value]:
     if name not in _WHOLE:
         yield Value(f"{name}.ios", each.count, "1")
     yield Value(f"{name}.latency.mean", each.sum_ns / each.count / 1e9, "s", "lower", "merge")
     yield Value(f"{name}.latency.min", each.min_ns / 1e9, "s", "lower", "min")
     yield Value(f"{name}.latency.max", each.max_ns / 1e9, "s", "lower", "max")
-    for percentile, value in percentiles(_histogram(name, each)).items():
+    for percentile, value in percentiles.items():
         yield Value(f"{name}.latency.{percentile_name(percentile)}", value, "s", "lower", "merge")
-
-
-def _histogram(name: str, each: Operation) -> pl.DataFrame:
-    rows = [(None, f"{name}.latency", lower / 1e9, upper / 1e9, count) for lower, upper, count in each.bins]
-    return pl.DataFrame(rows, schema=HISTOGRAM_COLUMNS, orient="row")
 
 
 def _of_syncs(document: Document) -> Iterator[Value]:
