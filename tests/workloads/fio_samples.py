@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from storlab.measurements import Measurements
+from storlab.workloads.fio_log_lines import Lines, map_chunks
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -26,3 +28,14 @@ def counts(measured: Measurements, metric: str, job: str | None = None) -> dict[
     """A histogram as counts by lower edge."""
     mine = measured.histograms.filter(pl.col("job").eq_missing(job), pl.col("metric") == metric)
     return dict(zip(mine["lower"], mine["count"], strict=True))
+
+
+def lines_frame(lines: Lines) -> pl.DataFrame:
+    """The columns of lines of a log as a frame."""
+    return pl.DataFrame({name: getattr(lines, name) for name in ("time", "value", "direction", "size")})
+
+
+def read_lines(path: Path) -> pl.DataFrame:
+    """A whole log as one frame; of one without lines, its columns."""
+    none = np.zeros(0, dtype=np.int64)
+    return pl.concat([lines_frame(Lines(none, none, none, none)), *map_chunks(path, lines_frame)])

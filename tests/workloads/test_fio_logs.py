@@ -16,7 +16,7 @@ from storlab.workloads import fio_log_lines, histogram
 from storlab.workloads.fio_logs import find_logs, read_series
 from storlab.workloads.fio_operations import longest_gap, read_operations
 
-from .fio_samples import values
+from .fio_samples import lines_frame, read_lines, values
 
 
 def write(folder: Path, name: str, *lines: str) -> Path:
@@ -98,20 +98,20 @@ def test_a_line_that_is_none_is_refused_with_file_and_number(tmp_path: Path, lin
 def test_a_line_number_counts_from_the_start_of_the_file_in_every_chunk(tmp_path: Path) -> None:
     path = write(tmp_path, "x_bw.1.log", *["1, 2, 0, 0, 0"] * 100, "1, 2, 9, 0, 0")
     with pytest.raises(ParseError) as caught:
-        list(fio_log_lines.map_chunks(path, fio_log_lines.Lines.frame, 64))
+        list(fio_log_lines.map_chunks(path, lines_frame, 64))
     assert caught.value.line == 101
 
 
 def test_a_last_line_cut_off_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "x_bw.1.log"
     path.write_text("1000, 5, 0, 0, 0\n2000, 7, 0, 0, 0\n3000, 1")
-    assert fio_log_lines.read_lines(path)["value"].to_list() == [5, 7]
+    assert read_lines(path)["value"].to_list() == [5, 7]
 
 
 @pytest.mark.parametrize("extra", ["0", "0x0004", "4096, 0", "4096, 0x0004"])
 def test_offset_and_priority_may_follow(tmp_path: Path, extra: str) -> None:
     path = write(tmp_path, "x_clat.1.log", f"0, 10801, 1, 4096, {extra}")
-    assert fio_log_lines.read_lines(path).row(0) == (0, 10801, 1, 4096)
+    assert read_lines(path).row(0) == (0, 10801, 1, 4096)
 
 
 NUMBER = st.integers(0, 10**18 - 1) | st.integers(0, 99)
@@ -123,7 +123,7 @@ TEXTS = st.binary(max_size=40).map(lambda text: text + b"\n") | st.sampled_from(
 def test_numbers_of_any_length_are_read(rows: list[tuple[int, ...]], data: st.DataObject, tmp_path: Path) -> None:
     more = data.draw(st.sampled_from(["", ", 0", ", 4096, 0x0004"]))
     path = write(tmp_path, "x_clat.1.log", *(", ".join(map(str, row)) + more for row in rows))
-    assert fio_log_lines.read_lines(path).rows() == rows
+    assert read_lines(path).rows() == rows
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -132,7 +132,7 @@ def test_any_bytes_are_read_or_refused_by_line(tmp_path: Path, text: bytes) -> N
     path = tmp_path / "x_clat.1.log"
     path.write_bytes(text)
     try:
-        assert fio_log_lines.read_lines(path).height == text.count(b"\n")
+        assert read_lines(path).height == text.count(b"\n")
     except ParseError as error:
         assert error.line is not None and 1 <= error.line <= text.count(b"\n") + 1
 
@@ -147,9 +147,9 @@ def test_operations_give_the_same_in_chunks_of_any_size(
     lines: list[tuple[int, ...]], size: int, tmp_path: Path
 ) -> None:
     path = write(tmp_path, "x_clat.1.log", *(f"{t}, {v}, {d}, {s}, 0" for t, v, d, s in lines))
-    whole = fio_log_lines.read_lines(path)
+    whole = read_lines(path)
     assert whole.rows() == lines
-    assert pl.concat(fio_log_lines.map_chunks(path, fio_log_lines.Lines.frame, size)).equals(whole)
+    assert pl.concat(fio_log_lines.map_chunks(path, lines_frame, size)).equals(whole)
 
     measured = read_operations({1: path}, jobs=["a"])
     ours = values(measured)

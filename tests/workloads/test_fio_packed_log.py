@@ -12,8 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storlab.errors import ParseError
-from storlab.workloads.fio_log_lines import Lines, is_cut, map_chunks, read_lines
+from storlab.workloads.fio_log_lines import is_cut, map_chunks
 from storlab.workloads.fio_logs import find_logs, read_series
+
+from .fio_samples import lines_frame, read_lines
 
 ANY_FOLDER = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 OFFSET, ISSUE_TIME = 1 << 31, 1 << 28
@@ -75,7 +77,7 @@ def test_samples_of_every_version_are_told_apart(
         for stream in streams
     ]
     path.write_bytes(b"".join(packed))
-    assert [row for frame in map_chunks(path, Lines.frame, chunk) for row in frame.rows()] == rows
+    assert [row for frame in map_chunks(path, lines_frame, chunk) for row in frame.rows()] == rows
     assert not is_cut(path)
 
 

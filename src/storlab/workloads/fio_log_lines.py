@@ -1,4 +1,4 @@
-"""Lines of fio's logs: a whole small log as a frame, or a large one in chunks.
+"""Lines of fio's logs, in chunks.
 
 Parsed by NumPy, all lines of a chunk at once. That takes as long as Polars' reader of CSV, and 40 MB less: so much
 is what of its engine a reader of CSV brings into memory, however small the file.
@@ -16,7 +16,6 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from storlab.errors import ParseError
 from storlab.workloads import fio_packed_log
@@ -42,14 +41,6 @@ class Lines:
     value: Ints
     direction: Ints
     size: Ints
-
-    def frame(self) -> pl.DataFrame:
-        return pl.DataFrame({name: getattr(self, name) for name in _FIELDS})
-
-
-def read_lines(path: Path) -> pl.DataFrame:
-    """The whole log, as ``Lines`` has it."""
-    return pl.concat([pl.DataFrame(schema=dict.fromkeys(_FIELDS, pl.Int64())), *map_chunks(path, Lines.frame)])
 
 
 def map_chunks(path: Path, reduce: Callable[[Lines], T], size: int = CHUNK) -> Iterator[T]:

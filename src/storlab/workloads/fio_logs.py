@@ -13,16 +13,20 @@ from __future__ import annotations
 import glob
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from storlab.measurements import SERIES_COLUMNS, empty
 from storlab.workloads import fio_packed_log
-from storlab.workloads.fio_log_lines import DIRECTIONS, read_lines
+from storlab.workloads.fio_log_lines import DIRECTIONS, Lines, map_chunks
+from storlab.workloads.histogram import Floats, Ints
 
 _PACKING = ("log_compression", "log_store_compressed")
-_ZERO = pl.Series("cell", [0])
+_NONE = np.zeros(0, dtype=np.int64)
+_MOST_CELLS = 1 << 40  # more than intervals of 1 ms until fio_packed_log.LONGEST
 _KINDS = {"bw": ("bandwidth", "B/s", 1024.0), "iops": ("iops", "1/s", 1.0), "clat": ("latency", "s", 1e-9)}
 
 
@@ -69,105 +73,139 @@ def read_series(
     bandwidth and IOPS are left out (``averages_are_sound``). Raises ``ParseError`` with file and line.
     """
     logs = {kind: find_logs(folder, prefix, kind) if rates or kind == "clat" else {} for kind in _KINDS}
-    cells = {kind: _cells(logs[kind], kind, interval) for kind in _KINDS}
+    read = {kind: [(number, lines) for number, path in logs[kind].items() for lines in _lines(path)] for kind in _KINDS}
+    numbers = sorted({number for lines in read.values() for number, _ in lines})
+    cells = {kind: _cells(read[kind], numbers, kind, interval) for kind in _KINDS}
     cells["clat"] = _spread(cells["clat"], cells["iops"])
-    last: int = pl.concat([frame["cell"] for frame in cells.values()]).append(_ZERO).sort()[-1]
+    last = max(int(each.cell.max(initial=0)) for each in cells.values())
     if duration is not None:
         last = max(last, int(duration / interval + 0.5))
-    numbers = sorted({number for frame in cells.values() for number in frame["number"].unique()})
-    names = dict(zip(numbers, jobs, strict=True)) if len(jobs) == len(numbers) else {}
-    parts = [empty(SERIES_COLUMNS)]
-    for kind in ("bw", "iops"):
-        parts += _rates(cells[kind], kind, last, interval, names)
-    parts += _latencies(cells["clat"], cells["iops"], interval, names)
-    return pl.concat(parts)
+    logged = np.unique(np.concatenate([each.job for each in cells.values()])).tolist()
+    names = dict(zip(logged, jobs, strict=True)) if len(jobs) == len(logged) else {}
+    rows = [row for kind in ("bw", "iops") for row in _rates(cells[kind], kind, last, names)]
+    rows += _latencies(cells["clat"], cells["iops"], names)
+    return _frame(rows, interval)
 
 
-def _cells(logs: Mapping[int, Path], kind: str, interval: float) -> pl.DataFrame:
-    """Lines on the grid: ``number``, ``direction``, ``cell`` (from 1), ``value`` in base units."""
-    scale = _KINDS[kind][2]
-    milliseconds = interval * 1000
-    parts = [
-        lines.select(
-            pl.lit(number, pl.Int64).alias("number"),
-            "direction",
-            # fio's clock runs a few ms late; a line at 1003 ms is that of the interval to 1000.
-            # Latencies are written at the first completion after the interval, however late: round down.
-            (pl.col("time") / milliseconds + (0.1 if kind == "clat" else 0.5))
-            .floor()
-            .clip(lower_bound=1)
-            .cast(pl.Int64)
-            .alias("cell"),
-            (pl.col("value") * scale).alias("value"),
-        )
-        for number, path in logs.items()
-        for lines in (read_lines(path),)
-    ]
-    if not parts:
-        columns = {"number": pl.Int64, "direction": pl.Int8, "cell": pl.Int64, "value": pl.Float64}
-        return pl.DataFrame(schema=columns)
-    keys = ["number", "direction", "cell"]
-    # Two lines in a cell: a late one and the next in time; each stands for about half of it.
-    return pl.concat(parts).group_by(keys).agg(pl.col("value").mean()).sort(keys)
+class _Cells(NamedTuple):
+    """Lines on the grid, in this order: ``job`` (from 0), ``direction``, ``cell`` (from 1), ``value`` in base units."""
+
+    job: Ints
+    direction: Ints
+    cell: Ints
+    value: Floats
+
+    def of(self, chosen: npt.NDArray[np.bool_]) -> _Cells:
+        """Those that are chosen."""
+        return _Cells(self.job[chosen], self.direction[chosen], self.cell[chosen], self.value[chosen])
 
 
-def _spread(latency: pl.DataFrame, iops: pl.DataFrame) -> pl.DataFrame:
-    """Each interval with completions gets the latency line that covers it: its own, or the next written."""
-    if not latency.height or not iops.height:
-        return latency
-    keys = ["number", "direction"]
-    busy = iops.filter(pl.col("value") > 0).select(*keys, "cell").sort("cell")
-    ordered = latency.sort("cell")
-    forward, backward = (
-        busy.join_asof(ordered, on="cell", by=keys, strategy=strategy, check_sortedness=False)["value"]
-        for strategy in ("forward", "backward")
+class _Row(NamedTuple):
+    """One series: its name, and cells with their values."""
+
+    job: str | None
+    metric: str
+    unit: str
+    cell: Ints
+    value: Floats
+
+
+def _lines(path: Path) -> Iterator[Lines]:
+    return map_chunks(path, lambda lines: lines)
+
+
+def _cells(read: Sequence[tuple[int, Lines]], numbers: Sequence[int], kind: str, interval: float) -> _Cells:
+    """Of all logs of one kind, each with the number of its job."""
+    if not read:
+        return _Cells(_NONE, _NONE, _NONE, _NONE.astype(np.float64))
+    place = {number: job for job, number in enumerate(numbers)}
+    time, value, direction = (
+        np.concatenate([getattr(lines, name) for _, lines in read]) for name in ("time", "value", "direction")
     )
-    return busy.with_columns(value=forward.fill_null(backward)).drop_nulls("value")
+    job = np.concatenate([np.full(lines.time.size, place.get(number, 0), dtype=np.int64) for number, lines in read])
+    # fio's clock runs a few ms late; a line at 1003 ms is that of the interval to 1000.
+    # Latencies are written at the first completion after the interval, however late: round down.
+    cell = np.floor(time / (interval * 1000) + (0.1 if kind == "clat" else 0.5)).astype(np.int64).clip(1)
+    keys, which = np.unique(_keys(job, direction, cell), return_inverse=True)
+    # Two lines in a cell: a late one and the next in time; each stands for about half of it.
+    mean = np.bincount(which, value * _KINDS[kind][2]) / np.bincount(which)
+    of, cells = np.divmod(keys, _MOST_CELLS)
+    return _Cells(of // len(DIRECTIONS), of % len(DIRECTIONS), cells, mean)
 
 
-def _rates(
-    cells: pl.DataFrame, kind: str, last: int, interval: float, names: Mapping[int, str]
-) -> Iterator[pl.DataFrame]:
+def _keys(job: Ints, direction: Ints, cell: Ints) -> Ints:
+    """One number for the three, in their order."""
+    return (job * len(DIRECTIONS) + direction) * _MOST_CELLS + cell
+
+
+def _spread(latency: _Cells, iops: _Cells) -> _Cells:
+    """Each interval with completions gets the latency line that covers it: its own, or the next written."""
+    if not latency.cell.size or not iops.cell.size:
+        return latency
+    busy = iops.of(iops.value > 0)
+    written, wanted = _keys(*latency[:3]), _keys(*busy[:3])
+    following = np.searchsorted(written, wanted)
+    found = np.full(wanted.size, -1)
+    for at in (following - 1, following):  # the one before, where there is none to come
+        inside = (at >= 0) & (at < written.size)
+        same = np.zeros_like(inside)
+        same[inside] = written[at[inside]] // _MOST_CELLS == wanted[inside] // _MOST_CELLS
+        found[same] = at[same]
+    kept = found >= 0
+    return busy.of(kept)._replace(value=latency.value[found[kept]])
+
+
+def _rates(cells: _Cells, kind: str, last: int, names: Mapping[int, str]) -> Iterator[_Row]:
     """Series of bandwidth or IOPS, with a 0 for every interval up to ``last`` without a line."""
-    if not cells.height:
+    if not cells.cell.size:
         return
     name, unit, _ = _KINDS[kind]
-    grid = pl.DataFrame({"cell": np.arange(1, last + 1)})
-    everyone: list[tuple[str | None, pl.DataFrame]] = [(None, cells)]
-    everyone += [(job, cells.filter(pl.col("number") == number)) for number, job in names.items()]
-    for job, mine in everyone:
-        directions: list[int | None] = [None, *sorted(mine["direction"].unique())]
+    grid = np.arange(1, last + 1)
+    for job, own in _everyone(cells, names):
+        directions: list[int | None] = [None, *np.unique(own.direction).tolist()]
         for direction in directions:
-            chosen = mine if direction is None else mine.filter(pl.col("direction") == direction)
-            summed = chosen.group_by("cell").agg(pl.col("value").sum())
-            filled = grid.join(summed, on="cell", how="left", maintain_order="left")
-            metric = name if direction is None else f"{DIRECTIONS[direction]}.{name}"
-            yield _series(filled.with_columns(pl.col("value").fill_null(0.0)), job, metric, unit, interval)
+            chosen = own if direction is None else own.of(own.direction == direction)
+            summed = np.bincount(chosen.cell - 1, chosen.value, last).astype(np.float64)
+            yield _Row(job, name if direction is None else f"{DIRECTIONS[direction]}.{name}", unit, grid, summed)
 
 
-def _latencies(
-    cells: pl.DataFrame, iops: pl.DataFrame, interval: float, names: Mapping[int, str]
-) -> Iterator[pl.DataFrame]:
+def _latencies(cells: _Cells, iops: _Cells, names: Mapping[int, str]) -> Iterator[_Row]:
     """Series of mean latency; of all jobs weighted by their IOPS (equally without logs of them)."""
-    keys = ["number", "direction", "cell"]
-    weighted = cells.join(iops.rename({"value": "weight"}), on=keys, how="left").with_columns(
-        pl.col("weight").fill_null(1.0)
-    )
-    mean = (pl.col("value") * pl.col("weight")).sum() / pl.col("weight").sum()
-    everyone: list[tuple[str | None, pl.DataFrame]] = [(None, weighted)]
-    everyone += [(job, weighted.filter(pl.col("number") == number)) for number, job in names.items()]
-    for job, mine in everyone:
-        for direction in sorted(mine["direction"].unique()):
-            chosen = mine.filter(pl.col("direction") == direction)
-            means = chosen.group_by("cell").agg(mean.alias("value")).sort("cell")
-            yield _series(means, job, f"{DIRECTIONS[direction]}.latency", "s", interval)
+    for job, own in _everyone(cells, names):
+        for direction in np.unique(own.direction).tolist():
+            chosen = own.of(own.direction == direction)
+            weight = _weights(chosen, iops)
+            present, which = np.unique(chosen.cell, return_inverse=True)
+            mean = np.bincount(which, chosen.value * weight) / np.bincount(which, weight)
+            yield _Row(job, f"{DIRECTIONS[direction]}.latency", "s", present, mean)
 
 
-def _series(cells: pl.DataFrame, job: str | None, metric: str, unit: str, interval: float) -> pl.DataFrame:
-    return cells.select(
-        pl.lit(job, pl.String).alias("job"),
-        pl.lit(metric).alias("metric"),
-        (pl.col("cell") * interval).alias("t"),
-        pl.col("value").cast(pl.Float64),
-        pl.lit(unit).alias("unit"),
-    )
+def _weights(cells: _Cells, iops: _Cells) -> Floats:
+    """The IOPS of the same cells; 1 where they are unknown."""
+    known, wanted = _keys(*iops[:3]), _keys(*cells[:3])
+    weight = np.ones(wanted.size)
+    if known.size:
+        at = np.searchsorted(known, wanted).clip(max=known.size - 1)
+        same = known[at] == wanted
+        weight[same] = iops.value[at[same]]
+    return weight
+
+
+def _everyone(cells: _Cells, names: Mapping[int, str]) -> Iterator[tuple[str | None, _Cells]]:
+    """All jobs together, then each that has a name."""
+    yield None, cells
+    for job, name in names.items():
+        yield name, cells.of(cells.job == job)
+
+
+def _frame(rows: Sequence[_Row], interval: float) -> pl.DataFrame:
+    """``SERIES_COLUMNS``, one series after the other."""
+    if not rows:
+        return empty(SERIES_COLUMNS)
+    of = pl.Series(np.repeat(np.arange(len(rows), dtype=np.uint32), [row.cell.size for row in rows]))
+    text = {
+        name: pl.Series(name, [getattr(row, name) for row in rows], pl.String)[of] for name in ("job", "metric", "unit")
+    }
+    t = pl.Series("t", np.concatenate([row.cell for row in rows]) * interval)
+    value = pl.Series("value", np.concatenate([row.value for row in rows]))
+    return pl.DataFrame([text["job"], text["metric"], t, value, text["unit"]])

@@ -81,7 +81,11 @@ def parse_fio(output: bytes, source: str, messages: bytes = b"") -> Measurements
 
     Raises as ``read_report``.
     """
-    report = read_report(output, source, messages)
+    return measured(read_report(output, source, messages))
+
+
+def measured(report: Report) -> Measurements:
+    """The numbers of one report."""
     metrics, series, histograms = (frame[:, 1:] for frame in frames([report]))
     return Measurements(metrics, series, histograms, report.warnings, report.facts)
 

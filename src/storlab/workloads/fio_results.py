@@ -15,7 +15,8 @@ from storlab.workloads.exit_record import ExitRecord, read_exit
 from storlab.workloads.fio_histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
 from storlab.workloads.fio_logs import AVERAGED_WRONG, averages_are_sound, find_logs, read_series
 from storlab.workloads.fio_operations import longest_gap
-from storlab.workloads.fio_output import job_names, parse_fio
+from storlab.workloads.fio_output import measured as of_report
+from storlab.workloads.fio_output import parse_fio, read_report
 from storlab.workloads.fio_packed_log import ENDING
 
 OUTPUT = "fio.json"
@@ -34,10 +35,10 @@ def read_results(raw: Path, log_interval: float) -> Measurements:
     record = read_exit(raw)
     if not output:
         raise CommandFailed(_ended(record, messages, "left no results"))
-    measured = parse_fio(output, str(raw / OUTPUT), messages)
+    report = read_report(output, str(raw / OUTPUT), messages)
     if record.code != 0:
         raise CommandFailed(_ended(record, messages, "failed"))
-    jobs = job_names(output, str(raw / OUTPUT))
+    measured, jobs = of_report(report), [job.name for job in report.jobs]
     rates = averages_are_sound(_options(measured))
     series = read_series(raw, LOGS, log_interval, jobs, rates=rates)
     stalls = _stalls(raw, log_interval, measured)
@@ -82,10 +83,10 @@ def _ended(record: ExitRecord, messages: bytes, what: str) -> str:
 def _stalls(raw: Path, log_interval: float, measured: Measurements) -> list[Value]:
     """What the load itself saw: times in which none of its operations completed, known to within ``log_interval``."""
     logs = find_logs(raw, LOGS, "iops").values()
-    runtime = measured.metrics.filter(pl.col("metric") == "runtime", pl.col("job").is_null())["value"]
-    if not logs or runtime.is_empty():
+    runtime = measured.totals().get("runtime")
+    if not logs or runtime is None:
         return []
-    gaps = longest_gap(logs, STALL, log_interval, float(runtime[0]))
+    gaps = longest_gap(logs, STALL, log_interval, runtime)
     return [
         Value("stall.longest", gaps.longest, "s", "lower", "max"),
         Value("stall.total", gaps.total, "s", "lower", "sum"),
