@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -107,6 +108,37 @@ def test_what_took_no_turns_by_its_own_times_is_refused_though_it_is_declared_an
     assert says in ran.message
     assert "Without --interleaved they are described, and not judged" in ran.message
     assert not (tmp_path / "run").exists()
+
+
+def sysbench(folder: Path, order: str) -> list[str]:
+    """A file for each trial, all of them different."""
+    text = (FIO.parent / "sysbench-sync.txt").read_text()
+    files = []
+    for at, level in enumerate(order):
+        path = folder / f"{level}-{order[:at].count(level)}.txt"
+        path.write_text(f"{text}\n{at}\n")
+        files.append(str(path))
+    return files
+
+
+@pytest.mark.parametrize(("apart", "status"), [(60.0, 2), (0.01, 0)])
+def test_dates_of_files_count_where_files_name_no_times_unless_they_are_those_of_copies(
+    apart: float, status: int, tmp_path: Path
+) -> None:
+    given = sysbench(tmp_path, "abbaab")
+    for at, file in enumerate(sorted(given)):  # by their dates, aaabbb
+        os.utime(file, (1.79e9 + apart * at,) * 2)
+    ran = call("import", "sysbench", *by_side(given), "--interleaved", "--out", str(tmp_path / "run"))
+    assert ran.status == status, ran.message
+    assert ("b-1.txt and was written before it, by their dates" in ran.message) == (status == 2)
+    assert (tmp_path / "run").exists() == (status == 0)
+
+
+def test_dates_in_the_order_given_bear_it_out(tmp_path: Path) -> None:
+    given = sysbench(tmp_path, "abbaab")
+    for at, file in enumerate(given):
+        os.utime(file, (1.79e9 + 60.0 * at,) * 2)
+    imported(tmp_path / "run", "sysbench", *by_side(given))
 
 
 def test_a_copy_of_a_file_is_no_repeat(tmp_path: Path) -> None:

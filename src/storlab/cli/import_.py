@@ -12,7 +12,7 @@ from typing import Any
 
 from storlab.analysis.wording import plural
 from storlab.cli.import_folder import new_import
-from storlab.cli.import_turns import refuse_copies, refuse_fixed_order
+from storlab.cli.import_turns import refuse_copies, refuse_fixed_order, refuse_other_dates
 from storlab.errors import ParseError, UserError
 from storlab.records.import_cells import assemble
 from storlab.records.imported import ImportedFile, write_imported
@@ -61,6 +61,7 @@ def import_files(
         refuse_copies(files, texts)
     imported = assemble(kind, kept, read, interleaved)
     if interleaved:
+        refuse_other_dates(imported, files)
         refuse_fixed_order(imported)
     now = datetime.now(UTC)
     identity = f"{now:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 
 from storlab.analysis.interleaving import same_order
@@ -18,6 +18,25 @@ def refuse_copies(files: Sequence[Path], texts: Sequence[bytes]) -> None:
     for path, text in zip(files, texts, strict=True):
         if (first := seen.setdefault(text, path)) is not path:
             raise UserError(f"--interleaved: {first} and {path} are the same to the byte: a copy is no repeat")
+
+
+def refuse_other_dates(imported: Imported, files: Sequence[Path]) -> None:
+    """Raise ``UserError`` where files name no times, and were written in another order than they are given in.
+
+    Dates that lie less than a second apart are those of copies: no run of a benchmark is so short.
+    """
+    if imported.turns != "given" or not all(path.is_file() for path in files):
+        return
+    dates = [path.stat().st_mtime for path in files]
+    ordered = sorted(dates)
+    if any(later - earlier < 1 for earlier, later in pairwise(ordered)):
+        return
+    for (earlier, one), (later, other) in pairwise(zip(dates, files, strict=True)):
+        if later < earlier:
+            raise UserError(
+                f"--interleaved: {other} is given after {one} and was written before it, by their dates: give them in "
+                "the order in which they were measured. If these are dates of copies, copy with `cp -p`, which keeps them"
+            )
 
 
 def refuse_fixed_order(imported: Imported) -> None:
