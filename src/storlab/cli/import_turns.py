@@ -35,7 +35,7 @@ def refuse_other_dates(imported: Imported, files: Sequence[Path]) -> None:
         if later < earlier:
             raise UserError(
                 f"--interleaved: {other} is given after {one} and was written before it, by their dates: give them in "
-                "the order in which they were measured. If these are dates of copies, copy with `cp -p`, which keeps them"
+                "the order in which they were measured. If these are dates of copies: `cp -p` keeps those of files"
             )
 
 
