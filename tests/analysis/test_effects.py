@@ -244,6 +244,7 @@ def test_a_combination_that_was_not_measured_has_neither_mean_nor_ratio() -> Non
     study = recorded((2, 3), 8, lambda a, b: float(a * b), noise=0.01, cells_left=lambda *at: at != (0, 1))
     share = Share("interaction", ("f0", "f1"), 0.5, 1)
     (each,) = interactions(replace(one(study), shares=(share,)), 0.01)
+    assert each.rows == ("f1-0", "f1-1", "f1-2"), "as the study has them, though a cell of f1-2 comes first"
     for row, means, ratios in zip(each.rows, each.means, each.ratios, strict=True):
         assert (means[0] is None) == (row == "f1-1")
         assert means[1] is not None

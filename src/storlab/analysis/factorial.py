@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 
 import numpy as np
 import polars as pl
@@ -50,7 +50,7 @@ def effects_of(recorded: Recorded, design: Design, keys: Sequence[Key]) -> tuple
         series = recorded.series.filter(pl.col("source") == source, pl.col("metric") == metric)
         varying = _varying([levels[cell] for cell in series["cell"]], design.factors)
         if len(varying) >= 2:
-            found.append(_effects(recorded, series, levels, varying))
+            found.append(_effects(recorded, series, levels, {name: design.factors[name] for name in varying}))
     return tuple(found)
 
 
@@ -77,7 +77,10 @@ class _Logs:
         return np.asarray(np.bincount(self.cell, self.values, self.cells) / counts)
 
 
-def _effects(recorded: Recorded, series: pl.DataFrame, levels: dict[int, Levels], factors: tuple[str, ...]) -> Effects:
+def _effects(
+    recorded: Recorded, series: pl.DataFrame, levels: dict[int, Levels], varying: Mapping[str, tuple[str, ...]]
+) -> Effects:
+    factors = tuple(varying)
     first = series.row(0, named=True)
     rows = recorded.values.join(series.select("series", "cell"), on="series").drop_nulls("value")
     cells = [cell for cell in series["cell"] if cell in set(rows["cell"].unique())]
@@ -98,7 +101,7 @@ def _effects(recorded: Recorded, series: pl.DataFrame, levels: dict[int, Levels]
     of_cell = rows["cell"].replace_strict(index, return_dtype=pl.Int64).to_numpy()
     logs = _Logs(np.log(values), of_cell, of_round, len(cells), len(rounds))
     chosen = [levels[cell] for cell in cells]
-    means = _means(chosen, factors, logs.cell_means())
+    means = _means(chosen, varying, logs.cell_means())
     warnings = _doubts(chosen, factors, logs)
     if len(values) < len(cells) + len(rounds):
         return answer((), means, "", *warnings, "More rounds are needed to tell effects from chance: no shares yet.")
@@ -150,9 +153,9 @@ def _shares(terms: Sequence[Term], found: Components, trials: int) -> tuple[Shar
 
 
 def _means(
-    cells: Sequence[Levels], factors: tuple[str, ...], logs: Floats
+    cells: Sequence[Levels], factors: Mapping[str, tuple[str, ...]], logs: Floats
 ) -> tuple[tuple[LevelMean, ...], tuple[LevelMean, ...]]:
-    """Geometric means over cells: of each level of each factor, and of each two levels of each two."""
+    """Geometric means over cells: of each level of each factor, and of each two levels of each two, in their order."""
 
     def by(names: tuple[str, ...]) -> list[LevelMean]:
         groups: dict[tuple[str, ...], list[float]] = {}
@@ -160,7 +163,8 @@ def _means(
             groups.setdefault(tuple(cell[name] for name in names), []).append(value)
         return [
             LevelMean(dict(zip(names, chosen, strict=True)), float(np.exp(np.mean(group))))
-            for chosen, group in groups.items()
+            for chosen in product(*(factors[name] for name in names))
+            if (group := groups.get(chosen))
         ]
 
     main = tuple(mean for name in factors for mean in by((name,)))
