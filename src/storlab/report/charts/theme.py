@@ -13,6 +13,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
+from storlab.report.charts.names import legend_of, with_short_names
 from storlab.report.escape import plain
 
 WIDTH = 360  # px, the whole chart: as wide as a phone's page, and a third of a desktop's
@@ -56,7 +57,6 @@ CONFIG: dict[str, Any] = {
         "labelFontSize": 12,
         "symbolStrokeWidth": 2.5,
         "symbolSize": 220,
-        "columns": 3,
         "offset": 4,
     },
 }
@@ -73,8 +73,9 @@ def specification(chart: Chart, *, width: int = WIDTH) -> dict[str, Any]:
     """``chart`` as Vega-Lite with this theme, ``width`` pixels wide over all."""
     with alt.data_transformers.disable_max_rows():  # Altair's limit is for notebooks, which would keep the data
         # Checking against the schema takes longer than the rest together: a test does that, for every chart there is.
-        spec: dict[str, Any] = _cleaned(chart.to_dict(validate=False))
-    return spec | {"config": CONFIG, "width": width, "autosize": {"type": "fit", "contains": "padding"}}
+        spec: dict[str, Any] = with_short_names(_cleaned(chart.to_dict(validate=False)))
+    config = CONFIG | {"legend": CONFIG["legend"] | legend_of(spec, width)}
+    return spec | {"config": config, "width": width, "autosize": {"type": "fit", "contains": "padding"}}
 
 
 _BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")
