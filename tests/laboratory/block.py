@@ -17,6 +17,10 @@ from storlab.nodes.agent_binary import agent_path
 
 needs_root = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root, loop devices and eBPF")]
 
+small_ext4_blocks = pytest.mark.skipif(
+    tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 19), reason="this kernel mounts ext4 with 16k"
+)
+
 NOMERGES = "2"  # /sys/block/DISK/queue/nomerges: no request is merged with any other
 
 

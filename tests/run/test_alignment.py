@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from laboratory import Ended, Laboratory, needs_root
+from laboratory.block import small_ext4_blocks
 from storlab.analysis.block_io import BlockIO
 from storlab.analysis.summary import Summary, from_json
 
@@ -69,10 +70,11 @@ def test_ext4_with_clusters_of_16k_goes_below_and_the_report_tells_with_what(sum
 
 
 @needs_root
+@small_ext4_blocks
 def test_blocks_that_this_kernel_does_not_have_are_unsupported_with_the_reason(summary: Summary) -> None:
     states = [state for state in summary.cells if state.levels["fs"] == "ext4-16k"]
     assert {state.status for state in states} == {"unsupported"}
-    assert all("16384-byte blocks too big" in " ".join(state.reasons) for state in states)
+    assert all("EXT4-fs: bad block size 16384" in " ".join(state.reasons) for state in states)
 
 
 @needs_root

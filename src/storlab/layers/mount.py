@@ -78,7 +78,7 @@ class MountLayer(Layer):
         except CommandFailed as error:
             reason = await _kernel_says(site.node, below)
             # We made this file system a moment ago: that it won't mount is the kernel's limit, not damage.
-            raise Unsupported(f"{error}{f' (kernel: {reason})' if reason else ''}") from None
+            raise Unsupported(f"the kernel does not mount it: {reason}" if reason else str(error)) from None
         return Dir(site.node.name, path, disk=below.name)
 
     async def facts(self, resource: Resource, site: Site) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class MountLayer(Layer):
 
 
 async def _kernel_says(node: Node, disk: Disk) -> str:
-    """The kernel log's last line about this disk, where the log may be read."""
+    """The kernel log's last line about this disk, where the log may be read; without its name, which may change."""
     log = await node.run(["dmesg"], check=False)
     lines = [line for line in log.stdout.decode(errors="replace").splitlines() if f"({disk.name})" in line]
-    return lines[-1].partition("] ")[2] if lines else ""
+    return lines[-1].partition("] ")[2].replace(f" ({disk.name})", "") if lines else ""
