@@ -26,7 +26,6 @@ from storlab.report.charts.variability.shapes import density_chart, histogram_ch
 from storlab.report.variability import squared
 from storlab.timeseries.course import HOUR
 
-_STEPS = 240  # of a course: finer than that is finer than the pixels
 _STEPS_ALONE = 120  # of a level by itself, in a chart a third as wide
 _INSTANTS = 3  # of fewer there is no course
 _PARTS = 60  # of the variance over time
@@ -57,7 +56,7 @@ def course_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
     titles = {True: "All levels"} if from_zero else {False: "All levels, zoomed in", True: "All levels, from zero"}
     for whole, title in titles.items():
         name = file_stem("course", [combination.title, "from-zero" if whole else ""], taken)
-        draw = partial(_course, of, None if whole else (low, high))
+        draw = partial(_course_chart, of, None if whole else (low, high))
         yield Panel("course", name, combination.title, title, told, draw, wide=from_zero or not whole)
 
 
@@ -94,7 +93,7 @@ def _views(of: Sampled) -> Iterator[_View]:
     yield _View(
         f"Histogram with density{_outside(bins)}",
         f"histogram and density of the samples of {shown}.",
-        lambda: histogram_chart(bins, of.axes, within.densities(of.many)),
+        lambda: histogram_chart(bins, of.axes, of.densities),
     )
     base, *others = of.comparable
     if others:
@@ -119,18 +118,17 @@ def _of_single_trials(of: Sampled, bins: pl.DataFrame) -> Iterator[_View]:
     yield _View("Box with outliers", _outliers_in_words(of, outliers), lambda: box_chart(boxes, outliers, of.axes))
     yield from _variances(of)
     shown = words.listed(of.comparable)
-    curves, bells = (partial(draw, of.many) for draw in (within.densities, within.bells))
     normal = f"normal distributions with the mean and σ of {shown}"
     alone: dict[str, tuple[str, Callable[[], Chart]]] = {
         "Histogram": (f"{shown} in shared bins", lambda: histogram_chart(bins, of.axes)),
-        "Density": (f"density of {shown}", lambda: density_chart(curves(), bins, of.axes)),
+        "Density": (f"density of {shown}", lambda: density_chart(of.densities, bins, of.axes)),
         "Bell curves": (
             f"{normal}, dotted at the mean and one σ to both sides",
-            lambda: density_chart(bells(), bins, of.axes),
+            lambda: density_chart(of.bells, bins, of.axes),
         ),
         "Histogram with bell curves": (
             f"{shown} in shared bins, with {normal}",
-            lambda: histogram_chart(bins, of.axes, bells()),
+            lambda: histogram_chart(bins, of.axes, of.bells),
         ),
         "Box": (f"quartiles and whiskers of {shown}", lambda: box_chart(boxes, outliers.clear(), of.axes)),
     }
@@ -188,13 +186,8 @@ def _part_by_part(of: Sampled) -> _View:
     return _View(name, told, lambda: boxes_chart(boxes, of.axes, "part", title, names), wide=True)
 
 
-def _course(of: Sampled, span: tuple[float, float] | None) -> Chart:
-    step = max(of.clock.duration / _STEPS, within.interval(of.samples))
-    found = within.over_time(of.samples, step)
-    if not of.alone:
-        found = within.over_rounds(found)
-    scaled = found.with_columns(pl.col("t") / of.clock.unit)
-    return course_chart(scaled, of.levels_in_time, of.axes, of.clock, span)
+def _course_chart(of: Sampled, span: tuple[float, float] | None) -> Chart:
+    return course_chart(of.course, of.levels_in_time, of.axes, of.clock, span)
 
 
 def _changes_in_words(of: Sampled) -> str:

@@ -15,6 +15,7 @@ from storlab.report.charts.variability.axes import Axes, Clock
 from storlab.report.frames import across_of
 from storlab.report.input import ReportInput
 
+_STEPS = 240  # of a course: finer than that is finer than the pixels
 _FEWEST = 10  # samples of a level, for a distribution
 
 
@@ -48,6 +49,23 @@ class Sampled:
         """These levels."""
         present = set(self.many["level"])
         return [level for level in self.axes.shown if level in present]
+
+    @cached_property
+    def densities(self) -> pl.DataFrame:
+        """Of these levels, as curves."""
+        return within.densities(self.many)
+
+    @cached_property
+    def bells(self) -> pl.DataFrame:
+        """What normal distributions of the same mean and σ would be."""
+        return within.bells(self.many)
+
+    @cached_property
+    def course(self) -> pl.DataFrame:
+        """``level, t, mean, low, high`` of all levels over time, which is in the clock's unit."""
+        step = max(self.clock.duration / _STEPS, within.interval(self.samples))
+        found = within.over_time(self.samples, step)
+        return (found if self.alone else within.over_rounds(found)).with_columns(pl.col("t") / self.clock.unit)
 
     @cached_property
     def levels_in_time(self) -> pl.DataFrame:
