@@ -23,7 +23,7 @@ class Choice(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     size: Size = Field(description="Bytes of a file.")
-    weight: float = Field(gt=0, allow_inf_nan=False, description="How often, relative to the others.")
+    weight: float = Field(gt=0, le=1e9, allow_inf_nan=False, description="How often, relative to the others.")
 
 
 class FileSizes(BaseModel):

@@ -248,6 +248,11 @@ size = [{ size = "4k" }]  #! weight: this key is missing
 files = 10
 size = [{ size = "4k", weight = 0 }]  #! 0 should be more than 0
 """,
+        "weights whose sum is no number": """
+[workload.load.files]
+files = 10
+size = [{ size = "4k", weight = 1e308 }]  #! weight: 1e+308 should
+""",
         "a median without sigma": """
 [workload.load.files]
 files = 10
