@@ -41,5 +41,5 @@ def test_nothing_examined_is_a_table_without_rows() -> None:
 
 
 def test_what_matters_is_said() -> None:
-    sentences = said_of([stepped()])
+    sentences = said_of([stepped()], {})
     assert any(sentence.startswith("load, iops:") for sentence in sentences)

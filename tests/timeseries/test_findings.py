@@ -63,8 +63,15 @@ def test_a_finding_of_many_trials_is_said_once() -> None:
     ]
     changing = [Examined("tps", of(CHANGING), trial) for trial in range(1, 7)]
     assert warnings(changing) == ["tps in all 6 trials: the level changes within the trial, once"]
+    named = [Examined("tps", of(CHANGING if trial == 2 else STEADY), trial, "ext4") for trial in range(1, 7)]
+    assert warnings(named)[0].startswith("tps in trial 2 (ext4) of 6: the level changes")
     falling = [Examined("tps", of(FALLING), trial) for trial in (1, 2)]
     assert warnings(falling)[0].startswith("tps in both trials: it falls by up to 22 % over the trial")
+
+
+def test_a_few_trials_of_different_levels_are_told_one_by_one() -> None:
+    told = warnings([Examined("tps", of(CHANGING), 1, "off"), Examined("tps", of(CHANGING), 2, "on")])
+    assert told == [f"tps ({level}): the level changes by 11 % down at 2 min 31 s" for level in ("off", "on")]
 
 
 def test_a_change_too_small_to_matter_is_not_said_however_certain() -> None:

@@ -35,9 +35,10 @@ def _changes(found: SeriesFindings) -> list[dict[str, float]]:
     return [vars(change) for change in found.changes]
 
 
-def said_of(examined: Iterable[ExaminedSeries]) -> list[str]:
-    """What a reader must know of these, over all trials."""
-    return warnings(
-        Examined(f"{each.place['source']}, {each.metric}", each.found, int(str(each.place["trial"])))
-        for each in examined
-    )
+def said_of(examined: Iterable[ExaminedSeries], levels: Mapping[int, str]) -> list[str]:
+    """What a reader must know of these, over all trials. ``levels``: trial → the levels that it was of, in words."""
+    return warnings(_named(each, int(str(each.place["trial"])), levels) for each in examined)
+
+
+def _named(each: ExaminedSeries, trial: int, levels: Mapping[int, str]) -> Examined:
+    return Examined(f"{each.place['source']}, {each.metric}", each.found, trial, levels.get(trial, ""))

@@ -87,7 +87,8 @@ class Tables:
         """What parsing had to say, each sentence once, in order, and what was found in series, over all trials."""
         said = (warning for part in self.parts for warning in part.warnings)
         recorded = (warning for record in self.records for warning in record.warnings)
-        return tuple(dict.fromkeys([*said, *recorded, *said_of(self._examined())]))
+        levels = {record.trial: ", ".join(record.levels.values()) for record in self.records}
+        return tuple(dict.fromkeys([*said, *recorded, *said_of(self._examined(), levels)]))
 
     def probe_facts(self) -> list[dict[str, object]]:
         """How probes watched, as ``observed.probe_facts`` has it."""

@@ -23,18 +23,27 @@ _TOLD = 3
 
 @dataclass(frozen=True)
 class Examined:
-    """The findings of one series of one trial. ``name``: what to call it in a sentence."""
+    """The findings of one series of one trial, of these ``levels``. ``name``: what to call it in a sentence."""
 
     name: str
     found: SeriesFindings
     trial: int = 0
+    levels: str = ""
 
 
 def warnings(examined: Iterable[Examined]) -> list[str]:
-    """Sentences about these: of each name and kind one, that says of how many trials it is true."""
+    """Sentences about these: of each name and kind one, that says of how many trials it is true.
+
+    A few trials of different levels have sentences of their own.
+    """
     groups: dict[str, list[Examined]] = {}
     for each in examined:
         groups.setdefault(each.name, []).append(each)
+    for name, group in list(groups.items()):
+        levels = {each.levels for each in group if each.levels}
+        if 1 < len(group) == len(levels) <= _TOLD:
+            del groups[name]
+            groups |= {f"{name} ({each.levels})": [each] for each in group}
     said = (_sentences(name, group) for name, group in groups.items())
     return [sentence for sentences in said for sentence in sentences]
 
@@ -74,7 +83,7 @@ def _trials(those: Sequence[Examined], group: Sequence[Examined]) -> str:
     if len(those) == len(group):
         return " in both trials:" if len(group) == 2 else f" in all {len(group)} trials:"
     if len(those) <= _TOLD:
-        numbers = [str(each.trial) for each in those]
+        numbers = [f"{each.trial} ({each.levels})" if each.levels else str(each.trial) for each in those]
         listed = " and ".join(filter(None, [", ".join(numbers[:-1]), numbers[-1]]))
         if max(each.trial for each in those) > len(group):  # the group isn't all trials: "trial 91 of 7" says nothing
             return f" in {len(those)} of {len(group)} trials ({listed}):"
