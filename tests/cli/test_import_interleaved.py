@@ -27,14 +27,15 @@ def table(folder: Path, order: str, *, faster: float = 1.0) -> str:
     return str(path)
 
 
-def fio(folder: Path, order: str, *, step: float = 60.0) -> list[str]:
-    """A file for each trial, measured every ``step`` seconds."""
+def fio(folder: Path, order: str, *, step: float = 60.0, depths: tuple[int, int] = (1, 1)) -> list[str]:
+    """A file for each trial, measured every ``step`` seconds. ``depths``: the option iodepth of a and of b."""
     whole = FIO.read_text()
     document, _ = json.JSONDecoder().raw_decode(whole, whole.index("{"))
     files = []
     for at, level in enumerate(order):
         document["timestamp_ms"] += round(1000 * step)
         document["timestamp"] = document["timestamp_ms"] // 1000
+        document["jobs"][0]["job options"]["iodepth"] = str(depths["ab".index(level)])
         path = folder / f"{level}-{order[:at].count(level)}.json"
         path.write_text(json.dumps(document))
         files.append(str(path))
@@ -87,6 +88,26 @@ def test_times_in_files_of_fio_say_the_order_in_whatever_order_they_are_given(tm
     found = imported(run, "fio", *by_side(sorted(fio(tmp_path, "abbaabbaab"))))
     assert {answer["rounds"] for answer in found["comparisons"]} == {5}
     assert "Their order is that of the times that the files name" in " ".join(call("report", str(run)).output.split())
+
+
+def test_options_that_go_with_what_the_user_says_are_no_further_factors_and_are_named(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    found = imported(run, "fio", *by_side(fio(tmp_path, "abbaabbaab", depths=(1, 8))))
+    assert {(answer["factor"], answer["rounds"]) for answer in found["comparisons"]} == {("side", 5)}
+    assert all(not answer["within"] for answer in found["comparisons"])
+    text = " ".join(call("report", str(run)).output.split())
+    assert "Set-ups differ in iodepth as well (side = a: 1; side = b: 8)." in text
+
+
+def test_a_factor_with_one_level_is_not_what_is_compared(tmp_path: Path) -> None:
+    words = ["--factor", "host=lab", *by_side(fio(tmp_path, "abbaabbaab"))]
+    found = imported(tmp_path / "run", "fio", *words)
+    assert {answer["factor"] for answer in found["comparisons"]} == {"side"}
+
+
+def test_options_tell_set_ups_apart_where_the_user_says_nothing(tmp_path: Path) -> None:
+    found = imported(tmp_path / "run", "fio", *fio(tmp_path, "abbaabbaab", depths=(1, 8)))
+    assert {(answer["factor"], answer["a"], answer["b"]) for answer in found["comparisons"]} == {("iodepth", "1", "8")}
 
 
 @pytest.mark.parametrize(
@@ -147,7 +168,8 @@ def test_a_copy_of_a_file_is_no_repeat(tmp_path: Path) -> None:
     copy.write_bytes(Path(files[0]).read_bytes())
     ran = call("import", "fio", *by_side([*files, str(copy)]), "--interleaved", "--out", str(tmp_path / "run"))
     assert ran.status == 2
-    assert "are the same to the byte: a copy is no repeat" in ran.message
+    assert "are the same to the byte" in ran.message
+    assert "a copy is no repeat" in ran.message
 
 
 def test_runs_at_once_took_no_turns(tmp_path: Path) -> None:
@@ -167,7 +189,9 @@ def test_set_ups_that_differ_in_the_first_factor_and_others_leave_nothing_to_com
     words = ["--factor", "side=a,b,b,a", "--factor", "disk=x,y,y,x", "--interleaved", "--out", str(tmp_path / "run")]
     ran = call("import", "fio", *fio(tmp_path, "abba"), *words)
     assert ran.status == 2
-    assert "no two set-ups differ in side alone" in ran.message
+    assert (
+        "no two set-ups differ in side alone, so there is nothing to compare; they differ in side, disk" in ran.message
+    )
 
 
 def test_a_manifest_that_names_an_unknown_order_is_refused(tmp_path: Path) -> None:

@@ -44,19 +44,22 @@ def refuse_fixed_order(imported: Imported) -> None:
     order = imported.order(range(1, len(imported.trials) + 1))
     compared = list(_compared(imported))
     if not compared:
-        factor = next(iter(imported.factors))
-        raise UserError(f"--interleaved: no two set-ups differ in {factor} alone, so there is nothing to compare")
+        others = ", ".join(name for name, levels in imported.factors.items() if len(levels) > 1)
+        raise UserError(
+            f"--interleaved: no two set-ups differ in {imported.compared} alone, so there is nothing to compare; they "
+            f"differ in {others}: give one --factor that says which is which"
+        )
     why = [same_order(order, cells, names) for cells, names in compared]
     if all(why):
         raise UserError(f"--interleaved: {why[0]}. {INSTEAD}")
 
 
 def _compared(imported: Imported) -> Iterator[tuple[tuple[int, int], tuple[str, str]]]:
-    """Every two cells that differ in the first factor only, and their levels of it: what a report compares."""
+    """Every two cells that differ in the compared factor only, and their levels of it: what a report compares."""
     groups: dict[tuple[str, ...], list[tuple[int, str]]] = {}
     for cell, levels in imported.cells:
-        first, *others = levels.values()
-        groups.setdefault(tuple(others), []).append((cell, first))
+        others = tuple(level for name, level in levels.items() if name != imported.compared)
+        groups.setdefault(others, []).append((cell, levels[imported.compared]))
     for group in groups.values():
         for (a, level_a), (b, level_b) in combinations(group, 2):
             yield (a, b), (level_a, level_b)

@@ -23,10 +23,13 @@ def assemble(
     """The cells and rounds of all that ``files`` hold; ``read`` is what each was read as.
 
     Parts with the same levels are rounds of one cell: those that they name, or one after the other. ``interleaved``:
-    rounds are those of all cells, which took turns. Raises ``UserError`` where the user's factors and those of the
+    rounds are those of all cells, which took turns. Traits that follow from what their user said are no factors then,
+    or no two cells would differ in one factor alone. Raises ``UserError`` where the user's factors and those of the
     files have a name in common, a round comes twice, or files contradict that cells took turns.
     """
-    levels = _levels(files, read)
+    differing = _differing(read)
+    followed = _followed(files, read, differing) if interleaved else {}
+    levels = _levels(files, read, [name for name in differing if name not in followed])
     distinct = {tuple(each.values()): None for each in levels.values()}
     numbers = {names: cell for cell, names in enumerate(distinct, start=1)}
     cells = {at: numbers[tuple(each.values())] for at, each in levels.items()}
@@ -43,17 +46,18 @@ def assemble(
     )
     each = zip(levels, found.rounds, found.turns, strict=True)
     trials = tuple(ImportedTrial(*at, cells[at], number, levels[at], turn) for at, number, turn in each)
-    return Imported(kind, tuple(files), trials, primary, found.order)
+    notes = tuple(f"Set-ups differ in {name} as well ({told})." for name, told in followed.items())
+    return Imported(kind, tuple(files), trials, primary, found.order, notes)
 
 
-def _levels(files: Sequence[ImportedFile], read: Sequence[Sequence[Part]]) -> Levels:
+def _levels(files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], differing: Sequence[str]) -> Levels:
     """Those that their user gave, those that files name, and the traits in which they differ."""
     given = dict.fromkeys(name for file in files for name in file.levels)
     own = dict.fromkeys(name for parts in read for part in parts for name in part.levels)
     both = [name for name in own if name in given]
     if both:
         raise UserError(f"{both[0]} is a factor that the files themselves name: choose another name for it")
-    differing = [name for name in _differing(read) if name not in given and name not in own]
+    differing = [name for name in differing if name not in given and name not in own]
     levels = {}
     for file, parts in enumerate(read):
         for number, part in enumerate(parts):
@@ -67,6 +71,21 @@ def _differing(read: Sequence[Sequence[Part]]) -> list[str]:
     everything = [part.traits for parts in read for part in parts]
     names = dict.fromkeys(name for traits in everything for name in traits)
     return [name for name in names if len({traits.get(name) for traits in everything}) > 1]
+
+
+def _followed(
+    files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], differing: Sequence[str]
+) -> dict[str, str]:
+    """Traits that are the same wherever a file's user said the same; and what they are, in words."""
+    found = {}
+    for name in differing:
+        values: dict[str, dict[str, None]] = {}
+        for file, parts in zip(files, read, strict=True):
+            for part in parts:
+                values.setdefault(_in_words(file.levels), {})[part.traits.get(name, NOT_SAID)] = None
+        if len(values) > 1 and all(len(each) == 1 for each in values.values()):
+            found[name] = "; ".join(f"{said}: {next(iter(each))}" for said, each in values.items())
+    return found
 
 
 def _rounds(

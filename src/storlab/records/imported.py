@@ -73,6 +73,7 @@ class Imported:
     trials: tuple[ImportedTrial, ...]
     primary: str
     turns: Order | Literal[""] = ""
+    notes: tuple[str, ...] = ()  # sentences: in what else set-ups differ
 
     @property
     def cells(self) -> tuple[tuple[int, dict[str, str]], ...]:
@@ -96,13 +97,18 @@ class Imported:
         }
 
     @property
+    def compared(self) -> str:
+        """The factor whose levels are compared where cells took turns: the first one that has several."""
+        return next((name for name, levels in self.factors.items() if len(levels) > 1), next(iter(self.factors), ""))
+
+    @property
     def word(self) -> str:
         """What verdicts rest on, as the end of a sentence and others; empty where there are none."""
         if not self.turns:
             return ""
         return (
             ". That they were measured in turns on one machine, and that none is left out, is the word of who imported "
-            f"them, and verdicts rest on it. {_ORDERS[self.turns]}"
+            f"them, and verdicts rest on it. {' '.join((_ORDERS[self.turns], *self.notes))}"
         )
 
     def order(self, done: Collection[int]) -> tuple[tuple[int, ...], ...]:
@@ -142,7 +148,7 @@ def imported_of(manifest: Manifest) -> Imported | None:
             raise ValueError(f"{turns!r} is no order of trials")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordsError(f"the run's manifest does not say how it was imported: {error}") from None
-    return Imported(kind, files, trials, primary, turns)
+    return Imported(kind, files, trials, primary, turns, tuple(manifest.imported.get("notes", ())))
 
 
 def write_imported(

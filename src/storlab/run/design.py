@@ -86,6 +86,7 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
         primary=imported.primary,
         factors=imported.factors,
         cells=imported.cells,
+        comparisons=(CompareSpec(imported.compared),) if imported.turns else (),
         compared=bool(imported.turns),
         order=imported.order({record.trial for record in tables.records if record.status == "done"}),
         stopped=manifest.stopped,
