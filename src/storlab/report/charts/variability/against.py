@@ -24,13 +24,13 @@ def factor_chart(variances: pl.DataFrame, axes: Axes, unit: str) -> Chart:
     return chart
 
 
-def quantiles_chart(differences: pl.DataFrame, axes: Axes, base: str) -> Chart:
-    """``differences``: ``level, quantile, difference``, both as shares."""
+def quantiles_chart(differences: pl.DataFrame, axes: Axes) -> Chart:
+    """``differences``: ``level, quantile, difference``, both as shares. Against which level, its heading says."""
     rows = differences.select("level", quantile=100 * pl.col("quantile"), difference=100 * pl.col("difference"))
     x = alt.X(
         "quantile:Q", title="quantile (%)", scale=alt.Scale(domain=[0, 100], nice=False), axis=alt.Axis(grid=False)
     )
-    y = alt.Y("difference:Q", title=f"against {base} (%)", scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
+    y = alt.Y("difference:Q", title="difference (%)", scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
     line = alt.Chart(rows).mark_line(strokeWidth=2).encode(x=x, y=y, color=axes.colour())
     zero = alt.Chart(pl.DataFrame({"difference": [0.0]})).mark_rule(color=SOFT).encode(y=y)
     chart: Chart = alt.layer(zero, line, height=220)

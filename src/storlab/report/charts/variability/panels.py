@@ -101,7 +101,7 @@ def _views(of: Sampled) -> Iterator[_View]:
         yield _View(
             f"Quantiles{one} against {base}",
             f"the difference of each quantile of {words.listed(others)} from that of {base}.",
-            lambda: quantiles_chart(within.quantile_differences(of.many, base), replace(of.axes, shown=others), base),
+            lambda: quantiles_chart(within.quantile_differences(of.many, base), replace(of.axes, shown=others)),
         )
     if of.alone:
         yield from _of_single_trials(of, bins)
