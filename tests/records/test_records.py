@@ -10,12 +10,15 @@ from pathlib import Path
 import orjson
 import polars as pl
 import pytest
+from polars.testing import assert_frame_equal
 
 import storlab
 from laboratory import Laboratory
 from storlab.errors import RecordsError
 from storlab.records.derive import derive
+from storlab.records.derive_trial import derive_trial
 from storlab.records.run_folder import TABLES, RunFolder
+from storlab.records.tables import Tables
 from storlab.run.journal import Journal, read_pending
 
 STUDY = """
@@ -60,6 +63,20 @@ def documented() -> dict[str, dict[str, str]]:
             columns |= dict.fromkeys(re.findall(r"`([^`]+)`", cells[0]), cells[1])
         found[name] = columns
     return found
+
+
+def test_trials_derived_at_once_have_the_rows_that_each_has_by_itself(original: Path) -> None:
+    run = RunFolder.open(original)
+    at_once = derive(run)
+    alone = Tables(at_once.cells, at_once.factors)
+    for record in at_once.records:
+        done = record.status == "done"
+        cell = at_once.cells[record.cell]
+        alone.add(record, derive_trial(run.trial_folder(record.trial), record, cell) if done else None)
+    assert len(alone.parts) == 2
+    for name in TABLES:
+        assert_frame_equal(at_once.frame(name), alone.frame(name), check_exact=True)
+    assert at_once.warnings() == alone.warnings()
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -65,7 +65,8 @@ def parse_pressure(text: str) -> dict[str, float]:
 def parse_disk_stat(text: str) -> DiskCounters | None:
     """``/sys/block/NAME/stat``, or the counters of a line of ``/proc/diskstats``; ``None`` where they are not that."""
     words = text.split()
-    if len(words) < 11 or not all(word.isascii() and word.isdigit() for word in words):
+    digits = "".join(words)  # all at once: this is looked at for every disk in every sample
+    if len(words) < 11 or not (digits.isascii() and digits.isdigit()):
         return None
     numbers = [int(word) for word in words] + [0] * (17 - len(words))
     return DiskCounters(

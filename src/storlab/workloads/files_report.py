@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from operator import ge
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -43,9 +44,10 @@ class Operation(_Part):
 
     @model_validator(mode="after")
     def _adds_up(self) -> Operation:
-        if sum(count for *_, count in self.bins) != self.count:
+        lower, upper, counts = zip(*self.bins, strict=True) if self.bins else ((), (), ())
+        if sum(counts) != self.count:
             raise ValueError("the bins do not hold as many operations as there were")
-        if any(lower >= upper for lower, upper, _ in self.bins):
+        if any(map(ge, lower, upper)):
             raise ValueError("a bin without a width")
         return self
 
