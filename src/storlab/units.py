@@ -99,6 +99,11 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04X}" for sign in text)
 
 
+def storable(text: str) -> str:
+    """A file's name, or a word of the command line, as UTF-8 can hold it: bytes that are none as ``\\xff``."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def size_text(size: int) -> str:
     """4096 → ``"4k"``; a size that is no whole multiple stays in bytes. The inverse of ``parse_size``."""
     for suffix in "TGMk":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 import sys
@@ -19,7 +20,9 @@ from storlab.records.imported import ImportedFile, write_imported
 from storlab.records.importers.base import Importer, Part
 from storlab.records.importers.foreign import foreign
 from storlab.records.importers.registry import importer_of
-from storlab.units import printable, shown
+from storlab.records.manifest import LOCK
+from storlab.records.manifest import NAME as MANIFEST
+from storlab.units import printable, shown, storable
 
 _FILE = "file"  # the factor that tells files apart, unless the user names others
 _LONGEST = 63
@@ -53,8 +56,9 @@ def import_files(
     told_apart = importer.repeats or (len(files) == 1 and any(part.levels for part in read[0]))
     given = levels_of(paths, labels, factors, told_apart)
     levels = [each for each, held in zip(given, found, strict=True) for _ in held]
+    _refuse_copies(files, texts, levels)
     kept = [
-        ImportedFile(str(path), dict(each), dict(options), list(beside))
+        ImportedFile(storable(str(path)), dict(each), dict(options), list(beside))
         for path, each, beside in zip(files, levels, logs, strict=True)
     ]
     if interleaved:
@@ -67,22 +71,28 @@ def import_files(
     identity = f"{now:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
     folder = out if out is not None else Path("runs") / f"{kind}-{identity}"
     with new_import(folder) as run:
-        write_imported(run, identity, sys.argv, imported, texts, read, logs).write(run)
+        write_imported(run, identity, [storable(word) for word in sys.argv], imported, texts, read, logs).write(run)
     for path, parts in zip(files, read, strict=True):
         _say(path, parts)
     used = {*files, *(path for each in logs for path in each.values())}
     for path in paths if importer.folders else ():
         _say_left_out(path, used)
     count = len(imported.trials)
-    print(f"Run: {folder}, {plural(count, 'trial')} of {plural(len(imported.cells), 'cell')}; ", end="")
-    print(f"`storlab report {folder}` shows it")
+    where = printable(str(folder))
+    print(f"Run: {where}, {plural(count, 'trial')} of {plural(len(imported.cells), 'cell')}; ", end="")
+    print(f"`storlab report {where}` shows it")
 
 
 def _files(importer: Importer, path: Path) -> list[Path]:
     """The path itself, or of a folder all files below it that are the tool's, by name."""
-    if not (importer.folders and path.is_dir()):
-        return [path]
-    files = _all_files(path)
+    try:
+        if not (importer.folders and path.is_dir()):
+            return [path]
+        files = _all_files(path)
+    except OSError as error:
+        raise UserError(f"{error.filename or path} can't be read: {error.strerror}") from None
+    if not files:
+        raise UserError(f"{path}: there is no file in it")
     known = [each for each in files if importer.knows(_head(each))]
     if not known:
         raise UserError(f"{path}: none of its {plural(len(files), 'file')} is one of {importer.kind}")
@@ -107,7 +117,11 @@ def _beside(importer: Importer, path: Path, text: bytes) -> dict[str, Path]:
 
 
 def _parts(importer: Importer, path: Path, text: bytes, options: Mapping[str, Any]) -> Sequence[Part]:
-    return importer.read_beside(importer.read(text, str(path), options), path.parent, str(path))
+    parts = importer.read(text, str(path), options)
+    try:
+        return importer.read_beside(parts, path.parent, str(path))
+    except OSError as error:
+        raise UserError(f"{error.filename or path} can't be read: {error.strerror}") from None
 
 
 def _say_left_out(path: Path, used: Collection[Path]) -> None:
@@ -119,7 +133,18 @@ def _say_left_out(path: Path, used: Collection[Path]) -> None:
 
 
 def _all_files(folder: Path) -> list[Path]:
-    return sorted(each for each in folder.rglob("*") if each.is_file())
+    """All files below a folder, without those of runs of Storlab's in it, which hold copies. Raises ``OSError``."""
+    files = []
+    for at, below, names in os.walk(folder, onerror=_raise):
+        if {MANIFEST, LOCK} <= set(names) and Path(at) != folder:
+            below.clear()
+        else:
+            files += [path for path in (Path(at, name) for name in names) if path.is_file()]
+    return sorted(files)
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def _say(path: Path, parts: Sequence[Part]) -> None:
@@ -169,14 +194,23 @@ def levels_of(
 
 def _names(paths: Sequence[Path]) -> list[str]:
     """File names without their endings, where that tells them apart; else the paths as they were given."""
-    stems = [path.stem for path in paths]
-    return stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
+    stems = [printable(path.stem) for path in paths]
+    return stems if len(set(stems)) == len(stems) else [printable(str(path)) for path in paths]
 
 
 def _level(option: str, text: str) -> str:
     if not text or not text.isprintable():
         raise UserError(f"{option}: {shown(text)} can't be a level: it is empty, or not to be printed")
     return text if len(text) <= _LONGEST else f"…{text[1 - _LONGEST :]}"
+
+
+def _refuse_copies(files: Sequence[Path], texts: Sequence[bytes], levels: Sequence[Mapping[str, str]]) -> None:
+    """Refuse a file that is another one, and would be a round of the same cell: a copy is no repeat."""
+    seen: dict[tuple[bytes, tuple[str, ...]], Path] = {}
+    for path, text, each in zip(files, texts, levels, strict=True):
+        first = seen.setdefault((text, tuple(each.values())), path)
+        if first is not path:
+            raise UserError(f"{first} and {path} are the same to the byte: a copy is no repeat; leave one out")
 
 
 def _refuse_alike(paths: Sequence[Path], levels: Sequence[dict[str, str]]) -> None:
@@ -205,4 +239,4 @@ def _read(path: Path) -> bytes:
         raise UserError(f"{path} can't be read: {error.strerror}") from None
     if (said := foreign(text)) is not None:
         raise UserError(f"{path} {said}")
-    return text
+    return text.removeprefix(codecs.BOM_UTF8)

@@ -18,6 +18,7 @@ from storlab.run.temporary import remembered, remove_dead
 from storlab.units import printable
 
 _LONGEST = 63
+_LOST = (errno.ENOENT, errno.EACCES, errno.ESTALE)  # of a file that was there when it was read
 
 
 @contextmanager
@@ -44,9 +45,15 @@ def new_import(folder: Path) -> Iterator[RunFolder]:
             _remove(place, itself=not existed)
             if isinstance(error, OSError) and error.errno == errno.ENOTEMPTY:
                 raise UserError(f"{folder} was made by somebody else meanwhile: choose another folder") from None
+            if isinstance(error, OSError) and error.errno in _LOST and not _is_in(place, error):
+                raise UserError(f"{error.filename} can't be read: {error.strerror}; nothing was imported") from None
             if isinstance(error, OSError):
                 raise UserError(f"{folder} can't be written: {error.strerror}; nothing of it is left") from None
             raise
+
+
+def _is_in(place: Path, error: OSError) -> bool:
+    return error.filename is None or Path(error.filename).is_relative_to(place)
 
 
 def _remove_dead_ones(folder: Path) -> None:

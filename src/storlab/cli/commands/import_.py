@@ -9,7 +9,8 @@ import typer
 
 from storlab.cli.threads import one_for_algebra
 
-Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or folders of them.")]
+# "readable": of what can't be read, the importers say why in one sentence.
+Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", readable=False, help="Files, or folders of them.")]
 ImportOut = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder for the run.")]
 Label = Annotated[
     list[str] | None,
@@ -38,7 +39,9 @@ import_ = typer.Typer(
 
 @import_.command("blkalgn")
 def import_blkalgn(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSON of blkalgn, of any version.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", readable=False, help="JSON of blkalgn, of any version.")
+    ],
     out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder for the run.")] = None,
     label: Annotated[
         list[str] | None,
@@ -98,7 +101,9 @@ def import_virtiofs_tests(paths: Paths, out: ImportOut = None, label: Label = No
 
 @import_.command("sysbench")
 def import_sysbench(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Text that sysbench 1.0 printed.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", readable=False, help="Text that sysbench 1.0 printed.")
+    ],
     out: ImportOut = None,
     label: Label = None,
     factor: Factor = None,
@@ -115,7 +120,9 @@ def import_sysbench(
 
 @import_.command("bonnie")
 def import_bonnie(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="What Bonnie++ printed, or its CSV.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", readable=False, help="What Bonnie++ printed, or its CSV.")
+    ],
     out: ImportOut = None,
     label: Label = None,
     factor: Factor = None,
@@ -132,7 +139,9 @@ def import_bonnie(
 
 @import_.command("csv")
 def import_csv(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Tables whose first line names the columns.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", readable=False, help="Tables whose first line names the columns.")
+    ],
     value: Annotated[
         list[str] | None,
         typer.Option(
