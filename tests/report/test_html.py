@@ -101,9 +101,17 @@ def test_a_page_of_block_io_fits_every_screen(browser: Browser, width: int) -> N
     assert seen["outside"] == []
 
 
+def named_like_files() -> ReportInput:
+    """As of files that are imported without labels."""
+    return series_sample(["mysql-12h-doublewrite-off", "mysql-12h-doublewrite-on"])
+
+
+@pytest.mark.parametrize("make", [series_sample, named_like_files])
 @pytest.mark.parametrize("width", [320, 375, 768, 1280])
-def test_a_page_of_two_long_trials_fits_every_screen(browser: Browser, width: int) -> None:
-    seen = browser.measure(page_of(series_sample).replace("<details>", "<details open>"), width)
+def test_a_page_of_two_long_trials_fits_every_screen(
+    browser: Browser, make: Callable[[], ReportInput], width: int
+) -> None:
+    seen = browser.measure(page_of(make).replace("<details>", "<details open>"), width)
     assert seen["scroll"] <= width
     assert seen["charts"] == 16
     assert seen["unnamed"] == 0
