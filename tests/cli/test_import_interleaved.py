@@ -162,9 +162,10 @@ def test_dates_in_the_order_given_bear_it_out(tmp_path: Path) -> None:
     imported(tmp_path / "run", "sysbench", *by_side(given))
 
 
-def test_a_copy_of_a_file_is_no_repeat(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a-9.json", "b-9.json"])
+def test_a_copy_of_a_file_is_no_repeat_of_whichever_set_up(name: str, tmp_path: Path) -> None:
     files = fio(tmp_path, "abba")
-    copy = tmp_path / "a-9.json"
+    copy = tmp_path / name
     copy.write_bytes(Path(files[0]).read_bytes())
     ran = call("import", "fio", *by_side([*files, str(copy)]), "--interleaved", "--out", str(tmp_path / "run"))
     assert ran.status == 2

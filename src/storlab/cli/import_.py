@@ -13,7 +13,7 @@ from typing import Any
 
 from storlab.analysis.wording import plural
 from storlab.cli.import_folder import new_import
-from storlab.cli.import_turns import refuse_copies, refuse_fixed_order, refuse_other_dates
+from storlab.cli.import_turns import refuse_fixed_order, refuse_other_dates
 from storlab.errors import ParseError, UserError
 from storlab.records.import_cells import assemble
 from storlab.records.imported import ImportedFile, write_imported
@@ -56,13 +56,11 @@ def import_files(
     told_apart = importer.repeats or (len(files) == 1 and any(part.levels for part in read[0]))
     given = levels_of(paths, labels, factors, told_apart)
     levels = [each for each, held in zip(given, found, strict=True) for _ in held]
-    _refuse_copies(files, texts, levels)
+    _refuse_copies(files, texts, [{} for _ in files] if interleaved else levels)  # no file is of two of the turns
     kept = [
         ImportedFile(storable(str(path)), dict(each), dict(options), list(beside))
         for path, each, beside in zip(files, levels, logs, strict=True)
     ]
-    if interleaved:
-        refuse_copies(files, texts)
     imported = assemble(kind, kept, read, interleaved)
     if interleaved:
         refuse_other_dates(imported, files)

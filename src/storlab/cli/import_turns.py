@@ -12,14 +12,6 @@ from storlab.records.import_rounds import INSTEAD
 from storlab.records.imported import Imported
 
 
-def refuse_copies(files: Sequence[Path], texts: Sequence[bytes]) -> None:
-    """Raise ``UserError`` where two files are the same: as rounds, they would say the same thing twice."""
-    seen: dict[bytes, Path] = {}
-    for path, text in zip(files, texts, strict=True):
-        if (first := seen.setdefault(text, path)) is not path:
-            raise UserError(f"--interleaved: {first} and {path} are the same to the byte: a copy is no repeat")
-
-
 def refuse_other_dates(imported: Imported, files: Sequence[Path]) -> None:
     """Raise ``UserError`` where files name no times, and were written in another order than they are given in.
 
