@@ -53,3 +53,19 @@ def test_a_signal_ends_it_without_a_traceback_and_with_nothing_left(argv: list[s
         assert shell.stderr.read().splitlines()[-1] == "storlab: interrupted"
     assert not folder.exists()
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_what_a_kill_leaves_clean_takes_down_and_removes(argv: list[str], tmp_path: Path) -> None:
+    with subprocess.Popen(argv, stdin=-1, stdout=-1, stderr=-1, text=True) as shell:
+        assert shell.stdin is not None and shell.stdout is not None
+        shell.stdin.write("pwd\n")
+        shell.stdin.flush()
+        folder = Path(shell.stdout.readline().strip())
+        assert folder.is_dir()
+        shell.kill()
+    (left,) = (tmp_path / "tmp").iterdir()
+    cleaned = subprocess.run([*argv[:3], "clean"], capture_output=True, text=True, check=False)
+    assert cleaned.returncode == 0, cleaned.stdout + cleaned.stderr
+    assert f"{left}: removed, for the process that worked in it is gone" in cleaned.stdout
+    assert not folder.exists()
+    assert list((tmp_path / "tmp").iterdir()) == []
