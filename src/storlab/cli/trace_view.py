@@ -1,4 +1,4 @@
-"""The live view of ``storlab trace``: what was seen so far, in 80 columns or more, as Rich draws it."""
+"""The live view of ``storlab trace``: what was seen so far, as Rich draws it. Below 80 columns there is less of it."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ from storlab.units import printable, size_text
 _SIGNS = {"write": ("█", "magenta"), "read": ("▒", "cyan")}  # told apart without colour, too
 _OTHER = ("░", "yellow")
 _LABEL, _COUNT, _SEAM = 7, 9, 2  # columns of a histogram's row
-_LEAST_BAR = 6
+_LEAST_BAR = len("Alignment")  # its heading
 _ROWS = range(4, 17)  # of a histogram, by the terminal's height
 _ABOVE = 6  # lines that are not of histograms, down to the table of shares
 _ROOMY = 30  # lines: where the terminal has so many, times in the queue are shown, too
 _MOST_FLAGS = 3
 _PERCENTILES = (50.0, 99.0, 99.9)
+_WORDS, _SHARE, _TIME = 18, 7, 8  # columns of the tables: the first, a share, a time; with a seam between
+_UNITS_THAT_STAY = (16384, 4096, 65536, 8192, 32768)
+"""Where not all have room, the first of these."""
 
 
 @dataclass(frozen=True)
@@ -66,23 +69,23 @@ class TraceView:
         if data.is_empty():
             yield Text("\nNo request with data yet.", style="dim")
         else:
-            beneath = list(_beneath(seen, data, height >= _ROOMY))
+            beneath = list(_beneath(seen, data, width, height >= _ROOMY))
             lines = sum(len(console.render_lines(part, options.update(height=None))) for part in beneath)
             rows = min(max(height - _ABOVE - lines, _ROWS.start), _ROWS.stop - 1)
             yield Text()
-            yield _side_by_side(data, width, rows)
+            yield from _histograms(data, width, rows)
             yield Text()
             yield from beneath
 
 
-def _beneath(seen: Seen, data: pl.DataFrame, roomy: bool) -> Iterator[RenderableType]:
+def _beneath(seen: Seen, data: pl.DataFrame, width: int, roomy: bool) -> Iterator[RenderableType]:
     """What stands below the histograms."""
-    yield _shares(data)
+    yield _shares(data, width)
     yield _flags(seen.requests)
     if seen.requests["comm"].null_count() < seen.requests.height:
         yield _commands(seen.requests)
     if not seen.latency.is_empty():
-        yield _latencies(seen.latency, ("service", "queued") if roomy else ("service",))
+        yield _latencies(seen.latency, ("service", "queued") if roomy else ("service",), width)
     for sentence in lost_sentences(seen.lost):
         yield Text(sentence, style="bold yellow")
 
@@ -107,13 +110,18 @@ def _totals(seen: Seen) -> Text:
     return text
 
 
-def _side_by_side(data: pl.DataFrame, width: int, rows: int) -> Table:
+def _histograms(data: pl.DataFrame, width: int, rows: int) -> Iterator[Table]:
+    """Side by side, or where that is too narrow one above the other, in as many rows."""
     half = (width - _SEAM) // 2
+    beside = half >= _LABEL + _COUNT + 2 + _LEAST_BAR
+    size = (half, rows) if beside else (width, max(rows // 2, 2))
+    both = [_histogram(data, name, name.capitalize(), *size) for name in ("length", "alignment")]
+    if not beside:
+        yield from both
+        return
     table = Table.grid(padding=(0, _SEAM, 0, 0))
-    table.add_row(
-        _histogram(data, "length", "Length", half, rows), _histogram(data, "alignment", "Alignment", half, rows)
-    )
-    return table
+    table.add_row(*both)
+    yield table
 
 
 def _histogram(data: pl.DataFrame, column: str, title: str, width: int, most: int) -> Table:
@@ -154,12 +162,14 @@ def _bar(kinds: dict[str, int], count: int, most: int, width: int) -> Text:
     return text
 
 
-def _shares(data: pl.DataFrame) -> Table:
+def _shares(data: pl.DataFrame, width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("Aligned to at least", no_wrap=True)
-    for unit in UNITS:
-        table.add_column(unit_name(unit), justify="right", width=7, no_wrap=True)
-    found = shares(data)
+    room = max((width - _WORDS) // (_SHARE + _SEAM), 1)
+    units = [unit for unit in UNITS if unit in _UNITS_THAT_STAY[:room]]
+    for unit in units:
+        table.add_column(unit_name(unit), justify="right", width=_SHARE, no_wrap=True)
+    found = shares(data).filter(pl.col("unit").is_in(units))
     for operation in ("write", "read"):
         own = found.filter(pl.col("operation") == operation)
         if own.is_empty():
@@ -205,18 +215,19 @@ def _most(requests: pl.DataFrame, column: str) -> str:
     return ", ".join(said) + (", …" if counts.height > _MOST_FLAGS else "")
 
 
-def _latencies(latency: pl.DataFrame, shown: Sequence[str]) -> Table:
+def _latencies(latency: pl.DataFrame, shown: Sequence[str], width: int) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("Latency", no_wrap=True)
-    for name in (*(f"p{p:g}" for p in _PERCENTILES), "max"):
-        table.add_column(name, justify="right", width=8, no_wrap=True)
+    room = max((width - _WORDS) // (_TIME + _SEAM), 1)
+    for name in (*(f"p{p:g}" for p in _PERCENTILES), "max")[:room]:
+        table.add_column(name, justify="right", width=_TIME, no_wrap=True)
     for operation in ("write", "read", "flush"):
         for what in shown:
             own = latency.filter(pl.col("operation") == operation, pl.col("what") == what)
             if own.height:
                 found = percentiles(own, _PERCENTILES)
                 longest = [*found.values(), float(own["upper"].max())]  # type: ignore[arg-type]
-                table.add_row(f"{operation}, {what}", *(quantity(seconds, "s") for seconds in longest))
+                table.add_row(f"{operation}, {what}", *(quantity(seconds, "s") for seconds in longest[:room]))
     return table
 
 
