@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.ndimage import gaussian_filter1d
 from scipy.stats import gaussian_kde, norm
 
-from storlab.timeseries import distribution
 from storlab.timeseries.distribution import bell, box, density, near, quantile_differences, shared_edges, shares
 from storlab.timeseries.variability import Floats
 
@@ -51,13 +49,6 @@ def test_a_density_is_that_of_a_kernel_estimate() -> None:
     width = 0.9 * min(values.std(), np.subtract(*np.percentile(values, [75, 25])) / 1.34) * len(values) ** -0.2
     exact = gaussian_kde(values, width / values.std(ddof=1))(at)
     assert np.abs(height - exact).max() < 0.02 * exact.max()
-
-
-@given(arrays(np.float64, 64, elements=st.floats(0, 1e6)), st.floats(0.5, 64), st.booleans())
-def test_heights_are_smoothed_as_scipy_does(heights: Floats, sigma: float, mirrored: bool) -> None:
-    theirs = gaussian_filter1d(heights, sigma, mode="reflect" if mirrored else "constant", truncate=6.0)
-    smoothed = distribution._smoothed(heights, sigma, mirrored=mirrored)
-    np.testing.assert_allclose(smoothed, theirs, rtol=1e-9, atol=1e-9 * max(heights.max(), 1e-300))
 
 
 def test_a_density_of_rates_does_not_reach_below_zero() -> None:

@@ -65,6 +65,8 @@ def density(values: Floats) -> tuple[Floats, Floats] | None:
     section 3.4.2). It takes samples as independent; where they are not, the curve is rougher than it ought to be.
     Smoothed from a fine histogram, which is fast for any number of samples. ``None`` where nothing varies.
     """
+    from scipy.ndimage import gaussian_filter1d  # slow to load, and only charts need it
+
     if len(values) < 2:
         return None
     first, third = np.percentile(values, [25, 75])
@@ -80,25 +82,15 @@ def density(values: Floats) -> tuple[Floats, Floats] | None:
     bins = max(_GRID, math.ceil(8 * (high - low) / width))
     counts, edges = np.histogram(kept, bins, (low, high))
     step = float(edges[1] - edges[0])
-    smooth = _smoothed(counts / (len(values) * step), width / step, mirrored=bounded)
+    smooth = gaussian_filter1d(
+        counts / (len(values) * step), width / step, mode="reflect" if bounded else "constant", truncate=6.0
+    )
     centres = (edges[:-1] + edges[1:]) / 2
     # Most points where the curve is: a far outlier must not leave a narrow peak to a few of them.
     high_enough = np.flatnonzero(smooth > 1e-6 * smooth.max())
     dense = centres[high_enough[np.linspace(0, len(high_enough) - 1, 2 * _POINTS).astype(np.int64)]]
     at = np.unique(np.concatenate([np.linspace(low, high, _POINTS), dense]))
     return at, np.interp(at, centres, smooth)
-
-
-def _smoothed(heights: Floats, sigma: float, *, mirrored: bool) -> Floats:
-    """``heights`` (shape ``(n,)``) under a Gaussian kernel of ``sigma`` bins, cut off at 6 σ.
-
-    Beyond the ends is what lies before them, ``mirrored``, or nothing. As ``scipy.ndimage.gaussian_filter1d`` has it,
-    which takes longer to load than all densities of a page take.
-    """
-    reach = int(6.0 * sigma + 0.5)
-    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
-    padded = np.pad(heights, reach, mode="symmetric" if mirrored else "constant")
-    return np.convolve(padded, kernel / kernel.sum(), mode="valid")
 
 
 def bell(mean: float, sigma: float, points: int = 100) -> tuple[Floats, Floats]:
