@@ -130,6 +130,18 @@ def test_a_line_that_is_none_is_refused_with_file_and_number(tmp_path: Path, tex
     assert (caught.value.source, caught.value.line) == (str(path), number)
 
 
+def test_a_log_whose_bins_become_others_is_refused_in_every_chunk(tmp_path: Path) -> None:
+    path = tmp_path / "h_clat_hist.1.log"
+    path.write_text(line(1, 0, {5: 1}) * 100 + line(2, 0, {5: 1}, 1) * 100)
+    with pytest.raises(ParseError) as caught:
+        read_histogram_logs({1: path}, 0.5)
+    assert caught.value.line == 101
+    path.write_text(line(1, 0, {5: 1}) * 93 + line(2, 0, {5: 1}, 1) * 93)
+    with pytest.raises(ParseError) as caught:
+        read_histogram_logs({1: path}, 0.5)
+    assert caught.value.line == 94
+
+
 def test_a_log_that_is_empty_or_was_cut_off_gives_the_lines_that_are_whole(tmp_path: Path) -> None:
     path = tmp_path / "h_clat_hist.1.log"
     path.write_text("")

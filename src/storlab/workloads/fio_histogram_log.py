@@ -33,6 +33,7 @@ _CHUNK = 1 << 19  # bytes: about 90 lines of all bins
 _BEFORE = 3  # fields ahead of the counts
 _COARSEST = 6
 _WIDTHS = {_BEFORE + (BINS >> coarseness): coarseness for coarseness in range(_COARSEST + 1)}
+_MOST_CELLS = LONGEST + 1
 _MOST = 1 << 48  # of a count: what is more is a difference of counters that began anew
 _LINE = re.compile(rb" ?(?P<time>\d{1,18}), ?[012], ?\d{1,18}(, ?\d{1,15})+")
 
@@ -57,11 +58,14 @@ def read_histogram_logs(logs: Mapping[int, Path], interval: float, jobs: Sequenc
     read = [_read(path, interval) for path in logs.values()]
     named = dict(zip(jobs, read, strict=True)) if len(jobs) == len(read) else {}
     owners: list[tuple[str | None, pl.DataFrame]] = [(None, pl.concat([_NOTHING, *(log.counts for log in read)]))]
-    owners += [(job, log.counts) for job, log in named.items()]
+    owners += [(job, log.counts) for job, log in named.items() if len(read) > 1]
     series, histograms = [empty(SERIES_COLUMNS)], [empty(HISTOGRAM_COLUMNS)]
     for job, counts in owners:
         series += _series(counts, interval, job)
         histograms += _histograms(counts, job)
+    if len(read) == 1:  # what is of all jobs is of this one
+        for frames in (series, histograms):
+            frames += [frame.with_columns(job=pl.lit(job)) for job in named for frame in list(frames)]
     coarsest = max((log.coarseness for log in read), default=0)
     return Measurements(series=pl.concat(series), histograms=pl.concat(histograms), warnings=_warnings(coarsest))
 
@@ -95,15 +99,24 @@ def _warnings(coarseness: int) -> tuple[str, ...]:
 
 
 def _read(path: Path, interval: float) -> _Log:
-    frames, coarseness = [_NOTHING], 0
+    frames, coarseness = [pl.DataFrame(schema={"key": pl.Int64, "count": pl.Int64})], 0
     for text, offset in texts(path, _CHUNK):
         numbers = table(text)
         if numbers is None or not _fits(numbers):
             raise _first_wrong(text, path, offset)
+        if offset and _WIDTHS[numbers.shape[1]] != coarseness:
+            raise ParseError(
+                "has another number of counts than the lines before", str(path), lines_before(path, offset) + 1
+            )
         coarseness = _WIDTHS[numbers.shape[1]]
         frames.append(_counts(numbers, coarseness, interval))
-    keys = ["direction", "cell", "lower", "upper"]
-    return _Log(pl.concat(frames).group_by(keys).agg(pl.col("count").sum()).select(_NOTHING.columns), coarseness)
+    # By one number: with the edges as keys this would take most of the time.
+    summed = pl.concat(frames).group_by("key").agg(pl.col("count").sum()).sort("key")
+    place, first = np.divmod(summed["key"].to_numpy(), BINS)
+    direction, cell = np.divmod(place, _MOST_CELLS)
+    last = first + (1 << coarseness) - 1
+    columns = {"direction": direction, "cell": cell, "lower": LOWER[first], "upper": UPPER[last]}
+    return _Log(pl.DataFrame({**columns, "count": summed["count"]}), coarseness)
 
 
 def _fits(numbers: Ints) -> bool:
@@ -119,16 +132,8 @@ def _counts(numbers: Ints, coarseness: int, interval: float) -> pl.DataFrame:
     line, bins = np.nonzero(numbers[:, _BEFORE:])
     # A line comes with the first completion after its interval, however late: rounded down, as other logs of latency.
     cell = np.maximum((numbers[:, 0] / (1000 * interval) + 0.1).astype(np.int64), 1)
-    first = bins << coarseness
-    return pl.DataFrame(
-        {
-            "direction": numbers[line, 1],
-            "cell": cell[line],
-            "lower": LOWER[first],
-            "upper": UPPER[first + (1 << coarseness) - 1],
-            "count": numbers[line, _BEFORE + bins],
-        }
-    )
+    key = (numbers[line, 1] * _MOST_CELLS + cell[line]) * BINS + (bins << coarseness)
+    return pl.DataFrame({"key": key, "count": numbers[line, _BEFORE + bins]})
 
 
 def _series(counts: pl.DataFrame, interval: float, job: str | None) -> Iterator[pl.DataFrame]:
