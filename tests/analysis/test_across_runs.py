@@ -121,6 +121,11 @@ def test_a_metric_that_one_side_lacks_is_named() -> None:
     assert "old has no latency of load, which new has" in two.comparison.reason
 
 
+def test_a_misspelt_metric_is_refused_and_passes_no_gate() -> None:
+    with pytest.raises(UserError, match="--metric 'bandwith': no trial has it; did you mean 'bandwidth'"):
+        compare_runs([run("a", {"x": LOW}), run("b", {"x": LOW})], metrics=["bandwith"], gates=[parse_gate("worse")])
+
+
 def test_cells_that_only_one_side_has_are_named_and_hit_the_gate_for_what_is_missing() -> None:
     found = compare_runs([run("old", {"x": LOW, "y": LOW}), run("new", {"x": LOW})], gates=[parse_gate("missing")])
     told = {c.comparison.within["fs"]: c for c in found.comparisons}

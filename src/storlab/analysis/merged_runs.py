@@ -10,7 +10,7 @@ import polars as pl
 from storlab.analysis.compare import Question
 from storlab.analysis.design import DEFAULT_MARGIN, CompareSpec, Design, Levels
 from storlab.analysis.interleaving import Order
-from storlab.analysis.questions import Catalogue, Key, Planned, Trait, plan
+from storlab.analysis.questions import Catalogue, Key, Planned, Trait, matching, plan
 from storlab.analysis.wording import level_names, plural
 from storlab.errors import UserError
 
@@ -95,6 +95,7 @@ def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> 
         min_rounds=max(run.design.min_rounds for run in runs),
     )
     catalogue, table, values = _collect(runs, cells, others, by, metrics or (primary,))
+    _refuse_unknown(metrics, catalogue)
     lone = _one_sided(design, factor, levels, metrics or (primary,))
     planned = (*(_without(item, lone) for item in plan(design, catalogue)), *lone)
     if not planned:
@@ -215,6 +216,18 @@ def _collect(
             offset += int(run.trials["round"].max() or 0)  # type: ignore[arg-type]  # a column of integers
     absent = {cell: why for cell, why in unsupported.items() if cell not in found}
     return Catalogue(found, absent), {cell: tuple(samples) for cell, samples in table.items()}, values
+
+
+def _refuse_unknown(metrics: Sequence[str], catalogue: Catalogue) -> None:
+    """A metric that no trial has is misspelt: gates would pass for want of it."""
+    for wanted in metrics:
+        if not any(matching(wanted, found) for found in catalogue.metrics.values()):
+            from storlab.study.messages import nearest  # loads what only a mistake needs
+
+            known = dict.fromkeys(name for found in catalogue.metrics.values() for _, name in found)
+            raise UserError(
+                f"--metric {wanted!r}: no trial has it{nearest(wanted, known)}; there are: {', '.join(known)}"
+            )
 
 
 def _done(run: RunData) -> pl.DataFrame:
