@@ -138,6 +138,12 @@ def test_a_file_larger_than_the_free_space_is_refused(study: Path) -> None:
     assert "free" in ran.message
 
 
+def test_a_sparse_file_that_may_outgrow_the_free_space_is_not_said_to_take_none(study: Path) -> None:
+    stack = 'stack = [{ layer = "file", size = "4096T", overcommit = true }, { layer = "loop" }]'
+    Path("two.toml").write_text(STUDY.replace('stack = [{ layer = "directory" }]', stack))
+    assert "Disk space what is written to sparse files of 4096T (" in planned()
+
+
 @pytest.mark.parametrize(("warm_up", "notes"), [("1s", 1), ("0s", 0)])
 def test_a_load_that_knows_no_warm_up_says_so_before_anything_runs(tmp_path: Path, warm_up: str, notes: int) -> None:
     study = tmp_path / "study.toml"

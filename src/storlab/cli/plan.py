@@ -23,6 +23,7 @@ from storlab.cli.plan_nodes import (
     stack_rows,
     stack_text,
 )
+from storlab.layers.file import FileLayer
 from storlab.probes.guests import GuestsProbe
 from storlab.study.schema import Compare
 from storlab.study.study import find_study, load_study
@@ -156,9 +157,7 @@ def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
         first = made.order(1)
         shown = ", ".join(str(trial.cell) for trial in first)
         facts.append(("Order", f"seed {seed}; cells of round 1: {shown}"))
-    node = "host" if "host" in made.space else next(iter(made.space))
-    free = f"{made.free[node] // 1024**3}G free in {made.study.model.scratch}"
-    facts.append(("Disk space", f"{size_text(made.space[node])} of {free}" if made.space[node] else f"none ({free})"))
+    facts.append(("Disk space", _space(made)))
     facts += [("Memory", text) for text in [memory_text(made)] if text]
     facts += zip(_once("Guests"), guest_lines(made), strict=False)
     needed = ", ".join(made.root_needed_for)
@@ -166,6 +165,16 @@ def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
     facts.append(("Seen by", ", ".join(_probes(made)) or "no probe"))
     facts += zip(_once("Question"), _questions(made), strict=False)
     return facts
+
+
+def _space(made: Plan) -> str:
+    node = "host" if "host" in made.space else next(iter(made.space))
+    free = f"{made.free[node] // 1024**3}G free in {made.study.model.scratch}"
+    if made.space[node]:
+        return f"{size_text(made.space[node])} of {free}"
+    layers = (layer for cell in made.supported for stack in cell.stacks.values() for layer in stack)
+    sparse = max((layer.size or 0 for layer in layers if isinstance(layer, FileLayer) and layer.overcommit), default=0)
+    return f"what is written to sparse files of {size_text(sparse)} ({free})" if sparse else f"none ({free})"
 
 
 def _probes(made: Plan) -> list[str]:
