@@ -82,6 +82,12 @@ def test_rows_with_times_are_a_series_and_its_mean() -> None:
         (b"\xff\xfe\x00", TWO, "x.csv:1: is no text in UTF-8"),
         (bytes(256), TWO, "x.csv:1: "),
         (b"fs,IOPS,lat\n", TWO, "x.csv: has no row with a number"),
+        pytest.param(
+            b"IOPS\n" + b"1\n" * 20_001,
+            {"value": ["IOPS"]},
+            "x.csv:20002: would be trial 20001, for each row is one: samples of a run need --time-column",
+            id="samples taken for trials",
+        ),
         (WIDE.replace(b"ext4,1", b"e" * 64 + b",1"), TWO, 'x.csv:3: column "fs"'),
         (WIDE, {}, "x.csv: --value is needed"),
         (WIDE, {"value": ["IOPS:furlong"]}, 'x.csv: --value "IOPS:furlong": write NAME:UNIT:BETTER'),

@@ -23,6 +23,8 @@ from storlab.records.importers.table_mapping import TableMapping, ValueColumn, f
 from storlab.units import shown
 
 _LONGEST = 63
+_MOST = 20_000
+"""Trials of a file: of more, each row is a sample and no trial, and so many would take minutes."""
 _DELIMITERS = ",;\t"
 _QUOTED = re.compile(r'"[^"]*"')
 _COMMA = re.compile(r"[-+]?\d+(\.\d{3})*,\d+|[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
@@ -97,6 +99,12 @@ class _Table:
             for metric, value, number in self._numbers(line, row):
                 at = places.get(key)
                 if at is None or self._is_next(trials[at][1], metric, key, line):
+                    if len(trials) == _MOST:
+                        raise ParseError(
+                            f"would be trial {_MOST + 1}, for each row is one: samples of a run need --time-column",
+                            self.source,
+                            line,
+                        )
                     places[key] = at = len(trials)
                     trials.append((key, _Trial()))
                 trial = trials[at][1]
