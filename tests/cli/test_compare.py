@@ -12,16 +12,18 @@ import pytest
 PROGRAM = Path(sys.executable).with_name("storlab")
 
 STUDY = """
-title = "Sleep"
-primary = "elapsed"
+title = "A program that says how long it took, which no load on this machine changes"
+primary = "took"
 stack = [{ layer = "directory" }]
 repeat = { until = "max", min = 3, max = 3 }
 trial = { settle = { sync = false, drop_caches = false } }
 [factors.time]
 levels = ["LEVELS"]
 [probes]
-[workload.load]
-command = { argv = ["sleep", "{time}"] }
+
+[workload.load.command]
+argv = ["date", "+took {time}.%1N s"]
+metrics = [{ name = "took", regex = "took ([0-9.]+) s", unit = "s", better = "lower" }]
 """
 
 
@@ -33,7 +35,7 @@ def storlab(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``old`` and ``new`` of the same study, and ``other`` with another level."""
     folder = tmp_path_factory.mktemp("runs")
-    for name, levels in {"old": '0.01", "0.1', "new": '0.01", "0.1', "other": "0.3"}.items():
+    for name, levels in {"old": '10", "100', "new": '10", "100', "other": "300"}.items():
         (folder / f"{name}.toml").write_text(STUDY.replace("LEVELS", levels))
         ran = storlab("run", f"{name}.toml", "--out", name, "-q", folder=folder)
         assert ran.returncode == 0, ran.stderr
@@ -81,7 +83,7 @@ def test_levels_of_one_run_are_compared_by_round(runs: Path) -> None:
         (("old", "new", "--format", "pdf"), "there is no format 'pdf'"),
         (("old", "new", "--by", "disk"), "old has no factor 'disk'; it has: time"),
         (("old", "other"), "With `--by time`, its levels are compared instead of the runs."),
-        (("old", "new", "--metric", "nonsense"), "there is nothing to compare"),
+        (("old", "new", "--metric", "tooks"), "no trial has it; did you mean 'took'?"),
     ],
 )
 def test_mistakes_are_one_sentence_and_status_two(runs: Path, words: tuple[str, ...], message: str) -> None:
