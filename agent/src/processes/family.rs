@@ -5,6 +5,7 @@
 //! is how a daemon is recognised that has left its group and parents (`setsid`, double fork) and was given to the
 //! agent, its subreaper.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -25,6 +26,9 @@ pub struct Family {
     leader_reaped: bool,
     marker: String,
     cgroup: Option<RunCgroup>,
+    /// Number and start of those that were found in `/proc`. While one dies it loses its environment, and then its
+    /// open files: by the environment alone it would seem gone while it holds a file system busy.
+    found: RefCell<BTreeSet<(i32, u64)>>,
 }
 
 impl Family {
@@ -35,7 +39,7 @@ impl Family {
 
     /// A process that leads its own group, not yet in the cgroup that was made for it.
     pub fn new(leader: Pid, serial: u64, cgroup: Option<RunCgroup>) -> Self {
-        Self { leader, leader_reaped: false, marker: Self::marker(serial), cgroup }
+        Self { leader, leader_reaped: false, marker: Self::marker(serial), cgroup, found: RefCell::default() }
     }
 
     /// The first process.
@@ -121,11 +125,17 @@ impl Family {
         let table = snapshot();
         let leader = self.leader.as_raw();
         let mut found: BTreeSet<i32> = BTreeSet::new();
+        let mut known = self.found.borrow_mut();
         for process in descendants(&table, std::process::id() as i32) {
+            let this = (process.pid, process.started);
             if !process.zombie
-                && (process.group == leader || found.contains(&process.parent) || self.is_marked(process.pid))
+                && (process.group == leader
+                    || found.contains(&process.parent)
+                    || known.contains(&this)
+                    || self.is_marked(process.pid))
             {
                 found.insert(process.pid);
+                known.insert(this);
             }
         }
         if !self.leader_reaped {

@@ -18,6 +18,8 @@ pub struct Process {
     pub group: i32,
     /// Dead, and waiting to be reaped.
     pub zombie: bool,
+    /// When it began, in ticks since the boot: with its number, what no other process has.
+    pub started: u64,
 }
 
 /// Understands a `/proc/<pid>/stat`. The name in it may hold anything, even `) R 1 1`, so it is cut off at the
@@ -29,7 +31,8 @@ pub fn parse_stat(stat: &str) -> Option<Process> {
     let zombie = matches!(fields.next()?, "Z" | "X");
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    Some(Process { pid, parent, group, zombie })
+    let started = fields.nth(16)?.parse().ok()?; // field 22 of the line, of which `group` is the fifth
+    Some(Process { pid, parent, group, zombie, started })
 }
 
 /// All processes that can be seen now.
@@ -85,18 +88,21 @@ mod tests {
     use super::*;
 
     fn process(pid: i32, parent: i32) -> Process {
-        Process { pid, parent, group: pid, zombie: false }
+        Process { pid, parent, group: pid, zombie: false, started: 0 }
     }
 
     #[test]
     fn a_programs_name_can_not_forge_its_parent() {
-        let stat = "42 (evil) R 1 1 (x) S 7 40 40 0 -1 4194560";
-        assert_eq!(parse_stat(stat), Some(Process { pid: 42, parent: 7, group: 40, zombie: false }));
+        let stat = "42 (evil) R 1 1 (x) S 7 40 40 0 -1 4194560 9 0 0 0 1 2 0 0 20 0 1 0 8712 2580480 233";
+        let forged = Process { pid: 42, parent: 7, group: 40, zombie: false, started: 8712 };
+        assert_eq!(parse_stat(stat), Some(forged));
     }
 
     #[test]
     fn a_stat_that_is_cut_short_is_no_process() {
-        for stat in ["", "42", "42 (sh", "42 (sh)", "42 (sh) S", "42 (sh) S 7", "x (sh) S 7 7"] {
+        for stat in
+            ["", "42", "42 (sh", "42 (sh)", "42 (sh) S", "42 (sh) S 7", "x (sh) S 7 7", "42 (sh) S 7 7 7 0"]
+        {
             assert_eq!(parse_stat(stat), None, "{stat:?}");
         }
     }
@@ -112,6 +118,6 @@ mod tests {
     #[test]
     fn this_process_is_in_the_table() {
         let this = std::process::id() as i32;
-        assert!(snapshot().iter().any(|process| process.pid == this));
+        assert!(snapshot().iter().any(|process| process.pid == this && process.started > 0));
     }
 }
