@@ -225,9 +225,8 @@ def _refuse_unknown(metrics: Sequence[str], catalogue: Catalogue) -> None:
             from storlab.study.messages import nearest  # loads what only a mistake needs
 
             known = dict.fromkeys(name for found in catalogue.metrics.values() for _, name in found)
-            raise UserError(
-                f"--metric {wanted!r}: no trial has it{nearest(wanted, known)}; there are: {', '.join(known)}"
-            )
+            hint = nearest(wanted, known) or f"; there are: {', '.join(known)}"
+            raise UserError(f"--metric {wanted!r}: no trial has it{hint}")
 
 
 def _done(run: RunData) -> pl.DataFrame:
