@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ from storlab.workloads import histogram
 from storlab.workloads.fio_histogram_log import read_histogram_logs, with_histogram_logs
 from storlab.workloads.fio_output import parse_fio
 
+from .fio_program import run_fio
 from .fio_samples import counts, values
 
 ANY_FOLDER = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -64,7 +64,7 @@ def test_fio_s_own_bins_are_the_bounds_however_coarse_the_log(tmp_path: Path) ->
         folder.mkdir()
         load = ["--name=x", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--numjobs=2", *pace]
         log = ["--write_hist_log=h", f"--log_hist_coarseness={coarseness}"]
-        ran = subprocess.run(["fio", "--output-format=json+", *load, *log], cwd=folder, capture_output=True, timeout=60)
+        ran = run_fio("--output-format=json+", *load, *log, cwd=folder)
         whole = parse_fio(ran.stdout, "x")
         read = read_histogram_logs({n: folder / f"h_clat_hist.{n}.log" for n in (1, 2)}, 0.05, ["x.1", "x.2"])
         for job in (None, "x.1", "x.2"):
@@ -97,8 +97,8 @@ def agrees(log: pl.DataFrame, whole: pl.DataFrame, metrics: dict[str, float], wa
 
 def test_a_histogram_comes_from_the_log_where_the_json_has_none_and_says_what_it_lacks(tmp_path: Path) -> None:
     pace = ["--time_based", "--runtime=1", "--rate_iops=1000", "--log_hist_msec=300", "--write_hist_log=h"]
-    load = ["fio", "--name=x", "--ioengine=null", "--rw=write", "--size=8M", *pace]
-    ran = subprocess.run([*load, "--output-format=json"], cwd=tmp_path, capture_output=True, timeout=60)
+    load = ["--name=x", "--ioengine=null", "--rw=write", "--size=8M", *pace]
+    ran = run_fio(*load, "--output-format=json", cwd=tmp_path)
     measured = parse_fio(ran.stdout, "x")
     assert measured.histograms.is_empty()
     joined = with_histogram_logs(measured, read_histogram_logs({1: tmp_path / "h_clat_hist.1.log"}, 0.3))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import subprocess
 import zlib
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from storlab.errors import ParseError
 from storlab.workloads.fio_log_lines import is_cut, map_chunks
 from storlab.workloads.fio_logs import find_logs, read_series
 
+from .fio_program import PACK, run_fio
 from .fio_samples import lines_frame, read_lines
 
 ANY_FOLDER = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -30,9 +30,8 @@ def sample(form: str, time: int, value: int, direction: int, size: int, flags: i
 
 
 def ran(folder: Path, *options: str) -> None:
-    load = ["fio", "--name=x", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--output-format=json"]
-    packed = ["--log_compression=64k", "--log_store_compressed=1"]
-    subprocess.run([*load, *packed, *options], cwd=folder, capture_output=True, timeout=60, check=True)
+    load = ["--name=x", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--output-format=json"]
+    run_fio(*load, *PACK, *options, cwd=folder).check_returncode()
 
 
 @pytest.mark.parametrize("options", [[], ["--log_offset=1"], ["--log_prio=1"], ["--log_avg_msec=10"]])
@@ -41,7 +40,7 @@ def test_a_packed_log_holds_what_fio_itself_prints_of_it(options: list[str], tmp
     for kind in ("clat", "lat", "iops"):
         path = find_logs(tmp_path, "x", kind)[1]
         assert path.name.endswith(".log.fz")
-        inflated = subprocess.run(["fio", f"--inflate-log={path}"], capture_output=True, text=True, timeout=60).stdout
+        inflated = run_fio(f"--inflate-log={path}", cwd=tmp_path).stdout.decode()
         expected = [tuple(map(int, line.split(", ")[:4])) for line in inflated.splitlines()]
         assert len(expected) > (100 if not options or "avg" not in options[0] else 0)
         assert read_lines(path).rows() == expected

@@ -17,13 +17,14 @@ from storlab.workloads.fio_operations import longest_gap, read_operations
 from storlab.workloads.fio_output import job_names, parse_fio
 from storlab.workloads.fio_results import read_results
 
+from .fio_program import PACK, run_fio
 from .fio_samples import counts, values
 
 FOUR_JOBS = ("--name=rand", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--numjobs=4")
 
 
 def fio(folder: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(["fio", "--output-format=json+", *options], cwd=folder, capture_output=True, timeout=60)
+    return run_fio("--output-format=json+", *options, cwd=folder)
 
 
 def test_jobs_merged_by_us_and_by_fio_agree(tmp_path: Path) -> None:
@@ -107,9 +108,8 @@ def test_a_note_ahead_of_the_document_is_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 def test_logs_that_a_study_asks_for_beside_its_own_are_read(packed: bool, tmp_path: Path) -> None:
     logs = [f"--write_{kind}_log=series" for kind in ("bw", "iops", "lat")] + ["--write_hist_log=mine"]
-    store = ["--log_compression=64k", "--log_store_compressed=1"] if packed else []
     pace = ["--rate_iops=500", "--time_based", "--runtime=1", "--log_avg_msec=100", "--log_hist_msec=100"]
-    fio(tmp_path, *FOUR_JOBS[:-2], "--size=1M", *logs, *pace, *store, "--output=fio.json")
+    fio(tmp_path, *FOUR_JOBS[:-2], "--size=1M", *logs, *pace, *(PACK if packed else ()), "--output=fio.json")
     ended = ExitRecord(("fio",), 0, None, False, None, None, 0.0, 1.0, 0.1, 0.1, 0, 0)
     (tmp_path / "exit.json").write_text(json.dumps(asdict(ended)))
     measured = read_results(tmp_path, 0.1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import polars as pl
@@ -19,6 +18,7 @@ from storlab.records.importers.base import Part
 from storlab.records.importers.fio import FioImporter
 from storlab.records.importers.fio_traits import said_of_jobs, traits_of
 from study.program import call
+from workloads.fio_program import PACK, run_fio
 from workloads.fio_samples import golden, values
 
 from .virtiofs_sample import terse
@@ -30,8 +30,9 @@ def parts(text: bytes) -> list[Part]:
 
 def ran(folder: Path, name: str, *options: str, form: str = "json+") -> Path:
     """What fio really prints, with its messages ahead of it."""
-    argv = ["fio", "--name=load", f"--directory={folder}", "--filename=data", "--size=1m", f"--output-format={form}"]
-    ended = subprocess.run([*argv, *options], cwd=folder, capture_output=True, timeout=60, check=True)
+    load = ["--name=load", f"--directory={folder}", "--filename=data", "--size=1m", f"--output-format={form}"]
+    ended = run_fio(*load, *options, cwd=folder)
+    ended.check_returncode()
     path = folder / name
     path.write_bytes(b"note: a line ahead of the document\n" + ended.stdout)
     return path
@@ -397,7 +398,7 @@ def test_histogram_logs_become_percentiles_over_time(folder: Path, tmp_path: Pat
 
 def test_packed_logs_are_read_and_what_fio_spoils_in_them_is_left_out(folder: Path, tmp_path: Path) -> None:
     logs = [f"--write_{kind}_log=mine" for kind in ("bw", "iops", "lat", "hist")]
-    packed = [*logs, "--log_hist_msec=100", "--log_compression=64k", "--log_store_compressed=1"]
+    packed = [*logs, "--log_hist_msec=100", *PACK]
     path = ran(folder, "a.json", *PACED, *packed, "--log_avg_msec=100")
     imported = call("import", "fio", str(path), "--out", str(tmp_path / "run"))
     assert imported.status == 0, imported.message
