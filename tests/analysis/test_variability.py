@@ -49,6 +49,12 @@ def test_samples_that_come_a_little_late_are_of_their_interval() -> None:
     assert found["value"].to_list() == [at + 1.0 for at in range(50)]
 
 
+def test_of_percentiles_of_several_nodes_which_do_not_combine_the_largest_counts() -> None:
+    rows = series({(1, "a", None): [1.0, 20.0], (1, "b", None): [10.0, 2.0]})
+    for across in ("merge", "none", "max"):
+        assert within.samples(rows, "load", "iops", across, {"xfs": 1})["value"].to_list() == [10.0, 20.0]
+
+
 def test_samples_of_an_unknown_metric_are_none() -> None:
     assert within.samples(series({(1, "a", None): [1.0]}), "load", "tps", "sum", {"xfs": 1}).is_empty()
 

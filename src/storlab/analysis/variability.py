@@ -20,6 +20,7 @@ QUANTILES = np.arange(5, 996, 5) / 1000
 """Which are compared: half a per cent at either end would be the outliers, which have a chart of their own."""
 _MOST_OUTLIERS = 400  # of a level; more are a cloud in which none is seen
 _PARTS = 12
+_TOGETHER = {"sum": pl.Expr.sum, "mean": pl.Expr.mean, "min": pl.Expr.min}
 _GOLDEN = (np.sqrt(5) - 1) / 2
 
 
@@ -27,6 +28,7 @@ def samples(series: pl.DataFrame, source: str, metric: str, across: str, cells: 
     """``level, round, t, value`` of this metric: all jobs and nodes of a trial together, at their own interval.
 
     ``series`` as in ``docs/reference/records.md``; ``cells``: level → cell. Only instants that all nodes have count.
+    ``across``: how values combine; of percentiles, which don't, it is the largest at an instant.
     """
     names = pl.DataFrame(list(cells.items()), schema={"level": pl.String, "cell": pl.Int64}, orient="row")
     rows = series.filter(pl.col("value").is_finite() & pl.col("t").is_finite(), source=source, metric=metric)
@@ -40,7 +42,7 @@ def samples(series: pl.DataFrame, source: str, metric: str, across: str, cells: 
     interval = pl.col("step").median().over("trial").round_sig_figs(2)
     slot = ((pl.col("t") / interval).round() * interval).round(6)
     rows = rows.with_columns(t=pl.when((pl.col("parts") > 1) & (interval > 0)).then(slot).otherwise("t"))
-    together = pl.col("value").sum() if across == "sum" else pl.col("value").mean()
+    together = _TOGETHER.get(across, pl.Expr.max)(pl.col("value"))
     return (
         rows.group_by(*lanes, "job", "t", maintain_order=True)
         .agg(pl.col("value").mean(), pl.col("parts").first())

@@ -25,7 +25,14 @@ from storlab.report.charts.paired import paired_chart, ratios
 from storlab.report.charts.panel import Kind, Panel
 from storlab.report.charts.rounds import rounds_chart
 from storlab.report.charts.sizes import sizes_chart
-from storlab.report.charts.variability import Sampled, course_panels, sampled, series_panels, variability_panels
+from storlab.report.charts.variability import (
+    Sampled,
+    course_panels,
+    percentile_panels,
+    sampled,
+    series_panels,
+    variability_panels,
+)
 from storlab.report.frames import per_trial
 from storlab.report.input import ReportInput
 from storlab.report.primary import compared_factor
@@ -94,6 +101,13 @@ class _Gallery:
         for of in self.sampled:
             yield from course_panels(of, self.taken)
 
+    def percentiles(self) -> Iterator[Panel]:
+        series = self.given.series.with_columns(latency=pl.col("metric").str.extract(_PERCENTILE)).drop_nulls("latency")
+        for (source, latency), own in series.group_by("source", "latency", maintain_order=True):
+            for within, cells in self._by_load(own["cell"]).items():
+                of = Combination(str(source), str(latency), "s", "lower", within, cells)
+                yield from percentile_panels(self.given, of, self.levels, self.taken)
+
     def series(self) -> Iterator[Panel]:
         for of in self.sampled:
             yield from series_panels(of, self.taken)
@@ -105,24 +119,29 @@ class _Gallery:
     def latency(self) -> Iterator[Panel]:
         histograms = self.given.histograms.filter(~pl.col("metric").str.contains(SIZES))
         kinds = histograms.sort("cell").select("source", "metric").unique(maintain_order=True)
-        cells = {cell.cell: cell.levels for cell in self.given.summary.cells}
         shown: list[pl.DataFrame] = []
         for source, metric in kinds.iter_rows():
             own = histograms.filter(source=source, metric=metric)
-            groups: dict[tuple[tuple[str, str], ...], list[pl.DataFrame]] = {}
-            for cell in own["cell"].unique(maintain_order=True).sort():
-                levels = cells.get(cell, {})
-                within = tuple((name, level) for name, level in levels.items() if name != self.factor)
-                curve = percentile_curve(own, cell, source, metric)
-                level = pl.lit(levels.get(self.factor, "all")).alias("level")
-                groups.setdefault(within, []).append(curve.with_columns(level))
-            for within, curves in groups.items():
-                together = pl.concat(curves)
+            for within, cells in self._by_load(own["cell"]).items():
+                together = pl.concat(
+                    percentile_curve(own, cell, source, metric).with_columns(level=pl.lit(level))
+                    for level, cell in cells.items()
+                )
                 # A log axis shows nothing of bins that end at 0 or never. A load that only writes has the same
                 # histogram as "latency" and as "write.latency": one chart of it is enough.
                 if together.height and not any(together.equals(other) for other in shown):
                     shown.append(together)
                     yield self._latency(together, Combination(source, metric, "s", "lower", within, {}))
+
+    def _by_load(self, having: pl.Series) -> dict[tuple[tuple[str, str], ...], dict[str, int]]:
+        """Levels of all factors but the compared one → its level → cell, of these cells."""
+        levels_of = {cell.cell: cell.levels for cell in self.given.summary.cells}
+        loads: dict[tuple[tuple[str, str], ...], dict[str, int]] = {}
+        for cell in having.unique().sort():
+            levels = levels_of.get(cell, {})
+            within = tuple((name, level) for name, level in levels.items() if name != self.factor)
+            loads.setdefault(within, {})[levels.get(self.factor, "all")] = cell
+        return loads
 
     def _latency(self, curves: pl.DataFrame, combination: Combination) -> Panel:
         draw = partial(latency_chart, curves, self.levels)
@@ -160,6 +179,7 @@ class _Gallery:
                     yield Panel("effects", stem, title, f"{across} × {by}", told, draw)
 
 
+_PERCENTILE = r"^(.*\blatency)\.p[0-9.]+$"
 _NO_POINTS = pl.DataFrame(schema={"round": pl.Int64, "ratio": pl.Float64, "pair": pl.String, "verdict": pl.String})
 
 
@@ -181,5 +201,5 @@ def all_panels(given: ReportInput) -> list[Panel]:
     """Paired ratios, rounds, sizes of block requests, series, their variability, and latencies."""
     gallery = _Gallery(given)
     drawn = [gallery.paired, gallery.rounds, gallery.effects, gallery.block]
-    drawn += [gallery.course, gallery.series, gallery.variability, gallery.latency]
+    drawn += [gallery.course, gallery.percentiles, gallery.series, gallery.variability, gallery.latency]
     return [panel for panels in drawn for panel in panels()]

@@ -21,13 +21,12 @@ from storlab.report.charts.theme import Chart
 from storlab.report.charts.variability.against import factor_chart, quantiles_chart
 from storlab.report.charts.variability.boxes import box_chart, boxes_chart
 from storlab.report.charts.variability.over_time import course_chart, series_chart, variance_chart
-from storlab.report.charts.variability.sampled import Sampled
+from storlab.report.charts.variability.sampled import INSTANTS, Sampled
 from storlab.report.charts.variability.shapes import density_chart, histogram_chart
 from storlab.report.variability import squared
 from storlab.timeseries.course import HOUR
 
 _STEPS_ALONE = 120  # of a level by itself, in a chart a third as wide
-_INSTANTS = 3  # of fewer there is no course
 _PARTS = 60  # of the variance over time
 _NEAR = 0.5  # of the largest: what goes as low as that is shown from zero anyway
 _IN_A_PART = 3  # samples: of fewer a variance says nothing
@@ -46,7 +45,7 @@ class _View:
 
 def course_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
     """All levels over time, in the range of their samples and from zero."""
-    if of.samples["t"].n_unique() < _INSTANTS:
+    if of.samples["t"].n_unique() < INSTANTS:
         return
     combination = of.combination
     shown = words.listed(list(of.axes.shown))

@@ -17,6 +17,7 @@ from storlab.report.input import ReportInput
 
 _STEPS = 240  # of a course: finer than that is finer than the pixels
 _FEWEST = 10  # samples of a level, for a distribution
+INSTANTS = 3  # of fewer there is no course
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,15 @@ class Sampled:
         return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def sampled(given: ReportInput, combination: Combination, levels: Sequence[str]) -> Sampled | None:
-    """The samples of the combination's metric; ``None`` where there are none. ``levels``: all of the report."""
+def sampled(
+    given: ReportInput, combination: Combination, levels: Sequence[str], across: str | None = None
+) -> Sampled | None:
+    """The samples of the combination's metric; ``None`` where there are none. ``levels``: all of the report.
+
+    ``across``: how values of nodes combine, where that isn't for the metrics to say.
+    """
     source, metric = combination.source, combination.metric
-    across = across_of(given.metrics, source, metric)
+    across = across or across_of(given.metrics, source, metric)
     rows = within.samples(given.series, source, metric, across, combination.cells)
     if rows.is_empty():
         return None
