@@ -50,7 +50,7 @@ def signed_ranks(values: Floats) -> Floats:
 
 
 def log_evidence(values: Floats, centre: float = 0.0) -> Floats:
-    """log M after every round of every row, against symmetry about ``centre``."""
+    """log of what all bets have after every round of every row: at least the evidence for either side of ``centre``."""
     off = values - centre
     off = np.where(np.abs(off) <= 1e-12, 0.0, np.round(off, 12))
     ranked = signed_ranks(off)

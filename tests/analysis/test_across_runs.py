@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -278,3 +281,24 @@ def test_the_method_tells_of_what_was_done() -> None:
     assert "Welch" in described and "paired by round" not in described
     single = compare_runs(files(off=100.0, on=101.4)).method
     assert single == "One round of a side has no spread, and so no interval."
+
+
+def with_failures(given: RunData, cell: int, rounds: set[int]) -> RunData:
+    """The run in which trials of this cell failed in these rounds."""
+    lost = (pl.col("cell") == cell) & pl.col("round").is_in(rounds)
+    trials = given.trials.with_columns(status=pl.when(lost).then(pl.lit("failed")).otherwise("status"))
+    return replace(given, trials=trials)
+
+
+def test_a_level_that_fails_can_not_win_by_the_rounds_in_which_it_did_not() -> None:
+    whole = run("r", {"ext4": HIGH, "xfs": LOW})
+    assert compare_runs([whole], by="fs").comparisons[0].comparison.verdict == "worse"
+    assert compare_runs([with_failures(whole, 2, {2, 3, 6})], by="fs").comparisons[0].comparison.verdict == "worse"
+    found = compare_runs([with_failures(whole, 1, {2, 3, 6})], by="fs", gates=[parse_gate("worse")]).comparisons[0]
+    assert found.comparison.verdict == "undecided" and found.gates[0].outcome == "passed"
+    assert "3 rounds that failed on one side" in found.comparison.reason
+
+
+def test_trials_that_failed_are_named_where_runs_are_described() -> None:
+    found = compare_runs([run("a", {"x": LOW}), with_failures(run("b", {"x": HIGH}), 1, {2, 3})]).comparisons[0]
+    assert found.comparison.warnings[0] == "Left out: 2 trials of b that failed."

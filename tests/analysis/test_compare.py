@@ -241,3 +241,12 @@ def test_a_verdict_that_would_rest_on_an_outlier_is_withheld_in_so_many_words() 
     assert found.verdict == "undecided"
     assert found.reason.endswith("the interval excludes 1, but a verdict would rest on an outlier round.")
     assert ratios([0.10, 0.11, 0.09, 0.10, 0.11, 0.20, 0.1, 0.09], margin=0.0).verdict == "better"
+
+
+def test_ranks_that_speak_for_one_side_are_no_witness_for_an_interval_that_speaks_for_the_other() -> None:
+    """Lower in nine of ten rounds, and far higher in the tenth: mean and ranks both differ from 1, in opposite ways."""
+    noise = 1e-4 * np.random.default_rng(1).normal(size=200)
+    found = ratios(np.where(np.arange(200) % 10 == 9, 1.0, -0.01) + noise)
+    assert found.low is not None and found.low > 1
+    assert found.verdict == "undecided"
+    assert found.reason.endswith("the signs and ranks of the rounds don't yet tell it from chance.")

@@ -17,6 +17,8 @@ from storlab.analysis.signed_rank import (
     sequential_signed_ranks,
 )
 
+SIDES = (1, -1)
+
 ratios = st.lists(st.floats(-5, 5), min_size=1, max_size=30).map(np.array)
 
 
@@ -27,10 +29,12 @@ def test_ranks_count_only_the_rounds_so_far() -> None:
 
 @pytest.mark.parametrize("sizes", [[1, 1, 1, 1, 1], [1, 2, 3, 4, 5], [5, 4, 3, 2, 1], [1, 100, 2, 2, 0.1]])
 def test_over_all_signs_the_capital_is_one_on_average(sizes: list[float]) -> None:
-    """The martingale property, exactly: with fair signs, no betting wins on average."""
+    """The martingale property, exactly: with fair signs, no betting wins on average. Each side bets one half."""
     signs = itertools.product([1, -1], repeat=len(sizes))
-    capital = [math.exp(log_evidence(np.array(sizes) * np.array(sign))) for sign in signs]
-    assert np.mean(capital) == pytest.approx(1)
+    capital = [
+        [math.exp(log_evidence(np.array(sizes) * np.array(sign), side=side)) for side in SIDES] for sign in signs
+    ]
+    assert np.mean(capital, axis=0) == pytest.approx([1 / 2, 1 / 2])
 
 
 @given(ratios, st.floats(-1000, 1000))
@@ -40,7 +44,7 @@ def test_one_round_at_most_doubles_the_evidence_however_far_out_it_is(values: np
 
 @given(ratios)
 def test_the_evidence_does_not_know_which_side_is_which(values: np.ndarray) -> None:
-    assert log_evidence(-values) == pytest.approx(log_evidence(values))
+    assert log_evidence(-values, side=-1) == pytest.approx(log_evidence(values))
 
 
 @given(ratios, st.floats(0.5, 50))
@@ -49,10 +53,22 @@ def test_the_evidence_does_not_depend_on_the_scale(values: np.ndarray, scale: fl
     assert log_evidence(scale * coarse) == pytest.approx(log_evidence(coarse))
 
 
+def test_evidence_for_one_side_is_none_for_the_other() -> None:
+    values = np.where(np.arange(200) % 10 == 9, 1.0, -0.01)
+    assert log_evidence(values, side=-1) > math.log(20) > 0 > log_evidence(values)
+
+
+@given(ratios, st.integers(0, 5))
+def test_a_lost_round_counts_as_the_worst_that_a_round_can_be(values: np.ndarray, lost: int) -> None:
+    worst = np.append(values, -10.0 - np.arange(lost))
+    assert log_evidence(values, lost=lost) == pytest.approx(log_evidence(worst))
+
+
 def test_rounds_without_a_difference_are_no_evidence() -> None:
-    assert log_evidence(np.zeros(50)) == pytest.approx(0)
-    assert log_evidence(np.full(50, 1e-15)) == pytest.approx(0), "nor are differences by rounding"
-    assert log_evidence(np.array([])) == 0
+    nothing = pytest.approx(-math.log(2))  # the half that is bet on this side
+    assert log_evidence(np.zeros(50)) == nothing
+    assert log_evidence(np.full(50, 1e-15)) == nothing, "nor are differences by rounding"
+    assert log_evidence(np.array([])) == nothing
 
 
 @pytest.mark.parametrize(("comparisons", "rounds"), [(1, 6), (10, 10), (100, 13), (1000, 17)])

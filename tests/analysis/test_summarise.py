@@ -15,6 +15,7 @@ from storlab.analysis.summary import Comparison, Summary
 
 from .simulate import Factors, Values, design, metric_frame, tables, trial_frame
 
+AB: Factors = {"x": ("a", "b")}
 TWO: Factors = {"backing": ("zvol", "file"), "bs": ("4k", "512")}
 
 
@@ -147,10 +148,50 @@ def test_failed_trials_leave_their_round_out() -> None:
     summary = summarise(trials, metrics, asked)
     four, half, pooled = summary.comparisons
     assert (four.rounds, half.rounds, pooled.rounds) == (11, 12, 11)
-    assert four.warnings == ("Left out: round 4, done for file but not for zvol.",)
+    assert four.warnings == ("Left out: round 4, in which only zvol failed; it counts against it.",)
     assert pooled.warnings == ("Left out: round 4, not done in every combination.",)
     assert summary.cells[0].status == "partly failed" and summary.cells[0].failed == 1
     assert summary.estimates[0].rounds == 11, "metrics of a failed trial don't count"
+
+
+def failing(level: str, rounds: set[int], better: str) -> Comparison:
+    """A study in which this level fails in these rounds, and "a" is twice as much as "b" in all others."""
+    values: Values = {
+        (name,): [None if name == level and number in rounds else value for number, value in enumerate(rates(mean), 1)]
+        for name, mean in (("a", 2e8), ("b", 1e8))
+    }
+    trials, metrics, cells = tables(values, AB, better=better)
+    return only(summarise(trials, metrics, design(AB, cells)))
+
+
+@pytest.mark.parametrize(("better", "winner", "loser"), [("higher", "a", "b"), ("lower", "b", "a")])
+def test_a_level_that_fails_can_not_win_by_the_rounds_in_which_it_did_not(better: str, winner: str, loser: str) -> None:
+    verdict = "better" if winner == "a" else "worse"
+    assert failing(winner, set(), better).verdict == verdict
+    assert failing(loser, {2, 5, 7}, better).verdict == verdict, "who loses may fail as well"
+    survivor = failing(winner, {2, 5, 7}, better)
+    assert survivor.verdict == "undecided" and not survivor.settled and survivor.rounds_to_decide
+    assert survivor.reason.endswith("excludes 1, but 3 rounds that failed on one side might have told otherwise.")
+
+
+def test_levels_of_which_one_fails_are_not_equivalent_by_the_rounds_in_which_neither_did() -> None:
+    alike: Values = {("a",): rates(1e8, sd=0.003), ("b",): rates(1e8, sd=0.003, seed=2)}
+    for lost, verdict in ((0, "equivalent"), (3, "undecided")):
+        trials, metrics, cells = tables({**alike, ("b",): [*([None] * lost), *alike["b",][lost:]]}, AB)
+        assert only(summarise(trials, metrics, design(AB, cells))).verdict == verdict
+
+
+def test_rounds_lost_in_one_combination_are_lost_to_the_pooled_comparison() -> None:
+    lost: Values = {
+        (x, bs): [None if x == "a" and number in (2, 5, 7) else value for number, value in enumerate(rates(mean), 1)]
+        for x, mean in (("a", 2e8), ("b", 1e8))
+        for bs in ("4k", "512")
+    }
+    factors: Factors = {**AB, "bs": ("4k", "512")}
+    trials, metrics, cells = tables(lost, factors)
+    found = summarise(trials, metrics, design(factors, cells)).comparisons
+    assert [c.verdict for c in found] == ["undecided"] * 3
+    assert found[2].pooled and found[2].reason.endswith("3 rounds that failed on one side might have told otherwise.")
 
 
 def test_a_trial_that_was_run_again_counts_once_the_last_time() -> None:

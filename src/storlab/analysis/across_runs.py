@@ -160,7 +160,8 @@ def _sides(item: Planned, merged: Merged) -> Sides:
     for cells in item.cells:
         a, b = (merged.samples(cell, (q.source, q.metric)) for cell in cells)
         orders = {run: same_order(order, cells, (q.a, q.b)) for run, order in merged.orders.items()}
-        parts.append(sides((q.a, q.b), a, b, {run: why for run, why in orders.items() if why}))
+        failed = merged.failed.get(cells[0], ()), merged.failed.get(cells[1], ())
+        parts.append(sides((q.a, q.b), a, b, {run: why for run, why in orders.items() if why}, failed))
     return pooled(parts, item.names) if q.pooled else parts[0]
 
 
@@ -172,5 +173,4 @@ def _judged(
     rules: Rules,
     gates: Sequence[Gate],
 ) -> RunComparison:
-    log_ratios = None if pairs is None else pairs.log_ratios
-    return RunComparison(answer, basis, rounds, tuple(apply(gate, answer, log_ratios, rules) for gate in gates))
+    return RunComparison(answer, basis, rounds, tuple(apply(gate, answer, pairs, rules) for gate in gates))

@@ -13,7 +13,7 @@ from storlab.analysis.checks import warn
 from storlab.analysis.design import DEFAULT_MARGIN, MIN_ROUNDS
 from storlab.analysis.pairing import Pairs, no_ratio
 from storlab.analysis.summary import Comparison
-from storlab.analysis.verdict import Rules, judge, safe_exp
+from storlab.analysis.verdict import Failed, Rules, judge, safe_exp
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def compare(question: Question, pairs: Pairs, alpha: float, min_rounds: int = MI
         reason = f"No round was done for both {question.a} and {question.b}."
         return unanswerable(question, reason, alpha, warnings=pairs.warnings, settled=False)
     rules = Rules(alpha, question.margin, question.better, min_rounds)
-    found = judge(pairs.log_ratios, question.a, question.b, rules)
+    found = judge(pairs.log_ratios, question.a, question.b, rules, failed_of(pairs))
     low, high = found.interval.low, found.interval.high
     warnings = [*pairs.warnings]
     if n < min_rounds:
@@ -68,6 +68,11 @@ def compare(question: Question, pairs: Pairs, alpha: float, min_rounds: int = MI
         warnings=tuple(warnings),
         settled=found.settled,
     )
+
+
+def failed_of(pairs: Pairs) -> Failed:
+    """How often only one side failed."""
+    return Failed(len(pairs.failed_a), len(pairs.failed_b))
 
 
 def unanswerable(

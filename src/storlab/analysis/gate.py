@@ -14,7 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from storlab.analysis.anytime import Floats
+from storlab.analysis.compare import failed_of
+from storlab.analysis.pairing import Pairs
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import Rules, beyond
 from storlab.analysis.wording import times
@@ -59,8 +60,8 @@ def parse_gate(text: str) -> Gate:
     return Gate(word, None if found[2] is None else float(found[2]) / 100)
 
 
-def apply(gate: Gate, comparison: Comparison, log_ratios: Floats | None, rules: Rules) -> GateResult:
-    """What ``gate`` says of one comparison. ``log_ratios``: of its pairs; ``None`` where its rounds are none."""
+def apply(gate: Gate, comparison: Comparison, pairs: Pairs | None, rules: Rules) -> GateResult:
+    """What ``gate`` says of one comparison with these ``pairs``; ``None`` where its rounds are none."""
     if gate.word == "missing":
         if comparison.ratio is None:
             return GateResult(str(gate), "hit", f"{comparison.a} and {comparison.b} can't be compared.")
@@ -72,15 +73,16 @@ def apply(gate: Gate, comparison: Comparison, log_ratios: Floats | None, rules: 
     if gate.word != "differs" and comparison.better == "neither":
         sentence = f"Neither direction of {comparison.metric} is better: nothing can be {gate.word}."
         return GateResult(str(gate), "unknown", sentence)
-    if log_ratios is None:
+    if pairs is None:
         return _of_described(gate, comparison)
-    if len(log_ratios) < rules.min_rounds:
-        return GateResult(str(gate), "unknown", f"{len(log_ratios)} of at least {rules.min_rounds} rounds.")
+    if len(pairs.rounds) < rules.min_rounds:
+        return GateResult(str(gate), "unknown", f"{len(pairs.rounds)} of at least {rules.min_rounds} rounds.")
     edge = math.log1p(gate.beyond or 0.0)
     if gate.beyond is None and gate.word != "differs":
         hit = comparison.verdict == gate.word
     else:
-        hit = any(beyond(log_ratios, sign * edge, sign, rules) for sign in _signs(gate.word, comparison.better))
+        signs, failed = _signs(gate.word, comparison.better), failed_of(pairs)
+        hit = any(beyond(pairs.log_ratios, sign * edge, sign, rules, failed) for sign in signs)
     span = times(comparison.low, comparison.ratio, comparison.high)
     if hit:
         return GateResult(str(gate), "hit", f"{_claim(gate, comparison)}: {span}, paired by round.")

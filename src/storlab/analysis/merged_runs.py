@@ -49,6 +49,10 @@ class Sample:
     interleaved: bool  # with the other trials of its run
 
 
+Place = tuple[int, int]
+"""Run and round of a trial, as samples have them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Merged:
     """``planned``: every comparison, with the cells of ``table``, whose rows are trials that are done."""
@@ -63,6 +67,7 @@ class Merged:
     values: Mapping[tuple[int, int, int, str, str], float]  # by cell, run, round, source and metric
     notes: tuple[str, ...] = ()  # what else differs between the sides
     orders: Mapping[int, Order] = field(default_factory=dict)  # by run, where not known as random
+    failed: Mapping[int, tuple[Place, ...]] = field(default_factory=dict)  # by cell
 
     def samples(self, cell: int, key: Key) -> list[Sample]:
         """One metric of the cell's trials."""
@@ -94,14 +99,15 @@ def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> 
         confidence=max(run.design.confidence for run in runs),
         min_rounds=max(run.design.min_rounds for run in runs),
     )
-    catalogue, table, values = _collect(runs, cells, others, by, metrics or (primary,))
+    catalogue, table, values, failed = _collect(runs, cells, others, by, metrics or (primary,))
     _refuse_unknown(metrics, catalogue)
     lone = _one_sided(design, factor, levels, metrics or (primary,))
     planned = (*(_without(item, lone) for item in plan(design, catalogue)), *lone)
     if not planned:
         raise UserError("there is nothing to compare: the runs have no cell in common")
     orders = {at: order for at, run in enumerate(runs) if (order := _order(run, cells, others, by))}
-    return Merged(factor, levels, primary, design.confidence, design.min_rounds, planned, table, values, notes, orders)
+    rules = design.confidence, design.min_rounds
+    return Merged(factor, levels, primary, *rules, planned, table, values, notes, orders, failed)
 
 
 def _other_factors(runs: Sequence[RunData], by: str | None) -> tuple[str, ...]:
@@ -178,12 +184,18 @@ def _collect(
     others: Sequence[str],
     by: str | None,
     metrics: Sequence[str],
-) -> tuple[Catalogue, dict[int, tuple[Sample, ...]], dict[tuple[int, int, int, str, str], float]]:
+) -> tuple[
+    Catalogue,
+    dict[int, tuple[Sample, ...]],
+    dict[tuple[int, int, int, str, str], float],
+    dict[int, tuple[Place, ...]],
+]:
     found: dict[int, dict[Key, Trait]] = {}
     said_by: dict[Key, tuple[str, Trait]] = {}
     table: dict[int, list[Sample]] = {}
     values: dict[tuple[int, int, int, str, str], float] = {}
     unsupported: dict[int, str] = {}
+    failed: dict[int, tuple[Place, ...]] = {}
     offset = 0
     names = [name.rpartition(":")[2] for name in metrics]
     names += [f"{name}.{of}" for name in names for of in VARIABILITY]
@@ -212,10 +224,12 @@ def _collect(
             values[number[cell], at, number_of_round, source, metric] = float("nan") if value is None else value
         for cell, reason in _unsupported(run).items():
             unsupported.setdefault(number[cell], reason)
+        for cell, round_ in run.trials.filter(pl.col("status") == "failed").select("cell", "round").iter_rows():
+            failed[number[cell]] = (*failed.get(number[cell], ()), (at, offset + round_))
         if by is not None:
             offset += int(run.trials["round"].max() or 0)  # type: ignore[arg-type]  # a column of integers
     absent = {cell: why for cell, why in unsupported.items() if cell not in found}
-    return Catalogue(found, absent), {cell: tuple(samples) for cell, samples in table.items()}, values
+    return Catalogue(found, absent), {cell: tuple(samples) for cell, samples in table.items()}, values, failed
 
 
 def _refuse_unknown(metrics: Sequence[str], catalogue: Catalogue) -> None:

@@ -29,12 +29,13 @@ def _no_values() -> Floats:
 @dataclass(frozen=True, eq=False)
 class Side:
     """One level's values of one metric: in each round that was done, in order; NaN where the metric is
-    missing.
+    missing. ``failed``: the rounds whose trial failed.
     """
 
     name: str
     rounds: Rounds = field(default_factory=_no_rounds)
     values: Floats = field(default_factory=_no_values)
+    failed: Rounds = field(default_factory=_no_rounds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +43,15 @@ class Pairs:
     """Log ratios a ÷ b of the rounds done on both sides, in order of the rounds.
 
     ``problem`` says why where there can be no ratio, however many rounds follow (``no_ratio`` makes a sentence of it);
-    ``log_ratios`` is then empty.
+    ``log_ratios`` is then empty. ``failed_a``: rounds in which only ``a`` failed; ``failed_b`` likewise.
     """
 
     rounds: Rounds = field(default_factory=_no_rounds)
     log_ratios: Floats = field(default_factory=_no_values)
     problem: str = ""
     warnings: tuple[str, ...] = ()
+    failed_a: frozenset[int] = frozenset()
+    failed_b: frozenset[int] = frozenset()
 
 
 def pair(a: Side, b: Side) -> Pairs:
@@ -58,20 +61,34 @@ def pair(a: Side, b: Side) -> Pairs:
     select rounds by their result, so the whole comparison has no ratio then.
     """
     rounds, of_a, of_b = a.rounds, a.values, b.values
+    lost_a, lost_b = _failed_alone(a, b), _failed_alone(b, a)
     unpaired: tuple[str, ...] = ()
     if not np.array_equal(a.rounds, b.rounds):
         rounds, in_a, in_b = np.intersect1d(a.rounds, b.rounds, assume_unique=True, return_indices=True)
         of_a, of_b = a.values[in_a], b.values[in_b]
-        unpaired = tuple(
-            f"Left out: {listed(alone.tolist())}, done for {x.name} but not for {y.name}."
-            for x, y in ((a, b), (b, a))
-            if len(alone := np.setdiff1d(x.rounds, y.rounds))
-        )
+        unpaired = (*_left_out(a, b, lost_b), *_left_out(b, a, lost_a))
     problem = without_logarithm(a.name, rounds, of_a) or without_logarithm(b.name, rounds, of_b)
     if problem:
         return Pairs(rounds, problem=problem, warnings=unpaired)
     # Difference of logs: the quotient of two extreme values could overflow.
-    return Pairs(rounds, snap(np.log(of_a) - np.log(of_b)), warnings=unpaired)
+    return Pairs(rounds, snap(np.log(of_a) - np.log(of_b)), "", unpaired, lost_a, lost_b)
+
+
+def _left_out(done: Side, lacking: Side, failed: frozenset[int]) -> list[str]:
+    """What to say of rounds that only one side has. ``failed``: in which the other one failed."""
+    alone = [number for number in np.setdiff1d(done.rounds, lacking.rounds).tolist() if number not in failed]
+    said = [f"Left out: {listed(alone)}, done for {done.name} but not for {lacking.name}."] if alone else []
+    if failed:
+        count = "it counts" if len(failed) == 1 else "they count"
+        said.append(f"Left out: {listed(sorted(failed))}, in which only {lacking.name} failed; {count} against it.")
+    return said
+
+
+def _failed_alone(one: Side, other: Side) -> frozenset[int]:
+    """Rounds in which ``one`` failed and ``other`` was done."""
+    if len(one.failed) == 0:
+        return frozenset()
+    return frozenset(np.intersect1d(np.setdiff1d(one.failed, one.rounds), other.rounds).tolist())
 
 
 def snap(log_ratios: Floats) -> Floats:
@@ -88,20 +105,20 @@ def pool(parts: Sequence[Pairs]) -> Pairs:
         return Pairs()
     problem = next((part.problem for part in parts if part.problem), "")
     rounds = parts[0].rounds
-    if all(np.array_equal(part.rounds, rounds) for part in parts):
-        return Pairs(rounds, problem=problem) if problem else _mean_of([p.log_ratios for p in parts], rounds)
-    for part in parts[1:]:
+    whole = all(np.array_equal(part.rounds, rounds) for part in parts)
+    for part in () if whole else parts[1:]:
         rounds = np.intersect1d(rounds, part.rounds, assume_unique=True)
     if problem:
         return Pairs(rounds, problem=problem)
     incomplete = sorted({number for part in parts for number in part.rounds.tolist()} - set(rounds.tolist()))
-    rows = [part.log_ratios[np.isin(part.rounds, rounds, assume_unique=True)] for part in parts]
-    left_out = (f"Left out: {listed(incomplete)}, not done in every combination.",) if incomplete else ()
-    return _mean_of(rows, rounds, left_out)
-
-
-def _mean_of(rows: Sequence[Floats], rounds: Rounds, warnings: tuple[str, ...] = ()) -> Pairs:
-    return Pairs(rounds, snap(np.mean(rows, axis=0)), warnings=warnings)
+    rows = [p.log_ratios if whole else p.log_ratios[np.isin(p.rounds, rounds, assume_unique=True)] for p in parts]
+    return Pairs(
+        rounds,
+        snap(np.mean(rows, axis=0)),
+        warnings=(f"Left out: {listed(incomplete)}, not done in every combination.",) if incomplete else (),
+        failed_a=frozenset[int]().union(*(part.failed_a for part in parts)),
+        failed_b=frozenset[int]().union(*(part.failed_b for part in parts)),
+    )
 
 
 def without_logarithm(name: str, rounds: Rounds, values: Floats) -> str:

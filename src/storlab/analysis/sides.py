@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from storlab.analysis.interleaving import Span, pairs_in_time
-from storlab.analysis.merged_runs import Sample
+from storlab.analysis.merged_runs import Place, Sample
 from storlab.analysis.pairing import Pairs, Side, pair, pool, without_logarithm
 from storlab.analysis.wording import listed, plural
 
@@ -34,27 +34,41 @@ class Sides:
     warnings: tuple[str, ...] = ()
 
 
-def sides(names: tuple[str, str], a: Sequence[Sample], b: Sequence[Sample], fixed: Mapping[int, str]) -> Sides:
+def sides(
+    names: tuple[str, str],
+    a: Sequence[Sample],
+    b: Sequence[Sample],
+    fixed: Mapping[int, str],
+    failed: tuple[Sequence[Place], Sequence[Place]] = ((), ()),
+) -> Sides:
     """The two sides of one combination; ``names`` as the reader knows them.
 
-    ``fixed``: of runs in which one of the two mostly ran first, a clause that says so.
+    ``fixed``: of runs in which one of the two mostly ran first, a clause that says so. ``failed``: trials of each side.
     """
     whole = _side(names[0], a), _side(names[1], b)
+    lost = tuple(
+        f"Left out: {plural(len(of), 'trial')} of {name} that failed."
+        for name, of in zip(names, failed, strict=True)
+        if of
+    )
     interleaved = {s.run for s in a if s.interleaved} & {s.run for s in b if s.interleaved}
     together = interleaved - fixed.keys()
     if interleaved and not together:
-        return Sides(*whole, apart="; ".join(dict.fromkeys(fixed[run] for run in sorted(interleaved))))
+        return Sides(*whole, apart="; ".join(dict.fromkeys(fixed[run] for run in sorted(interleaved))), warnings=lost)
     if together:
-        inner = (_side(name, [s for s in of if s.run in together]) for name, of in zip(names, (a, b), strict=True))
+        inner = (
+            _side(name, [s for s in of if s.run in together], [round_ for run, round_ in gone if run in together])
+            for name, of, gone in zip(names, (a, b), failed, strict=True)
+        )
         left = sum(s.run not in together for s in (*a, *b))
         fixedly = "" if interleaved == together else ", or both in one order"
         said = f"Left out: {plural(left, 'trial')} of runs that have only one of the two{fixedly}."
         return Sides(*whole, pair(*inner), warnings=(said,) if left else ())
     if not a or not b:
-        return Sides(*whole, apart="one side has no trial")
-    found = pairs_in_time([_span(s) for s in a], [_span(s) for s in b])
+        return Sides(*whole, apart="one side has no trial", warnings=lost)
+    found = "some of their trials failed" if lost else pairs_in_time([_span(s) for s in a], [_span(s) for s in b])
     if isinstance(found, str):
-        return Sides(*whole, apart=found)
+        return Sides(*whole, apart=found, warnings=lost)
     rounds = np.array([a[of_a].round for of_a, _ in found], dtype=np.int64)  # as the first side counts them
     in_time = (
         Side(name, rounds, np.array([of[couple[which]].value for couple in found]))
@@ -75,6 +89,7 @@ def pooled(parts: Sequence[Sides], combinations: Sequence[str]) -> Sides:
     both = [[part.a for part in parts], [part.b for part in parts]]
     if not apart:
         return Sides(both[0][0], both[1][0], pool(couples), warnings=said)
+    said = tuple(dict.fromkeys(warning for part in parts if part.pairs is None for warning in part.warnings))
     problem = next(
         (
             f"In {name}: {found}"
@@ -90,7 +105,7 @@ def pooled(parts: Sequence[Sides], combinations: Sequence[str]) -> Sides:
     for one in (a, b):
         if len(one.rounds) == 0:
             return Sides(a, b, apart=apart, problem=f"{one.name} has no round in which every combination was done")
-    return Sides(a, b, apart=apart, warnings=(*left_a, *left_b))
+    return Sides(a, b, apart=apart, warnings=(*said, *left_a, *left_b))
 
 
 def _mean_side(of: Sequence[Side]) -> tuple[Side, tuple[str, ...]]:
@@ -104,9 +119,10 @@ def _mean_side(of: Sequence[Side]) -> tuple[Side, tuple[str, ...]]:
     return Side(of[0].name, rounds, np.exp(np.mean(logs, axis=0))), said
 
 
-def _side(name: str, samples: Sequence[Sample]) -> Side:
+def _side(name: str, samples: Sequence[Sample], failed: Sequence[int] = ()) -> Side:
     ordered = sorted(samples, key=lambda s: s.round)
-    return Side(name, np.array([s.round for s in ordered], dtype=np.int64), np.array([s.value for s in ordered]))
+    rounds, lost = (np.array(numbers, dtype=np.int64) for numbers in ([s.round for s in ordered], sorted(failed)))
+    return Side(name, rounds, np.array([s.value for s in ordered]), lost)
 
 
 def _span(sample: Sample) -> Span:

@@ -50,8 +50,9 @@ def summarise(
     family = max(1, sum(item.counted for item in planned))
     alpha = (1 - design.confidence) / family
     sides = _sides(recorded, done, planned)
+    failed = _failed_rounds(trials)
     found = estimates(recorded, dict(design.cells), design.confidence, design.min_rounds)
-    comparisons = tuple(_answer(item, sides, alpha, design.min_rounds) for item in planned)
+    comparisons = tuple(_answer(item, sides, failed, alpha, design.min_rounds) for item in planned)
     return Summary(
         title=design.title,
         primary=design.primary,
@@ -147,9 +148,16 @@ def _sides(recorded: Recorded, done: pl.DataFrame, planned: list[Planned]) -> Se
     }
 
 
+def _failed_rounds(trials: pl.DataFrame) -> dict[int, Rounds]:
+    """Of each cell with a trial that failed, the rounds."""
+    failed = trials.filter(pl.col("status") == "failed").group_by("cell").agg(pl.col("round").unique())
+    return {cell: np.array(rounds, dtype=np.int64) for cell, rounds in failed.iter_rows()}
+
+
 def _answer(
     item: Planned,
     sides: Series,
+    failed: Mapping[int, Rounds],
     alpha: float,
     min_rounds: int,
 ) -> Comparison:
@@ -162,8 +170,8 @@ def _answer(
     key = (question.source, question.metric)
 
     def one(name: str, cell: int) -> Side:
-        found = sides.get((cell, key))
-        return Side(name) if found is None else Side(name, *found)
+        side = Side(name, *sides.get((cell, key), ()))
+        return replace(side, failed=failed[cell]) if cell in failed else side
 
     parts = [
         replace(part, problem=f"In {name}: {part.problem}") if name and part.problem else part
