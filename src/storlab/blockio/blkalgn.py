@@ -19,12 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import orjson
-
 from storlab.blockio.alignment import FLOOR
+from storlab.blockio.blkalgn_documents import Counted, Raw, read_counted
 from storlab.blockio.histograms import DiskHistograms
 from storlab.errors import ParseError
-from storlab.units import shown
 
 Dialect = Literal[1, 2, 3, 4]
 DIALECTS: dict[Dialect, str] = {
@@ -33,27 +31,26 @@ DIALECTS: dict[Dialect, str] = {
     3: "of a libbpf version with keys in bytes",
     4: "of a libbpf version that adds 512 bytes to every length",
 }
-UNKNOWN_DISK = "unknown"
-"""What the disk is called in dialect 1, which does not name it."""
-
 _MOST = 1 << 62
-_MOST_REQUESTS, _MOST_BYTES = 1 << 50, 1 << 60
+_MOST_BYTES = 1 << 60
 """In one file: years of any machine's; of several files, sums stay below 2^63."""
 _LAST_SLOT = frozenset(16383 << shift for shift in range(9, 17))
 """Bytes: libbpf versions put all longer requests here too; so of these lengths any alignment can be."""
 
 _TOLERATED = 0.01  # of all requests may contradict a reading, where none is without contradiction
 
-Raw = dict[str, dict[int, int]]  # "granularity", "alignment" → key as written → count
-
 
 @dataclass(frozen=True)
 class BlkalgnFile:
-    """What one file held, in bytes, whatever its dialect was. ``warnings`` are sentences for the reader."""
+    """What one file held, in bytes, whatever its dialect was. ``warnings`` are sentences for the reader.
+
+    ``documents``: so many stood in it, and this is the last.
+    """
 
     dialect: Dialect
     disks: Mapping[str, DiskHistograms]
     warnings: tuple[str, ...] = ()
+    documents: int = 1
 
 
 def read_blkalgn(text: bytes, source: str = "", dialect: Dialect | None = None) -> BlkalgnFile:
@@ -62,68 +59,21 @@ def read_blkalgn(text: bytes, source: str = "", dialect: Dialect | None = None) 
     Raises ``ParseError`` with the line or the key, where it is no such file or its dialect can't be told.
     """
     try:
-        document = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise ParseError(f"is no JSON: {error.msg}", source, error.lineno) from None
-    try:
-        return _read(document, dialect)
+        return _read(read_counted(text, source), dialect)
     except ValueError as error:
         raise ParseError(str(error), source) from None
 
 
-def _read(document: object, wanted: Dialect | None) -> BlkalgnFile:
-    if not isinstance(document, dict):
-        raise ValueError("is no histogram of blkalgn: there is no object with a key disks, Block size or Algn size")
-    python = "Block size" in document or "Algn size" in document
-    if python == ("disks" in document):
-        has = "both of a key disks and" if python else "neither a key disks nor"
-        raise ValueError(f"is no histogram of blkalgn: it has {has} one of Block size, Algn size")
-    if wanted is not None and (wanted == 1) != python:
-        raise ValueError(
-            f"is not of dialect {wanted}: it has the keys of {'dialect 1' if python else 'dialects 2 to 4'}"
-        )
-    disks = {UNKNOWN_DISK: _raw_python(document)} if python else _raw_disks(document["disks"])
-    if not any(sum(counts.values()) for raw in disks.values() for counts in raw.values()):
-        raise ValueError("holds not one request")
-    dialect, warnings = (wanted, ()) if wanted is not None else (1, ()) if python else _told_apart(disks)
+def _read(counted: Counted, wanted: Dialect | None) -> BlkalgnFile:
+    disks = counted.disks
+    if wanted is not None and (wanted == 1) != counted.python:
+        keys = "dialect 1" if counted.python else "dialects 2 to 4"
+        raise ValueError(f"is not of dialect {wanted}: it has the keys of {keys}")
+    dialect, warnings = (wanted, ()) if wanted is not None else (1, ()) if counted.python else _told_apart(disks)
     read = {name: interpreted(raw, dialect, name) for name, raw in disks.items()}
     if sum(length * count for disk in read.values() for length, count in disk.granularity.items()) > _MOST_BYTES:
         raise ValueError("can't be: its requests have more than an exbibyte")
-    return BlkalgnFile(dialect, read, (*warnings, *_warnings(dialect, read)))
-
-
-def _raw_python(document: Mapping[str, Any]) -> Raw:
-    return {
-        "granularity": _counts(document.get("Block size", {}), "Block size"),
-        "alignment": _counts(document.get("Algn size", {}), "Algn size"),
-    }
-
-
-def _raw_disks(disks: object) -> dict[str, Raw]:
-    if not isinstance(disks, dict):
-        raise ValueError(f"disks: {shown(disks)} is no object with the names of disks")
-    found: dict[str, Raw] = {}
-    for name, disk in disks.items():
-        if not isinstance(disk, dict) or not disk.keys() & {"granularity", "alignment"}:
-            raise ValueError(f"disks.{shown(name)}: has neither granularity nor alignment")
-        found[name] = {
-            kind: _counts(disk.get(kind, {}), f"disks.{shown(name)}.{kind}") for kind in ("granularity", "alignment")
-        }
-    return found
-
-
-def _counts(value: object, where: str) -> dict[int, int]:
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: {shown(value)} is no object with a count for each size")
-    found: dict[int, int] = {}
-    for key, count in value.items():
-        if not (key.isascii() and key.isdigit() and len(key) <= 19 and int(key) <= _MOST):
-            raise ValueError(f"{where}: the key {shown(key)} is no size")
-        if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_REQUESTS:
-            raise ValueError(f"{where}.{key}: {shown(count)} is no number of requests")
-        if count:
-            found[int(key)] = found.get(int(key), 0) + count
-    return found
+    return BlkalgnFile(dialect, read, (*counted.warnings, *warnings, *_warnings(dialect, read)), counted.documents)
 
 
 def interpreted(raw: Raw, dialect: Dialect, disk: str) -> DiskHistograms:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from storlab.blockio.alignment import FLOOR, UNITS, unit_name
-from storlab.blockio.blkalgn import DIALECTS, read_blkalgn
+from storlab.blockio.blkalgn import DIALECTS, BlkalgnFile, read_blkalgn
 from storlab.blockio.histograms import DiskHistograms
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, Value, metric_frame
 from storlab.records.importers.base import Importer, Part
@@ -34,9 +34,14 @@ class BlkalgnImporter(Importer):
             metrics=metric_frame(value for job, each in parts.items() for value in _values(job, each)),
             histograms=pl.concat([_bins(job, each) for job, each in parts.items()]),
             warnings=file.warnings,
-            facts={"dialect": f"{file.dialect}, {DIALECTS[file.dialect]}", "disks": list(file.disks)},
+            facts={"dialect": f"{file.dialect}, {DIALECTS[file.dialect]}", "disks": list(file.disks), **_several(file)},
         )
         return [Part(measured)]
+
+
+def _several(file: BlkalgnFile) -> dict[str, str]:
+    last = f"the last of {file.documents}, each of which counts all since the start"
+    return {"document": last} if file.documents > 1 else {}
 
 
 def _together(disks: Mapping[str, DiskHistograms]) -> DiskHistograms:
