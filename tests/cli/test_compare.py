@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -65,6 +66,26 @@ def test_a_gate_that_is_hit_ends_with_status_four_and_the_file_is_written(runs: 
     ran = storlab("compare", "old", "other", *words, folder=runs)
     assert (ran.returncode, ran.stdout) == (4, "x.xml\n"), ran.stderr
     assert Xml.parse(runs / "x.xml").getroot().get("failures") == "1"
+
+
+def test_a_copy_of_a_run_is_not_taken_for_more_rounds(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "old", tmp_path / "copy")
+    for by in ((), ("--by", "time")):
+        ran = storlab("compare", "old", str(tmp_path / "copy"), *by, folder=runs)
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert "old and copy are one run, " in ran.stderr and "a copy is no repeat; leave one out" in ran.stderr
+
+
+def test_a_file_that_was_imported_twice_is_not_taken_for_more_rounds(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("fs,v\na,1\nb,2\nb,2.1\na,1.1\na,1.2\nb,1.9\n")
+    for name in ("one", "two"):
+        words = ("t.csv", "--factor-column", "fs", "--value", "v", "--out", name)
+        ran = storlab("import", "csv", *words, folder=tmp_path)
+        assert ran.returncode == 0, ran.stderr
+    ran = storlab("compare", "one", "two", "--by", "fs", folder=tmp_path)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "one and two hold the same file, t.csv: a copy is no repeat; leave one out" in ran.stderr
+    assert storlab("compare", "one", "two", folder=tmp_path).returncode == 0, "counts of two runs may well be the same"
 
 
 def test_levels_of_one_run_are_compared_by_round(runs: Path) -> None:

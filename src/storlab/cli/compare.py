@@ -15,6 +15,7 @@ from storlab.analysis.merged_runs import RunData
 from storlab.cli.failure import GATE_HIT
 from storlab.cli.output import write_output
 from storlab.errors import UserError
+from storlab.records.copies import refuse_copies
 from storlab.records.derive import derive
 from storlab.records.differences import differences
 from storlab.records.run_folder import RunFolder
@@ -52,6 +53,7 @@ def compare(
     if twice := next((folder for at, folder in enumerate(folders) if paths[at] in paths[:at]), None):
         raise UserError(f"{twice} is named twice")
     opened = dict(zip(_names(paths), map(RunFolder.open, folders), strict=True))
+    refuse_copies(opened, together=by is not None)
     runs = [_read(name, run) for name, run in opened.items()]
     told = differences({name: run.manifest for name, run in opened.items()})
     found = compare_runs(runs, by=by, metrics=metrics, gates=gates, cautions=told)

@@ -261,6 +261,13 @@ def derive_imported(run: RunFolder, imported: Imported) -> Tables:
     return _tables(imported, measured, warnings)
 
 
+def raw_files(run: RunFolder, imported: Imported) -> list[tuple[ImportedFile, Path]]:
+    """The files of an imported run that are still there, with where their contents lie."""
+    importer = importer_of(imported.kind)
+    kept = ((t.file, _raw(run.trial_folder(at), importer)) for at, t in enumerate(imported.trials, 1) if t.part == 0)
+    return [(imported.files[file], path) for file, path in kept if path.is_file()]
+
+
 def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part] | ParseError:
     importer = importer_of(imported.kind)
     raw = _raw(run.trial_folder(imported.first_trial(file)), importer)
