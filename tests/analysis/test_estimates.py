@@ -106,3 +106,19 @@ def test_ranks_share_ties_and_drift_needs_a_direction() -> None:
 def test_where_most_values_are_equal_an_outlier_is_still_found() -> None:
     assert checks.outliers(np.array([1.0] * 9 + [2.0])).tolist() == [False] * 9 + [True]
     assert not checks.outliers(np.ones(9)).any()
+
+
+@given(st.lists(st.floats(0.1, 1e6), min_size=5, max_size=30), st.sampled_from([-990, -600, 600, 990]))
+def test_an_estimate_of_huge_or_tiny_numbers_is_that_of_their_multiples(values: list[float], power: int) -> None:
+    factor = 2.0**power
+    usual, scaled = one(list(values)), one([value * factor for value in values])
+    assert (scaled.mean, scaled.median, scaled.cv) == (usual.mean * factor, usual.median * factor, usual.cv)
+    assert scaled.sd is not None and usual.sd is not None and scaled.sd == usual.sd * factor
+    assert usual.high is not None and scaled.high == pytest.approx(usual.high * factor)
+    assert scaled.warnings == usual.warnings
+
+
+def test_an_interval_that_reaches_beyond_all_floats_is_none() -> None:
+    found = one([1.7e308, 0.1e308])
+    assert (found.low, found.high) == (None, None) and found.sd is not None and math.isfinite(found.sd)
+    assert one([1.7e308, -1.7e308]).sd is None

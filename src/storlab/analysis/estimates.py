@@ -79,10 +79,17 @@ def _parts(values: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _with_scores(values: pl.DataFrame) -> pl.DataFrame:
-    """``values`` (``series``, ``round``, ``value``) with what needs whole series: z-scores, ranks."""
+    """``values`` (``series``, ``round``, ``value``) with what needs whole series: z-scores, ranks.
+
+    Values are divided by ``scale``, a power of two near the largest, which is exact: squares of 1e300 or of 1e-300 are
+    no floats.
+    """
     value, distance = pl.col("value"), pl.col("distance")
+    largest = value.abs().max().over("series")
     return (
         values.with_columns(value=pl.when(value.is_finite()).then(value))
+        .with_columns(scale=pl.when(largest > 0).then(pl.lit(2.0).pow(largest.log(2).floor())).otherwise(1.0))
+        .with_columns(value=value / pl.col("scale"))
         .with_columns(distance=(value - value.median().over("series")).abs())
         .with_columns(
             mad=distance.median().over("series"),
@@ -95,6 +102,7 @@ def _with_scores(values: pl.DataFrame) -> pl.DataFrame:
             "series",
             "round",
             "value",
+            "scale",
             "floor",
             "rank",
             "order",
@@ -120,6 +128,7 @@ def _statistics(scored: pl.DataFrame) -> pl.DataFrame:
             mean=value.mean(),
             sd=value.std(),
             floor=pl.col("floor").first(),
+            scale=pl.col("scale").first(),
             outliers=pl.col("round").filter(pl.col("z") > OUTLIER_Z).sort(),
             rho=pl.corr("rank", "order"),
         )
@@ -129,16 +138,19 @@ def _statistics(scored: pl.DataFrame) -> pl.DataFrame:
             cv=pl.when(pl.col("mean") != 0).then(pl.col("sd") / pl.col("mean").abs()),
             drift=pl.col("rho").fill_nan(0.0) * (pl.col("n") - 1).sqrt(),
         )
+        .with_columns(pl.col("median", "least", "mean", "sd") * pl.col("scale"))
+        .with_columns(sd=pl.when(pl.col("sd").is_finite()).then("sd"))
     )
 
 
 def _with_intervals(table: pl.DataFrame, alpha: float) -> pl.DataFrame:
-    """``table`` with ``low`` and ``high`` of the mean; null where ``n`` allows no interval.
+    """``table`` with ``low`` and ``high`` of the mean; null where ``n`` allows no interval, or none of floats.
 
     Times, sizes and rates can't be negative: of their intervals only what lies above 0 is given, which loses nothing.
     """
     factors = pl.Series(width_factors(table["n"].to_numpy(), alpha))
-    half = pl.when(factors.is_finite()).then(factors * pl.col("sd"))
+    half = factors * pl.col("sd")
+    half = pl.when(half.is_finite() & (pl.col("mean").abs() + half).is_finite()).then(half)
     whole = pl.col("mean") - half
     above = pl.when(pl.col("unit").is_in(_NEVER_NEGATIVE) & (pl.col("least") >= 0)).then(whole.clip(lower_bound=0.0))
     return table.with_columns(low=above.otherwise(whole), high=pl.col("mean") + half)

@@ -236,5 +236,5 @@ def _total(evidence: _Evidence, distance: float, centres: tuple[float, ...]) -> 
 
 
 def safe_exp(x: float) -> float:
-    """exp, which ends at the largest float instead of overflowing."""
-    return math.exp(min(x, math.log(np.finfo(np.float64).max) - 1e-9))
+    """exp, which ends at 1e304 instead of overflowing; room is left to round it to a few digits."""
+    return math.exp(min(x, 700.0))
