@@ -56,6 +56,17 @@ fn it_says_when_it_starts_and_what_it_counted_when_it_ends() {
     }
 }
 
+#[test]
+fn a_time_that_no_clock_reaches_is_waited_for_until_it_is_told_to_end() {
+    let mut child = trace(&["--for", "1.8e19", "--interval", "1.8e19"]).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    if lines.next().is_some() {
+        kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM).unwrap();
+        assert_eq!(lines.count(), 1);
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(if geteuid().is_root() { 0 } else { 1 }));
+}
+
 /// Nobody is left to read: it ends, and nothing stays attached.
 #[test]
 fn it_ends_when_nobody_reads_any_more() {

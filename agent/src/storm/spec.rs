@@ -149,6 +149,7 @@ impl Spec {
                 Some("block is no multiple of 8 up to 1 GiB")
             }
             () if self.sizes.largest() > i64::MAX as u64 - self.granule => Some("no file can be so large"),
+            () if self.tree.fan_out == 0 => Some("fan_out is 1 or more"),
             () if self.tree.leaves().is_none() => Some("the tree has too many directories"),
             () if self.phases.is_empty() || twice => Some("phases come once each"),
             () if place(Phase::Create).is_some_and(|at| at != 0) => Some("create is the first phase"),
@@ -171,7 +172,7 @@ impl Spec {
 impl TreeSpec {
     /// Directories with files, of one tree.
     pub fn leaves(&self) -> Option<u64> {
-        let leaves = self.fan_out.max(1).checked_pow(self.depth)?;
+        let leaves = self.fan_out.checked_pow(self.depth)?;
         (leaves <= MOST_LEAVES && self.depth <= 32).then_some(leaves)
     }
 }
@@ -222,6 +223,7 @@ pub(super) mod tests {
             (Spec { tree: tree(20, 10, false, Spread::Sequential), ..spec() }, "tree"),
             (Spec { tree: tree(64, 10, false, Spread::Sequential), ..spec() }, "tree"),
             (Spec { tree: tree(33, 1, false, Spread::Sequential), ..spec() }, "tree"),
+            (Spec { tree: tree(1, 0, false, Spread::Sequential), ..spec() }, "fan_out"),
             (Spec { phases: vec![], ..spec() }, "phases"),
             (Spec { phases: vec![Create, Read, Read], ..spec() }, "once"),
             (Spec { phases: vec![Read, Create], ..spec() }, "create"),

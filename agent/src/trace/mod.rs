@@ -131,8 +131,9 @@ impl Tracer {
             _ => None,
         };
         let begun = Instant::now();
-        let end = self.options.period.map(|period| begun + period);
-        let mut tick = self.options.interval.map(|interval| begun + interval);
+        // A time that the clock can't reach never comes.
+        let end = self.options.period.and_then(|period| begun.checked_add(period));
+        let mut tick = self.options.interval.and_then(|interval| begun.checked_add(interval));
         loop {
             let events = ring.as_ref().map(|_| Instant::now() + EVENTS_EVERY);
             let next = [end, tick, events].into_iter().flatten().min();
@@ -147,10 +148,10 @@ impl Tracer {
             while let (Some(due), Some(interval)) = (tick, self.options.interval)
                 && due <= now
             {
-                if due + interval > now {
+                tick = due.checked_add(interval);
+                if tick.is_none_or(|next| next > now) {
                     self.tell_counts(false)?;
                 }
-                tick = Some(due + interval);
             }
         }
         self.attached.detach();

@@ -1,8 +1,9 @@
 //! Loading the eBPF programs and attaching them, to the better hook that the kernel has.
 
-use std::fs;
+use std::error::Error;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
+use std::{fs, io};
 
 use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::trace_point::TracePointLink;
@@ -30,6 +31,8 @@ const FURTHER: [&str; 6] = [
     "block_bio_frontmerge",
     "block_split",
 ];
+
+const NOT_ALLOWED: &str = "this process may not load eBPF programs: that takes CAP_BPF and CAP_PERFMON, which root of a container may lack, and a seccomp filter may forbid it";
 
 const REQUEST_SETS: u32 = 512;
 const BIN_SETS: u32 = 256;
@@ -217,10 +220,13 @@ fn parse_rwbs_offset(format: &str) -> Option<u32> {
 }
 
 /// An error and all its causes, but for a verifier's log, which is for developers of programs.
-fn whole(error: &dyn std::error::Error) -> String {
+fn whole(error: &(dyn Error + 'static)) -> String {
     let mut causes = vec![];
     let mut next = Some(error);
     while let Some(error) = next {
+        if error.downcast_ref().and_then(io::Error::raw_os_error) == Some(libc::EPERM) {
+            return NOT_ALLOWED.to_owned();
+        }
         let text = error.to_string();
         let line = text.lines().next().unwrap_or_default().trim_end_matches(" Verifier output:").to_owned();
         if !causes.iter().any(|known: &String| known.ends_with(&line)) {
