@@ -331,7 +331,7 @@ class TestOnADisk:
     def test_without_privileges_there_is_one_sentence(self) -> None:
         ran = self.storlab("--for", "1s", preexec_fn=drop_capabilities)
         assert ran.returncode == 2
-        assert ran.stderr.startswith("storlab: block I/O can't be traced: ")
+        assert ran.stderr.startswith("storlab: block I/O can't be traced: this process may not load eBPF programs: ")
         assert ran.stderr.count("\n") == 1
 
     def test_a_terminal_shows_it_live_and_then_the_tables(self, disk: LoopDisk, tmp_path: Path) -> None:
