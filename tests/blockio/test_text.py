@@ -10,7 +10,7 @@ import pytest
 from storlab.blockio.blkalgn_write import blkalgn_json
 from storlab.blockio.histograms import by_disk
 from storlab.blockio.requests import request_frame
-from storlab.blockio.text import linear_histogram, log2_histogram, percent, tables
+from storlab.blockio.text import linear_histogram, log2_histogram, percent, share_table, tables
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -49,6 +49,13 @@ def test_the_rows_are_those_of_the_tools() -> None:
     assert linear_histogram({4096: 40, 512: 1})[2] == f"        4096       : 40       |{'*' * 40}|"
     assert log2_histogram({512: 1})[-1] == f"       512 -> 1023       : 1        |{'*' * 40}|"
     assert log2_histogram({512: 1})[1] == f"         0 -> 1          : 0        |{' ' * 40}|"
+
+
+@pytest.mark.parametrize("operation", ["read", "write_zeroes", "zone_reset_all"])
+def test_shares_stand_below_their_units_whatever_the_operation_is_called(operation: str) -> None:
+    row = ("vda", operation, "", 4096, 4096, None, 1, 1, 1, 1, 1, 1)
+    head, *rows = share_table(request_frame([row])).splitlines()
+    assert {len(row) for row in rows} == {len(head)}
 
 
 def test_nothing_seen_is_no_table() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import polars as pl
 
@@ -64,13 +64,17 @@ def share_table(requests: pl.DataFrame) -> str:
     found = shares(requests)
     if found.is_empty():
         return ""
-    lines = ["Aligned to at least  " + "".join(f"{unit_name(unit):>9}" for unit in UNITS)]
+    rows = []
     for operation in found["operation"].unique().sort().to_list():
         own = found.filter(pl.col("operation") == operation)
-        lines.append(_share_row(f"{operation}: requests", [percent(share) for share in own["share"]]))
-        lines.append(_share_row("bytes", [percent(share) for share in own["byte_share"]]))
+        rows.append((f"{operation}: requests", [percent(share) for share in own["share"]]))
+        rows.append(("bytes", [percent(share) for share in own["byte_share"]]))
         if operation == "write" and own["amplification"].null_count() == 0:
-            lines.append(_share_row("amplification", [f"{factor:.2f}" for factor in own["amplification"]]))
+            rows.append(("amplification", [f"{factor:.2f}" for factor in own["amplification"]]))
+    head = "Aligned to at least  "
+    width = max(len(head), *(len(name) for name, _ in rows))
+    lines = [f"{head:<{width}}" + "".join(f"{unit_name(unit):>9}" for unit in UNITS)]
+    lines += [f"{name:>{width}}" + "".join(f"{cell:>9}" for cell in cells) for name, cells in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -95,10 +99,6 @@ def percent(share: float) -> str:
     if share < 0.001 or share > 0.999:
         return "<0.1 %" if share < 0.5 else ">99.9 %"
     return f"{math.floor(share * 1000) / 10:.1f} %"
-
-
-def _share_row(name: str, cells: Iterable[str]) -> str:
-    return f"{name:>21}" + "".join(f"{cell:>9}" for cell in cells)
 
 
 def _bar(count: int, most: int, width: int = _STARS) -> str:
