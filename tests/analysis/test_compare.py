@@ -154,12 +154,12 @@ def test_no_common_round_is_undecided_and_open() -> None:
 def test_pooling_takes_the_mean_of_each_round_and_only_whole_rounds() -> None:
     first = Pairs(np.array([1, 2, 3]), np.array([0.1, 0.2, 0.3]))
     second = Pairs(np.array([1, 3, 4]), np.array([0.3, 0.5, 0.7]))
-    pooled = pool([first, second])
+    pooled = pool([first, second], ["4k", "64k"])
     assert pooled.rounds.tolist() == [1, 3]
     assert pooled.log_ratios.tolist() == pytest.approx([0.2, 0.4])
     assert pooled.warnings == ("Left out: rounds 2 and 4, not done in every combination.",)
-    assert pool([first, Pairs(problem="None.")]).problem == "None."
-    assert len(pool([]).rounds) == 0
+    assert pool([first, Pairs(problem="None.")], ["4k", "64k"]).problem == "None."
+    assert len(pool([], []).rounds) == 0
 
 
 def test_an_outlier_is_named_by_its_round() -> None:

@@ -300,3 +300,25 @@ def test_what_the_executor_says_is_passed_on() -> None:
 def test_a_design_that_does_not_fit_together_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         study(**changes)
+
+
+@pytest.mark.parametrize("within", [True, False])
+def test_effects_that_cancel_out_are_not_equivalent_on_average(within: bool) -> None:
+    factors: Factors = {**AB, "bs": ("4k", "64k")}
+    values: Values = {("a", "4k"): rates(2e8), ("a", "64k"): rates(1e8), ("b", "4k"): rates(1.01e8)}
+    trials, metrics, cells = tables({**values, ("b", "64k"): rates(1.99e8)}, factors)
+    found = summarise(trials, metrics, design(factors, cells, (CompareSpec("x", within=within, margin=0.1),)))
+    pooled = found.comparisons[-1]
+    assert pooled.low is not None and pooled.high is not None and 0.91 < pooled.low < pooled.high < 1.1
+    assert pooled.verdict == "undecided" and pooled.settled
+    assert pooled.warnings == ("Combinations differ: the ratio is 1.96× in bs=4k, 0.50× in bs=64k.",)
+    assert pooled.reason.endswith(f"within the margin of ±10 %, but not everywhere. {pooled.warnings[0]}")
+
+
+def test_a_combination_in_which_a_pooled_verdict_is_the_other_way_round_is_named() -> None:
+    factors: Factors = {**AB, "bs": ("4k", "64k")}
+    values: Values = {("a", "4k"): rates(4e8), ("a", "64k"): rates(1e8), ("b", "4k"): rates(1.01e8)}
+    trials, metrics, cells = tables({**values, ("b", "64k"): rates(1.99e8)}, factors)
+    pooled = summarise(trials, metrics, design(factors, cells)).comparisons[-1]
+    assert pooled.verdict == "better"
+    assert pooled.warnings == ("Combinations differ: the ratio is 0.50× in bs=64k.",)

@@ -6,14 +6,17 @@ The rules are in ``verdict``, the pairing in ``pairing``, the numbers in ``anyti
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from storlab.analysis.anytime import check_alpha
+from storlab.analysis.anytime import check_alpha, mean_interval
 from storlab.analysis.checks import warn
 from storlab.analysis.design import DEFAULT_MARGIN, MIN_ROUNDS
 from storlab.analysis.pairing import Pairs, no_ratio
 from storlab.analysis.summary import Comparison
-from storlab.analysis.verdict import Failed, Rules, judge, safe_exp
+from storlab.analysis.verdict import Failed, Judgement, Rules, judge, safe_exp
+from storlab.analysis.wording import percent, times_alone
+
+_NAMED = 4
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,11 @@ def compare(question: Question, pairs: Pairs, alpha: float, min_rounds: int = MI
     if n > 1 and found.interval.sd == 0:
         warnings.append("The ratio is the same in every round: the interval is a point, right for counts only.")
     warnings += warn(pairs.log_ratios, pairs.rounds, "The ratio")
+    if contrary := _contrary(pairs, found, rules):
+        warnings.append(contrary)
+        if found.verdict == "equivalent":
+            reason = f"On average the interval lies within the margin of ±{percent(rules.margin)}, but not everywhere."
+            found = replace(found, verdict="undecided", reason=f"{reason} {contrary}")
     return Comparison(
         **vars(question),
         rounds=n,
@@ -68,6 +76,30 @@ def compare(question: Question, pairs: Pairs, alpha: float, min_rounds: int = MI
         warnings=tuple(warnings),
         settled=found.settled,
     )
+
+
+def _contrary(pairs: Pairs, found: Judgement, rules: Rules) -> str:
+    """Which combinations a pooled verdict is not true of, as a sentence: what it averages may cancel out.
+
+    By their own intervals: beyond the margin where all together are equivalent, else on the other side of 1. Of the
+    literature's qualitative interactions (Gail and Simon 1985, "Testing for qualitative interactions between treatment
+    effects and patient subsets"); no verdict is made of it, one is only withheld.
+    """
+    own = {name: mean_interval(values, rules.alpha) for name, values in pairs.parts.items()}
+    edge = math.log1p(rules.margin)
+    against = [
+        f"{times_alone(safe_exp(x.mean))} in {name}"
+        for name, x in own.items()
+        if (found.verdict == "equivalent" and (x.low > edge or x.high < -edge))
+        or (
+            found.verdict in ("better", "worse")
+            and (x.low > 0 > found.interval.mean or x.high < 0 < found.interval.mean)
+        )
+    ]
+    if not against:
+        return ""
+    more = f" and {len(against) - _NAMED} more" if len(against) > _NAMED else ""
+    return f"Combinations differ: the ratio is {', '.join(against[:_NAMED])}{more}."
 
 
 def failed_of(pairs: Pairs) -> Failed:

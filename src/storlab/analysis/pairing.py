@@ -6,7 +6,7 @@ and "twice as fast" must mean the same as "half as slow" the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,6 +44,7 @@ class Pairs:
 
     ``problem`` says why where there can be no ratio, however many rounds follow (``no_ratio`` makes a sentence of it);
     ``log_ratios`` is then empty. ``failed_a``: rounds in which only ``a`` failed; ``failed_b`` likewise.
+    ``parts``: where combinations were pooled, the log ratios of each by its name.
     """
 
     rounds: Rounds = field(default_factory=_no_rounds)
@@ -52,6 +53,7 @@ class Pairs:
     warnings: tuple[str, ...] = ()
     failed_a: frozenset[int] = frozenset()
     failed_b: frozenset[int] = frozenset()
+    parts: Mapping[str, Floats] = field(default_factory=dict)
 
 
 def pair(a: Side, b: Side) -> Pairs:
@@ -96,8 +98,8 @@ def snap(log_ratios: Floats) -> Floats:
     return np.where(np.abs(log_ratios) <= ROUNDING, 0.0, log_ratios)
 
 
-def pool(parts: Sequence[Pairs]) -> Pairs:
-    """Per round the mean of the log ratios of ``parts``, in the rounds that all of them have.
+def pool(parts: Sequence[Pairs], names: Sequence[str]) -> Pairs:
+    """Per round the mean of the log ratios of ``parts``, called ``names``, in the rounds that all of them have.
 
     Rounds stay the unit: combinations measured in the same round share its disturbances.
     """
@@ -118,6 +120,7 @@ def pool(parts: Sequence[Pairs]) -> Pairs:
         warnings=(f"Left out: {listed(incomplete)}, not done in every combination.",) if incomplete else (),
         failed_a=frozenset[int]().union(*(part.failed_a for part in parts)),
         failed_b=frozenset[int]().union(*(part.failed_b for part in parts)),
+        parts=dict(zip(names, rows, strict=True)),
     )
 
 

@@ -88,7 +88,7 @@ def pooled(parts: Sequence[Sides], combinations: Sequence[str]) -> Sides:
     ]
     both = [[part.a for part in parts], [part.b for part in parts]]
     if not apart:
-        return Sides(both[0][0], both[1][0], pool(couples), warnings=said)
+        return Sides(both[0][0], both[1][0], pool(couples, combinations), warnings=said)
     said = tuple(dict.fromkeys(warning for part in parts if part.pairs is None for warning in part.warnings))
     problem = next(
         (

@@ -178,6 +178,6 @@ def _answer(
         for name, (a, b) in zip(item.names, item.cells, strict=True)
         for part in [pair(one(question.a, a), one(question.b, b))]
     ]
-    pairs = pool(parts) if question.pooled else parts[0]
+    pairs = pool(parts, item.names) if question.pooled else parts[0]
     warned = replace(pairs, warnings=(*item.warnings, *pairs.warnings))
     return compare(question, warned, alpha, min_rounds)
