@@ -77,7 +77,14 @@ def test_a_verdict_in_one_sentence(comparison: Comparison, sentence: str) -> Non
         ),
         ([_pair("a", "b", "worse"), _pair("a", "c", "better"), _pair("b", "c", "better")], "b is better than a and c."),
         ([_pair("a", "b", "undecided"), _pair("b", "c", "undecided")], "No level is better than another so far."),
-        ([_pair("a", "b", "equivalent"), _pair("a", "c", "equivalent")], "a, b and c are equivalent."),
+        (
+            [_pair("a", "b", "equivalent"), _pair("a", "c", "equivalent"), _pair("b", "c", "equivalent")],
+            "a, b and c are equivalent.",
+        ),
+        (
+            [_pair("a", "b", "equivalent"), _pair("b", "c", "equivalent")],
+            "All that were compared are equivalent; not every two levels were.",
+        ),
         (
             [_pair("a", "b", "equivalent"), _pair("a", "c", "better"), _pair("b", "c", "better")],
             "No single best: nothing beats a or b.",
@@ -100,6 +107,15 @@ def test_comparisons_without_an_answer_share_one_sentence_and_no_verdict() -> No
     summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE, *missing))
     assert ordered_comparisons(summary) == [BASE]
     assert overview(summary) == "8 rounds done; 3 comparisons: 1 better or worse, 2 without an answer."
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "heading"),
+    [("8", "16", "write.bandwidth: write, by fs"), ("on", "zfs", "write.bandwidth: write, by fs"), ("4k", "16k", "")],
+)
+def test_levels_that_say_little_by_themselves_stand_under_their_factors_name(a: str, b: str, heading: str) -> None:
+    (group,) = verdict_groups([replace(_pair(a, b, "better"), within={"load": "write"})])
+    assert group.heading == (heading or "write.bandwidth: write")
 
 
 def test_pooled_verdicts_come_first() -> None:

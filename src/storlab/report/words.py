@@ -119,6 +119,8 @@ def lead(comparisons: Sequence[Comparison]) -> str:
         return ""
     names = list(dict.fromkeys(name for c in comparisons for name in (c.a, c.b)))
     if all(c.verdict == "equivalent" for c in comparisons):
+        if len(comparisons) < len(names) * (len(names) - 1) // 2:  # a like b, and b like c, says little of a and c
+            return "All that were compared are equivalent; not every two levels were."
         return f"{listed(names)} are equivalent."
     wins = {name: set[str]() for name in names}
     for c in comparisons:
