@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import polars as pl
@@ -51,6 +52,14 @@ def test_percentiles_from_bins_are_those_that_fio_prints(name: str) -> None:
                     for key, value in percentiles_of(block).items():
                         if f"{direction}.latency.{key}" in mine:
                             assert mine[f"{direction}.latency.{key}"] == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_fio_before_3_18_which_does_not_count_latencies_is_read_alike(name: str) -> None:
+    text = golden(name)
+    uncounted = re.sub(rb',\s*"N" : \d+', b"", text)
+    assert uncounted != text
+    assert values(parse_fio(uncounted, name)) == pytest.approx(values(parse_fio(text, name)), rel=1e-12)
 
 
 def test_many_reports_give_what_each_gives_by_itself() -> None:
@@ -261,7 +270,8 @@ def test_counts_that_could_not_be_added_are_refused() -> None:
         parse_fio(text, "x")
 
 
-def test_fio_2_is_refused() -> None:
-    text = golden("fio-group.json").replace(b'"clat_ns"', b'"clat"')
-    with pytest.raises(ParseError, match="fio 2"):
+@pytest.mark.parametrize("version", ["2.1.4", "2.17-12-g3c1a"])
+def test_fio_2_is_refused_for_its_units(version: str) -> None:
+    text = golden("fio-group.json").replace(b"fio-3.33", f"fio-{version}".encode()).replace(b'"total_ios"', b'"ios"')
+    with pytest.raises(ParseError, match=rf"x:\d+: is of fio {version}, with other units"):
         parse_fio(text, "x")

@@ -21,6 +21,7 @@ from msgspec import Meta, Struct
 from storlab.errors import ParseError
 
 _START = re.compile(rb"^[ \t]*\{", re.MULTILINE)
+_BEFORE_3 = re.compile(rb'\s*\{\s*"fio version"\s*:\s*"fio-([12]\.(?!99)[\w.-]+)"')  # 2.99 is a draft of 3.0
 # A float that isn't a number: fio prints it as C does, which no JSON reader takes.
 _NOT_A_NUMBER = re.compile(rb"(:\s*|\[\s*|,\s*)-?(?:nan|inf)\b")
 
@@ -33,12 +34,15 @@ Number = Annotated[float, Meta(ge=-1e300, le=1e300)] | None
 
 
 class Latency(Struct, frozen=True):
-    """``clat_ns``, ``lat_ns``. ``percentile`` where fio kept percentiles of this kind, ``bins`` then only in json+."""
+    """``clat_ns``, ``lat_ns``. ``percentile`` where fio kept percentiles of this kind, ``bins`` then only in json+.
+
+    ``n`` since fio 3.18; ``counted`` gives it where it is missing.
+    """
 
     minimum: Count = msgspec.field(name="min")
     maximum: Count = msgspec.field(name="max")
     mean: Number
-    n: Operations = msgspec.field(name="N")
+    n: Operations = msgspec.field(name="N", default=0)
     percentile: dict[str, Count] = {}  # "99.000000": ns
     bins: dict[str, Operations] = {}  # the value that fio prints for a bin, "19072": operations
 
@@ -46,25 +50,31 @@ class Latency(Struct, frozen=True):
     def has_bins(self) -> bool:
         return any(self.bins.values())
 
+    def counted(self, operations: int) -> Latency:
+        """With the number of its operations: those in its bins or, where there are none either, ``operations``."""
+        if self.n or not self.maximum:  # nothing was measured where the maximum is 0, as with disable_clat
+            return self
+        return msgspec.structs.replace(self, n=sum(self.bins.values()) or operations)
+
 
 NO_LATENCY = Latency(0, 0, 0.0, 0)
 
 
 class DirectionBlock(Struct, frozen=True):
-    """``read``, ``write``, ``trim``, ``mixed``; ``runtime`` in ms. ``clat`` only in fio 2's output."""
+    """``read``, ``write``, ``trim``, ``mixed``; ``runtime`` in ms."""
 
     io_bytes: Count
     total_ios: Operations
     runtime: Count
     clat_ns: Latency | None = None
     lat_ns: Latency | None = None
-    clat: Any = None
 
 
 class SyncBlock(Struct, frozen=True):
     """``sync``: fsync and its like."""
 
     lat_ns: Latency
+    total_ios: Operations = 0
 
 
 class Samples(Struct, frozen=True):
@@ -87,7 +97,7 @@ class SteadyBlock(Struct, frozen=True):
 
 
 class JobBlock(Struct, frozen=True):
-    """One of ``jobs``; ``job_runtime`` in ms, CPU times in percent of it."""
+    """One of ``jobs``; ``job_runtime`` (since fio 3.8) in ms, summed over merged processes; CPU times in percent of it."""
 
     jobname: str
     groupid: Count
@@ -200,6 +210,9 @@ def _lines(*parts: bytes) -> tuple[str, ...]:
 
 
 def _load(document: bytes, source: str, lines_before: int) -> Root:
+    if old := _BEFORE_3.match(document):
+        message = f"is of fio {old[1].decode()}, with other units; only the output of fio 3 is read"
+        raise ParseError(message, source, lines_before + 1)
     try:
         return _DECODER.decode(document)
     except (ValueError, RecursionError):

@@ -47,6 +47,7 @@ from storlab.workloads.fio_document import (
     Document,
     JobBlock,
     Latency,
+    SyncBlock,
     read_document,
 )
 from storlab.workloads.fio_metrics import DIRECTIONS, Direction, Job
@@ -218,8 +219,6 @@ def _job(block: JobBlock, name: str, phase: int, source: str) -> Job:
     # "both" (unified_rw_reporting=2) gives the directions and their sum, which would count twice.
     mixed = block.mixed if block.read is None else None
     for key, way in zip(DIRECTIONS, (block.read, block.write, block.trim, mixed), strict=True):
-        if way is not None and way.clat is not None:
-            raise ParseError(f"job {name}: {key}.clat: this is fio 2's output, in µs; use fio 3", source)
         if way is not None and (way.total_ios or way.io_bytes):
             directions[key] = _direction(way, f"job {name}: {key}", source)
     run = block.job_runtime / 1000
@@ -227,7 +226,7 @@ def _job(block: JobBlock, name: str, phase: int, source: str) -> Job:
         name=name,
         phase=phase,
         directions=directions,
-        sync=NO_LATENCY if block.sync is None else _fios(block.sync.lat_ns, f"job {name}: sync.lat_ns", source),
+        sync=NO_LATENCY if block.sync is None else _sync(block.sync, f"job {name}: sync", source),
         cpu_user=(block.usr_cpu or 0.0) / 100 * run,
         cpu_system=(block.sys_cpu or 0.0) / 100 * run,
         cpu_runtime=run,
@@ -239,16 +238,21 @@ def _job(block: JobBlock, name: str, phase: int, source: str) -> Job:
 def _direction(block: DirectionBlock, path: str, source: str) -> Direction:
     if block.clat_ns is None:
         raise ParseError(f"{path}.clat_ns is missing: truncated, or not from fio 3", source)
-    latency, total = _fios(block.clat_ns, f"{path}.clat_ns", source), block.lat_ns
-    if not latency.has_bins and total is not None and _tells_more(total, latency):
-        latency = _fios(total, f"{path}.lat_ns", source)
-    return Direction(block.io_bytes, block.total_ios, block.runtime / 1000, latency, latency is total)
+    kind, latency = "clat_ns", block.clat_ns
+    if not latency.has_bins and block.lat_ns is not None and _tells_more(block.lat_ns, latency):
+        kind, latency = "lat_ns", block.lat_ns
+    latency = _fios(latency, f"{path}.{kind}", source).counted(block.total_ios)
+    return Direction(block.io_bytes, block.total_ios, block.runtime / 1000, latency, kind == "lat_ns")
+
+
+def _sync(block: SyncBlock, path: str, source: str) -> Latency:
+    return _fios(block.lat_ns, f"{path}.lat_ns", source).counted(block.total_ios)
 
 
 def _tells_more(total: Latency, completion: Latency) -> bool:
     """lat_percentiles=1 moves bins and percentiles from one to the other; disable_clat=1 leaves the total alone."""
     moved = total.has_bins or bool(total.percentile and not completion.percentile)
-    return moved or bool(total.n and not completion.n)
+    return moved or bool(total.maximum and not completion.maximum)
 
 
 def _fios(latency: Latency, path: str, source: str) -> Latency:
