@@ -152,6 +152,12 @@ def test_reports_of_a_run_that_went_on_are_no_runs(folder: Path) -> None:
     assert "reports of runs that went on (--status-interval) are left out: " in once[0].measured.warnings[0]
 
 
+def test_runs_of_several_processes_that_were_appended_to_each_other_are_runs() -> None:
+    # With group_reporting, job_runtime is the sum over the processes, far more than the time that they took.
+    whole = re.sub(rb'"job_runtime" : \d+', b'"job_runtime" : 90000', golden("fio-group.json"))
+    assert len(parts(whole + later(whole))) == 2
+
+
 def test_where_there_is_no_completion_latency_the_total_is_read(folder: Path) -> None:
     (part,) = parts(ran(folder, "a.json", "--rw=randread", "--disable_clat=1").read_bytes())
     assert values(part.measured)["read.latency.mean"] > 0

@@ -106,10 +106,11 @@ def _grew(one: DirectionBlock | None, two: DirectionBlock | None) -> bool:
 
 
 def _lasted(jobs: Iterable[JobBlock]) -> dict[int, float]:
-    """For how many seconds each group of jobs ran."""
+    """For how many seconds each group of jobs ran. Not ``job_runtime``, which fio adds up over the jobs it merges."""
     lasted: dict[int, float] = {}
     for job in jobs:
-        lasted[job.groupid] = max(lasted.get(job.groupid, 0.0), job.job_runtime / 1000)
+        runtimes = [way.runtime / 1000 for way in _directions(job) if way is not None]
+        lasted[job.groupid] = max(lasted.get(job.groupid, 0.0), *runtimes)
     return lasted
 
 
