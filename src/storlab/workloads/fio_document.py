@@ -97,7 +97,7 @@ class SteadyBlock(Struct, frozen=True):
 
 
 class JobBlock(Struct, frozen=True):
-    """One of ``jobs``; ``job_runtime`` (since fio 3.8) in ms, summed over merged processes; CPU times in percent of it."""
+    """One of ``jobs``; ``job_runtime`` (since fio 3.8) in ms, summed over merged jobs; CPU times in percent of it."""
 
     jobname: str
     groupid: Count
