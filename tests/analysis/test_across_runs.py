@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
 from storlab.analysis.across_runs import compare_runs
+from storlab.analysis.design import CompareSpec
 from storlab.analysis.gate import parse_gate
 from storlab.analysis.interleaving import Span, pairs_in_time
 from storlab.analysis.merged_runs import RunData
@@ -302,3 +303,14 @@ def test_a_level_that_fails_can_not_win_by_the_rounds_in_which_it_did_not() -> N
 def test_trials_that_failed_are_named_where_runs_are_described() -> None:
     found = compare_runs([run("a", {"x": LOW}), with_failures(run("b", {"x": HIGH}), 1, {2, 3})]).comparisons[0]
     assert found.comparison.warnings[0] == "Left out: 2 trials of b that failed."
+
+
+def test_the_margin_is_that_of_the_factor_that_is_compared() -> None:
+    values = {(fs, bs): [2.0 * value for value in LOW] for fs in ("xfs", "ext4") for bs in ("4k", "64k")}
+    given = two_factors("r", values)
+    asked = (CompareSpec("fs", margin=0.2), CompareSpec("bs", margin=0.01))
+    given = replace(given, design=replace(given.design, comparisons=asked))
+    margins = {by: compare_runs([given], by=by).comparisons[0].comparison.margin for by in ("fs", "bs")}
+    assert margins == {"fs": 0.2, "bs": 0.01}
+    strict = replace(given, name="s", design=replace(given.design, comparisons=(CompareSpec("fs", margin=0.02),)))
+    assert compare_runs([given, strict], by="fs").comparisons[0].comparison.margin == 0.02

@@ -87,7 +87,7 @@ def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> 
     if len(levels) < 2:
         raise UserError(f"there is nothing to compare: every run has only the level {levels[0]!r} of {factor}")
     names = (factor, *others)
-    margin = next((spec.margin for spec in runs[0].design.planned()), DEFAULT_MARGIN)
+    margin = _margin(runs, by)
     design = Design(
         title="",
         primary=primary,
@@ -159,6 +159,13 @@ def _primary(runs: Sequence[RunData], metrics: tuple[str, ...]) -> str:
                 "say with --metric what to compare"
             )
     return metrics[0] if metrics else primary
+
+
+def _margin(runs: Sequence[RunData], by: str | None) -> float:
+    """The least that any run's study names for the factor ``by``, or, where none compares its levels, for any."""
+    specs = [spec for run in runs for spec in run.design.planned()]
+    named = [spec.margin for spec in specs if spec.factor == by] or [spec.margin for spec in specs]
+    return min(named, default=DEFAULT_MARGIN)
 
 
 def _place(run: RunData, levels: Levels, others: Sequence[str], by: str | None) -> tuple[str, ...]:
