@@ -25,6 +25,8 @@ from storlab.study.substitution import Outgrown
 from storlab.study.toml_text import MAX_TEXT, read_toml
 from storlab.units import printable, shown
 from storlab.workloads.base import PLACE_WORDS, ReadInput
+from storlab.workloads.command import CommandWorkload
+from storlab.workloads.metric_rule import MetricRule
 
 MAX_CELLS = 10_000
 
@@ -135,6 +137,7 @@ def parse_study(
         refuse_if_any()
         used: set[str] = set()
         cells = tuple(expand(Source(raw, model, levels, remember, report), factors, used))
+        _check_metrics(cells, report)
         refuse_if_any()
     except RecursionError:
         raise StudyError(file, [Problem("", "this is nested too deeply for a study")]) from None
@@ -214,6 +217,19 @@ def _check_pairs(
         elif frozenset(pair) in seen:
             report((*path, number), f"{pair[0]!r} and {pair[1]!r} are compared already")
         seen.add(frozenset(pair))
+
+
+def _check_metrics(cells: Sequence[Cell], report: Report) -> None:
+    """A metric means one thing in all cells: else seconds would be compared with rates."""
+    known: dict[tuple[str, str], MetricRule] = {}
+    for load in (load for cell in cells for load in cell.loads):
+        for rule in load.workload.metrics if isinstance(load.workload, CommandWorkload) else ():
+            first = known.setdefault((load.name, rule.name), rule)
+            for key in ("unit", "better"):
+                one, other = getattr(first, key), getattr(rule, key)
+                if one != other:
+                    message = f"{rule.name} has {key} = {shown(one)} in one cell and {shown(other)} in another"
+                    report(("workload", load.name), f"{message}: levels can't be compared by it")
 
 
 def _limit_cells(factors: Sequence[Factor], report: Report) -> None:

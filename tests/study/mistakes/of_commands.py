@@ -147,5 +147,12 @@ env = { "A=B" = "c" }  #! can't be an environment variable
 argv = ["true"]
 cwd = "sub"  #! must be an absolute path
 """,
+        "a metric in the unit of its level": """
+[factors.x]
+old.unit = "s"
+new.unit = "1/s"
+[workload.load]  #! workload.load: speed has unit = "s" in one cell and "1/s" in another: levels can't be compared by it
+command = { argv = ["true"], metrics = [{ name = "speed", regex = "(.*)", unit = "{x.unit}" }] }
+""",
     }
 )
