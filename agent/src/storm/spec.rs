@@ -179,7 +179,11 @@ impl TreeSpec {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::storm::tree::Tree;
 
     pub fn spec() -> Spec {
         Spec {
@@ -233,6 +237,40 @@ pub(super) mod tests {
         ] {
             let found = spec.fault().unwrap_or_else(|| panic!("{spec:?} has no fault"));
             assert!(found.contains(fault), "{found}");
+        }
+    }
+
+    /// Numbers of every magnitude up to so many bits.
+    fn number(bits: u32) -> impl Strategy<Value = u64> {
+        (any::<u64>(), 64 - bits..=64).prop_map(|(number, by)| number.checked_shr(by).unwrap_or(0))
+    }
+
+    fn sizes() -> impl Strategy<Value = Sizes> {
+        let choices = vec((number(64), any::<f64>()), 0..4);
+        prop_oneof![
+            number(64).prop_map(|bytes| Sizes::Fixed { bytes }),
+            (number(64), number(64)).prop_map(|(min, max)| Sizes::Uniform { min, max }),
+            (number(64), 0.0..100.0_f64, number(64), number(64))
+                .prop_map(|(median, sigma, min, max)| Sizes::Lognormal { median, sigma, min, max }),
+            choices.prop_map(|choices| Sizes::Weighted { choices }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_has_no_fault_has_sizes_and_places_for_all_files(
+            sizes in sizes(), files in number(41), workers in number(11), granule in number(31), depth in 0..5_u32,
+            fan_out in number(8), shared: bool, seed: u64, part in 0.0..1.0_f64,
+        ) {
+            let tree = tree(depth, fan_out, shared, Spread::Sequential);
+            let spec = Spec { sizes, files, workers, granule, tree, seed, ..spec() };
+            let worker = (spec.workers as f64 * part) as u64;
+            if spec.fault().is_some() || spec.files_of(worker) == 0 {
+                return Ok(());
+            }
+            let (tree, own) = (Tree::of(&spec, worker), (spec.files_of(worker) as f64 * part) as u64);
+            prop_assert!(tree.file(own) < spec.files && Some(tree.leaf(own)) < spec.tree.leaves());
+            prop_assert!(spec.size(tree.file(own)) < spec.sizes.largest().max(1) + spec.granule);
         }
     }
 

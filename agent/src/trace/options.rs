@@ -165,6 +165,9 @@ fn hook(name: &str) -> Result<Hook, OptionError> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn parse_words(line: &str) -> Result<TraceOptions, OptionError> {
@@ -196,6 +199,21 @@ mod tests {
     fn a_commands_name_is_cut_as_the_kernel_cuts_it() {
         assert_eq!(parse_words("--comm a-command-with-a-long-name").unwrap().comms, [b"a-command-with-"]);
         assert_eq!(parse_words("--comm äääääääää").unwrap().comms, ["ääääääää".as_bytes()[..15].to_vec()]);
+    }
+
+    const NAMES: &str = "--(disk|op|comm|length|alignment|interval|for|hook|by-comm|no-latency|events|x)";
+
+    proptest! {
+        #[test]
+        fn whatever_is_asked_is_understood_or_refused(
+            words in vec(prop_oneof![NAMES, "[0-9]{1,25}", "1e-?[0-9]{1,3}", "read|btf|vda", ".*"], 0..20),
+        ) {
+            if let Ok(options) = parse(words.into_iter().map(OsString::from)) {
+                prop_assert!(options.disks.len() <= MAX_DISKS && options.lengths.len() <= MAX_VALUES);
+                prop_assert!(options.comms.iter().all(|comm| (1..COMM_SIZE).contains(&comm.len())));
+                prop_assert!(options.alignments.iter().all(|size| *size >= 512 && size.is_power_of_two()));
+            }
+        }
     }
 
     #[test]
