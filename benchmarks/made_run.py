@@ -8,8 +8,9 @@ import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
+from storlab.measurements import PROBE
 from storlab.records.manifest import Manifest, write_manifest
-from storlab.records.observations import PROBE, raw_folder
+from storlab.records.observations import raw_folder
 from storlab.records.trial_record import NodeRecord, TrialRecord, write_trial
 from storlab.version import __version__
 from storlab.workloads.exit_record import NAME as EXIT

@@ -21,6 +21,9 @@ Better = Literal["higher", "lower", "neither"]
 Across = Literal["sum", "max", "min", "mean", "merge", "none"]
 """How a metric combines over jobs and nodes. ``merge``: derived anew from merged histograms. ``none``: never."""
 
+PROBE = "probe:"
+"""How the ``source`` of a probe's numbers begins, so that it can't be taken for a workload."""
+
 METRIC_COLUMNS: dict[str, pl.DataType] = {
     "job": pl.String(),  # name of the job within the workload; null: all jobs together
     "metric": pl.String(),  # "write.bandwidth"

@@ -14,13 +14,10 @@ from storlab.analysis.compare import Question
 from storlab.analysis.design import CompareSpec, Design, Levels
 from storlab.analysis.interleaving import Order, same_order
 from storlab.analysis.wording import level_names
+from storlab.measurements import PROBE
 
 Key = tuple[str, str]
 """Source and metric."""
-
-
-PROBE = "probe:"
-"""How the sources of probes begin (``docs/reference/records.md``)."""
 
 
 @dataclass(frozen=True)

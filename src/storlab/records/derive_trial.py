@@ -10,11 +10,11 @@ from pathlib import Path
 import polars as pl
 
 from storlab.errors import ParseError, StorlabError, TrialError
-from storlab.measurements import Measurements, Value
+from storlab.measurements import PROBE, Measurements, Value
 from storlab.probes.host_load import HostLoadProbe
 from storlab.records.amplification import SOURCE, amplification, moved_bytes
 from storlab.records.backings import asked_bytes, backing_metrics, counted, guest_disk_bytes, read_counters
-from storlab.records.observations import PROBE, Done, Observations, raw_folder
+from storlab.records.observations import Done, Observations, raw_folder
 from storlab.records.observed import Observed
 from storlab.records.stacked import Group, Measured, Told, rows_of
 from storlab.records.tables import TrialTables
@@ -22,7 +22,7 @@ from storlab.records.trial_record import BackingRecord, TrialRecord
 from storlab.records.within_trials import add_within_trials
 from storlab.study.cells import Cell, Load
 
-__all__ = ["BACKING", "NODES", "PROBE", "Done", "derive_trial", "derive_trials", "parse_load", "raw_folder"]
+__all__ = ["BACKING", "NODES", "Done", "derive_trial", "derive_trials", "parse_load", "raw_folder"]
 
 BACKING = "backing:"
 """How the names of folders begin that hold the counters of a disk beneath other nodes' disks."""

@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storlab.errors import StorlabError
-from storlab.measurements import Measurements
+from storlab.measurements import PROBE, Measurements
 from storlab.probes.base import Left, Probe, Window
 from storlab.records.trial_record import TrialRecord
 from storlab.study.cells import Cell
-
-PROBE = "probe:"
-"""How the ``source`` of a probe's numbers begins, so that it can't be taken for a workload."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from storlab.measurements import Value
+from storlab.measurements import PROBE, Value
 from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.examined import ExaminedSeries
 from storlab.records.tables import TrialTables
@@ -22,7 +22,6 @@ _THROUGHPUT = re.compile(
 _LEADING = ("tps", "eps", "iops", "bandwidth")
 """A trial's warnings are about the first of these that it has, and its phases: the others rise and fall with it."""
 _SQUARED = {"1/s": "1/s²", "B/s": "B²/s²"}
-_PROBE = "probe:"
 
 
 class _Series(NamedTuple):
@@ -89,7 +88,7 @@ def _groups(frames: Sequence[pl.DataFrame]) -> list[_Group]:
             pl.col("metric").is_in(metrics),
             pl.col("job").is_null(),
             pl.col("unit").is_in(list(_SQUARED)),
-            ~pl.col("source").str.starts_with(_PROBE),
+            ~pl.col("source").str.starts_with(PROBE),
             pl.col("value").is_finite() & pl.col("t").is_finite(),
         )
         .group_by(*keys, maintain_order=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
+from storlab.measurements import PROBE as PROBE
 from storlab.report import format as fmt
 from storlab.report import words
 
-PROBE = "probe:"
 ALL_CELLS = "all cells"
 _WORDS = frozenset({"verdict", "status", "reason", "better", "modes"})
 _CELLS_A_TABLE = 3  # more columns than that don't fit a page

@@ -7,9 +7,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypedDict
 
+from storlab.measurements import PROBE
 from storlab.nodes.node import Clock, Exit, Node
 from storlab.probes.base import Post, Probe
-from storlab.records.derive_trial import PROBE, parse_load, raw_folder
+from storlab.records.derive_trial import parse_load, raw_folder
 from storlab.records.trial_record import BackingRecord, NodeRecord
 from storlab.run.backing import Backing, drain
 from storlab.run.barrier import Start, compare_clocks, start_skew, start_together, wait_for_all
