@@ -23,12 +23,14 @@ def assemble(
     """The cells and rounds of all that ``files`` hold; ``read`` is what each was read as.
 
     Parts with the same levels are rounds of one cell: those that they name, or one after the other. ``interleaved``:
-    rounds are those of all cells, which took turns. Traits that follow from what their user said are no factors then,
-    or no two cells would differ in one factor alone. Raises ``UserError`` where the user's factors and those of the
-    files have a name in common, a round comes twice, or files contradict that cells took turns.
+    rounds are those of all cells, which took turns. Then, and where files are told apart by their names, traits that
+    follow from what is said of files are no factors, or no two cells would differ in one factor alone. Raises
+    ``UserError`` where the user's factors and those of the files have a name in common, a round comes twice, or files
+    contradict that cells took turns.
     """
     differing = _differing(read)
-    followed = _followed(files, read, differing) if interleaved else {}
+    by_name = not (importer_of(kind).repeats or any(part.levels for parts in read for part in parts))
+    followed = _followed(files, read, differing) if interleaved or by_name else {}
     levels = _levels(files, read, [name for name in differing if name not in followed])
     distinct = {tuple(each.values()): None for each in levels.values()}
     numbers = {names: cell for cell, names in enumerate(distinct, start=1)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import polars as pl
@@ -10,10 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storlab import open_run
 from storlab.errors import ParseError
 from storlab.measurements import Measurements
 from storlab.records.importers.base import Part
 from storlab.records.importers.sysbench import SysbenchImporter
+from study.program import call
 
 GOLDEN = Path(__file__).parent / "golden"
 OLTP = (GOLDEN / "sysbench-oltp.txt").read_bytes()
@@ -204,6 +207,32 @@ def test_several_runs_in_one_file_are_told_apart_by_their_first_lines() -> None:
     prepare = b"sysbench 1.0.17 (using bundled LuaJIT 2.1.0-beta2)\n\nCreating table 'sbtest1'...\n"
     found = parts(prepare + OLTP + OLTP.replace(b"(5374.40 per", b"(5000.00 per"))
     assert [values(part.measured)["tps"] for part in found] == [5374.40, 5000.00]
+
+
+def test_runs_in_one_file_that_were_told_otherwise_are_not_repeats(tmp_path: Path) -> None:
+    more = OLTP.replace(b"Number of threads: 128", b"Number of threads: 64")
+    reads = re.sub(rb"( write:| other:) +\d+", rb"\1   0", OLTP)
+    whole = tmp_path / "all.log"
+    whole.write_bytes(OLTP + more + reads + more)
+    run = tmp_path / "run"
+    imported = call("import", "sysbench", str(whole), "--out", str(run))
+    assert "4 trials of 3 cells" in imported.output, imported.message
+    trials = open_run(run).trials.sort("trial").select("factor.threads", "factor.queries", "round")
+    assert trials.rows() == [
+        ("128", "read + write + other", 1),
+        ("64", "read + write + other", 1),
+        ("128", "read", 1),
+        ("64", "read + write + other", 2),
+    ]
+
+
+def test_what_goes_with_the_files_names_is_no_further_factor(tmp_path: Path) -> None:
+    for name, threads in (("few", b"8"), ("many", b"128")):
+        (tmp_path / f"{name}.log").write_bytes(OLTP.replace(b"threads: 128", b"threads: " + threads))
+    run = tmp_path / "run"
+    imported = call("import", "sysbench", *map(str, tmp_path.glob("*.log")), "--out", str(run))
+    assert imported.status == 0, imported.message
+    assert [name for name in open_run(run).trials.columns if name.startswith("factor.")] == ["factor.file"]
 
 
 def test_a_report_at_a_checkpoint_is_not_taken_for_the_closing_block() -> None:

@@ -71,8 +71,15 @@ _METRICS: dict[str, tuple[float, str, Better, Across]] = {
 """Metric → what one of it is in base units, its unit, its direction, how it combines."""
 
 
+_TRAITS = (
+    *("test", "threads", "rate", "mode", "files", "total size", "block size", "open flags", "read/write ratio"),
+    *("fsync", "fsync at the end", "I/O mode", "primes up to", "memory operation", "memory block"),
+)
+"""The facts that tell runs in one file apart: all but those that change nothing measured."""
+
+
 class SysbenchImporter(Importer):
-    """Text of sysbench 1.0 and later, of any report interval. Several runs in one file are rounds."""
+    """Text of sysbench 1.0 and later, of any report interval. Several runs alike in one file are rounds."""
 
     kind: ClassVar[str] = "sysbench"
     raw_name: ClassVar[str] = "sysbench.txt"
@@ -82,7 +89,7 @@ class SysbenchImporter(Importer):
     )
 
     def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
-        return [Part(_measured(run)) for run in read_sysbench(text, source)]
+        return [Part(_measured(run), traits=_traits(run)) for run in read_sysbench(text, source)]
 
     def primary_of(self, parts: Sequence[Part], options: Mapping[str, Any]) -> str:
         tests = {part.measured.facts["test"] for part in parts}
@@ -97,6 +104,20 @@ def _measured(run: SysbenchRun) -> Measurements:
         warnings=run.warnings,
         facts=run.facts,
     )
+
+
+def _traits(run: SysbenchRun) -> dict[str, str]:
+    """What it was told; and which kinds of queries it made, as sysbench doesn't name its script."""
+    traits = {name: str(run.facts[name]) for name in _TRAITS if name in run.facts}
+    kinds = [kind for kind in ("read", "write", "other") if run.test == "oltp" and _made(run, kind)]
+    return {**traits, **({"queries": " + ".join(kinds)} if kinds else {})}
+
+
+def _made(run: SysbenchRun, kind: str) -> bool:
+    counted = run.closed.get(f"queries.{kind}")
+    if counted is None and run.intervals.height:
+        return bool((run.intervals[kind] > 0).any())
+    return bool(counted)
 
 
 def _series(run: SysbenchRun) -> pl.DataFrame:

@@ -77,6 +77,9 @@ _FACTS: dict[str, re.Pattern[bytes]] = {
         "fsync at the end": rb"^Calling fsync\(\) at the end of test, (.*)$",
         "I/O mode": rb"^Using (.*) I/O mode$",
         "mode": rb"^Doing (.*) test$",
+        "primes up to": rb"^Prime numbers limit: (\d+)$",
+        "memory operation": rb"^  operation: (\w+)$",
+        "memory block": rb"^  block size: (\w+)$",
     }.items()
 }
 
