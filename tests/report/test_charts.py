@@ -129,7 +129,7 @@ def test_an_interval_that_ends_at_0_leaves_a_log_axis_whole(run: ReportInput) ->
     some = run.summary.estimates[0]
     small, large = replace(some, mean=1e6, low=0.0, high=2e6), replace(some, mean=1e9, low=9e8, high=1.1e9)
     values = pl.DataFrame({"level": ["a", "b"], "round": [1, 1], "value": [1e6, 1e9]})
-    chart = rounds_chart(values, {"a": small, "b": large}, ["a", "b"]).to_dict()
+    chart = rounds_chart(values, {"a": small, "b": large}, "kind", ["a", "b"]).to_dict()
     rows = [row for data in chart["datasets"].values() for row in data if "low" in row]
     assert "log scale" in str(chart)
     assert rows

@@ -10,6 +10,7 @@ from storlab.report.escape import plain
 
 _ROOT = re.compile(r"<svg\b[^>]*>")
 _VIEW_BOX = re.compile(r'viewBox="([^"]*)"')
+_FONT = re.compile(r' font-family="[^"]*"')  # the same in every text: the style sheet says it once
 _ID = re.compile(r'\b(id="|url\(#)([A-Za-z0-9_-]+)')
 
 # Hundredths of a pixel are enough; only within tags, for texts may be numbers too.
@@ -35,5 +36,5 @@ def _named(svg: str, alt: str, prefix: str, classes: str) -> str:
         raise AssertionError("vl-convert gave an SVG without a viewBox")
     label = escape(plain(alt), quote=True)
     opening = f'<svg class="{classes}" viewBox="{box[1]}" role="img" aria-label="{label}">'
-    body = _TAG.sub(lambda tag: _LONG.sub(r"\1", tag[0]), svg[root.end() :])
+    body = _TAG.sub(lambda tag: _FONT.sub("", _LONG.sub(r"\1", tag[0])), svg[root.end() :])
     return _ID.sub(lambda match: f"{match[1]}{prefix}-{match[2]}", opening + body)

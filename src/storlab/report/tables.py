@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rich.cells import cell_len
+
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
 from storlab.measurements import PROBE as PROBE
 from storlab.report import format as fmt
@@ -14,7 +16,8 @@ from storlab.report import words
 ALL_CELLS = "all cells"
 _WORDS = frozenset({"verdict", "status", "reason", "better", "modes"})
 _CELLS_A_TABLE = 3  # more columns than that don't fit a page
-_NARROW = 7  # columns that fit into half of one
+_NARROW, _LETTERS = 7, 68  # columns, and letters with the gaps between columns, that fit into half of one
+_GAP = 2
 
 
 Span = tuple[float, float, float]
@@ -43,8 +46,11 @@ class Table:
 
     @property
     def wide(self) -> bool:
-        """Whether two such tables don't fit side by side on a page."""
-        return len(self.columns) > _NARROW
+        """Whether two such tables don't fit side by side on a page: labels break between words, numbers nowhere."""
+        columns = enumerate(zip(self.columns, *self.rows, strict=True))
+        texts = (" ".join(column).split() if at < self.labels else column for at, column in columns)
+        letters = sum(max(map(cell_len, those), default=0) + _GAP for those in texts)
+        return len(self.columns) > _NARROW or letters > _LETTERS
 
     def is_number(self, column: int) -> bool:
         """Whether the column at this index holds numbers, which are aligned at the right."""

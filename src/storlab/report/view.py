@@ -164,8 +164,10 @@ def verdict_groups(comparisons: Iterable[Comparison]) -> list[VerdictGroup]:
 def _verdict_group(group: Sequence[Comparison]) -> VerdictGroup:
     first = group[0]
     where = heading(first.metric, first.source, {} if first.pooled else first.within)
+    bare = any(not words.speaks_for_itself(level) for c in group for level in (c.a, c.b))
+    parts = (where, words.POOLED if first.pooled else "", f"by {first.factor}" if bare else "")
     return VerdictGroup(
-        heading=f"{where}, {words.POOLED}" if first.pooled else where,
+        heading=", ".join(part for part in parts if part),
         direction=words.direction(first.better),
         lead=words.lead(group),
         lines=tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from storlab.analysis.summary import Comparison, Summary, Verdict
@@ -16,6 +17,7 @@ START_SKEW = "From the first node's start to the last one's."
 STOOD_STILL = "The longest time for which any of these nodes as a whole did nothing, its own ticks late: it locked up."
 UNSAFE = "A flush is answered before the data are on the disk: a power cut can lose what was said to be safe."
 OUTLIERS = "Some of its rounds are outliers (modified z-score above 3.5)."
+_BARE = re.compile(r"[-+]?[0-9][0-9.]*|on|off|yes|no|true|false|none|default", re.IGNORECASE)
 _NAMED = 4  # of more, the first are named
 NO_INTERVAL = "One round gives no interval."
 _DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
@@ -29,6 +31,11 @@ def direction(better: str) -> str:
 def levels(chosen: Mapping[str, str]) -> str:
     """ "load=random-write, bs=4k"."""
     return ", ".join(f"{factor}={level}" for factor, level in chosen.items())
+
+
+def speaks_for_itself(level: str) -> bool:
+    """Whether a level is understood without its factor; "8" and "on" are not."""
+    return _BARE.fullmatch(level) is None
 
 
 def place(comparison: Comparison) -> str:

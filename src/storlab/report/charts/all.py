@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property, partial
@@ -25,6 +26,7 @@ from storlab.report.charts.paired import paired_chart, ratios
 from storlab.report.charts.panel import Kind, Panel
 from storlab.report.charts.rounds import rounds_chart
 from storlab.report.charts.sizes import sizes_chart
+from storlab.report.charts.theme import MOST_LINES
 from storlab.report.charts.variability import (
     Sampled,
     course_panels,
@@ -71,7 +73,7 @@ class _Gallery:
         for combination in self.combinations:
             estimates = self._estimates(combination)
             values = per_trial(self.given.metrics, combination.source, combination.metric)
-            draw = partial(rounds_chart, _with_level(values, combination), estimates, self.levels)
+            draw = partial(rounds_chart, _with_level(values, combination), estimates, self.factor, self.levels)
             means = words.listed([f"{level} {_mean(e)}" for level, e in estimates.items()])
             alt = f"One point a round, with mean and interval. {combination.metric}: {means}."
             yield Panel("rounds", self.name("rounds", combination.title), "", combination.title, alt, draw)
@@ -134,17 +136,27 @@ class _Gallery:
                     yield self._latency(together, Combination(source, metric, "s", "lower", within, {}))
 
     def _by_load(self, having: pl.Series) -> dict[tuple[tuple[str, str], ...], dict[str, int]]:
-        """Levels of all factors but the compared one → its level → cell, of these cells."""
+        """Levels of all factors but the compared one → its level → cell, of these cells: those that share a chart.
+
+        Where there are more levels than a chart tells apart, each has some of them: "4k to 256k".
+        """
         levels_of = {cell.cell: cell.levels for cell in self.given.summary.cells}
+        charts = math.ceil(len(self.levels) / MOST_LINES)
+        most = math.ceil(len(self.levels) / charts)
         loads: dict[tuple[tuple[str, str], ...], dict[str, int]] = {}
         for cell in having.unique().sort():
             levels = levels_of.get(cell, {})
+            level = levels.get(self.factor, "all")
             within = tuple((name, level) for name, level in levels.items() if name != self.factor)
-            loads.setdefault(within, {})[levels.get(self.factor, "all")] = cell
+            if charts > 1:
+                begin = self.levels.index(level) // most * most
+                part = self.levels[begin : begin + most]
+                within = (*within, (self.factor, f"{part[0]} to {part[-1]}"))
+            loads.setdefault(within, {})[level] = cell
         return loads
 
     def _latency(self, curves: pl.DataFrame, combination: Combination) -> Panel:
-        draw = partial(latency_chart, curves, self.levels)
+        draw = partial(latency_chart, curves, self.factor, self.levels)
         shown = words.listed(list(dict.fromkeys(curves["level"])))
         alt = f"{combination.metric} by percentile, all rounds merged, of {shown}."
         return Panel("latency", self.name("latency", combination.title), "", combination.title, alt, draw)
@@ -172,10 +184,12 @@ class _Gallery:
                 yield Panel("effects", stem, title, "Main effects", told, partial(main_effects_chart, found))
             for across, by in itertools.combinations(found.factors, 2):
                 means = [mean for mean in found.pairs if mean.levels.keys() == {across, by}]
+                if len({mean.levels[by] for mean in means}) > MOST_LINES:
+                    across, by = by, across
                 draw = partial(interaction_chart, found, means, across, by)
                 stem = self.name("effects", f"{title}-{across}-{by}")
                 told = f"{found.metric} by {across}, a line for each {by}: parallel where they do not interact."
-                if means:
+                if means and len({mean.levels[by] for mean in means}) <= MOST_LINES:
                     yield Panel("effects", stem, title, f"{across} × {by}", told, draw)
 
 

@@ -6,13 +6,13 @@ import re
 import textwrap
 from html import escape
 
+from storlab.report.charts.names import width_of
 from storlab.report.charts.theme import FONT, INK, PAPER
 from storlab.report.escape import plain
 
 _ROOT = re.compile(r'(<svg\b[^>]*?) width="(\d+)" height="(\d+)" viewBox="[^"]*"([^>]*>)')
 _SIZE, _LINE = 14, 17  # px
 _GAP = 5  # px, between the title and the chart
-_LETTER = 7.6  # px: what a letter of such titles takes, seldom more
 
 
 def titled(svg: str, title: str) -> str:
@@ -21,7 +21,8 @@ def titled(svg: str, title: str) -> str:
     if root is None:
         raise AssertionError("vl-convert gave an SVG without a size")
     width, height = int(root[2]), int(root[3])
-    lines = textwrap.wrap(plain(title), int(width / _LETTER))
+    clean = plain(title)
+    lines = textwrap.wrap(clean, int(width * len(clean) / width_of(clean, _SIZE))) if clean.strip() else []
     top = len(lines) * _LINE + _GAP if lines else 0
     opening = f'{root[1]} width="{width}" height="{height + top}" viewBox="0 0 {width} {height + top}"{root[4]}'
     words = "".join(_text(line, (number + 1) * _LINE - 4) for number, line in enumerate(lines))

@@ -12,7 +12,7 @@ import altair as alt
 import polars as pl
 
 from storlab.analysis.effects import Effects, LevelMean
-from storlab.report.charts.scales import PLAIN, axis_title, decades, display_unit
+from storlab.report.charts.scales import PLAIN, axis_title, display_unit, log_axis
 from storlab.report.charts.theme import COLOURS, SHAPES, Chart, of
 
 _ROW, _AXIS = 24, 46  # px a level, and for the axis below
@@ -44,9 +44,7 @@ def _scale(values: Sequence[float]) -> tuple[alt.Scale, str, alt.Axis]:
     """Log, or where that would have no ticks linear, which so near is hardly another; with the words for its title."""
     if max(values) / min(values) < _NEAR:
         return alt.Scale(zero=False, nice=True), "not from zero", PLAIN
-    marks = decades(values)
-    axis = alt.Axis(values=marks, tickCount=len(marks), format="~r")
-    return alt.Scale(type="log", nice=False, zero=False, padding=12), "log scale", axis
+    return alt.Scale(type="log", nice=False, zero=False, padding=12), "log scale", log_axis(values)
 
 
 def interaction_chart(found: Effects, means: Sequence[LevelMean], across: str, by: str) -> Chart:
@@ -59,10 +57,10 @@ def interaction_chart(found: Effects, means: Sequence[LevelMean], across: str, b
     x = alt.X("across:N", title=across, sort=order, axis=alt.Axis(labelAngle=0, grid=False))
     scale, hint, axis = _scale([row[2] for row in rows])
     y = alt.Y("mean:Q", title=axis_title(found.metric, unit, hint), scale=scale, axis=axis)
-    base = alt.Chart(frame).encode(x=x, y=y, color=alt.Color("by:N", scale=of(levels, COLOURS), title=None))
+    base = alt.Chart(frame).encode(x=x, y=y, color=alt.Color("by:N", scale=of(levels, COLOURS), title=by))
     lines = base.mark_line(strokeWidth=2)
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
-        shape=alt.Shape("by:N", scale=of(levels, SHAPES), title=None)
+        shape=alt.Shape("by:N", scale=of(levels, SHAPES), title=by)
     )
     chart: Chart = alt.layer(lines, points).properties(height=230)
     return chart

@@ -34,8 +34,8 @@ def percentile_curve(histograms: pl.DataFrame, cell: int, source: str, metric: s
     return curve.group_by(pixel.alias("pixel"), maintain_order=True).last().drop("pixel")
 
 
-def latency_chart(curves: pl.DataFrame, levels: list[str]) -> Chart:
-    """``curves``: ``level, nines, latency`` (s)."""
+def latency_chart(curves: pl.DataFrame, factor: str, levels: list[str]) -> Chart:
+    """``curves``: ``level, nines, latency`` (s), of some of the ``levels`` of ``factor``."""
     most = min(6.0, float(str(curves["nines"].max())))
     ticks = [_MEDIAN, *(float(nine) for nine in range(1, int(most) + 1))]
     x = alt.X(
@@ -53,7 +53,7 @@ def latency_chart(curves: pl.DataFrame, levels: list[str]) -> Chart:
     )
     present = set(curves["level"])
     shown = [level for level in levels if level in present]
-    legend = alt.Legend(values=shown)
+    legend = alt.Legend(title=factor or None, values=shown)
     chart: Chart = (
         alt.Chart(curves, height=230)
         .mark_line(strokeWidth=2, interpolate="step-before")

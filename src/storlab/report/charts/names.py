@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
-LIMIT = 18  # characters: 132 px, in a font that is wider than the theme's, as a reader's may be
+from rich.cells import cell_len, chop_cells
+
+LIMIT = 18  # letters: 132 px
 _WORDS = re.compile(r"[^-_./ :,=]*[-_./ :,=]*")
-_LETTER = 7.3  # px, in such a font
+_LETTER = 0.61  # of its height: how wide a letter is in a font that is wider than the theme's, as a reader's may be
+_SIZE, _ROW = 12, 17  # px, of a legend's letters and rows
 _SYMBOL = 34  # px, with the room around it
 _BESIDE = 48  # px, beside a legend, which begins where the axis does
 
 
 def shortened(names: Sequence[str], limit: int = LIMIT) -> dict[str, str]:
     """Name → what stands for it, of those longer than ``limit``. No two are the same, nor like a name that is not long.
+    Letters count by their width: Chinese ones twice.
 
     Words that all long names begin or end with go first, then the middle of a name; where that makes two the same, the
     names stay as they are.
     """
-    long = [name for name in dict.fromkeys(names) if len(name) > limit]
+    long = [name for name in dict.fromkeys(names) if cell_len(name) > limit]
     found = {name: _cut(part, limit) for name, part in zip(long, _without_common(long, limit), strict=True)}
     taken = [*found.values(), *(name for name in set(names) if name not in found)]
     return found if len(set(taken)) == len(taken) else {}
@@ -45,7 +50,7 @@ def _shared(parts: Sequence[Sequence[str]]) -> int:
 
 
 def _longest(parts: Sequence[Sequence[str]], begin: int, end: int) -> int:
-    return max(len(_between(part, begin, end)) for part in parts)
+    return max(cell_len(_between(part, begin, end)) for part in parts)
 
 
 def _between(words: Sequence[str], begin: int, end: int) -> str:
@@ -55,10 +60,15 @@ def _between(words: Sequence[str], begin: int, end: int) -> str:
 
 def _cut(name: str, limit: int) -> str:
     """Without its middle, where it is too long."""
-    if len(name) <= limit:
+    if cell_len(name) <= limit:
         return name
     tail = (limit - 1) // 2
-    return f"{name[: limit - 1 - tail]}…{name[-tail:]}"
+    return f"{chop_cells(name, limit - 1 - tail)[0]}…{chop_cells(name[::-1], tail)[0][::-1]}"
+
+
+def width_of(text: str, size: float) -> float:
+    """The px that ``text`` takes at most in letters that are ``size`` px high, whatever font a reader has."""
+    return cell_len(text) * _LETTER * size
 
 
 def with_short_names(spec: dict[str, Any]) -> dict[str, Any]:
@@ -68,11 +78,29 @@ def with_short_names(spec: dict[str, Any]) -> dict[str, Any]:
     return renamed
 
 
-def legend_of(spec: dict[str, Any], width: float) -> dict[str, int]:
-    """How many columns a legend has within ``width`` px, and the px between them, so that no label meets the next."""
-    longest = max((len(name) for names in _lists(spec, ("domain",)) for name in names), default=0)
-    columns = max(1, int((width - _BESIDE) // (_SYMBOL + _LETTER * longest)))
-    return {"columns": columns, "columnPadding": 10 + round(0.15 * _LETTER * longest)}
+def legend_of(spec: dict[str, Any], width: float) -> tuple[dict[str, int], int]:
+    """How many columns a legend has within ``width`` px, and the px between them, so that no label meets the next; and
+    the px that its rows take below the first.
+    """
+    longest = max((width_of(name, _SIZE) for names in _lists(spec, ("domain",)) for name in names), default=0.0)
+    title = max((width_of(each, _SIZE) for each in _legend_titles(spec)), default=0.0)
+    columns = max(1, int((width - _BESIDE - title) // (_SYMBOL + longest)))
+    shown = max((len(names) for names in _lists(spec, ("values",))), default=1)
+    further = math.ceil(shown / columns) - 1
+    return {"columns": columns, "columnPadding": 10 + round(0.15 * longest)}, further * _ROW
+
+
+def _legend_titles(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        title = (part.get("legend") or {}).get("title")
+        if isinstance(title, str):
+            yield title
+        for key, value in part.items():
+            if key not in ("datasets", "data"):
+                yield from _legend_titles(value)
+    elif isinstance(part, list):
+        for value in part:
+            yield from _legend_titles(value)
 
 
 def _lists(part: Any, keys: Sequence[str]) -> Iterator[list[str]]:

@@ -9,14 +9,14 @@ import polars as pl
 
 from storlab.analysis.summary import Estimate
 from storlab.report.charts.lanes import by_round, rows, spread
-from storlab.report.charts.scales import PLAIN, axis_title, display_unit, finite, fitting_scale
+from storlab.report.charts.scales import PLAIN, above_rows, axis_title, display_unit, finite, fitting_scale, log_axis
 from storlab.report.charts.theme import COLOURS, INK, SHAPES, Chart, of
 
-_ROW, _AXIS = 52, 46  # px a level, and for the axis below
+_ROW, _ROW_OF_ONE, _AXIS = 52, 30, 46  # px a level of several rounds, a level of one, and for the axis below
 
 
-def rounds_chart(values: pl.DataFrame, estimates: Mapping[str, Estimate], levels: list[str]) -> Chart:
-    """``values``: ``level, round, value`` in base units; ``estimates`` by level; ``levels`` of all charts.
+def rounds_chart(values: pl.DataFrame, estimates: Mapping[str, Estimate], factor: str, levels: list[str]) -> Chart:
+    """``values``: ``level, round, value`` in base units; ``estimates`` by level; ``levels``: all of ``factor``.
 
     Rounds run downwards within a level, so drift shows as a slope.
     """
@@ -30,20 +30,23 @@ def rounds_chart(values: pl.DataFrame, estimates: Mapping[str, Estimate], levels
     ).with_columns(pl.col("value", "low", "high") / unit.factor)
     values = values.with_columns(pl.col("value") / unit.factor)
     ends = [end for column in ("low", "high") for end in means[column].drop_nulls() if end > 0]
-    scale, hint = fitting_scale([*values["value"], *means["value"], *ends])
+    shown = [*values["value"], *means["value"], *ends]
+    scale, hint = fitting_scale(shown)
+    axis = PLAIN
     if scale.type == "log":  # where an interval's end at 0 would lie infinitely far away, and take all else with it
-        shown = [*values["value"], *means["value"], *ends]
+        axis = log_axis(shown)
         means = means.with_columns(pl.col("low").clip(lower_bound=min(value for value in shown if value > 0)))
     present = [level for level in levels if level in estimates]
-    x = alt.X("value:Q", title=axis_title(first.metric, unit, hint), scale=scale, axis=PLAIN)
-    y = alt.Y("level:N", title=None, scale=rows(present), axis=alt.Axis(grid=False))
+    row = _ROW if values["round"].n_unique() > 1 else _ROW_OF_ONE
+    x = alt.X("value:Q", title=axis_title(first.metric, unit, hint), scale=scale, axis=axis)
+    y = alt.Y("level:N", scale=rows(present), axis=above_rows(factor))
     colour = alt.Color("level:N", legend=None, scale=of(levels, COLOURS))
     bands = (
         alt.Chart(means.drop_nulls(["low", "high"]))
         .mark_bar(fillOpacity=0.22, cornerRadius=2)
         .encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y, color=colour)
     )
-    centres = alt.Chart(means).mark_tick(thickness=2, color=INK, opacity=1, bandSize=_ROW * 0.75).encode(x=x, y=y)
+    centres = alt.Chart(means).mark_tick(thickness=2, color=INK, opacity=1, bandSize=row * 0.75).encode(x=x, y=y)
     points = (
         alt.Chart(spread(values, "level", present))
         .mark_point(filled=True, size=30, fillOpacity=0.9)
@@ -54,6 +57,6 @@ def rounds_chart(values: pl.DataFrame, estimates: Mapping[str, Estimate], levels
             shape=alt.Shape("level:N", legend=None, scale=of(levels, SHAPES)),
         )
     )
-    layers = alt.layer(alt.layer(bands, centres), points, height=_ROW * len(present) + _AXIS)
+    layers = alt.layer(alt.layer(bands, centres), points, height=row * len(present) + _AXIS)
     chart: Chart = layers.resolve_scale(y="independent")
     return chart

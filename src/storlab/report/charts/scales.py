@@ -26,6 +26,20 @@ SECONDS = (
 PLAIN = alt.Axis(format="~r", tickCount=4)
 
 
+def above_rows(factor: str) -> alt.Axis:
+    """The axis of rows that are levels of ``factor``, whose name stands above theirs."""
+    return alt.Axis(
+        title=factor or None,
+        titleAlign="right",
+        titleAngle=0,
+        titleBaseline="bottom",
+        titleX=-6,
+        titleY=-6,
+        titleLimit=132,
+        grid=False,
+    )
+
+
 def decades(values: Iterable[float]) -> list[float]:
     """Ticks of a log axis: powers of ten, or 1, 2 and 5 of each where that gives few."""
     sizes = [value for value in values if value > 0]
@@ -37,6 +51,12 @@ def decades(values: Iterable[float]) -> list[float]:
     coarse = [10.0**power for power in powers]
     inside = [tick for tick in coarse if low / 1.5 <= tick <= high * 1.5]
     return inside if len(inside) >= 3 else [tick for tick in fine if low / 1.5 <= tick <= high * 1.5]
+
+
+def log_axis(values: Iterable[float]) -> alt.Axis:
+    """With a line for each of ``decades``; Vega's own has nine for each power of ten."""
+    marks = decades(values)
+    return alt.Axis(values=marks, tickCount=len(marks), format="~r")
 
 
 def display_unit(values: Iterable[float], unit: str) -> fmt.Scale:

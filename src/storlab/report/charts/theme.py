@@ -28,6 +28,8 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down"
 DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [5, 2, 1, 2], [12, 4], [3, 5])
 
 FONT = "Helvetica, Arial, sans-serif"
+MOST_LINES = len(COLOURS)
+"""In one chart: more are not told apart."""
 CONFIG: dict[str, Any] = {
     "aria": False,  # the page names the whole chart; a screen reader has the table for its numbers
     "background": None,
@@ -45,6 +47,7 @@ CONFIG: dict[str, Any] = {
         "domainColor": SOFT,
         "tickColor": SOFT,
         "labelLimit": 132,
+        "labelSeparation": 6,
         "titleLimit": 340,
         "tickCount": 5,
     },
@@ -52,9 +55,15 @@ CONFIG: dict[str, Any] = {
     "legend": {
         "orient": "top",
         "direction": "horizontal",
-        "title": None,
+        "titleOrient": "left",
+        "titlePadding": 14,
+        "titleLimit": 132,
+        "titleColor": SOFT,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
         "labelColor": INK,
         "labelFontSize": 12,
+        "symbolType": "stroke",
         "symbolStrokeWidth": 2.5,
         "symbolSize": 220,
         "offset": 4,
@@ -74,8 +83,10 @@ def specification(chart: Chart, *, width: int = WIDTH) -> dict[str, Any]:
     with alt.data_transformers.disable_max_rows():  # Altair's limit is for notebooks, which would keep the data
         # Checking against the schema takes longer than the rest together: a test does that, for every chart there is.
         spec: dict[str, Any] = with_short_names(_cleaned(chart.to_dict(validate=False)))
-    config = CONFIG | {"legend": CONFIG["legend"] | legend_of(spec, width)}
-    return spec | {"config": config, "width": width, "autosize": {"type": "fit", "contains": "padding"}}
+    legend, further = legend_of(spec, width)
+    config = CONFIG | {"legend": CONFIG["legend"] | legend}
+    size = {"width": width, "height": spec["height"] + further}
+    return spec | size | {"config": config, "autosize": {"type": "fit", "contains": "padding"}}
 
 
 _BEYOND_16_BITS = re.compile("[\U00010000-\U0010ffff]")

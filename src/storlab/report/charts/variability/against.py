@@ -12,7 +12,7 @@ from storlab.report.charts.variability.axes import Axes
 
 def factor_chart(variances: pl.DataFrame, axes: Axes, unit: str) -> Chart:
     """``variances``: ``level, variance`` in display units, and ``label``, which says how many times the least it is."""
-    y = alt.Y("level:N", title=None, sort=list(axes.shown), axis=alt.Axis(grid=False))
+    y = axes.rows()
     x = alt.X("variance:Q", title=f"variance ({unit})", scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
     bars = alt.Chart(variances).mark_bar(size=22, fillOpacity=0.75).encode(x=x, y=y, color=axes.colour(legend=False))
     words = (

@@ -8,24 +8,31 @@ from dataclasses import dataclass
 import altair as alt
 
 from storlab.report import format as fmt
-from storlab.report.charts.scales import PLAIN, axis_title
+from storlab.report.charts.scales import PLAIN, above_rows, axis_title
 from storlab.report.charts.theme import COLOURS, of
 from storlab.timeseries.course import HOUR, LONG
 
 
 @dataclass(frozen=True)
 class Axes:
-    """``levels``: all that the report knows, for their colours; ``shown``: those in this chart."""
+    """``levels``: all of ``factor`` that the report knows, for their colours; ``shown``: those in this chart."""
 
     metric: str
     unit: fmt.Scale
+    factor: str
     levels: Sequence[str]
     shown: Sequence[str]
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether those that are shown have a colour each."""
+        places = {self.levels.index(level) % len(COLOURS) for level in self.shown}
+        return len(places) == len(self.shown)
 
     def colour(self, *, legend: bool = True) -> alt.Color:
         """A colour for each level, with a legend where there are several."""
         legend = legend and len(self.shown) > 1
-        shown = alt.Legend(values=list(self.shown), symbolOpacity=1) if legend else None
+        shown = alt.Legend(title=self.factor or None, values=list(self.shown), symbolOpacity=1) if legend else None
         return alt.Color("level:N", scale=of(list(self.levels), COLOURS), legend=shown)
 
     def beside(self, hint: str = "") -> str:
@@ -35,6 +42,10 @@ class Axes:
     def title(self, hint: str = "") -> str:
         """ "tps (k/s, not from zero)"."""
         return axis_title(self.metric, self.unit, hint)
+
+    def rows(self) -> alt.Y:
+        """A row for each level."""
+        return alt.Y("level:N", sort=list(self.shown), axis=above_rows(self.factor))
 
     def values(self, column: str) -> alt.X:
         """The metric along the bottom, over the range of its samples."""

@@ -19,7 +19,7 @@ def box_chart(boxes: pl.DataFrame, outliers: pl.DataFrame, axes: Axes) -> Chart:
 
     Outliers lie at random heights, so that none hides another.
     """
-    y = alt.Y("level:N", title=None, sort=list(axes.shown), axis=alt.Axis(grid=False))
+    y = axes.rows()
     colour = axes.colour(legend=False)
     x = axes.values("low")
     whiskers = alt.Chart(boxes).mark_rule(strokeWidth=1.5).encode(x=x, x2=alt.X2("high:Q"), y=y, color=colour)

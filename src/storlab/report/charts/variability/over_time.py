@@ -50,16 +50,15 @@ def course_chart(
     return chart
 
 
-def series_chart(course: pl.DataFrame, axes: Axes, clock: Clock, top: float) -> Chart:
-    """``course``: ``level, round, t, mean`` of one level: a thin line a round, their median bold.
+def series_chart(course: pl.DataFrame, median: pl.DataFrame, axes: Axes, clock: Clock, top: float) -> Chart:
+    """``course``: ``level, round, t, mean`` of one level: a thin line a round. ``median``: theirs, without ``round``.
 
     ``top`` is the axis's end, shared by like charts.
     """
-    median = course.group_by("level", "t").agg(pl.col("mean").median()).sort("t")
     x, colour = clock.axis("t"), axes.colour(legend=False)
     y = alt.Y("mean:Q", title=axes.beside(), scale=alt.Scale(domain=[0, top], nice=True), axis=PLAIN)
     rounds = alt.Chart(course.select("level", "round", "t", "mean")).mark_line(strokeWidth=1, strokeOpacity=0.35)
-    middle = alt.Chart(median).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=colour)
+    middle = alt.Chart(median.select("level", "t", "mean")).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=colour)
     lines = rounds.encode(x=x, y=y, color=colour, detail=alt.Detail("round:O"))
     chart: Chart = alt.layer(lines, middle, height=190)
     return chart

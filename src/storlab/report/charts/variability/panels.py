@@ -45,7 +45,7 @@ class _View:
 
 def course_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
     """All levels over time, in the range of their samples and from zero."""
-    if of.samples["t"].n_unique() < INSTANTS:
+    if of.samples["t"].n_unique() < INSTANTS or not of.axes.told_apart:
         return
     combination = of.combination
     shown = words.listed(list(of.axes.shown))
@@ -71,8 +71,10 @@ def series_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
         rounds = fmt.plural(own["round"].n_unique(), "round")
         most = unit.attach(fmt.number(highest, fmt.decimals(highest)))
         told = f"{metric} of {level} over the time of a trial, {rounds}, up to {most}."
+        draw = partial(series_chart, own, within.over_rounds(own), of.axes, of.clock, top)
         name = file_stem("series", [f"{title}-{level}"], taken)
-        yield Panel("series", name, title, level, told, partial(series_chart, own, of.axes, of.clock, top))
+        heading = level if words.speaks_for_itself(level) else words.levels({of.axes.factor: level})
+        yield Panel("series", name, title, heading, told, draw)
 
 
 def variability_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
@@ -87,8 +89,16 @@ def variability_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
 
 
 def _views(of: Sampled) -> Iterator[_View]:
+    bins = within.histogram(of.many)
+    if of.axes.told_apart:
+        yield from _of_few_levels(of, bins)
+    if of.alone:
+        yield from _of_single_trials(of, bins)
+
+
+def _of_few_levels(of: Sampled, bins: pl.DataFrame) -> Iterator[_View]:
     yield _part_by_part(of) if of.alone else _round_by_round(of)
-    shown, bins = words.listed(of.comparable), within.histogram(of.many)
+    shown = words.listed(of.comparable)
     yield _View(
         f"Histogram with density{_outside(bins)}",
         f"histogram and density of the samples of {shown}.",
@@ -102,8 +112,6 @@ def _views(of: Sampled) -> Iterator[_View]:
             f"the difference of each quantile of {words.listed(others)} from that of {base}.",
             lambda: quantiles_chart(within.quantile_differences(of.many, base), replace(of.axes, shown=others)),
         )
-    if of.alone:
-        yield from _of_single_trials(of, bins)
 
 
 def _outside(bins: pl.DataFrame) -> str:
@@ -116,6 +124,8 @@ def _of_single_trials(of: Sampled, bins: pl.DataFrame) -> Iterator[_View]:
     boxes, outliers = within.boxes(of.many, "level"), within.outlying(of.many)
     yield _View("Box with outliers", _outliers_in_words(of, outliers), lambda: box_chart(boxes, outliers, of.axes))
     yield from _variances(of)
+    if not of.axes.told_apart:
+        return
     shown = words.listed(of.comparable)
     normal = f"normal distributions with the mean and σ of {shown}"
     alone: dict[str, tuple[str, Callable[[], Chart]]] = {
@@ -155,7 +165,7 @@ def _variances(of: Sampled) -> Iterator[_View]:
     yield _View("Variance", f"variance of {words.listed(told)}.", lambda: factor_chart(bars, of.axes, shown.symbol))
     step = within.step_of(of.many, _PARTS)
     parts = within.over_time(of.many, step).filter(pl.col("count") >= _IN_A_PART)
-    if parts.height > len(of.comparable):
+    if parts.height > len(of.comparable) and of.axes.told_apart:
         scaled = parts.with_columns(pl.col("variance") * base / shown.factor, t=pl.col("t") / of.clock.unit)
         yield _View(
             "Variance over time",

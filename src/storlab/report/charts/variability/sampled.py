@@ -14,6 +14,7 @@ from storlab.report.charts.combinations import Combination
 from storlab.report.charts.variability.axes import Axes, Clock
 from storlab.report.frames import across_of
 from storlab.report.input import ReportInput
+from storlab.report.primary import compared_factor
 
 _STEPS = 240  # of a course: finer than that is finer than the pixels
 _FEWEST = 10  # samples of a level, for a distribution
@@ -104,6 +105,6 @@ def sampled(
         combination,
         rows.with_columns(pl.col("value") / unit.factor),
         given.findings.filter(pl.col("cell").is_in(cells), source=source, metric=metric),
-        Axes(metric, unit, levels, [level for level in levels if level in present]),
+        Axes(metric, unit, compared_factor(given.summary), levels, [level for level in levels if level in present]),
         Clock(float(str(rows["t"].max())) or 1.0),
     )

@@ -1,0 +1,83 @@
+"""Charts and tables of many levels, and of levels whose names are long or say little."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import polars as pl
+import pytest
+
+from storlab.report import ReportInput, render
+from storlab.report.charts import Panel, all_panels
+from storlab.report.charts.names import legend_of, shortened
+from storlab.report.charts.theme import MOST_LINES, specification
+from storlab.report.tables import Table
+
+from .series_sample import series_sample
+
+
+def numbered(count: int) -> ReportInput:
+    return series_sample([f"f{number:02}" for number in range(count)], 60)
+
+
+def with_latencies(given: ReportInput) -> ReportInput:
+    return replace(given, series=given.series.with_columns(metric=pl.lit("read.latency.p99"), unit=pl.lit("s")))
+
+
+def of_kinds(given: ReportInput, *kinds: str) -> list[Panel]:
+    return [panel for panel in all_panels(given) if panel.kind in kinds]
+
+
+def test_levels_that_have_no_colour_of_their_own_are_told_apart_by_rows_or_by_charts() -> None:
+    given = numbered(MOST_LINES + 1)
+    assert [panel.title for panel in of_kinds(given, "course", "variability")] == ["Box with outliers", "Variance"]
+    assert len(of_kinds(given, "series")) == MOST_LINES + 1
+    assert "All levels" in of_kinds(numbered(MOST_LINES), "course")[0].title
+
+
+def test_latencies_of_many_levels_are_shared_out_among_charts() -> None:
+    panels = of_kinds(with_latencies(numbered(20)), "course")
+    assert [panel.group for panel in panels] == [
+        "read.latency: sysbench, doublewrite=f00 to f06",
+        "read.latency: sysbench, doublewrite=f07 to f13",
+        "read.latency: sysbench, doublewrite=f14 to f19",
+    ]
+    shown = [[f"f{at:02}" for at in range(20) if f">f{at:02}<" in panel.svg] for panel in panels]
+    assert [len(levels) for levels in shown] == [7, 7, 6]
+
+
+def test_a_legend_of_many_rows_does_not_take_the_charts_room() -> None:
+    def height(count: int) -> float:
+        panel = of_kinds(series_sample([f"{at} is a long name" for at in range(count)], 60), "course")[0]
+        return float(specification(panel.draw(), width=360)["height"])
+
+    assert height(6) == height(2) + 4 * 17  # a name a row
+
+
+def test_charts_name_the_factor_whose_levels_they_show() -> None:
+    for panel in of_kinds(series_sample(n=100), "rounds", "course", "variability"):
+        if not panel.title.startswith("Quantiles"):  # of one level against the other, as it says
+            assert ">doublewrite<" in panel.svg, panel.title
+
+
+@pytest.mark.parametrize(("level", "title"), [("16", "doublewrite=16"), ("on", "doublewrite=on"), ("zfs", "zfs")])
+def test_a_level_that_says_little_by_itself_has_its_factor_beside_it(level: str, title: str) -> None:
+    assert of_kinds(series_sample([level], 60), "series")[0].title == title
+
+
+def test_a_table_with_long_labels_has_the_whole_width() -> None:
+    table = partial(Table, "tps", ("file", "mean", "95 % interval", "spread", "rounds"))
+    numbers = ("5.30 k/s", "5.2 to 5.4 k/s", "3.1 %", "1 [1]")
+    assert table((("a" * 50, *numbers),)).wide
+    assert not table((("words that break " * 3, *numbers),)).wide
+
+
+def test_wide_letters_count_twice() -> None:
+    assert list(shortened(["默认设置与双写缓冲区"])) == ["默认设置与双写缓冲区"]
+    chinese, latin = ({"color": {"scale": {"domain": [letter * 8]}}} for letter in "默a")
+    assert legend_of(chinese, 360)[0]["columns"] < legend_of(latin, 360)[0]["columns"]
+
+
+def test_a_page_names_its_charts_font_once() -> None:
+    assert "font-family=" not in render(series_sample(n=60), "html")
