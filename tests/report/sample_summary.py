@@ -79,9 +79,15 @@ def _by_node(metrics: pl.DataFrame) -> list[Estimate]:
     return result
 
 
+def _interval(values: list[float], width: float) -> tuple[float, float, float]:
+    """The mean between its ends, ``width`` standard errors to both sides."""
+    mean, half = statistics.fmean(values), width * statistics.stdev(values) / math.sqrt(len(values))
+    return mean - half, mean, mean + half
+
+
 def _estimate(cell: Cell, source: str, metric: str, unit: str, better: str, values: list[float]) -> Estimate:
-    mean, sd = statistics.fmean(values), statistics.stdev(values)
-    half = 2.36 * sd / math.sqrt(len(values))
+    low, mean, high = _interval(values, 2.36)
+    sd = statistics.stdev(values)
     few = f"only {len(values)} of {ROUNDS} rounds: one trial failed"
     return Estimate(
         cell=cell.number,
@@ -95,8 +101,8 @@ def _estimate(cell: Cell, source: str, metric: str, unit: str, better: str, valu
         mean=mean,
         sd=sd,
         cv=sd / mean,
-        low=mean - half,
-        high=mean + half,
+        low=low,
+        high=high,
         confidence=0.95,
         warnings=(few,) if len(values) < ROUNDS else (),
     )
@@ -120,8 +126,8 @@ def _comparisons(metrics: pl.DataFrame) -> list[Comparison]:
 
 
 def _comparison(a: str, b: str, load: str, metric: str, unit: str, better: str, logs: list[float]) -> Comparison:
-    mean, half = statistics.fmean(logs), 4.0 * statistics.stdev(logs) / math.sqrt(len(logs))
-    low, high, margin = math.exp(mean - half), math.exp(mean + half), 0.05
+    low, ratio, high = map(math.exp, _interval(logs, 4.0))
+    margin = 0.05
     verdict: Verdict
     if low > 1 or high < 1:
         verdict = "better" if (low > 1) == (better == "higher") else "worse"
@@ -141,7 +147,7 @@ def _comparison(a: str, b: str, load: str, metric: str, unit: str, better: str, 
         unit=unit,
         better=better,
         rounds=len(logs),
-        ratio=math.exp(mean),
+        ratio=ratio,
         low=low,
         high=high,
         confidence=1 - 0.05 / 6,
