@@ -47,6 +47,20 @@ def test_latencies_of_many_levels_are_shared_out_among_charts() -> None:
     assert [len(levels) for levels in shown] == [7, 7, 6]
 
 
+@pytest.mark.parametrize(("levels", "drawn"), [(1, False), (2, True)])
+def test_a_single_value_is_no_chart(levels: int, drawn: bool) -> None:
+    given = numbered(levels)
+    values = [
+        (e.cell, 1, e.cell, "host", "sysbench", "tps", e.mean) for e in given.summary.estimates if e.metric == "tps"
+    ]
+    names = ["trial", "round", "cell", "node", "source", "metric", "value"]
+    metrics = pl.DataFrame(values, schema=names, orient="row").with_columns(
+        job=pl.lit(None, pl.String), across=pl.lit("sum")
+    )
+    panels = of_kinds(replace(given, metrics=metrics), "rounds")
+    assert any(panel.title.startswith("tps:") for panel in panels) is drawn
+
+
 def test_a_legend_of_many_rows_does_not_take_the_charts_room() -> None:
     def height(count: int) -> float:
         panel = of_kinds(series_sample([f"{at} is a long name" for at in range(count)], 60), "course")[0]

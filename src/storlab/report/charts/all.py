@@ -73,7 +73,10 @@ class _Gallery:
         for combination in self.combinations:
             estimates = self._estimates(combination)
             values = per_trial(self.given.metrics, combination.source, combination.metric)
-            draw = partial(rounds_chart, _with_level(values, combination), estimates, self.factor, self.levels)
+            points = _with_level(values, combination)
+            if len(estimates) == 1 and points.height == 1:  # which the table says better
+                continue
+            draw = partial(rounds_chart, points, estimates, self.factor, self.levels)
             means = words.listed([f"{level} {_mean(e)}" for level, e in estimates.items()])
             alt = f"One point a round, with mean and interval. {combination.metric}: {means}."
             yield Panel("rounds", self.name("rounds", combination.title), "", combination.title, alt, draw)
