@@ -16,7 +16,7 @@ import subprocess
 import termios
 import time
 from asyncio.subprocess import Process
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -280,6 +280,14 @@ class TestOnADisk:
         assert process.returncode == 0
         assert "Total I/Os: 3\n" in output
 
+    def test_what_nohup_starts_outlives_its_terminal(self, disk: LoopDisk, tmp_path: Path) -> None:
+        with tracing("--disk", disk.name, "--op", "write", wrapper=["nohup"]) as process:
+            process.send_signal(signal.SIGHUP)
+            issue(disk, [("write", 0, 4096)] * 3, tmp_path)
+            process.send_signal(signal.SIGTERM)
+            output, _ = process.communicate(timeout=30)
+        assert "Total I/Os: 3\n" in output
+
     def test_a_signal_ends_the_command_and_then_the_tracing(self, disk: LoopDisk) -> None:
         argv = [str(PROGRAM), "trace", "--disk", disk.name, "--", "sh", "-c", "echo running; exec sleep 60"]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -351,9 +359,9 @@ def first_child(process: subprocess.Popen[str]) -> int:
 
 
 @contextlib.contextmanager
-def tracing(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def tracing(*arguments: str, wrapper: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
     """``storlab trace`` that has begun, without a terminal."""
-    argv = [str(PROGRAM), "trace", *arguments]
+    argv = [*wrapper, str(PROGRAM), "trace", *arguments]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:

@@ -14,12 +14,14 @@ from laboratory import Laboratory, ended, interrupt, kill, needs_root, wait_for
 from laboratory.studies import LOOPS, directory
 
 SLEEP = directory('command = { argv = ["sleep", "0.5"] }', rounds=3)
+ANYHOW = ("env", "--default-signal=HUP")
+"""Though the tests themselves may have been started by ``nohup``."""
 HOUR = directory('command = { argv = ["sleep", "3600"] }', rounds=3)
 
 
 def started(lab: Laboratory, study: str) -> subprocess.Popen[bytes]:
     """A run whose first trial is being measured."""
-    process = lab.start_run(study, "--quiet")
+    process = lab.start_run(study, "--quiet", wrapper=ANYHOW)
     wait_for(process, lab.sleeps)
     return process
 
@@ -57,6 +59,15 @@ def test_ctrl_c_twice_and_other_signals_stop_at_once_and_the_trial_is_run_again(
     assert lab.leftovers() == []
 
 
+def test_what_nohup_starts_outlives_its_terminal(lab: Laboratory) -> None:
+    process = lab.start_run(SLEEP, "--quiet", wrapper=["nohup"])
+    wait_for(process, lab.sleeps)
+    kill(process, signal.SIGHUP)
+    result = ended(process)
+    assert result.status == 0, str(result)
+    assert [record.status for record in lab.records()] == ["done"] * 3
+
+
 @needs_root
 def test_signals_during_teardown_are_answered_and_disturb_nothing(lab: Laboratory) -> None:
     study = LOOPS.replace("max = 2", "max = 9").replace("min = 2", "min = 9") + "[trial]\nkeep_stacks = true\n"
@@ -91,7 +102,7 @@ def test_a_signal_while_planning_ends_it_with_nothing_to_resume(lab: Laboratory)
 
 def test_a_terminal_that_closes_ends_the_run_in_order(lab: Laboratory) -> None:
     ours, theirs = pty.openpty()
-    process = lab.start_run(HOUR, stdin=theirs, stdout=theirs, stderr=theirs)
+    process = lab.start_run(HOUR, stdin=theirs, stdout=theirs, stderr=theirs, wrapper=ANYHOW)
     os.close(theirs)
     shown = b""
     while b"round 1 of 3" not in shown or not lab.sleeps():

@@ -15,6 +15,7 @@ from storlab.cli.trace_child import TraceChild, send, tracing
 from storlab.cli.trace_disks import notes_on
 from storlab.cli.trace_options import TraceOptions
 from storlab.nodes.agent_binary import agent_path
+from storlab.run.interrupts import ending_signals
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells have it
 _KILLED = 128  # and the signal's number, as shells have it
@@ -107,7 +108,7 @@ def _in_foreground() -> bool:
 @contextmanager
 def _signals(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    handled = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    handled = ending_signals()
     for number in handled:
         loop.add_signal_handler(number, handler, number)
     try:

@@ -14,7 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """SIGINT, SIGTERM, and SIGHUP unless our caller had it ignored: what ``nohup`` starts outlives its terminal."""
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM) if ignored else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass
@@ -32,12 +36,13 @@ class Interrupts:
         """Handle the signals for as long as the context lasts; ``at_once`` cancels the task that entered it."""
         loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        for number in _SIGNALS:
+        handled = ending_signals()
+        for number in handled:
             loop.add_signal_handler(number, self._came, number)
         try:
             yield
         finally:
-            for number in _SIGNALS:
+            for number in handled:
                 loop.remove_signal_handler(number)
 
     def _came(self, number: signal.Signals) -> None:
