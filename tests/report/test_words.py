@@ -67,6 +67,12 @@ def test_a_verdict_in_one_sentence(comparison: Comparison, sentence: str) -> Non
     assert words.sentence(comparison) == sentence
 
 
+def test_an_undecided_comparison_that_rounds_can_not_decide_asks_for_none() -> None:
+    undecided = replace(_pair("a", "b", "undecided"), rounds_to_decide=None)
+    assert words.more_rounds(undecided) == "How many more rounds it needs can't be foreseen."
+    assert words.more_rounds(replace(undecided, settled=True)) == "More rounds would not decide it."
+
+
 @pytest.mark.parametrize(
     ("comparisons", "lead"),
     [

@@ -11,8 +11,9 @@
 4. Better or worse: 1 is ruled out, the interval reaches beyond the margin, and the metric has a direction.
 5. Everything else is undecided.
 
-α is the study's, divided by the number of planned comparisons (Bonferroni): the chance that a study ever gives any
-wrong verdict, whenever it is looked at, is at most its α.
+α is the study's, divided by the number of planned comparisons (Bonferroni): the chance that a study ever calls any two
+levels better or worse that do not differ, whenever it is looked at, is at most its α. Of equivalence that holds for noise
+that is roughly symmetric: nothing bounds a mean that rests on what no round has shown yet.
 """
 
 from __future__ import annotations

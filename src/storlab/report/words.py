@@ -111,6 +111,8 @@ def more_rounds(comparison: Comparison) -> str:
         return f"About {rounds} would be needed to decide."
     if not direction(comparison.better):
         return "Neither direction of this metric is better."
+    if comparison.settled:
+        return "More rounds would not decide it."
     return "How many more rounds it needs can't be foreseen."
 
 
