@@ -85,7 +85,7 @@ def _has_begun(folder: Path, before: list[Path]) -> bool:
 
 
 def left(folder: Path) -> list[Path]:
-    return sorted(folder.glob(".run.*.new"))
+    return sorted([*folder.glob(".run.*.new"), *folder.glob("run/.run.*.new")])
 
 
 def test_nothing_is_at_out_where_an_import_was_killed_and_the_next_one_tidies_up(tmp_path: Path) -> None:
@@ -104,6 +104,22 @@ def test_nothing_is_at_out_where_an_import_was_killed_and_the_next_one_tidies_up
     assert json.loads((run / "manifest.json").read_text())["imported"]["kind"] == "csv"
     assert call("import", "csv", str(path), *COLUMNS, "--out", str(run)).status == 2
     assert left(tmp_path) == [mine]
+
+
+def test_of_an_import_into_an_empty_folder_that_was_killed_nothing_is_at_out_either(tmp_path: Path) -> None:
+    path, run = tmp_path / "t.csv", tmp_path / "run"
+    run.mkdir()
+    killed(tmp_path)
+    (dead,) = left(tmp_path)
+    assert list(run.iterdir()) == [dead]
+    path.write_bytes(TABLE)
+    with RunFolder(dead).lock():  # as if it were still at work
+        assert call("import", "csv", str(path), *COLUMNS, "--out", str(run)).status == 2
+    number = run.stat().st_ino
+    imported = call("import", "csv", str(path), *COLUMNS, "--out", str(run))
+    assert imported.status == 0, imported.message
+    assert (left(tmp_path), run.stat().st_ino) == ([], number)
+    assert sorted(each.name for each in run.iterdir()) == ["lock", "manifest.json", "tables", "trials"]
 
 
 def test_clean_removes_what_a_killed_import_left_and_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

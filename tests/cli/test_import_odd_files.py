@@ -142,7 +142,7 @@ def test_an_out_that_can_not_be_a_run_is_refused(kind: str, tmp_path: Path) -> N
     (tmp_path / "full" / "mine").touch()
     (tmp_path / "gone").symlink_to("no/where")
     for out, says in (
-        ("file", "file can't be used for the run: File exists"),
+        ("file", "file can't be used for the run: Not a directory"),
         ("file/run", "file/run can't be used for the run: Not a directory"),
         ("full", "full is not empty: name a new folder for this run"),
         ("", ". is not empty: name a new folder for this run"),

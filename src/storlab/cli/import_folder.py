@@ -8,12 +8,13 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from storlab.errors import UserError
 from storlab.records.files import sync_folder
-from storlab.records.run_folder import RunFolder, new_run_folder
+from storlab.records.manifest import NAME as MANIFEST
+from storlab.records.run_folder import RunFolder, new_run_folder, refuse_unless_empty
 from storlab.run.temporary import remembered, remove_dead
 from storlab.units import printable
 
@@ -23,26 +24,23 @@ _LOST = (errno.ENOENT, errno.EACCES, errno.ESTALE)  # of a file that was there w
 
 @contextmanager
 def new_import(folder: Path) -> Iterator[RunFolder]:
-    """The run's folder. Of a kill, a hidden folder beside it is left, which the next import there removes.
-
-    One that exists and is empty is used as it is, for it may be where a file system is mounted.
+    """The run's folder. Of a kill, a hidden folder is left, which the next import there removes: beside ``folder`` or,
+    where that exists and is empty, in it, for it may be where a file system is mounted.
     """
     try:
         existed = folder.exists()
     except OSError as error:  # a name that no file can have
         raise UserError(f"{printable(str(folder))[:_LONGEST]}… can't be a run's folder: {error.strerror}") from None
     _remove_dead_ones(folder)
-    place = folder if existed else folder.with_name(f".{folder.name}.{os.urandom(2).hex()}.new")
-    with new_run_folder(place, named=folder) as run, ExitStack() as held:
-        if not existed:  # a folder of the user's is none that could be removed
-            held.enter_context(remembered(place))
+    if folder.is_dir():
+        refuse_unless_empty(folder)
+    place = (folder if existed else folder.parent) / f".{folder.name}.{os.urandom(2).hex()}.new"
+    with new_run_folder(place, named=folder) as run, remembered(place):
         try:
             yield run
-            if not existed:
-                place.rename(folder)
-                sync_folder(folder.parent)
+            _take(place, folder, existed)
         except BaseException as error:
-            _remove(place, itself=not existed)
+            shutil.rmtree(place, ignore_errors=True)
             if isinstance(error, OSError) and error.errno == errno.ENOTEMPTY:
                 raise UserError(f"{folder} was made by somebody else meanwhile: choose another folder") from None
             if isinstance(error, OSError) and error.errno in _LOST and not _is_in(place, error):
@@ -52,6 +50,24 @@ def new_import(folder: Path) -> Iterator[RunFolder]:
             raise
 
 
+def _take(place: Path, folder: Path, existed: bool) -> None:
+    """Move all in ``place`` to ``folder``: at once or, where that exists, the manifest last, which makes it a run."""
+    if not existed:
+        place.rename(folder)
+        sync_folder(folder.parent)
+        return
+    taken: list[Path] = []
+    try:
+        for path in sorted(place.iterdir(), key=lambda path: (path.name == MANIFEST, not path.is_dir())):
+            taken.append(path.rename(folder / path.name))
+    except BaseException:
+        for path in reversed(taken):
+            path.rename(place / path.name)
+        raise
+    place.rmdir()
+    sync_folder(folder)
+
+
 def _is_in(place: Path, error: OSError) -> bool:
     return error.filename is None or Path(error.filename).is_relative_to(place)
 
@@ -59,18 +75,9 @@ def _is_in(place: Path, error: OSError) -> bool:
 def _remove_dead_ones(folder: Path) -> None:
     """Remove what imports to the same place have left that were killed. What can't be removed is in nobody's way."""
     name = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{4}}\.new", re.DOTALL)
-    with contextlib.suppress(OSError):
-        for path in list(folder.parent.iterdir()):
-            if name.fullmatch(path.name):
-                with contextlib.suppress(OSError):
-                    remove_dead(path)
-
-
-def _remove(folder: Path, itself: bool) -> None:
-    for path in list(folder.iterdir()):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink()
-    if itself:
-        folder.rmdir()
+    for around in (folder.parent, folder):
+        with contextlib.suppress(OSError):
+            for path in list(around.iterdir()):
+                if name.fullmatch(path.name):
+                    with contextlib.suppress(OSError):
+                        remove_dead(path)

@@ -158,14 +158,15 @@ def new_run_folder(path: Path, named: Path | None = None) -> Iterator[RunFolder]
         try:
             path.mkdir(parents=True, exist_ok=True)
             sync_folder(path.parent)
-            _refuse_unless_empty(path)
+            refuse_unless_empty(path)
             held.enter_context(run.lock())
-            _refuse_unless_empty(path)  # nor did another process begin a run here meanwhile
+            refuse_unless_empty(path)  # nor did another process begin a run here meanwhile
         except OSError as error:
             raise UserError(f"{named or path} can't be used for the run: {error.strerror}") from None
         yield run
 
 
-def _refuse_unless_empty(path: Path) -> None:
+def refuse_unless_empty(path: Path) -> None:
+    """Raise ``UserError`` where something lies in a folder; what a run left that was killed at once is nothing."""
     if {entry.name for entry in path.iterdir()} - {LOCK, unfinished(path / NAME).name}:
         raise UserError(f"{path} is not empty: name a new folder for this run")
