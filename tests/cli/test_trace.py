@@ -352,6 +352,13 @@ class TestOnADisk:
             assert process.wait(timeout=30) == 0
         assert "write 30" in seen
 
+    def test_a_terminal_that_can_not_draw_gets_plain_text(self, disk: LoopDisk) -> None:
+        with terminal("--disk", disk.name, kind="dumb") as (process, read):
+            read(f"tracing block I/O of {disk.name}; Ctrl-C ends it")
+            process.send_signal(signal.SIGINT)
+            read("No request was seen.")
+            assert process.wait(timeout=30) == 0
+
 
 def first_child(process: subprocess.Popen[str]) -> int:
     """Of ``storlab trace``: the tracer, which is started before the command."""
@@ -372,11 +379,11 @@ def tracing(*arguments: str, wrapper: Sequence[str] = ()) -> Iterator[subprocess
 
 
 @contextlib.contextmanager
-def terminal(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[str], str]]]:
+def terminal(*arguments: str, kind: str = "xterm") -> Iterator[tuple[subprocess.Popen[bytes], Callable[[str], str]]]:
     """``storlab trace`` on a terminal of 80 columns and 24 lines; ``read`` gives what it shows up to some words."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    environment = {**os.environ, "TERM": kind, "COLUMNS": "80", "LINES": "24"}
     process = subprocess.Popen(
         [str(PROGRAM), "trace", *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
     )

@@ -30,7 +30,7 @@ def trace(options: TraceOptions) -> int:
 
 
 async def _trace(options: TraceOptions, agent: Path) -> int:
-    live = not (options.command or options.events or options.json) and sys.stdout.isatty()
+    live = not (options.command or options.events or options.json) and _can_draw()
     interval = options.interval or (_LIVE_INTERVAL if live else None)
     run = Interruptible()
     with _signals(run.signalled):
@@ -51,6 +51,11 @@ async def _trace(options: TraceOptions, agent: Path) -> int:
             if not options.command and not screen.complete:
                 return OWN_FAULT
     return status
+
+
+def _can_draw() -> bool:
+    """Whether standard output is a terminal on which what was printed can be replaced."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")  # as Rich has it
 
 
 async def _follow(tracer: TraceChild, show: Callable[[list[object]], None]) -> None:
