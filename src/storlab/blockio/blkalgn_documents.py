@@ -63,10 +63,12 @@ def _last_of_several(text: str, refusal: ParseError) -> Counted:
     decoder, at = json.JSONDecoder(), 0
     last: Counted | None = None
     while begin := _BEGIN.search(text, at):
+        if begin[0] != "{":
+            raise refusal
         try:
             document, at = decoder.raw_decode(text, begin.start())
         except (ValueError, RecursionError):
-            if last is None or begin[0] != "{":
+            if last is None:
                 raise refusal from None
             return replace(last, warnings=("its last document is cut off, and left out",))
         counted = _counted(document)
