@@ -314,3 +314,18 @@ def test_the_margin_is_that_of_the_factor_that_is_compared() -> None:
     assert margins == {"fs": 0.2, "bs": 0.01}
     strict = replace(given, name="s", design=replace(given.design, comparisons=(CompareSpec("fs", margin=0.02),)))
     assert compare_runs([given, strict], by="fs").comparisons[0].comparison.margin == 0.02
+
+
+@given(st.permutations(range(3)), st.integers(0, 50))
+@settings(max_examples=30, deadline=None)
+def test_verdicts_do_not_depend_on_the_order_in_which_runs_are_named(order: list[int], seed: int) -> None:
+    noise = 0.05 * np.random.default_rng(seed).normal(size=(3, 2, 6))
+    runs = [
+        run(
+            str(at),
+            {"a": list(np.exp(a)), "b": list(np.exp(b + 0.04))},
+            starts=[10.0 * n + 1000 * at for n in range(12)],
+        )
+        for at, (a, b) in enumerate(noise)
+    ]
+    assert compare_runs([runs[at] for at in order], by="fs").comparisons == compare_runs(runs, by="fs").comparisons

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -203,11 +204,11 @@ def _collect(
     values: dict[tuple[int, int, int, str, str], float] = {}
     unsupported: dict[int, str] = {}
     failed: dict[int, tuple[Place, ...]] = {}
-    offset = 0
+    offsets = [0] * len(runs) if by is None else _offsets(runs)
     names = [name.rpartition(":")[2] for name in metrics]
     names += [f"{name}.{of}" for name in names for of in VARIABILITY]
     asked = pl.any_horizontal((pl.col("metric") == n) | pl.col("metric").str.ends_with(f".{n}") for n in names)
-    for at, run in enumerate(runs):
+    for at, (run, offset) in enumerate(zip(runs, offsets, strict=True)):
         number = {cell: cells[_place(run, levels, others, by)] for cell, levels in run.design.cells}
         done = _done(run)
         for row in done.iter_rows(named=True):
@@ -233,10 +234,19 @@ def _collect(
             unsupported.setdefault(number[cell], reason)
         for cell, round_ in run.trials.filter(pl.col("status") == "failed").select("cell", "round").iter_rows():
             failed[number[cell]] = (*failed.get(number[cell], ()), (at, offset + round_))
-        if by is not None:
-            offset += int(run.trials["round"].max() or 0)  # type: ignore[arg-type]  # a column of integers
     absent = {cell: why for cell, why in unsupported.items() if cell not in found}
     return Catalogue(found, absent), {cell: tuple(samples) for cell, samples in table.items()}, values, failed
+
+
+def _offsets(runs: Sequence[RunData]) -> list[int]:
+    """What to add to the rounds of each run, so that all are numbered in the order of time; runs without times by name.
+
+    Evidence depends on that order, and must not depend on the order in which somebody names the runs.
+    """
+    begun = [min((start.timestamp() for start in run.trials["started"].drop_nulls()), default=math.inf) for run in runs]
+    last = [max(run.trials["round"], default=0) for run in runs]
+    ordered = sorted(range(len(runs)), key=lambda at: (begun[at], runs[at].name))
+    return [sum(last[before] for before in ordered[: ordered.index(at)]) for at in range(len(runs))]
 
 
 def _refuse_unknown(metrics: Sequence[str], catalogue: Catalogue) -> None:

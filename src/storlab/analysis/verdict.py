@@ -12,8 +12,8 @@
 5. Everything else is undecided.
 
 α is the study's, divided by the number of planned comparisons (Bonferroni): the chance that a study ever calls any two
-levels better or worse that do not differ, whenever it is looked at, is at most its α. Of equivalence that holds for noise
-that is roughly symmetric: nothing bounds a mean that rests on what no round has shown yet.
+levels better or worse that do not differ, whenever it is looked at, is at most its α. Of equivalence that holds for
+noise that is roughly symmetric: nothing bounds a mean that rests on what no round has shown yet.
 """
 
 from __future__ import annotations
