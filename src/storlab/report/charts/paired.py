@@ -17,8 +17,8 @@ _ROW, _AXIS = 52, 64
 _VERDICTS: tuple[Verdict, ...] = ("better", "worse", "equivalent", "undecided")
 # Long names in two lines. Constants only, no text from outside.
 _TWO_LINES = "length(datum.label) > 22 ? split(replace(datum.label, ' vs ', '\\nvs '), '\\n') : datum.label"
-# Better and worse differ in the side of 1 already; the colour only says decided, same, or open.
-_HUES = ("#0072b2", "#d55e00", "#009e73", "#57606a")
+# As the marks of the sentences beside it. Better and worse differ in the side of 1 already.
+_HUES = ("#009e73", "#d55e00", "#0072b2", "#57606a")
 
 
 def ratios(values: pl.DataFrame, comparison: Comparison, a: int, b: int) -> pl.DataFrame:
