@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from storlab.analysis.compare import Question
 from storlab.analysis.design import DEFAULT_MARGIN, CompareSpec, Design, Levels
 from storlab.analysis.interleaving import Order
+from storlab.analysis.one_sided import one_sided, without
 from storlab.analysis.questions import Catalogue, Key, Planned, Trait, matching, plan
-from storlab.analysis.wording import level_names, plural
 from storlab.errors import UserError
 
 _PLACE = ("cell", "round", "source", "metric")
@@ -102,8 +101,8 @@ def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> 
     )
     catalogue, table, values, failed = _collect(runs, cells, others, by, metrics or (primary,))
     _refuse_unknown(metrics, catalogue)
-    lone = _one_sided(design, factor, levels, metrics or (primary,))
-    planned = (*(_without(item, lone) for item in plan(design, catalogue)), *lone)
+    lone = one_sided(design, factor, levels, metrics or (primary,))
+    planned = (*(without(item, lone) for item in plan(design, catalogue)), *lone)
     if not planned:
         raise UserError("there is nothing to compare: the runs have no cell in common")
     orders = {at: order for at, run in enumerate(runs) if (order := _order(run, cells, others, by))}
@@ -282,40 +281,3 @@ def _same(said_by: dict[Key, tuple[str, Trait]], key: Key, trait: Trait, run: st
             f"{before} and {run} have {name} in different units ({known.unit}; {trait.unit}): they can't be compared"
         )
     raise UserError(f"{before} and {run} disagree on which direction of {name} is better: they can't be compared")
-
-
-def _without(item: Planned, lone: Sequence[Planned]) -> Planned:
-    """``item``, with a warning where it is pooled over fewer combinations than there are."""
-    q = item.question
-    left = len({tuple(x.question.within.items()) for x in lone if (x.question.a, x.question.b) == (q.a, q.b)})
-    if not q.pooled or not left:
-        return item
-    return replace(item, warnings=(*item.warnings, f"Left out: {plural(left, 'combination')} that only one side has."))
-
-
-def _one_sided(design: Design, factor: str, levels: Sequence[str], metrics: Sequence[str]) -> list[Planned]:
-    """A comparison without an answer for each combination that one side has and the other has not."""
-    by_level: dict[str, dict[tuple[tuple[str, str], ...], int]] = {level: {} for level in levels}
-    for cell, chosen in design.cells:
-        by_level[chosen[factor]][tuple((name, level) for name, level in chosen.items() if name != factor)] = cell
-    found = []
-    first = levels[0]
-    for level in levels[1:]:
-        both = dict.fromkeys([*by_level[first], *by_level[level]])
-        for within in both:
-            has = [name for name in (first, level) if within in by_level[name]]
-            if len(has) == 1:
-                lacks = level if has == [first] else first
-                where = level_names(dict(within))
-                problem = f"{where or 'the cell'} is in {has[0]} and not in {lacks}."
-                cell = by_level[has[0]][within]
-                found += [
-                    Planned(
-                        Question(factor, level, first, dict(within), False, "", name, "", "neither", DEFAULT_MARGIN),
-                        ((cell, cell),),
-                        problem[0].upper() + problem[1:] if not where else problem,
-                        counted=False,
-                    )
-                    for name in metrics
-                ]
-    return found
