@@ -151,6 +151,20 @@ def test_a_damaged_line_costs_only_itself() -> None:
     assert "1 of 12 lines of intervals" in measured.warnings[0]
 
 
+def test_the_intervals_of_sysbench_tpcc_have_a_colon_less() -> None:
+    assert values(one(OLTP.replace(b"err/s: ", b"err/s "))) == values(one(OLTP))
+    assert one(OLTP.replace(b"err/s: ", b"err/s ")).series.equals(one(OLTP).series)
+
+
+def test_intervals_of_which_none_can_be_read_are_told() -> None:
+    count = OLTP.count(b"\n[ ")
+    measured = one(OLTP.replace(b"reconn/s: ", b"reconnected: "))
+    assert measured.series.is_empty()
+    assert measured.warnings == (
+        f"none of its {count} lines of intervals is like those of sysbench: there are no series",
+    )
+
+
 def test_lines_of_other_programs_are_skipped() -> None:
     lines = OLTP.splitlines(keepends=True)
     mixed = b"".join(line + b"2026-11-21 mysqld: [Note] checkpoint / (12%)\n\n" for line in lines)

@@ -25,6 +25,8 @@ LAYOUTS: dict[Test, str] = {
     "events": "[ {t}s ] thds: {threads} eps: {eps} lat (ms,{percentile}%): {latency}",
 }
 _MARKS: dict[Test, bytes] = {"oltp": b" tps: ", "fileio": b" MiB/s fsyncs: ", "events": b" eps: "}
+_OF_TPCC = " err/s: ", " err/s "
+"""sysbench-tpcc prints its intervals itself, and there the latter."""
 SHOWS = 65536
 """Bytes from the first interval on, by which it is seen which test it is."""
 
@@ -42,13 +44,16 @@ _BLANKS = bytes.maketrans(b"/,%()", b"     ")
 def read_intervals(text: bytes, begin: int, end: int) -> tuple[Test | None, int, pl.DataFrame]:
     """Of ``text[begin:end]``: which test its intervals are of, how many lines there are, and those that are whole."""
     shown = text[begin : min(begin + SHOWS, end)]
+    unlike = 0
     for test, mark in _MARKS.items():
         if mark in shown:
-            rows = alike(text, begin, end, LAYOUTS[test])
-            lines, rows = each(text[begin:end], LAYOUTS[test]) if rows is None else (rows.height, rows)
+            layout = LAYOUTS[test] if b" err/s: " in shown else LAYOUTS[test].replace(*_OF_TPCC)
+            rows = alike(text, begin, end, layout)
+            lines, rows = each(text[begin:end], layout) if rows is None else (rows.height, rows)
             if rows.height:
                 return test, lines, rows
-    return None, 0, pl.DataFrame()
+            unlike = max(unlike, lines)
+    return None, unlike, pl.DataFrame()
 
 
 def alike(text: bytes, begin: int, end: int, layout: str) -> pl.DataFrame | None:

@@ -217,7 +217,9 @@ def _refuse_steps_back(intervals: pl.DataFrame, text: bytes, start: int, source:
 
 def _damage(lines: int, intervals: pl.DataFrame, closed: dict[str, float], closing: bool) -> Iterator[str]:
     """What is missing of the run, in sentences."""
-    if lines > intervals.height:
+    if lines > 0 and intervals.is_empty():
+        yield f"none of its {lines} lines of intervals is like those of sysbench: there are no series"
+    elif lines > intervals.height:
         yield f"{lines - intervals.height} of {lines} lines of intervals are cut short or damaged; the others count"
     if not closing:
         last = f" after {intervals['t'][-1]:g} s" if intervals.height else ""
