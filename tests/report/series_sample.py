@@ -30,8 +30,8 @@ def values_of(level: str, n: int = 1000) -> Floats:
     return values
 
 
-def series_sample(levels: Sequence[str] = LEVELS, n: int = 1000) -> ReportInput:
-    """Of ``levels``, with ``n`` samples of each."""
+def series_sample(levels: Sequence[str] = LEVELS, n: int = 1000, factor: str = "doublewrite") -> ReportInput:
+    """Of ``levels`` of ``factor``, with ``n`` samples of each."""
     series, examined = [], []
     estimates: list[Estimate] = []
     t = INTERVAL * np.arange(1, n + 1, dtype=np.float64)
@@ -45,14 +45,14 @@ def series_sample(levels: Sequence[str] = LEVELS, n: int = 1000) -> ReportInput:
         found = findings(t, values)
         if found is not None:
             examined.append(ExaminedSeries({**place, "node": None}, "tps", "1/s", found))
-        estimates += _estimates(cell, level, values)
-    cells = tuple(CellState(cell, {"doublewrite": level}, "measured", 1) for cell, level in enumerate(levels, start=1))
+        estimates += _estimates(cell, {factor: level}, values)
+    cells = tuple(CellState(cell, {factor: level}, "measured", 1) for cell, level in enumerate(levels, start=1))
     summary = Summary("Two long trials", "tps", 0.95, 1, "It was imported.", cells, tuple(estimates))
     manifest = {"run": "20260314-092653-abcd", "title": "Two long trials"}
     return ReportInput(summary, series=pl.concat(series), findings=findings_frame(examined), manifest=manifest)
 
 
-def _estimates(cell: int, level: str, values: Floats) -> list[Estimate]:
+def _estimates(cell: int, levels: dict[str, str], values: Floats) -> list[Estimate]:
     found = variability(values, INTERVAL)
     numbers = {
         "tps": (found.mean, "1/s"),
@@ -65,7 +65,7 @@ def _estimates(cell: int, level: str, values: Floats) -> list[Estimate]:
     return [
         Estimate(
             cell,
-            {"doublewrite": level},
+            levels,
             "sysbench",
             metric,
             unit,

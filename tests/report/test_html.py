@@ -102,8 +102,9 @@ def test_a_page_of_block_io_fits_every_screen(browser: Browser, width: int) -> N
 
 
 def named_like_files() -> ReportInput:
-    """As of files that are imported without labels."""
-    return series_sample(["mysql-12h-doublewrite-off", "mysql-12h-doublewrite-on"])
+    """As of files that are imported without labels, under a factor with a long name."""
+    levels = ["mysql-12h-doublewrite-off", "mysql-12h-doublewrite-on"]
+    return series_sample(levels, factor="innodb_flush_method_and_doublewrite")
 
 
 @pytest.mark.parametrize("make", [series_sample, named_like_files])

@@ -12,6 +12,7 @@ import altair as alt
 import polars as pl
 
 from storlab.analysis.effects import Effects, LevelMean
+from storlab.report.charts.names import title_of
 from storlab.report.charts.scales import PLAIN, axis_title, display_unit, log_axis
 from storlab.report.charts.theme import COLOURS, SHAPES, Chart, of
 
@@ -57,10 +58,10 @@ def interaction_chart(found: Effects, means: Sequence[LevelMean], across: str, b
     x = alt.X("across:N", title=across, sort=order, axis=alt.Axis(labelAngle=0, grid=False))
     scale, hint, axis = _scale([row[2] for row in rows])
     y = alt.Y("mean:Q", title=axis_title(found.metric, unit, hint), scale=scale, axis=axis)
-    base = alt.Chart(frame).encode(x=x, y=y, color=alt.Color("by:N", scale=of(levels, COLOURS), title=by))
+    base = alt.Chart(frame).encode(x=x, y=y, color=alt.Color("by:N", scale=of(levels, COLOURS), title=title_of(by)))
     lines = base.mark_line(strokeWidth=2)
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
-        shape=alt.Shape("by:N", scale=of(levels, SHAPES), title=by)
+        shape=alt.Shape("by:N", scale=of(levels, SHAPES), title=title_of(by))
     )
     chart: Chart = alt.layer(lines, points).properties(height=230)
     return chart

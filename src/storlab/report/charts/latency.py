@@ -10,6 +10,7 @@ import altair as alt
 import polars as pl
 
 from storlab.measurements import merge_histograms
+from storlab.report.charts.names import title_of
 from storlab.report.charts.scales import SECONDS, decades
 from storlab.report.charts.theme import COLOURS, DASHES, Chart, of
 
@@ -53,7 +54,7 @@ def latency_chart(curves: pl.DataFrame, factor: str, levels: list[str]) -> Chart
     )
     present = set(curves["level"])
     shown = [level for level in levels if level in present]
-    legend = alt.Legend(title=factor or None, values=shown)
+    legend = alt.Legend(title=title_of(factor), values=shown)
     chart: Chart = (
         alt.Chart(curves, height=230)
         .mark_line(strokeWidth=2, interpolate="step-before")

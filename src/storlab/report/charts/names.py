@@ -31,6 +31,11 @@ def shortened(names: Sequence[str], limit: int = LIMIT) -> dict[str, str]:
     return found if len(set(taken)) == len(taken) else {}
 
 
+def title_of(factor: str) -> str | None:
+    """What stands beside the levels of ``factor``, as short as they are; nothing where there is no factor."""
+    return shortened([factor]).get(factor, factor) or None
+
+
 def _without_common(names: Sequence[str], limit: int) -> list[str]:
     """Without the first and the last words that all share, as far as is needed: the words next to what differs stay."""
     parts = [[word for word in _WORDS.findall(name) if word] for name in names]

@@ -9,6 +9,7 @@ import altair as alt
 import polars as pl
 
 from storlab.report import format as fmt
+from storlab.report.charts.names import title_of
 
 _ZOOM = 2.0  # values that lie closer than this factor are shown without the zero
 _LOG = 40.0  # and those that lie farther apart on a log scale
@@ -29,13 +30,12 @@ PLAIN = alt.Axis(format="~r", tickCount=4)
 def above_rows(factor: str) -> alt.Axis:
     """The axis of rows that are levels of ``factor``, whose name stands above theirs."""
     return alt.Axis(
-        title=factor or None,
+        title=title_of(factor),
         titleAlign="right",
         titleAngle=0,
         titleBaseline="bottom",
         titleX=-6,
         titleY=-6,
-        titleLimit=132,
         grid=False,
     )
 

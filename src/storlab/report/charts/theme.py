@@ -57,7 +57,6 @@ CONFIG: dict[str, Any] = {
         "direction": "horizontal",
         "titleOrient": "left",
         "titlePadding": 14,
-        "titleLimit": 132,
         "titleColor": SOFT,
         "titleFontSize": 12,
         "titleFontWeight": "normal",

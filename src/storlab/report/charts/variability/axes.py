@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import altair as alt
 
 from storlab.report import format as fmt
+from storlab.report.charts.names import title_of
 from storlab.report.charts.scales import PLAIN, above_rows, axis_title
 from storlab.report.charts.theme import COLOURS, of
 from storlab.timeseries.course import HOUR, LONG
@@ -32,7 +33,7 @@ class Axes:
     def colour(self, *, legend: bool = True) -> alt.Color:
         """A colour for each level, with a legend where there are several."""
         legend = legend and len(self.shown) > 1
-        shown = alt.Legend(title=self.factor or None, values=list(self.shown), symbolOpacity=1) if legend else None
+        shown = alt.Legend(title=title_of(self.factor), values=list(self.shown), symbolOpacity=1) if legend else None
         return alt.Color("level:N", scale=of(list(self.levels), COLOURS), legend=shown)
 
     def beside(self, hint: str = "") -> str:
