@@ -35,6 +35,12 @@ def test_a_run_stops_once_every_comparison_is_decided() -> None:
     assert found.remaining == unclear.rounds_to_decide
 
 
+def test_what_no_rounds_can_decide_keeps_no_run_going_and_is_not_called_decided() -> None:
+    differs = replace(comparison(0.4, 10), verdict="undecided", better="neither", settled=True)
+    said = "Stopped after 10 rounds: 1 comparison decided, 1 that no rounds can decide."
+    assert decide(summary(10, comparison(0.4, 10), differs), Rule("decided")) == Stop(said)
+
+
 def test_a_run_stops_once_every_interval_is_narrow_enough_decided_or_not() -> None:
     rule = Rule("precision", precision=0.05)
     assert isinstance(decide(summary(8, comparison(0.0, 8)), rule), Continue)

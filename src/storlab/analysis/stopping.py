@@ -6,7 +6,7 @@ The intervals are anytime-valid, so asking after every round costs no correctnes
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,7 +70,7 @@ def decide(summary: Summary, rule: Rule) -> Stop | Continue:
         return Stop(f"Stopped after {plural(done, 'round')}: there is nothing to compare.")
     open_ones = [c for c in answerable if not _satisfied(c, rule)]
     if not open_ones:
-        return Stop(f"Stopped after {plural(done, 'round')}: {_goal(rule, len(answerable))}.")
+        return Stop(f"Stopped after {plural(done, 'round')}: {_goal(rule, answerable)}.")
     missing = f"{len(open_ones)} of {plural(len(answerable), 'comparison')} {_lack(rule, len(open_ones))}"
     if left <= 0:
         return Stop(f"Stopped after {plural(done, 'round')}, the most that the study allows: {missing}.")
@@ -98,10 +98,11 @@ def _satisfied(comparison: Comparison, rule: Rule) -> bool:
     return reached is not None and reached <= rule.precision
 
 
-def _goal(rule: Rule, count: int) -> str:
-    if rule.until == "decided":
-        return f"{plural(count, 'comparison')} decided"
-    return f"{plural(count, 'comparison')} known to ±{percent(rule.precision)} or better"
+def _goal(rule: Rule, done: Sequence[Comparison]) -> str:
+    if rule.until != "decided":
+        return f"{plural(len(done), 'comparison')} known to ±{percent(rule.precision)} or better"
+    never = sum(c.verdict == "undecided" for c in done)
+    return f"{plural(len(done) - never, 'comparison')} decided{f', {never} that no rounds can decide' if never else ''}"
 
 
 def _lack(rule: Rule, count: int) -> str:
