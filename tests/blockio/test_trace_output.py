@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ from storlab.blockio.trace_output import (
     EVENT_COLUMNS,
     LATENCY_COLUMNS,
     OTHER_COLUMNS,
+    Output,
     decode_lines,
+    decode_output,
+    event_frame,
     read_output,
-    read_trace,
 )
 from storlab.errors import ParseError
 from storlab.measurements import REQUEST_COLUMNS
@@ -54,28 +57,44 @@ def lines(*documents: object) -> bytes:
     return b"".join(json.dumps(document).encode() + b"\n" for document in documents)
 
 
+def decoded(text: bytes, source: str = "") -> Output:
+    return decode_output(BytesIO(text), source)
+
+
 def test_everything_becomes_frames() -> None:
-    trace = read_trace(lines(STARTED, EVENT, counts()))
-    assert (trace.complete, trace.duration, trace.started.hook) == (True, 2.5, "btf")
-    assert dict(trace.requests.schema) == REQUEST_COLUMNS
-    assert trace.requests.rows() == [("loop0", "write", "sync+meta", 4096, 512, None, 34, 34, 34, 34, 34, 34)]
-    assert dict(trace.latency.schema) == LATENCY_COLUMNS
-    assert trace.latency.rows() == [("loop0", "write", "service", 1.024e-6, 1.088e-6, 7)]
-    assert dict(trace.others.schema) == OTHER_COLUMNS
-    assert trace.others.rows() == [("loop0", "write", "back_merge", 5)]
-    assert dict(trace.events.schema) == EVENT_COLUMNS
-    assert trace.events.rows() == [(2.0, "loop0", "write", "sync", 4096, 1 << 20, 4096, 1234, "fio")]
+    trace = decoded(lines(STARTED, EVENT, counts()))
+    assert (trace.counts.final, trace.duration, trace.started.hook) == (True, 2.5, "btf")
     assert trace.warnings() == ()
+    requests, latency, others = (
+        trace.counts.request_frame(),
+        trace.counts.latency_frame(),
+        trace.counts.other_frame(),
+    )
+    assert dict(requests.schema) == REQUEST_COLUMNS
+    assert requests.rows() == [("loop0", "write", "sync+meta", 4096, 512, None, 34, 34, 34, 34, 34, 34)]
+    assert dict(latency.schema) == LATENCY_COLUMNS
+    assert latency.rows() == [("loop0", "write", "service", 1.024e-6, 1.088e-6, 7)]
+    assert dict(others.schema) == OTHER_COLUMNS
+    assert others.rows() == [("loop0", "write", "back_merge", 5)]
+
+
+@given(st.integers(0, 2**53), st.integers(0, 2**62))
+def test_whatever_event_is_read_there_is_room_for_it_in_a_frame(sector: int, number: int) -> None:
+    (event,) = decode_lines(lines([*EVENT[:3], number, sector, number, "fio", number]))
+    assert isinstance(event, tuple)
+    frame = event_frame([event])
+    assert dict(frame.schema) == EVENT_COLUMNS
+    assert frame.row(0)[3:6] == ("sync", number, sector * 512)
 
 
 def test_counts_are_since_the_start_so_the_last_ones_count() -> None:
-    trace = read_trace(lines(STARTED, counts(final=False, requests=[ROW]), counts()))
-    assert trace.requests["count"].to_list() == [34]
+    trace = decoded(lines(STARTED, counts(final=False, requests=[ROW]), counts()))
+    assert trace.counts.request_frame()["count"].to_list() == [34]
 
 
 def test_what_was_lost_is_said_in_words() -> None:
     lost = {"full": 3, "missed": 2, "untimed": 1, "events": 4, "comms": 5}
-    warnings = read_trace(lines(STARTED, counts(lost=lost))).warnings()
+    warnings = decoded(lines(STARTED, counts(lost=lost))).warnings()
     assert len(warnings) == 5
     assert warnings[0].startswith("3 requests found no room")
 
@@ -83,15 +102,15 @@ def test_what_was_lost_is_said_in_words() -> None:
 @pytest.mark.parametrize("kept", [1, 40, 400])
 def test_a_killed_tracers_last_line_is_left_out_and_missed(kept: int) -> None:
     whole = lines(STARTED, counts(final=False, requests=[ROW]))
-    trace = read_trace(whole + lines(counts())[:kept])
-    assert trace.requests["count"].to_list() == [17]
+    trace = decoded(whole + lines(counts())[:kept])
+    assert trace.counts.request_frame()["count"].to_list() == [17]
     assert trace.warnings()[0].startswith("the tracer did not end in order")
 
 
 def test_a_tracer_that_never_counted_has_seen_nothing() -> None:
-    trace = read_trace(lines(STARTED))
-    assert trace.requests.is_empty()
-    assert not trace.complete
+    trace = decoded(lines(STARTED))
+    assert trace.counts.request_frame().is_empty()
+    assert not trace.counts.final
 
 
 @pytest.mark.parametrize(
@@ -107,13 +126,13 @@ def test_a_tracer_that_never_counted_has_seen_nothing() -> None:
         (lines(STARTED, EVENT[:-1]), "f:2: is no line"),
         (lines(STARTED, counts(requests=[[*ROW[:3], -1, *ROW[4:]]])), "f:2: is no line"),
         (lines(STARTED, counts(requests=[[*ROW[:3], 1 << 70, *ROW[4:]]])), "f:2: is no line"),
-        (lines(STARTED, [*EVENT[:4], 1 << 62, *EVENT[5:]]), "f: holds a number that can't be"),
+        (lines(STARTED, [*EVENT[:4], 1 << 62, *EVENT[5:]]), "f:2: is no line"),
         (lines(STARTED) + b"\xff\n", "f:2: is no line"),
     ],
 )
 def test_what_is_no_tracers_output_is_named_with_its_line(text: bytes, says: str) -> None:
     with pytest.raises(ParseError) as caught:
-        read_trace(text, "f")
+        decoded(text, "f")
     assert str(caught.value).startswith(says)
 
 
@@ -141,7 +160,7 @@ json_values = st.recursive(
 def test_rubbish_is_refused_and_nothing_else(parts: list[bytes]) -> None:
     text = lines(STARTED) + b"\n".join(parts)
     try:
-        read_trace(text, "rubbish")
+        decoded(text, "rubbish")
     except ParseError as error:
         assert str(error).startswith("rubbish:")
 
@@ -149,6 +168,6 @@ def test_rubbish_is_refused_and_nothing_else(parts: list[bytes]) -> None:
 @given(st.sampled_from(list(counts())), json_values)
 def test_one_field_of_another_kind_is_refused_or_read(name: str, value: object) -> None:
     try:
-        read_trace(lines(STARTED, counts(**{name: value})), "rubbish")
+        decoded(lines(STARTED, counts(**{name: value})), "rubbish")
     except ParseError as error:
         assert str(error).startswith("rubbish:")

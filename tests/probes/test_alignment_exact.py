@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from laboratory.block import LoopDisk, Request, issue, loop_disk, needs_root, traced
 from storlab.blockio.alignment import UNITS, joint_alignment, shares
-from storlab.blockio.trace_output import read_trace
+from storlab.blockio.trace_output import decode_output
 from storlab.measurements import Measurements
 from storlab.probes.alignment import TRACE, AlignmentProbe
 from storlab.probes.base import Window
@@ -77,7 +78,7 @@ def test_every_request_that_fio_issues_is_counted_once(
         issue(disk, issued, tmp_path, depth)
     kernel = disk.statistics() - before
     seen = observed(tracing.output, tmp_path)
-    assert read_trace(tracing.output).warnings() == ()  # nothing was lost
+    assert decode_output(BytesIO(tracing.output)).warnings() == ()  # nothing was lost
     assert counted(seen.requests) == Counter((op, length, offset & -offset) for op, offset, length in issued)
     values = metrics_of(seen)
     assert (values["read.requests"], values["read.bytes"]) == (kernel.reads, kernel.read_bytes)

@@ -1,12 +1,11 @@
 """What ``storlab-agent trace`` prints: JSON lines, as ``docs/reference/trace-output.md`` describes them.
 
-``decode`` reads one line, for those who follow a tracer; ``read_trace`` all of what one has left.
+``decode`` reads one line, for those who follow a tracer; ``read_output`` all of what one has left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -16,12 +15,12 @@ import polars as pl
 from storlab.blockio.alignment import joint_alignment
 from storlab.blockio.requests import request_frame
 from storlab.errors import ParseError
-from storlab.measurements import empty
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Units = tuple[Count, Count, Count, Count, Count]
 
 SECTOR = 512  # bytes; the kernel's, whatever the disk's is
+Sector = Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # of which no offset is too large for a frame
 
 LATENCY_COLUMNS: dict[str, pl.DataType] = {
     "disk": pl.String(),
@@ -104,38 +103,12 @@ class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
         return [(disk, op, what, lo / 1e9, hi / 1e9, count) for disk, op, what, lo, hi, count in self.latency]
 
 
-Event = tuple[str, str, str, Count, Count, int, str, Count]
+Event = tuple[str, str, str, Count, Sector, Count, str, Count]
 """Disk, operation, flags, length (B), sector (of 512 B), process id, command, monotonic ns: one request as issued."""
 
 Line = Started | Counts | Event
 
 _DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
-
-
-@dataclass(frozen=True)
-class Trace:
-    """All that one tracer saw. Frames: ``REQUEST_COLUMNS``, ``LATENCY_COLUMNS``, ``OTHER_COLUMNS``, ``EVENT_COLUMNS``.
-
-    ``complete``: it ended in order, and its counts are those of its end. ``duration`` is in s.
-    """
-
-    started: Started
-    duration: float
-    complete: bool
-    requests: pl.DataFrame
-    latency: pl.DataFrame
-    others: pl.DataFrame
-    events: pl.DataFrame = field(default_factory=lambda: empty(EVENT_COLUMNS))
-    lost: Lost = field(default_factory=Lost)
-
-    def warnings(self) -> tuple[str, ...]:
-        """What a reader of the counts must know, in sentences."""
-        return _warnings(self.complete, self.lost)
-
-
-def _warnings(complete: bool, lost: Lost) -> tuple[str, ...]:
-    cut = () if complete else ("the tracer did not end in order: what came after its last count is missing",)
-    return (*cut, *lost_sentences(lost))
 
 
 def lost_sentences(lost: Lost) -> tuple[str, ...]:
@@ -176,12 +149,10 @@ def event_frame(events: Iterable[Event]) -> pl.DataFrame:
 
 
 class Output(NamedTuple):
-    """What one tracer printed: its first line, its last counts, and the single events; ``source`` is the file."""
+    """What one tracer printed: its first line, and its last counts."""
 
     started: Started
     counts: Counts
-    events: list[Event]
-    source: str
 
     @property
     def duration(self) -> float:
@@ -190,66 +161,42 @@ class Output(NamedTuple):
 
     def warnings(self) -> tuple[str, ...]:
         """What a reader of the counts must know, in sentences."""
-        return _warnings(self.counts.final, self.counts.lost)
+        end = "the tracer did not end in order: what came after its last count is missing"
+        return (*(() if self.counts.final else (end,)), *lost_sentences(self.counts.lost))
 
 
-def decode_output(text: bytes, source: str = "") -> Output:
-    """All lines of one tracer. A last line cut off, as a killed one leaves it, is left out. Raises ``ParseError``."""
+def decode_output(lines: Iterable[bytes], source: str = "") -> Output:
+    """All lines of one tracer, with their newlines. A last one without, as a killed tracer leaves it, is left out.
+
+    Single events are read and not kept: of many traces there are more than can be held at once. Raises ``ParseError``.
+    """
     started: Started | None = None
     counts: Counts | None = None
-    events: list[Event] = []
-    for number, line in enumerate(text.split(b"\n")[:-1], start=1):
+    for number, line in enumerate(lines, start=1):
+        if not line.endswith(b"\n"):
+            break
         read = decode(line, source, number)
-        if isinstance(read, tuple):
-            events.append(read)
-        elif isinstance(read, Counts):
+        if isinstance(read, Counts):
             counts = read
-        elif started is None:
+        elif isinstance(read, Started):
+            if started is not None:
+                raise ParseError("begins anew: this is the output of two tracers", source, number)
             started = read
-        else:
-            raise ParseError("begins anew: this is the output of two tracers", source, number)
         if started is None:
             raise ParseError("the tracer's first line, which says when it started, is missing", source, number)
     if started is None:
         raise ParseError("the tracer has not started: there is not one whole line", source, 1)
     counts = counts or Counts(False, started.monotonic_ns, started.realtime_ns, (), (), (), Lost())
-    return Output(started, counts, events, source)
-
-
-def read_trace(text: bytes, source: str = "") -> Trace:
-    """All lines of one tracer, as ``decode_output`` reads them. Raises ``ParseError``."""
-    return trace_of(decode_output(text, source))
+    return Output(started, counts)
 
 
 def read_output(path: Path) -> Output:
-    """``decode_output`` of a file, without the single events, of which many traces have more than can be held at once.
-
-    Raises ``ParseError`` where the file can't be read, too.
-    """
+    """``decode_output`` of a file. Raises ``ParseError`` where it can't be read, too."""
     try:
-        output = decode_output(path.read_bytes(), str(path))
+        with path.open("rb") as file:
+            return decode_output(file, str(path))
     except OSError as error:
         raise ParseError(f"can't be read: {error.strerror}", str(path)) from None
-    if output.events:
-        trace_of(output)  # raises for what is in them, too
-    return output._replace(events=[])
-
-
-def trace_of(output: Output) -> Trace:
-    """Its frames. Raises ``ParseError`` where a number does not fit into them."""
-    try:
-        return Trace(
-            started=output.started,
-            duration=output.duration,
-            complete=output.counts.final,
-            requests=output.counts.request_frame(),
-            latency=output.counts.latency_frame(),
-            others=output.counts.other_frame(),
-            events=event_frame(output.events),
-            lost=output.counts.lost,
-        )
-    except (OverflowError, pl.exceptions.PolarsError, TypeError) as error:  # a sector of 2^62 is no number of bytes
-        raise ParseError(f"holds a number that can't be: {error}", output.source) from None
 
 
 def _once(frame: pl.DataFrame) -> pl.DataFrame:
