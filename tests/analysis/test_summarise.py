@@ -322,3 +322,16 @@ def test_a_combination_in_which_a_pooled_verdict_is_the_other_way_round_is_named
     pooled = summarise(trials, metrics, design(factors, cells)).comparisons[-1]
     assert pooled.verdict == "better"
     assert pooled.warnings == ("Combinations differ: the ratio is 0.50× in bs=64k.",)
+
+
+@pytest.mark.parametrize("lost", [0, 5, 12])
+def test_how_many_comparisons_there_are_does_not_depend_on_what_fails(lost: int) -> None:
+    factors: Factors = {**AB, "bs": ("4k", "64k")}
+    values: Values = {("a", "4k"): rates(4e8), ("a", "64k"): rates(1e8), ("b", "4k"): rates(1.01e8)}
+    trials, metrics, cells = tables({**values, ("b", "64k"): [*([None] * lost), *rates(1e8)[lost:]]}, factors)
+    found = summarise(trials, metrics, design(factors, cells))
+    assert found.family == 3
+    assert found.comparisons[0].verdict == "better"
+    if lost == 12:
+        assert [c.reason for c in found.comparisons[1:]] == ["No trial of b is done."] * 2
+        assert not found.comparisons[2].settled

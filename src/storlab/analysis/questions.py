@@ -143,12 +143,15 @@ def _plan_combination(
 
 
 def _plan_pooled(parts: list[Planned], least: int) -> Iterator[Planned]:
-    """One item for each source and metric that at least ``least`` combinations can answer."""
+    """One item for each source and metric that at least ``least`` combinations can answer, or could yet."""
     by_key: dict[Key, list[Planned]] = {}
     for part in parts:
         by_key.setdefault((part.question.source, part.question.metric), []).append(part)
     for having in by_key.values():
         able = [part for part in having if not part.problem and not part.waiting]
+        late = [part for part in having if part.waiting and part.counted]
+        if len(able) < least <= len(able) + len(late):  # it counts all the same, lest failures make others less strict
+            yield replace(late[0], question=replace(late[0].question, within={}, pooled=True))
         if len(able) >= least:
             missing: dict[str, list[str]] = {}
             for part in having:
