@@ -72,6 +72,8 @@ def import_files(
         write_imported(run, identity, [storable(word) for word in sys.argv], imported, texts, read, logs).write(run)
     for path, parts in zip(files, read, strict=True):
         _say(path, parts)
+    for note in () if interleaved else imported.notes:
+        print(printable(note), file=sys.stderr)
     used = {*files, *(path for each in logs for path in each.values())}
     for path in paths if importer.folders else ():
         _say_left_out(path, used)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from storlab.errors import UserError
-from storlab.records.import_rounds import Measured, rounds_in_turns, rounds_of_cell
+from storlab.records.import_rounds import Measured, at_once, rounds_in_turns, rounds_of_cell
 from storlab.records.imported import Imported, ImportedFile, ImportedTrial
 from storlab.records.importers.base import Part
 from storlab.records.importers.registry import importer_of
@@ -36,20 +36,29 @@ def assemble(
     numbers = {names: cell for cell, names in enumerate(distinct, start=1)}
     cells = {at: numbers[tuple(each.values())] for at, each in levels.items()}
     primary = importer_of(kind).primary_of([part for parts in read for part in parts], files[0].options)
+    measured = [
+        Measured(_place(files[file], part, len(read[file])), _in_words(each), cells[file, part], read[file][part])
+        for (file, part), each in levels.items()
+    ]
     if not interleaved:
         rounds = _rounds(files, read, levels, cells)
         trials = tuple(ImportedTrial(*at, cells[at], rounds[at], levels[at]) for at in levels)
-        return Imported(kind, tuple(files), trials, primary)
-    found = rounds_in_turns(
-        [
-            Measured(_place(files[file], part, len(read[file])), _in_words(each), cells[file, part], read[file][part])
-            for (file, part), each in levels.items()
-        ]
-    )
+        return Imported(kind, tuple(files), trials, primary, notes=_no_repeats(measured))
+    found = rounds_in_turns(measured)
     each = zip(levels, found.rounds, found.turns, strict=True)
     trials = tuple(ImportedTrial(*at, cells[at], number, levels[at], turn) for at, number, turn in each)
     notes = tuple(f"Set-ups differ in {name} as well ({told})." for name, told in followed.items())
     return Imported(kind, tuple(files), trials, primary, found.order, notes)
+
+
+def _no_repeats(trials: Sequence[Measured]) -> tuple[str, ...]:
+    found = at_once(trials)
+    if found is None:
+        return ()
+    return (
+        f"{found[0].where} and {found[1].where} ran at once, as clients do, and are no repeats: tell them apart by "
+        "--factor; what they did is not added up.",
+    )
 
 
 def _levels(files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], differing: Sequence[str]) -> Levels:

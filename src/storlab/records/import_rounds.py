@@ -100,12 +100,31 @@ def _require_times(ordered: Sequence[Measured]) -> None:
                 f"({_clock(later)}; {_clock(began)}). Not all files name their times: give them in the order in which "
                 "they were measured"
             )
-        end = began + timedelta(seconds=one.part.lasted or 0.0)
-        if later < end - (_ROUNDED if end.microsecond else _WHOLE):  # some files name times to the second only
+        if _is_within(later, one.part):
             raise UserError(
                 f"--interleaved: {other.where} began at {_clock(later)}, before {one.where} had ended, which began at "
                 f"{_clock(began)} and took {one.part.lasted:.1f} s: they ran at once and took no turns. {INSTEAD}"
             )
+
+
+def at_once(trials: Sequence[Measured]) -> tuple[Measured, Measured] | None:
+    """Two trials of one cell of which the second began before the first had ended, as far as files name their times."""
+    last: dict[int, Measured] = {}
+    timed = [(trial.part.started, at) for at, trial in enumerate(trials) if trial.part.started is not None]
+    for began, at in sorted(timed):
+        trial = trials[at]
+        before = last.get(trial.cell)
+        if before is not None and _is_within(began, before.part):
+            return before, trial
+        last[trial.cell] = trial
+    return None
+
+
+def _is_within(time: datetime, part: Part) -> bool:
+    if part.started is None:
+        return False
+    end = part.started + timedelta(seconds=part.lasted or 0.0)
+    return time < end - (_ROUNDED if end.microsecond else _WHOLE)  # some files name times to the second only
 
 
 def _require_turns(ordered: Sequence[Measured], cells: int, order: Order) -> None:

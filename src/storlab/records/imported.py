@@ -73,7 +73,7 @@ class Imported:
     trials: tuple[ImportedTrial, ...]
     primary: str
     turns: Order | Literal[""] = ""
-    notes: tuple[str, ...] = ()  # sentences: in what else set-ups differ
+    notes: tuple[str, ...] = ()  # sentences: in what else set-ups differ, what are no repeats
 
     @property
     def cells(self) -> tuple[tuple[int, dict[str, str]], ...]:
@@ -225,9 +225,10 @@ def _not_interleaved(imported: Imported, parts: Sequence[Part]) -> str:
     single = len(imported.trials) == len(imported.cells)
     timed = _TIMED if all(part.started is not None for part in parts) else _IN_ORDER
     rounds = _NUMBERED if all(part.round is not None for part in parts) else timed
+    notes = "".join(f" {note}" for note in imported.notes)
     return (
         f": {'one run of each, ' if single else ''}not interleaved as far as is known, so chance and drift can't be "
-        f"told from effects, and there are no verdicts.{'' if single else rounds}"
+        f"told from effects, and there are no verdicts.{'' if single else rounds}{notes}"
     )
 
 

@@ -125,9 +125,9 @@ def test_of_runs_in_one_file_those_that_were_cut_off_are_left_out() -> None:
         assert line is None or part.measured.warnings[0].startswith(f"line {line}: ")
 
 
-def later(whole: bytes) -> bytes:
-    """The same document, as if another run had given it, a minute later."""
-    return re.sub(rb'("timestamp_ms" ?: ?)(\d+)', lambda found: found[1] + b"%d" % (int(found[2]) + 60_000), whole)
+def later(whole: bytes, by: int = 60_000) -> bytes:
+    """The same document, as if another run had given it, a minute later, or ``by`` ms."""
+    return re.sub(rb'("timestamp_ms" ?: ?)(\d+)', lambda found: found[1] + b"%d" % (int(found[2]) + by), whole)
 
 
 def test_documents_on_a_line_each_are_runs_too() -> None:
@@ -364,6 +364,24 @@ def test_the_times_of_the_reports_give_the_order_not_the_files(tmp_path: Path) -
     run = tmp_path / "run"
     assert call("import", "fio", *paths, "--out", str(run)).status == 0
     assert open_run(run).trials["round"].to_list() == [2, 1]
+
+
+def test_files_of_clients_that_ran_at_once_are_told_to_be_no_repeats(tmp_path: Path) -> None:
+    whole = golden("fio-steady.json")
+    (part,) = parts(whole)
+    assert part.lasted is not None
+    paths = []
+    for name, after in (("one", 0), ("two", int(part.lasted * 500)), ("three", int(part.lasted * 2000))):
+        paths.append(tmp_path / f"{name}.json")
+        paths[-1].write_bytes(later(whole, after))
+    told = "one.json and", "two.json ran at once, as clients do, and are no repeats: tell them apart by --factor"
+    imported = call("import", "fio", *map(str, paths), "--out", str(tmp_path / "run"))
+    assert all(words in imported.message for words in told), imported.message
+    report = " ".join(call("report", str(tmp_path / "run")).output.split())
+    assert all(words in report for words in told)
+    apart = ["--factor", "client=1,2", "--out", str(tmp_path / "apart")]
+    for named in ([*map(str, paths[:2]), *apart], [str(paths[0]), str(paths[2]), "--out", str(tmp_path / "after")]):
+        assert "ran at once" not in call("import", "fio", *named).message
 
 
 def test_a_folder_has_one_level_of_a_factor_that_its_user_names(tmp_path: Path) -> None:
