@@ -110,6 +110,11 @@ def test_comparisons_without_an_answer_share_one_sentence_and_no_verdict() -> No
     assert not_compared([BASE, *missing]) == [
         "ext4 against zfs and xfs against zfs can't be compared: zfs is unsupported: no module."
     ]
+    lacking = [replace(BASE, ratio=None, reason="No trial of xfs is done.", within={"bs": bs}) for bs in ("4k", "8k")]
+    assert not_compared([BASE, *lacking, replace(lacking[0], pooled=True)]) == [
+        "ext4 against xfs can't be compared (bs=4k; bs=8k; all combinations pooled): No trial of xfs is done."
+    ]
+    assert not_compared(lacking) == ["ext4 against xfs can't be compared: No trial of xfs is done."]
     summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE, *missing))
     assert ordered_comparisons(summary) == [BASE]
     assert overview(summary) == "8 rounds done; 3 comparisons: 1 better or worse, 2 without an answer."

@@ -143,14 +143,17 @@ def ordered_comparisons(summary: Summary) -> list[Comparison]:
 
 
 def not_compared(comparisons: Iterable[Comparison]) -> list[str]:
-    """A sentence for each reason why comparisons have no ratio."""
+    """A sentence for each reason why comparisons have no ratio, with where that is so, if elsewhere they have one."""
+    every = list(comparisons)
+    compared = {(c.factor, c.a, c.b) for c in every if c.ratio is not None}
     groups: dict[str, list[Comparison]] = {}
-    for comparison in comparisons:
+    for comparison in every:
         if comparison.ratio is None:
-            same = groups.setdefault(comparison.reason, [])
-            if (comparison.a, comparison.b) not in {(c.a, c.b) for c in same}:
-                same.append(comparison)
-    return [words.not_compared(group) for group in groups.values()]
+            groups.setdefault(comparison.reason, []).append(comparison)
+    return [
+        words.not_compared(group, [words.place(c) for c in group if (c.factor, c.a, c.b) in compared])
+        for group in groups.values()
+    ]
 
 
 def verdict_groups(comparisons: Iterable[Comparison]) -> list[VerdictGroup]:

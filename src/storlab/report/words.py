@@ -98,10 +98,12 @@ def ratio(comparison: Comparison) -> str:
     return fmt.ratio(comparison.ratio, comparison.low, comparison.high)
 
 
-def not_compared(comparisons: Sequence[Comparison]) -> str:
-    """Comparisons without a ratio that share a reason, as one sentence."""
-    pairs = listed([f"{c.a} against {c.b}" for c in comparisons])
-    return f"{pairs} can't be compared: {stop(comparisons[0].reason or 'no round has both')}"
+def not_compared(comparisons: Sequence[Comparison], places: Iterable[str] = ()) -> str:
+    """Comparisons without a ratio that share a reason, as one sentence; ``places``: where, unless everywhere."""
+    pairs = listed(list(dict.fromkeys(f"{c.a} against {c.b}" for c in comparisons)))
+    where = "; ".join(filter(None, dict.fromkeys(places)))
+    where = f" ({where})" if where else ""
+    return f"{pairs} can't be compared{where}: {stop(comparisons[0].reason or 'no round has both')}"
 
 
 def more_rounds(comparison: Comparison) -> str:
