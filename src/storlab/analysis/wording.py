@@ -7,10 +7,15 @@ from collections.abc import Sequence
 
 
 def times(low: float, ratio: float, high: float) -> str:
-    """``1.42× (1.31× to 1.54×)``; more decimals near 1, where two would hide a difference."""
+    """``1.42× (1.31× to 1.54×)``; more decimals near 1, where two would hide a difference.
+
+    An end of the interval reads as 1 only where it is nothing else in six decimals.
+    """
     nearest = min(abs(number - 1) for number in (low, ratio, high))
     widest = max(abs(number - 1) for number in (low, ratio, high))
     decimals = 3 if widest < 0.1 or nearest < 0.005 else 2
+    while decimals < 6 and any(end != 1 and round(end, decimals) == 1 for end in (low, high)):
+        decimals += 1
     return f"{_times(ratio, decimals)} ({_times(low, decimals)} to {_times(high, decimals)})"
 
 
