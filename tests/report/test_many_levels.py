@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 
@@ -10,8 +11,9 @@ import pytest
 
 from storlab.report import ReportInput, render
 from storlab.report.charts import Panel, all_panels
+from storlab.report.charts.latency import latency_chart
 from storlab.report.charts.names import legend_of, shortened
-from storlab.report.charts.theme import MOST_LINES, specification
+from storlab.report.charts.theme import MOST_LINES, specification, to_svg
 from storlab.report.tables import Table
 
 from .series_sample import series_sample
@@ -78,6 +80,16 @@ def test_charts_name_the_factor_whose_levels_they_show() -> None:
 @pytest.mark.parametrize(("level", "title"), [("16", "doublewrite=16"), ("on", "doublewrite=on"), ("zfs", "zfs")])
 def test_a_level_that_says_little_by_itself_has_its_factor_beside_it(level: str, title: str) -> None:
     assert of_kinds(series_sample([level], 60), "series")[0].title == title
+
+
+def test_percentiles_whose_labels_would_meet_are_not_all_labelled() -> None:
+    def labels(nines: float) -> list[str]:
+        curves = pl.DataFrame({"level": ["a", "a"], "nines": [0.1, nines], "latency": [1e-4, 1e-2]})
+        drawn = to_svg(latency_chart(curves, "kind", ["a"]))
+        return re.findall(r'opacity="1">(9[0-9.]*)<', drawn)
+
+    assert labels(5) == ["90", "99", "99.9", "99.99", "99.999"]
+    assert labels(6) == labels(5)  # and not 99.9999
 
 
 def test_a_table_with_long_labels_has_the_whole_width() -> None:

@@ -101,6 +101,11 @@ def test_the_lead_names_a_winner_only_where_there_is_one(comparisons: list[Compa
     assert words.lead(comparisons) == lead
 
 
+def test_numbers_that_can_not_be_compared_are_told_with_their_factor() -> None:
+    pairs = [replace(_pair(a, b, "undecided"), ratio=None, reason="no trial") for a, b in (("1", "16"), ("4k", "16"))]
+    assert words.not_compared(pairs) == "fs=1 against fs=16 and 4k against fs=16 can't be compared: no trial."
+
+
 def test_comparisons_without_an_answer_share_one_sentence_and_no_verdict() -> None:
     reason = "zfs is unsupported: no module"
     missing = [

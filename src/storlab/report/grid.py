@@ -69,7 +69,7 @@ def grid_table(group: Sequence[Estimate], cells: Sequence[CellState]) -> Table |
     told = interval if any(e.low is not None for e in group) else f"mean over {plain}"
     return Table(
         title=heading(first.metric, first.source, shared),
-        columns=(*shape.beside[:-1], label, *shape.across),
+        columns=(*shape.beside[:-1], label, *(words.named(shape.side_by_side, level) for level in shape.across)),
         rows=tuple(rows),
         labels=len(shape.beside),
         caption=", ".join(part for part in (words.direction(first.better), unit, told) if part),

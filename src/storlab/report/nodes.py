@@ -163,7 +163,7 @@ def _table(title: str, grid: Grid, rows: Sequence[_Row], numbers: Numbers) -> li
     first = numbers.anywhere(grid, having[0].key)[0]
     interval = f"mean over rounds ± half of its {fmt.confidence(first.confidence)} interval"
     caption = ", ".join(part for part in (words.direction(first.better), interval) if part)
-    columns = ("node", *(level if grid.factor else "all" for level in levels))
+    columns = ("node", *(words.named(grid.factor, level) if grid.factor else "all" for level in levels))
     return [Table(title, columns, tuple(drawn), 1, caption, notes.sentences(), divisible=True)]
 
 

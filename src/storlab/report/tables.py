@@ -227,7 +227,10 @@ def matrix_tables(estimates: Sequence[Estimate]) -> list[Table]:
     for source, group in sources.items():
         cells = {e.cell: e.levels for e in group}
         shared, factors = split_levels(list(cells.values()))
-        names = {cell: ", ".join(levels.get(f, "") for f in factors) or "all" for cell, levels in cells.items()}
+        names = {
+            cell: ", ".join(words.named(f, levels.get(f, "")) for f in factors) or "all"
+            for cell, levels in cells.items()
+        }
         where = words.levels({name: level for name, level in shared.items() if level != source})
         title = ": ".join(part for part in (source.removeprefix(PROBE), where) if part)
         numbers = list(names)

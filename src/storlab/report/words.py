@@ -38,6 +38,11 @@ def speaks_for_itself(level: str) -> bool:
     return _BARE.fullmatch(level) is None
 
 
+def named(factor: str, level: str) -> str:
+    """ "qd=8"; a level that speaks for itself alone."""
+    return level if speaks_for_itself(level) else f"{factor}={level}"
+
+
 def place(comparison: Comparison) -> str:
     """Where a comparison holds: levels of the other factors, or all of them pooled."""
     return POOLED if comparison.pooled else levels(comparison.within)
@@ -100,7 +105,7 @@ def ratio(comparison: Comparison) -> str:
 
 def not_compared(comparisons: Sequence[Comparison], places: Iterable[str] = ()) -> str:
     """Comparisons without a ratio that share a reason, as one sentence; ``places``: where, unless everywhere."""
-    pairs = listed(list(dict.fromkeys(f"{c.a} against {c.b}" for c in comparisons)))
+    pairs = listed(list(dict.fromkeys(f"{named(c.factor, c.a)} against {named(c.factor, c.b)}" for c in comparisons)))
     where = "; ".join(filter(None, dict.fromkeys(places)))
     where = f" ({where})" if where else ""
     return f"{pairs} can't be compared{where}: {stop(comparisons[0].reason or 'no round has both')}"

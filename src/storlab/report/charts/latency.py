@@ -43,7 +43,7 @@ def latency_chart(curves: pl.DataFrame, factor: str, levels: list[str]) -> Chart
         "nines:Q",
         title="percentile (%)",
         scale=alt.Scale(domain=[0, most], nice=False, clamp=True),
-        axis=alt.Axis(values=ticks, tickCount=len(ticks), labelExpr=_LABELS, labelOverlap=False),
+        axis=alt.Axis(values=ticks, tickCount=len(ticks), labelExpr=_LABELS, labelOverlap="greedy"),
     )
     marks = decades(curves["latency"])
     y = alt.Y(

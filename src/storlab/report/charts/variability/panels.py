@@ -73,7 +73,7 @@ def series_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
         told = f"{metric} of {level} over the time of a trial, {rounds}, up to {most}."
         draw = partial(series_chart, own, within.over_rounds(own), of.axes, of.clock, top)
         name = file_stem("series", [f"{title}-{level}"], taken)
-        heading = level if words.speaks_for_itself(level) else words.levels({of.axes.factor: level})
+        heading = words.named(of.axes.factor, level)
         yield Panel("series", name, title, heading, told, draw)
 
 
