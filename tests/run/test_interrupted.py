@@ -59,6 +59,16 @@ def test_ctrl_c_twice_and_other_signals_stop_at_once_and_the_trial_is_run_again(
     assert lab.leftovers() == []
 
 
+def test_a_trial_that_was_cut_short_is_named_once_it_was_run_again(lab: Laboratory) -> None:
+    flag = lab.folder / "there"
+    endless_once = f'argv = ["sh", "-c", "test -e {flag} || {{{{ touch {flag}; exec sleep 3600; }}}}"]'
+    process = started(lab, directory(f"command = {{ {endless_once} }}", rounds=2))
+    kill(process, signal.SIGTERM)
+    assert ended(process).status == 130
+    said = [warning for warning in lab.go_on().summary.warnings if "cut short" in warning]
+    assert said == ["trial 1 was cut short and run again: what it measured at first isn't known"]
+
+
 def test_what_nohup_starts_outlives_its_terminal(lab: Laboratory) -> None:
     process = lab.start_run(SLEEP, "--quiet", wrapper=["nohup"])
     wait_for(process, lab.sleeps)

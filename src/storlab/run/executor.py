@@ -224,11 +224,14 @@ class _Executor:
             return
         await self._session.revive()
         folder = self._run.trial_folder(planned.number)
-        _set_aside(folder)
+        cut_short = _set_aside(folder)
         folder.mkdir(parents=True)
         self._observer.trial_begins(planned, cell, self._time_left(planned.round, rest))
         journal.note("trial begins", trial=planned.number, round=planned.round, cell=planned.cell)
         trial = TrialRun(planned, cell, self._session, stacks, folder)
+        if cut_short:  # perhaps by what it did to the machine: a level must not look better for being run again
+            said = f"trial {planned.number} was cut short and run again: what it measured at first isn't known"
+            trial.warnings.append(f"{', '.join(cell.levels.values())}: {said}" if cell.levels else said)
         record, tables = await trial.run()
         if record.status == "unsupported":
             self._unsupported[planned.cell] = (record.reason or "",)
@@ -284,11 +287,12 @@ class _Executor:
         return Outcome(self._run, ending, self._summarise(effects=True), self._tables, self._left)
 
 
-def _set_aside(folder: Path) -> None:
-    """What an interrupted attempt at this trial left is kept beside, for whoever wants to look."""
+def _set_aside(folder: Path) -> bool:
+    """What an interrupted attempt at this trial left is kept beside, to be looked at. Whether there was one."""
     if not folder.exists():
-        return
+        return False
     attempt = 1
     while (aside := folder.with_name(f"{folder.name}.interrupted-{attempt}")).exists():
         attempt += 1
     folder.rename(aside)
+    return True
