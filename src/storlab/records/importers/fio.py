@@ -17,6 +17,7 @@ from storlab.errors import ParseError
 from storlab.measurements import Measurements, metric_frame
 from storlab.records.importers.base import Importer, Part
 from storlab.records.importers.fio_beside import logs_of, with_logs
+from storlab.records.importers.fio_inside import KEY, taken_out
 from storlab.records.importers.fio_json import json_parts
 from storlab.records.importers.fio_traits import said_of_jobs
 from storlab.units import printable
@@ -41,17 +42,16 @@ class FioImporter(Importer):
 
     def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
         text = text.removeprefix(_BOM)
-        documents, broken = read_documents(text, source)
-        terse = LINE.search(text) is not None
-        if documents:
-            parts = json_parts(documents, broken, source)
-            return _warned(parts, ["its terse lines are left out: the JSON counts"] if terse else [])
-        if terse:
-            return _terse_parts(text, source)
-        raise broken[0] if broken else _refusal(text, source)
+        try:
+            return _read(text, source)
+        except ParseError:
+            inside = taken_out(text)
+            if not inside:
+                raise
+        return _read(inside, source)
 
     def knows(self, head: bytes) -> bool:
-        return b'"fio version"' in head or LINE.search(head) is not None
+        return KEY in head or LINE.search(head) is not None
 
     def beside(self, text: bytes, names: Collection[str]) -> Sequence[str]:
         try:
@@ -63,8 +63,22 @@ class FioImporter(Importer):
         return with_logs(parts, folder)
 
 
+def _read(text: bytes, source: str) -> Sequence[Part]:
+    documents, broken = read_documents(text, source)
+    terse = LINE.search(text) is not None
+    if documents:
+        parts = json_parts(documents, broken, source)
+        return _warned(parts, ["its terse lines are left out: the JSON counts"] if terse else [])
+    if terse:
+        return _terse_parts(text, source)
+    raise broken[0] if broken else _refusal(text, source)
+
+
 def _refusal(text: bytes, source: str) -> ParseError:
     """Why a file holds nothing that can be read: it ended before it began, or is in a form that says too little."""
+    if KEY in text:
+        line = text.count(b"\n", 0, text.index(KEY)) + 1
+        return ParseError("fio's JSON is in the midst of other text: leave only its lines, from { to }", source, line)
     if match := _VERSION_2.search(text):
         line = text.count(b"\n", 0, match.start()) + 1
         return ParseError(f"fio's terse output of version 2 isn't read: {_WANTED}", source, line)
