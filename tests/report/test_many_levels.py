@@ -9,6 +9,7 @@ from functools import partial
 import polars as pl
 import pytest
 
+from storlab.records.columns import COLUMNS
 from storlab.report import ReportInput, render
 from storlab.report.charts import Panel, all_panels
 from storlab.report.charts.latency import latency_chart
@@ -49,17 +50,21 @@ def test_latencies_of_many_levels_are_shared_out_among_charts() -> None:
     assert [len(levels) for levels in shown] == [7, 7, 6]
 
 
+def rounds_of(given: ReportInput, rounds: int) -> ReportInput:
+    """With the throughput of each trial, the same in each round."""
+    tps = [e for e in given.summary.estimates if e.metric == "tps"]
+    rows = [
+        (e.cell, at + 1, e.cell, "host", "sysbench", None, "tps", e.mean, "1/s", "higher", "sum")
+        for e in tps
+        for at in range(rounds)
+    ]
+    return replace(given, metrics=pl.DataFrame(rows, schema=COLUMNS["metrics"], orient="row"))
+
+
 @pytest.mark.parametrize(("levels", "drawn"), [(1, False), (2, True)])
 def test_a_single_value_is_no_chart(levels: int, drawn: bool) -> None:
     given = numbered(levels)
-    values = [
-        (e.cell, 1, e.cell, "host", "sysbench", "tps", e.mean) for e in given.summary.estimates if e.metric == "tps"
-    ]
-    names = ["trial", "round", "cell", "node", "source", "metric", "value"]
-    metrics = pl.DataFrame(values, schema=names, orient="row").with_columns(
-        job=pl.lit(None, pl.String), across=pl.lit("sum")
-    )
-    panels = of_kinds(replace(given, metrics=metrics), "rounds")
+    panels = of_kinds(rounds_of(given, 1), "rounds")
     assert any(panel.title.startswith("tps:") for panel in panels) is drawn
 
 
@@ -107,3 +112,14 @@ def test_wide_letters_count_twice() -> None:
 
 def test_a_page_names_its_charts_font_once() -> None:
     assert "font-family=" not in render(series_sample(n=60), "html")
+
+
+def test_a_row_that_a_phone_shows_as_a_card_names_the_factor_of_its_level() -> None:
+    assert 'data-label="doublewrite">off</th>' in render(series_sample(n=60), "html")
+
+
+def test_rows_of_many_levels_are_low() -> None:
+    def height(count: int) -> float:
+        return float(of_kinds(rounds_of(numbered(count), 2), "rounds")[0].chart.to_dict(validate=False)["height"])
+
+    assert height(20) < height(12) < 12 * 60

@@ -12,7 +12,8 @@ from storlab.report.charts.lanes import by_round, rows, spread
 from storlab.report.charts.scales import PLAIN, above_rows, axis_title, display_unit, finite, fitting_scale, log_axis
 from storlab.report.charts.theme import COLOURS, INK, SHAPES, Chart, of
 
-_ROW, _ROW_OF_ONE, _AXIS = 52, 30, 46  # px a level of several rounds, a level of one, and for the axis below
+_ROW, _LOW_ROW, _AXIS = 52, 30, 46  # px a level, one with a single round or among many, and for the axis below
+_MANY = 12
 
 
 def rounds_chart(values: pl.DataFrame, estimates: Mapping[str, Estimate], factor: str, levels: list[str]) -> Chart:
@@ -37,7 +38,7 @@ def rounds_chart(values: pl.DataFrame, estimates: Mapping[str, Estimate], factor
         axis = log_axis(shown)
         means = means.with_columns(pl.col("low").clip(lower_bound=min(value for value in shown if value > 0)))
     present = [level for level in levels if level in estimates]
-    row = _ROW if values["round"].n_unique() > 1 else _ROW_OF_ONE
+    row = _ROW if values["round"].n_unique() > 1 and len(present) <= _MANY else _LOW_ROW
     x = alt.X("value:Q", title=axis_title(first.metric, unit, hint), scale=scale, axis=axis)
     y = alt.Y("level:N", scale=rows(present), axis=above_rows(factor))
     colour = alt.Color("level:N", legend=None, scale=of(levels, COLOURS))
