@@ -27,7 +27,7 @@ from storlab.units import printable, shown, storable
 _FILE = "file"  # the factor that tells files apart, unless the user names others
 _LONGEST = 63
 _HEAD = 1 << 16  # bytes of a file by which the files of a folder are known
-_NAMED = 5  # of the files that are left out
+_NAMED = 5  # of many files
 _LARGEST = 256 * 1024**2  # bytes; no tool that is imported from writes a larger one
 
 
@@ -71,7 +71,8 @@ def import_files(
     with new_import(folder) as run:
         write_imported(run, identity, [storable(word) for word in sys.argv], imported, texts, read, logs).write(run)
     for path, parts in zip(files, read, strict=True):
-        _say(path, parts)
+        print(printable(f"{path}: {_found(parts)}"))
+    _warn(files, read)
     for note in () if interleaved else imported.notes:
         print(printable(note), file=sys.stderr)
     used = {*files, *(path for each in logs for path in each.values())}
@@ -128,8 +129,7 @@ def _say_left_out(path: Path, used: Collection[Path]) -> None:
     """Which files of a folder aren't in the run: those of other kinds, and of other tools."""
     left = [str(each.relative_to(path)) for each in _all_files(path) if each not in used] if path.is_dir() else []
     if left:
-        names = ", ".join(left[:_NAMED]) + (", …" if len(left) > _NAMED else "")
-        print(printable(f"{path}: files that were not read: {names}"), file=sys.stderr)
+        print(printable(f"{path}: files that were not read: {_first(left)}"), file=sys.stderr)
 
 
 def _all_files(folder: Path) -> list[Path]:
@@ -147,16 +147,27 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _say(path: Path, parts: Sequence[Part]) -> None:
-    """What was found in a file, and what is wrong with it: each sentence once."""
+def _found(parts: Sequence[Part]) -> str:
+    """What was found in a file."""
     if len(parts) > 1:
-        said = plural(len(parts), "trial")
-    else:
-        facts = parts[0].measured.facts
-        said = "; ".join(f"{name} {value}" for name, value in facts.items() if isinstance(value, str)) or "1 trial"
-    print(printable(f"{path}: {said}"))
-    for warning in dict.fromkeys(warning for part in parts for warning in part.measured.warnings):
-        print(printable(f"{path}: {warning}"), file=sys.stderr)
+        return plural(len(parts), "trial")
+    facts = parts[0].measured.facts
+    return "; ".join(f"{name} {value}" for name, value in facts.items() if isinstance(value, str)) or "1 trial"
+
+
+def _warn(files: Sequence[Path], read: Sequence[Sequence[Part]]) -> None:
+    """Say what is wrong with the files: each sentence once, with those that it is true of."""
+    where: dict[str, dict[str, None]] = {}
+    for path, parts in zip(files, read, strict=True):
+        for part in parts:
+            for warning in part.measured.warnings:
+                where.setdefault(warning, {})[str(path)] = None
+    for warning, names in where.items():
+        print(printable(f"{_first(list(names))}: {warning}"), file=sys.stderr)
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
 
 
 def levels_of(

@@ -16,7 +16,7 @@ from storlab.records.importers.fio_traits import said_of_jobs, traits_of
 from study.program import call
 from workloads.fio_samples import golden, values
 
-from .fio_files import parts, ran
+from .fio_files import later, parts, ran
 from .virtiofs_sample import terse
 
 
@@ -133,6 +133,19 @@ def test_files_of_a_folder_that_are_none_are_named(folder: Path, tmp_path: Path)
     assert imported.status == 0
     (said,) = (line for line in imported.message.splitlines() if "files that were not read" in line)
     assert said.endswith("files that were not read: data, mine_lat.1.log, mine_slat.1.log, people.txt")
+
+
+def test_what_is_true_of_many_files_is_said_once(tmp_path: Path) -> None:
+    for number in range(6):
+        (tmp_path / f"{number}.json").write_bytes(
+            later(golden("fio-plain.json"), number * 60_000).replace(b'"bins"', b'"x"')
+        )
+    imported = call(
+        "import", "fio", *(str(tmp_path / f"{number}.json") for number in range(6)), "--out", str(tmp_path / "run")
+    )
+    (said,) = (line for line in imported.message.splitlines() if "no latency bins" in line)
+    assert said.startswith(f"{tmp_path}/0.json, {tmp_path}/1.json")
+    assert "4.json, …: fio gave no latency bins" in said
 
 
 def test_a_folder_without_any_is_refused(tmp_path: Path) -> None:
