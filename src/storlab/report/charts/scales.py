@@ -82,7 +82,7 @@ def fitting_scale(values: Iterable[float]) -> tuple[alt.Scale, str]:
     if any(value <= 0 for value in values):  # which no log axis can show
         return alt.Scale(zero=True, nice=True), ""
     if not sizes or max(sizes) / min(sizes) > _LOG:
-        return (alt.Scale(type="log"), "log scale") if sizes else (alt.Scale(zero=True), "")
+        return (alt.Scale(type="log", nice=False, padding=8), "log scale") if sizes else (alt.Scale(zero=True), "")
     if max(sizes) / min(sizes) < _ZOOM:
         return alt.Scale(zero=False, nice=True), "not from zero"
     return alt.Scale(zero=True, nice=True), ""
