@@ -155,3 +155,16 @@ def test_margins_moments_and_plurals() -> None:
 def test_a_wide_interval_has_no_spurious_hundredths() -> None:
     assert fmt.ratio_interval(0.22, 14.11, 1.76) == "0.22× to 14.1×"
     assert fmt.ratio_interval(0.22, math.inf, 1.76) == "0.22× to ∞×"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1e300, "1.00e+300 s"),
+        (-1e300, f"{fmt.MINUS}1.00e+300 s"),
+        (1e-300, f"1.00e{fmt.MINUS}291 ns"),
+        (1e14, "1" + "0" * 14 + " s"),
+    ],
+)
+def test_a_number_is_not_padded_with_more_zeros_than_a_float_has_digits(value: float, text: str) -> None:
+    assert fmt.quantity(value, "s") == text

@@ -45,6 +45,7 @@ _SCALES: dict[str, tuple[Scale, ...]] = {
     "1/s²": _prefixed(("", "k²", "M²", "G²"), 1000**2, "/s²"),
 }
 _TIMES = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_DIGITS, _MOST = 15, 1e15  # what a float holds; 300 zeros would say no more
 # As fio prints: "4891 KiB/s", and MiB/s only from ten of them on.
 _SMALLEST: dict[str, float] = {"B/s": 10.0}
 
@@ -99,6 +100,8 @@ def number(value: float, digits: int = 0) -> str:
     """``value`` with ``digits`` after the point (or rounded to tens, where negative) and a true minus sign."""
     if not math.isfinite(value):
         return UNKNOWN if math.isnan(value) else ("∞" if value > 0 else f"{MINUS}∞")
+    if abs(value) >= _MOST or digits > _DIGITS:
+        return f"{value:.2e}".replace("-", MINUS)
     text = f"{round(value, digits):.{max(digits, 0)}f}"
     if text.startswith("-"):
         text = MINUS + text[1:] if text.strip("-0.") else text[1:]
