@@ -249,6 +249,43 @@ def test_what_goes_with_the_files_names_is_no_further_factor(tmp_path: Path) -> 
     assert [name for name in open_run(run).trials.columns if name.startswith("factor.")] == ["factor.file"]
 
 
+EVENTS_1_1 = b"""
+Throughput:
+    events/s (eps):                      5374.3973
+    time elapsed:                        43200.0514s
+    total number of events:              232174233
+"""
+FILEIO_1_1 = b"""
+Throughput:
+         read:  IOPS=1500.50 23.45 MiB/s (24.58 MB/s)
+         write: IOPS=1000.25 15.63 MiB/s (16.39 MB/s)
+         fsync: IOPS=3201.80
+"""
+
+
+def as_1_1_prints(text: bytes) -> bytes:
+    latency, fairness = text.index(b"\nLatency (ms)"), text.index(b"\nThreads fairness")
+    if b"\nFile operations:" in text:
+        return text[: text.index(b"\nFile operations:")] + FILEIO_1_1 + text[latency:fairness] + b"\n"
+    return text[: text.index(b"\nGeneral statistics:")] + EVENTS_1_1 + text[latency:]
+
+
+@pytest.mark.parametrize("intervals", [True, False])
+def test_the_closing_block_of_sysbench_1_1_is_read(intervals: bool) -> None:
+    left_out = rb"(?!)" if intervals else rb"\n\[ .*"
+    measured = one(re.sub(left_out, b"", as_1_1_prints(FILEIO)))
+    found = values(measured)
+    assert measured.warnings == ()
+    assert (found["read.iops"], found["write.iops"], found["fsync.rate"]) == (1500.50, 1000.25, 3201.80)
+    assert found["read.bandwidth"] == pytest.approx(23.45 * 2**20)
+    assert found["bandwidth"] == pytest.approx((23.45 + 15.63) * 2**20)
+    assert found["latency.max"] == values(one(FILEIO))["latency.max"]
+    measured = one(re.sub(left_out, b"", as_1_1_prints(OLTP)))
+    assert measured.warnings == ()
+    assert (values(measured)["time"], values(measured)["events"]) == (43200.0514, 232174233)
+    assert values(measured).keys() == values(one(OLTP)).keys()
+
+
 def test_a_report_at_a_checkpoint_is_not_taken_for_the_closing_block() -> None:
     measured = one(CHECKPOINTS)
     assert values(measured)["read.bandwidth"] == pytest.approx(7610.68 * 2**20)

@@ -1,7 +1,7 @@
-"""The text that sysbench 1.0 prints: what it was told, its interval lines, and its closing block.
+"""The text that sysbench 1.0 and 1.1 print: what it was told, its interval lines, and its closing block.
 
 Source of the formats: ``src/sysbench.c``, ``src/lua/internal/sysbench.sql.lua`` and
-``src/tests/fileio/sb_fileio.c`` of sysbench 1.0.20, and what that version prints.
+``src/tests/fileio/sb_fileio.c`` of sysbench 1.0.20 and of its master branch, 1.1.0, and what these print.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _FIRST = re.compile(rb"\n\[ +\d+s \] ")
 _FATAL = re.compile(rb"\nFATAL: (.*)")
 _GENERAL = b"\nGeneral statistics:\n"
 _CHECKPOINT = b" ] Checkpoint report:\n"
-_BEFORE_GENERAL = (b"\nSQL statistics:\n", b"\nFile operations:\n", b"\nCPU speed:\n")
+_BEGINNINGS = (b"\nSQL statistics:\n", b"\nFile operations:\n", b"\nCPU speed:\n", b"\nThroughput:\n")
+"""Of the closing block, the first that is there; 1.1 has no general statistics."""
 _LONGEST_CLOSING = 4096  # bytes; it has some 1,000 up to the general statistics
 
 _NUMBER = rb"(\d+(?:\.\d+)?)"
@@ -40,12 +41,12 @@ _CLOSED: dict[str, re.Pattern[bytes]] = {
         "qps": rb"queries: +\d+ +\(" + _NUMBER + rb" per sec",
         "errors": rb"ignored errors: +(\d+) +\(",
         "reconnects": rb"reconnects: +(\d+) +\(",
-        "read.iops": rb"reads/s: +" + _NUMBER + rb"$",
-        "write.iops": rb"writes/s: +" + _NUMBER + rb"$",
-        "fsync.rate": rb"fsyncs/s: +" + _NUMBER + rb"$",
-        "read.mib": rb"read, MiB/s: +" + _NUMBER + rb"$",
-        "write.mib": rb"written, MiB/s: +" + _NUMBER + rb"$",
-        "time": rb"total time: +" + _NUMBER + rb"s$",
+        "read.iops": rb"(?:reads/s: +|read:  IOPS=)" + _NUMBER + rb"(?: |$)",
+        "write.iops": rb"(?:writes/s: +|write: IOPS=)" + _NUMBER + rb"(?: |$)",
+        "fsync.rate": rb"(?:fsyncs/s: +|fsync: IOPS=)" + _NUMBER + rb"$",
+        "read.mib": rb"(?:read, MiB/s: +|read:  IOPS=[\d.]+ )" + _NUMBER + rb"(?: MiB/s |$)",
+        "write.mib": rb"(?:written, MiB/s: +|write: IOPS=[\d.]+ )" + _NUMBER + rb"(?: MiB/s |$)",
+        "time": rb"(?:total time|time elapsed): +" + _NUMBER + rb"s$",
         "events": rb"total number of events: +(\d+)$",
         "latency.min": rb"min: +" + _NUMBER + rb"$",
         "latency.mean": rb"avg: +" + _NUMBER + rb"$",
@@ -58,7 +59,8 @@ _CLOSED: dict[str, re.Pattern[bytes]] = {
     }.items()
 }
 _PERCENTILE = re.compile(rb"^ +(\d+)th percentile: +" + _NUMBER + rb"$", re.MULTILINE)
-_LAST = "threads.time.stddev"
+_LAST, _LAST_OF_FILEIO = "threads.time.stddev", "latency.sum"
+_FILEIO = b" IOPS="  # of 1.1
 
 _FACTS: dict[str, re.Pattern[bytes]] = {
     name: re.compile(pattern, re.MULTILINE)
@@ -158,7 +160,7 @@ def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
         closed["latency.percentile"] = float(named[2])
     histogram, damaged = read_histogram(text[body_end : min(closing + 1, end)], "latency")
     warnings = [
-        *_damage(lines - checkpoints, intervals, closed, closing < end),
+        *_damage(lines - checkpoints, intervals, closing < end, _is_whole(closed, text[closing:end])),
         *_checkpoints(checkpoints),
         *_fatal(head, text[max(begin, body_end - SHOWS) : end]),
     ]
@@ -177,8 +179,8 @@ def _closing(text: bytes, start: int, end: int) -> int:
     if general >= 0 and _FIRST.search(text, general, end):
         return end
     last = end if general < 0 else general
-    places = [text.rfind(name, max(start, last - _LONGEST_CLOSING), last) for name in _BEFORE_GENERAL]
-    found = max(places)
+    places = [text.rfind(name, max(start, last - _LONGEST_CLOSING), last) for name in _BEGINNINGS]
+    found = min((place for place in places if place >= 0), default=-1)
     if general < 0 and found >= 0 and _FIRST.search(text, found, end):
         return end
     return found if found >= 0 else last
@@ -215,7 +217,11 @@ def _refuse_steps_back(intervals: pl.DataFrame, text: bytes, start: int, source:
     raise ParseError("goes back in time: two runs in one file, and nothing between them says so", source, line)
 
 
-def _damage(lines: int, intervals: pl.DataFrame, closed: dict[str, float], closing: bool) -> Iterator[str]:
+def _is_whole(closed: dict[str, float], block: bytes) -> bool:
+    return (_LAST_OF_FILEIO if _FILEIO in block else _LAST) in closed
+
+
+def _damage(lines: int, intervals: pl.DataFrame, closing: bool, whole: bool) -> Iterator[str]:
     """What is missing of the run, in sentences."""
     if lines > 0 and intervals.is_empty():
         yield f"none of its {lines} lines of intervals is like those of sysbench: there are no series"
@@ -224,7 +230,7 @@ def _damage(lines: int, intervals: pl.DataFrame, closed: dict[str, float], closi
     if not closing:
         last = f" after {intervals['t'][-1]:g} s" if intervals.height else ""
         yield f"it has no closing block: it was cut short, or sysbench ended{last}; rates are means of its intervals"
-    elif _LAST not in closed:
+    elif not whole:
         yield "its closing block is cut short; what it lacks is absent"
 
 
