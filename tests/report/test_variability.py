@@ -107,6 +107,14 @@ def test_a_pages_tables_and_charts_stand_in_one_section(pair: ReportInput) -> No
     assert section.index("Variability of tps") < section.index("Histogram with density") < section.index("Bell curves")
 
 
+def test_a_page_explains_the_lines_that_it_shows(pair: ReportInput) -> None:
+    single, several = render(pair, "html"), render(sample(), "html")
+    assert "the line is the mean of a step of time" in single
+    assert "the first round above" not in single
+    assert "the line is the median of the rounds" in several
+    assert "dashed ones the changes" not in several
+
+
 def test_a_run_without_findings_has_no_tables(pair: ReportInput) -> None:
     assert variability_tables(replace(pair, findings=pair.findings.clear())) == []
 

@@ -45,7 +45,7 @@ _SCALES: dict[str, tuple[Scale, ...]] = {
     "1/s²": _prefixed(("", "k²", "M²", "G²"), 1000**2, "/s²"),
 }
 _TIMES = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-_DIGITS, _MOST = 15, 1e15  # what a float holds; 300 zeros would say no more
+_DIGITS, _MOST = 15, 1e18  # what a float holds; 300 zeros would say no more
 # As fio prints: "4891 KiB/s", and MiB/s only from ten of them on.
 _SMALLEST: dict[str, float] = {"B/s": 10.0}
 

@@ -35,6 +35,7 @@ def page_of(given: ReportInput, panels: list[Panel]) -> str:
         view=shown,
         sections=[(anchor, name) for anchor, name, there in _sections(shown, charts, given) if there],
         charts=charts,
+        repeated=any(estimate.rounds > 1 for estimate in given.summary.estimates),
         course=_by_group(charts["course"] + charts["series"]),
         variability=[_by_group([each for each in charts["variability"] if each[0].aside is a]) for a in (False, True)],
         effects=_by_group(charts["effects"]),
