@@ -330,6 +330,27 @@ class TestOnADisk:
         assert ran.returncode == 0, ran.stderr
         assert "Traceback" not in ran.stderr
 
+    def test_a_reader_that_goes_leaves_the_file_to_be_written(self, disk: LoopDisk, tmp_path: Path) -> None:
+        out = tmp_path / "trace.json"
+        script = f"{PROGRAM} trace --disk {disk.name} --interval 50ms --out {out} | head -1"
+        subprocess.run(["bash", "-c", script], capture_output=True, timeout=60, check=True)
+        assert json.loads(out.read_bytes()) == {"disks": {}}
+
+    def test_a_terminal_that_closes_leaves_the_file_to_be_written(self, disk: LoopDisk, tmp_path: Path) -> None:
+        out = tmp_path / "trace.json"
+        ours, theirs = pty.openpty()
+        argv = [str(PROGRAM), "trace", "--disk", disk.name, "--interval", "50ms", "--out", str(out)]
+        with subprocess.Popen(argv, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"}) as process:
+            os.close(theirs)
+            try:
+                os.read(ours, 1)  # it has begun
+                os.close(ours)
+                process.terminate()  # as by the kernel, which tells those in the foreground
+                process.wait(timeout=60)
+            finally:
+                process.kill()
+        assert json.loads(out.read_bytes()) == {"disks": {}}
+
     def test_an_unknown_disk_or_operation_is_named(self) -> None:
         for arguments, says in ((["--disk", "nope"], '"nope"'), (["--op", "wrote"], '"wrote" is no operation')):
             ran = self.storlab(*arguments, "--for", "1s")

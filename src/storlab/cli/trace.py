@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from storlab.cli.failure import OWN_FAULT
 from storlab.cli.trace_child import TraceChild, send, tracing
@@ -16,6 +17,9 @@ from storlab.cli.trace_disks import notes_on
 from storlab.cli.trace_options import TraceOptions
 from storlab.nodes.agent_binary import agent_path
 from storlab.run.interrupts import ending_signals
+
+if TYPE_CHECKING:
+    from storlab.cli.trace_screen import Screen
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as shells have it
 _KILLED = 128  # and the signal's number, as shells have it
@@ -41,7 +45,7 @@ async def _trace(options: TraceOptions, agent: Path) -> int:
             run.tracer = tracer
             started = await tracer.started()
             with (LiveScreen if live else Screen)(options, started) as screen:
-                following = asyncio.create_task(_follow(tracer, screen.show))
+                following = asyncio.create_task(_follow(tracer, screen, for_its_own_sake=not options.command))
                 status = await run.command(options.command) if options.command else 0
                 if options.command or run.signal is not None:
                     tracer.end()
@@ -58,9 +62,11 @@ def _can_draw() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")  # as Rich has it
 
 
-async def _follow(tracer: TraceChild, show: Callable[[list[object]], None]) -> None:
+async def _follow(tracer: TraceChild, screen: Screen, for_its_own_sake: bool) -> None:
     while lines := await tracer.lines():
-        show(list(lines))
+        screen.show(list(lines))
+        if screen.failure is not None and for_its_own_sake:
+            tracer.end()  # nobody looks any more
 
 
 class Interruptible:

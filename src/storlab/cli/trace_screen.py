@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -38,6 +39,8 @@ class Screen:
         self._rows = options.events and self._kept is None and not options.json
         self._to: TextIO = sys.stderr if options.command else sys.stdout
         self._form = event_form(_columns(self._to))
+        self.failure: OSError | None = None
+        """Why nothing more can be shown; ``finish`` raises it, once files are written."""
 
     def __enter__(self) -> Self:
         self.begin()
@@ -85,11 +88,37 @@ class Screen:
         self._print(self._text(counts.request_frame()) + "\n")
 
     def finish(self) -> None:
-        """The tables of all that was seen, files, and what is missing in them."""
+        """The tables of all that was seen, files, and what is missing in them.
+
+        Files come first: a connection that was lost, or a reader that has gone, leaves nothing to show the rest on.
+        """
         requests = self._counts.request_frame() if self._counts is not None else None
+        try:
+            written = self._save(requests)
+        finally:
+            self._say(requests)
+        if written is not None:
+            _tell(f"written to {self.options.out}{written}")
+        if isinstance(self.failure, BrokenPipeError):
+            raise self.failure
+        if self.failure is not None:
+            raise UserError(f"what was seen can't be shown: {self.failure.strerror}")
+
+    def _save(self, requests: pl.DataFrame | None) -> str | None:
+        """Write the file, if there is one; returns what is to be said of it."""
+        if self._kept is not None:
+            self._kept.finish()
+            return f": {self._kept.saved:,} {'event' if self._kept.saved == 1 else 'events'}"
+        if self.options.out is None or requests is None:
+            return None
+        from storlab.cli.trace_file import write_trace
+
+        write_trace(self.options.out, requests)
+        return ""
+
+    def _say(self, requests: pl.DataFrame | None) -> None:
         if self._counts is None or requests is None:
             _tell("the tracer ended before it told what it had counted")
-            self._save_events()
             return
         self._print(self._text(requests))
         if not self._final:
@@ -98,22 +127,6 @@ class Screen:
             _tell(sentence)
         if self.options.events and not self._counts.lost.events:
             _tell("no event was dropped")
-        if self._kept is not None:
-            self._kept.finish()
-            _tell(
-                f"written to {self.options.out}: {self._kept.saved:,} {'event' if self._kept.saved == 1 else 'events'}"
-            )
-        elif self.options.out is not None:
-            from storlab.cli.trace_file import write_trace
-
-            write_trace(self.options.out, requests)
-            _tell(f"written to {self.options.out}")
-
-    def _save_events(self) -> None:
-        if self._kept is not None:
-            self._kept.finish()
-            what = "event" if self._kept.saved == 1 else "events"
-            _tell(f"written to {self.options.out}: {self._kept.saved:,} {what}")
 
     def _text(self, requests: pl.DataFrame) -> str:
         if self.options.json:
@@ -126,13 +139,18 @@ class Screen:
         return self._final
 
     def _print(self, text: str) -> None:
+        if self.failure is None:
+            with self._showing():
+                self._to.write(text)
+                self._to.flush()
+
+    @contextmanager
+    def _showing(self) -> Iterator[None]:
+        """Within, something is shown, or it is remembered why it can't be."""
         try:
-            self._to.write(text)
-            self._to.flush()
-        except BrokenPipeError:
-            raise
+            yield
         except OSError as error:
-            raise UserError(f"what was seen can't be shown: {error.strerror}") from None
+            self.failure = self.failure or error
 
 
 class LiveScreen(Screen):
@@ -144,15 +162,18 @@ class LiveScreen(Screen):
 
         self._console = Console(highlight=False)
         self._live = Live(self._drawn(None), console=self._console, auto_refresh=False, transient=True)
-        self._live.start(refresh=True)
+        with self._showing():
+            self._live.start(refresh=True)
 
     def end(self) -> None:
-        self._live.stop()
+        with self._showing():
+            self._live.stop()
         for note in notes(self._started):
             _tell(note)
 
     def tick(self, counts: Counts) -> None:
-        self._live.update(self._drawn(counts), refresh=True)
+        with self._showing():
+            self._live.update(self._drawn(counts), refresh=True)
 
     def _drawn(self, counts: Counts | None) -> TraceView:
         from storlab.cli.trace_view import Seen, TraceView
@@ -179,4 +200,5 @@ def _columns(to: TextIO) -> int | None:
 
 
 def _tell(sentence: str) -> None:
-    print(f"storlab: {sentence}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # the terminal may be what has gone
+        print(f"storlab: {sentence}", file=sys.stderr, flush=True)
