@@ -36,6 +36,9 @@ _SERIES: dict[Test, dict[str, tuple[str, float, str]]] = {
 }
 """Column of the intervals → metric, what one of it is in base units, and the unit."""
 
+_COUNTED: dict[Test, tuple[str, str]] = {"oltp": ("qps", "queries"), "events": ("eps", "events")}
+"""The rate that is a count by time, where it isn't printed; of queries up to 0.5."""
+
 _PRIMARY: dict[Test, str] = {"oltp": "tps", "fileio": "bandwidth", "events": "eps"}
 
 _METRICS: dict[str, tuple[float, str, Better, Across]] = {
@@ -79,7 +82,7 @@ _TRAITS = (
 
 
 class SysbenchImporter(Importer):
-    """Text of sysbench 1.0 and later, of any report interval. Several runs alike in one file are rounds."""
+    """Text of sysbench 0.4 to 1.1, of any report interval. Several runs alike in one file are rounds."""
 
     kind: ClassVar[str] = "sysbench"
     raw_name: ClassVar[str] = "sysbench.txt"
@@ -89,11 +92,19 @@ class SysbenchImporter(Importer):
     )
 
     def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
-        return [Part(_measured(run), traits=_traits(run)) for run in read_sysbench(text, source)]
+        return [_part(run) for run in read_sysbench(text, source)]
 
     def primary_of(self, parts: Sequence[Part], options: Mapping[str, Any]) -> str:
         tests = {part.measured.facts["test"] for part in parts}
         return next((name for test, name in _PRIMARY.items() if test in tests), self.primary)
+
+
+def _part(run: SysbenchRun) -> Part:
+    """A trial. One that counted no event failed: sysbench prints zeros of it, and up to 0.5 a minimum of 2**64 ns."""
+    if run.closed.get("events") == 0:
+        reason = "; ".join(run.warnings) or "sysbench counted no event"
+        return Part(Measurements(facts=run.facts), traits=_traits(run), status="failed", reason=reason)
+    return Part(_measured(run), traits=_traits(run))
 
 
 def _measured(run: SysbenchRun) -> Measurements:
@@ -115,7 +126,7 @@ def _traits(run: SysbenchRun) -> dict[str, str]:
 
 def _made(run: SysbenchRun, kind: str) -> bool:
     counted = run.closed.get(f"queries.{kind}")
-    if counted is None and run.intervals.height:
+    if counted is None and kind in run.intervals.columns:
         return bool((run.intervals[kind] > 0).any())
     return bool(counted)
 
@@ -125,7 +136,7 @@ def _series(run: SysbenchRun) -> pl.DataFrame:
     rows = run.intervals
     if rows.is_empty():
         return empty(SERIES_COLUMNS)
-    columns = dict(_SERIES[run.test])
+    columns = {column: each for column, each in _SERIES[run.test].items() if column in (*rows.columns, "bandwidth")}
     if run.test == "fileio":
         idle = [name for name in ("read", "write", "fsync") if not (rows[name] > 0).any()]
         rows = rows.with_columns(bandwidth=pl.col("read") + pl.col("write"))
@@ -161,18 +172,19 @@ def _numbers(run: SysbenchRun) -> dict[str, float]:
     for way in ("read", "write"):
         if f"{way}.mib" in numbers:
             numbers[f"{way}.bandwidth"] = numbers.pop(f"{way}.mib")
+    rate, count = _COUNTED.get(run.test, ("", ""))
+    if rate not in numbers and numbers.get("time") and count in numbers:
+        numbers[rate] = numbers[count] / numbers["time"]
     if run.intervals.height:
         lacking = {
             metric: pl.col(column).mean()
             for column, (metric, _, _) in _SERIES[run.test].items()
-            if metric in _METRICS and metric != "bandwidth" and metric not in numbers
+            if column in run.intervals.columns and metric in _METRICS and metric not in numbers
         }
         numbers |= run.intervals.select(**lacking).row(0, named=True) if lacking else {}
     for total in ("bandwidth", "iops"):
         parts = [numbers[name] for name in (f"read.{total}", f"write.{total}") if name in numbers]
-        if parts:
+        if parts and total not in numbers:
             numbers[total] = sum(parts)
-    if run.test == "events" and numbers.get("time") and "events" in numbers:
-        numbers["eps"] = numbers["events"] / numbers["time"]
     idle = ("read.bandwidth", "read.iops", "write.bandwidth", "write.iops", "fsync.rate")
     return {metric: number for metric, number in numbers.items() if number or metric not in idle}

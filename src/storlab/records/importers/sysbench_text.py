@@ -1,12 +1,12 @@
-"""The text that sysbench 1.0 and 1.1 print: what it was told, its interval lines, and its closing block.
+"""The text that sysbench 0.4 to 1.1 prints: what it was told, its interval lines, and its closing block.
 
 Source of the formats: ``src/sysbench.c``, ``src/lua/internal/sysbench.sql.lua`` and
-``src/tests/fileio/sb_fileio.c`` of sysbench 1.0.20 and of its master branch, 1.1.0, and what these print.
+``src/tests/fileio/sb_fileio.c`` of sysbench 1.0.20 and of its master branch, 1.1.0, and what these print, and what
+0.4.12 and 0.5 print.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,53 +14,26 @@ from dataclasses import dataclass
 import polars as pl
 
 from storlab.errors import ParseError
+from storlab.records.importers.sysbench_closing import NUMBER, is_whole, read_closing
 from storlab.records.importers.sysbench_histogram import BEGIN, LONGEST, read_histogram
 from storlab.records.importers.sysbench_intervals import SHOWS, Test, read_intervals
+from storlab.records.importers.sysbench_intervals_old import read_old_intervals
 
 # Each begins with a line feed, which the text is given at its start, too: such patterns are searched for as fast as
 # plain text, and those that begin with ^ are not.
 _BANNER = re.compile(rb"\nsysbench (\d+\.\d+\S*) ")
-_FIRST = re.compile(rb"\n\[ +\d+s \] ")
+_FIRST = re.compile(rb"\n\[ *\d+s( ?)\] ")  # up to 0.5 without the second blank
 _FATAL = re.compile(rb"\nFATAL: (.*)")
-_GENERAL = b"\nGeneral statistics:\n"
-_CHECKPOINT = b" ] Checkpoint report:\n"
-_BEGINNINGS = (b"\nSQL statistics:\n", b"\nFile operations:\n", b"\nCPU speed:\n", b"\nThroughput:\n")
+_GENERAL = (b"\nGeneral statistics:\n", b"\nTest execution summary:\n")  # the latter of 0.4
+_CHECKPOINT = b"] Checkpoint report:\n"
+_BEGINNINGS = (
+    *(b"\nSQL statistics:\n", b"\nFile operations:\n", b"\nCPU speed:\n", b"\nThroughput:\n"),
+    *(b"\nOLTP test statistics:\n", b"\nOperations performed: "),  # up to 0.5
+)
 """Of the closing block, the first that is there; 1.1 has no general statistics."""
 _LONGEST_CLOSING = 4096  # bytes; it has some 1,000 up to the general statistics
 
-_NUMBER = rb"(\d+(?:\.\d+)?)"
-_CLOSED: dict[str, re.Pattern[bytes]] = {
-    name: re.compile(rb"^ +" + pattern, re.MULTILINE)
-    for name, pattern in {
-        "queries.read": rb"read: +(\d+)$",
-        "queries.write": rb"write: +(\d+)$",
-        "queries.other": rb"other: +(\d+)$",
-        "transactions": rb"transactions: +(\d+) +\(",
-        "tps": rb"transactions: +\d+ +\(" + _NUMBER + rb" per sec",
-        "queries": rb"queries: +(\d+) +\(",
-        "qps": rb"queries: +\d+ +\(" + _NUMBER + rb" per sec",
-        "errors": rb"ignored errors: +(\d+) +\(",
-        "reconnects": rb"reconnects: +(\d+) +\(",
-        "read.iops": rb"(?:reads/s: +|read:  IOPS=)" + _NUMBER + rb"(?: |$)",
-        "write.iops": rb"(?:writes/s: +|write: IOPS=)" + _NUMBER + rb"(?: |$)",
-        "fsync.rate": rb"(?:fsyncs/s: +|fsync: IOPS=)" + _NUMBER + rb"$",
-        "read.mib": rb"(?:read, MiB/s: +|read:  IOPS=[\d.]+ )" + _NUMBER + rb"(?: MiB/s |$)",
-        "write.mib": rb"(?:written, MiB/s: +|write: IOPS=[\d.]+ )" + _NUMBER + rb"(?: MiB/s |$)",
-        "time": rb"(?:total time|time elapsed): +" + _NUMBER + rb"s$",
-        "events": rb"total number of events: +(\d+)$",
-        "latency.min": rb"min: +" + _NUMBER + rb"$",
-        "latency.mean": rb"avg: +" + _NUMBER + rb"$",
-        "latency.max": rb"max: +" + _NUMBER + rb"$",
-        "latency.sum": rb"sum: +" + _NUMBER + rb"$",
-        "threads.events.mean": rb"events \(avg/stddev\): +" + _NUMBER + rb"/",
-        "threads.events.stddev": rb"events \(avg/stddev\): +[\d.]+/" + _NUMBER + rb"$",
-        "threads.time.mean": rb"execution time \(avg/stddev\): +" + _NUMBER + rb"/",
-        "threads.time.stddev": rb"execution time \(avg/stddev\): +[\d.]+/" + _NUMBER + rb"$",
-    }.items()
-}
-_PERCENTILE = re.compile(rb"^ +(\d+)th percentile: +" + _NUMBER + rb"$", re.MULTILINE)
-_LAST, _LAST_OF_FILEIO = "threads.time.stddev", "latency.sum"
-_FILEIO = b" IOPS="  # of 1.1
+_PERCENTILE = re.compile(rb"^ +(?:approx\. +)?(\d+)(?:th)? percentile: +" + NUMBER + rb"(?:ms)?$", re.MULTILINE)
 
 _FACTS: dict[str, re.Pattern[bytes]] = {
     name: re.compile(pattern, re.MULTILINE)
@@ -78,10 +51,10 @@ _FACTS: dict[str, re.Pattern[bytes]] = {
         "fsync": rb"^Periodic FSYNC enabled, (.*)$",
         "fsync at the end": rb"^Calling fsync\(\) at the end of test, (.*)$",
         "I/O mode": rb"^Using (.*) I/O mode$",
-        "mode": rb"^Doing (.*) test$",
-        "primes up to": rb"^Prime numbers limit: (\d+)$",
-        "memory operation": rb"^  operation: (\w+)$",
-        "memory block": rb"^  block size: (\w+)$",
+        "mode": rb"^(?:Doing|Running) (.*?)(?: OLTP)? test$",
+        "primes up to": rb"^(?:Prime numbers limit|Maximum prime number checked in CPU test): (\d+)$",
+        "memory operation": rb"^(?:  operation|Memory operations type): (\w+)$",
+        "memory block": rb"^(?:  block size|Memory block size): (\w+)$",
     }.items()
 }
 
@@ -111,11 +84,6 @@ def read_sysbench(text: bytes, source: str) -> list[SysbenchRun]:
     """
     text = b"\n" + (text.replace(b"\r\n", b"\n") if b"\r" in text else text)
     banners = list(_banners(text))
-    old = next((banner for banner in banners if banner[1].startswith(b"0.")), None)
-    if old is not None:
-        version = old[1].decode(errors="replace").rstrip(":")
-        line = text.count(b"\n", 0, old.start() + 1)
-        raise ParseError(f"is of sysbench {version}; only the output of 1.0 and later can be read", source, line)
     starts = [0, *(banner.start() for banner in banners)]
     ends = [*starts[1:], len(text)]
     runs = [_run(text, start, end, source) for start, end in zip(starts, ends, strict=True) if end > start]
@@ -145,9 +113,10 @@ def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
     closing = _closing(text, first.start() if first else start, end)
     body_end = _histogram(text, first.start() if first else start, closing)
     head = text[start : first.start() if first else body_end]
-    closed = _closed(text[closing:end])
+    closed = read_closing(text[closing:end])
     begin = first.start() + 1 if first else body_end
-    test, lines, intervals = read_intervals(text, begin, min(body_end + 1, end))  # with its last line feed
+    read = read_old_intervals if first and not first[1] else read_intervals
+    test, lines, intervals = read(text, begin, min(body_end + 1, end))  # with its last line feed
     checkpoints = text.count(_CHECKPOINT, start, end)
     if test is None:
         test = _test_of(closed)
@@ -160,7 +129,7 @@ def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
         closed["latency.percentile"] = float(named[2])
     histogram, damaged = read_histogram(text[body_end : min(closing + 1, end)], "latency")
     warnings = [
-        *_damage(lines - checkpoints, intervals, closing < end, _is_whole(closed, text[closing:end])),
+        *_damage(lines - checkpoints, intervals, closing < end, is_whole(closed, text[closing:end])),
         *_checkpoints(checkpoints),
         *_fatal(head, text[max(begin, body_end - SHOWS) : end]),
     ]
@@ -175,7 +144,7 @@ def _closing(text: bytes, start: int, end: int) -> int:
 
     The report of a checkpoint looks alike, but there are intervals after it.
     """
-    general = text.rfind(_GENERAL, start, end)
+    general = max(text.rfind(name, start, end) for name in _GENERAL)
     if general >= 0 and _FIRST.search(text, general, end):
         return end
     last = end if general < 0 else general
@@ -195,15 +164,9 @@ def _histogram(text: bytes, start: int, closing: int) -> int:
 def _test_of(closed: dict[str, float]) -> Test | None:
     if "transactions" in closed:
         return "oltp"
-    if "read.iops" in closed or "read.mib" in closed:
+    if closed.keys() & {"read.iops", "read.mib", "iops"}:
         return "fileio"
     return "events" if "events" in closed else None
-
-
-def _closed(block: bytes) -> dict[str, float]:
-    found = ((name, pattern.search(block)) for name, pattern in _CLOSED.items())
-    numbers = {name: float(match[1]) for name, match in found if match}
-    return {name: number for name, number in numbers.items() if math.isfinite(number)}
 
 
 def _refuse_steps_back(intervals: pl.DataFrame, text: bytes, start: int, source: str) -> None:
@@ -211,14 +174,10 @@ def _refuse_steps_back(intervals: pl.DataFrame, text: bytes, start: int, source:
         return
     times = intervals["t"]
     at = (times.diff() < 0).arg_true()[0]
-    later = text.find(b"\n[ %ds ]" % int(times[at - 1]), start)
-    place = text.find(b"\n[ %ds ]" % int(times[at]), later) + 1
-    line = text.count(b"\n", 0, place) if place else None
+    later = re.compile(rb"\n\[ *%ds ?\]" % int(times[at - 1])).search(text, start)
+    found = later and re.compile(rb"\n\[ *%ds ?\]" % int(times[at])).search(text, later.end())
+    line = text.count(b"\n", 0, found.start() + 1) if found else None
     raise ParseError("goes back in time: two runs in one file, and nothing between them says so", source, line)
-
-
-def _is_whole(closed: dict[str, float], block: bytes) -> bool:
-    return (_LAST_OF_FILEIO if _FILEIO in block else _LAST) in closed
 
 
 def _damage(lines: int, intervals: pl.DataFrame, closing: bool, whole: bool) -> Iterator[str]:
@@ -256,7 +215,7 @@ def _shown(message: bytes) -> str:
 
 def _facts(head: bytes, test: Test) -> dict[str, object]:
     banner = _BANNER.match(head)
-    version = {"version": banner[1].decode(errors="replace")} if banner else {}
+    version = {"version": banner[1].decode(errors="replace").rstrip(":")} if banner else {}
     return {**version, "test": test, **dict(_options(head))}
 
 
