@@ -144,6 +144,20 @@ def test_total_latency_is_read_where_fio_kept_that_and_said_so() -> None:
     assert any("lat_percentiles" in warning for warning in measured.warnings)
 
 
+@pytest.mark.parametrize("option", [b'"lat_percentiles" : "1"', b'"clat_percentiles" : "0"'])
+def test_percentiles_of_the_total_are_named_so_where_old_versions_print_them_with_completion(option: bytes) -> None:
+    plain = golden("fio-plain.json")
+    said = plain.replace(b'"job options" : {', b'"job options" : {' + option + b",")
+    block = document("fio-plain.json")["jobs"][0]["read"]
+    for version, total in ((b"fio-3.1", True), (b"fio-3.12", True), (b"fio-3.13", False)):
+        measured = parse_fio(said.replace(b"fio-3.33", version), "x")
+        ours = values(measured, "rand.1")
+        assert ours["read.latency.p99"] == block["clat_ns"]["percentile"]["99.000000"] / 1e9
+        assert ours["read.latency.mean"] == pytest.approx(block["lat_ns" if total else "clat_ns"]["mean"] / 1e9)
+        assert measured.facts["latency"] == ("total" if total else "completion")
+    assert parse_fio(plain.replace(b"fio-3.33", b"fio-3.12"), "x").facts["latency"] == "completion"
+
+
 def test_mixed_reporting_is_a_direction_of_its_own() -> None:
     ours = values(parse_fio(golden("fio-mixed.json"), "x"))
     assert ours["ios"] == ours["mixed.ios"] == 3000

@@ -51,6 +51,7 @@ from storlab.workloads.fio_document import (
     read_document,
 )
 from storlab.workloads.fio_metrics import DIRECTIONS, Direction, Job
+from storlab.workloads.fio_percentiles import in_place
 from storlab.workloads.fio_steady import Steady
 
 _FULL = re.compile(r"error on file (?P<path>.+?): No space left on device")
@@ -175,7 +176,7 @@ def _job_blocks(document: Document, source: str) -> list[JobBlock]:
     listed = root.jobs if root.client_stats is None else root.client_stats
     if listed is None:
         raise ParseError("jobs is missing: truncated, or not from fio 3", source)
-    blocks = [block for block in listed if block.jobname != _ALL_CLIENTS]
+    blocks = [in_place(block, root) for block in listed if block.jobname != _ALL_CLIENTS]
     if not blocks:
         raise ParseError("fio reported no job", source)
     return blocks
