@@ -1,7 +1,7 @@
 """Percentiles of the total latency, put where they belong: fio 3.1 to 3.12 print them with the completion latency.
 
-Source: fio's commit e5eb6fbf9161, since which (3.13) they are in ``lat_ns``; and ``fixup_options`` in ``init.c`` of 3.12:
-percentiles are of the one or of the other. Where there are no bins, only the options tell of which.
+Source: fio's commit e5eb6fbf9161, since which (3.13) they are in ``lat_ns``; and ``fixup_options`` in ``init.c`` of
+3.12: percentiles are of the one or of the other. Where there are no bins, only the options tell of which.
 """
 
 from __future__ import annotations
