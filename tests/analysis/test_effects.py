@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from storlab.analysis.design import Design
 from storlab.analysis.effects import Effects, Share, interactions
-from storlab.analysis.factorial import effects_of
+from storlab.analysis.factorial import APART, effects_of
 from storlab.analysis.series import Recorded
 from storlab.analysis.summary import Summary, from_json, to_json
 
@@ -254,6 +254,13 @@ def test_a_combination_that_was_not_measured_has_neither_mean_nor_ratio() -> Non
 def test_a_study_with_one_factor_that_varies_has_no_effects() -> None:
     assert effects_of(*recorded((3,), 5, lambda a: 0.1 * a, noise=0.1), [LOAD]) == ()
     assert effects_of(*recorded((3, 2), 5, lambda a, b: 0.1 * a, cells_left=lambda a, b: b == 0), [LOAD]) == ()
+
+
+def test_of_cells_that_were_not_interleaved_effects_are_given_with_what_that_means() -> None:
+    found, design = recorded((2, 2), 5, lambda a, b: 0.3 * a, noise=0.05)
+    apart = one((found, replace(design, compared=False)))
+    assert apart == replace(one((found, design)), warnings=(APART,))
+    assert apart.shares[0].share > 0.5
 
 
 def test_statsmodels_is_not_imported_for_a_balanced_study() -> None:

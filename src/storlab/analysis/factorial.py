@@ -38,6 +38,8 @@ from storlab.analysis.questions import Key
 from storlab.analysis.series import Recorded
 from storlab.analysis.wording import plural
 
+APART = "Not interleaved: what drifted meanwhile is in the shares and means of factors too, so none is a verdict."
+
 LARGEST_FIT = 100_000
 """Trials × columns that ``MixedLM`` is asked to fit, in about a second. What is larger goes by blocks."""
 
@@ -50,7 +52,8 @@ def effects_of(recorded: Recorded, design: Design, keys: Sequence[Key]) -> tuple
         series = recorded.series.filter(pl.col("source") == source, pl.col("metric") == metric)
         varying = _varying([levels[cell] for cell in series["cell"]], design.factors)
         if len(varying) >= 2:
-            found.append(_effects(recorded, series, levels, {name: design.factors[name] for name in varying}))
+            chosen = {name: design.factors[name] for name in varying}
+            found.append(_effects(recorded, series, levels, chosen, () if design.compared else (APART,)))
     return tuple(found)
 
 
@@ -78,7 +81,11 @@ class _Logs:
 
 
 def _effects(
-    recorded: Recorded, series: pl.DataFrame, levels: dict[int, Levels], varying: Mapping[str, tuple[str, ...]]
+    recorded: Recorded,
+    series: pl.DataFrame,
+    levels: dict[int, Levels],
+    varying: Mapping[str, tuple[str, ...]],
+    doubts: tuple[str, ...],
 ) -> Effects:
     factors = tuple(varying)
     first = series.row(0, named=True)
@@ -91,7 +98,7 @@ def _effects(
     ) -> Effects:
         traits = (first["source"], first["metric"], first["unit"], first["better"])
         counts = (rows["round"].n_unique(), rows.height)
-        return Effects(*traits, fixed, factors, *counts, shares, *means, method, said)
+        return Effects(*traits, fixed, factors, *counts, shares, *means, method, (*doubts, *said))
 
     values = rows["value"].to_numpy()
     if not bool(((values > 0) & (values < np.inf)).all()):

@@ -69,7 +69,7 @@ def summarise(
         by_node=node_estimates(metrics, done, design, catalogue),
         block_io=block_io(requests, histograms, done, design),
         distributions=distributions(histograms, metrics, done, design),
-        effects=effects_of(recorded, design, _asked(design, catalogue, planned)) if effects and design.compared else (),
+        effects=effects_of(recorded, design, _asked(design, catalogue, planned)) if effects else (),
     )
 
 

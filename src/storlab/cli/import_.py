@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import stat
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -133,14 +134,22 @@ def _say_left_out(path: Path, used: Collection[Path]) -> None:
 
 
 def _all_files(folder: Path) -> list[Path]:
-    """All files below a folder, without those of runs of Storlab's in it, which hold copies. Raises ``OSError``."""
+    """All files below a folder, without those of runs of Storlab's in it, which hold copies: 9.json before 10.json.
+
+    Raises ``OSError``.
+    """
     files = []
     for at, below, names in os.walk(folder, onerror=_raise):
         if {MANIFEST, LOCK} <= set(names) and Path(at) != folder:
             below.clear()
         else:
             files += [path for path in (Path(at, name) for name in names) if path.is_file()]
-    return sorted(files)
+    return sorted(files, key=_by_number)
+
+
+def _by_number(path: Path) -> tuple[list[str | int], Path]:
+    """To sort names by the numbers in them, as ``ls -v`` does."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(path))], path
 
 
 def _raise(error: OSError) -> None:

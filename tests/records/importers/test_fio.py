@@ -48,6 +48,15 @@ def test_every_form_of_fio_s_output_gives_the_same_metrics(form: str, folder: Pa
     assert rows["iops"] * 4096 == pytest.approx(rows["bandwidth"], rel=0.02)
 
 
+def test_levels_are_in_the_order_of_the_numbers_in_names_of_files(folder: Path, tmp_path: Path) -> None:
+    for number in (2, 10, 9):
+        ran(folder, f"{number}.json", f"--iodepth={number}", "--rw=write")
+    imported = call("import", "fio", str(folder), "--out", str(tmp_path / "run"))
+    assert imported.status == 0, imported.message
+    assert open_run(tmp_path / "run").trials.sort("cell")["factor.iodepth"].to_list() == ["2", "9", "10"]
+
+
+
 def test_where_there_is_no_completion_latency_the_total_is_read(folder: Path) -> None:
     (part,) = parts(ran(folder, "a.json", "--rw=randread", "--disable_clat=1").read_bytes())
     assert values(part.measured)["read.latency.mean"] > 0
