@@ -2,8 +2,9 @@
 
 Machines are in an upper half, and again, in the same order, in a lower half; both cut their names, at different places.
 From 1.96 on, each row is followed by one of latencies. Columns are ten wide, from the 21st on, and blank where a test
-was not run. Source: tables that 2.00a printed beside its CSV, and published ones of older versions. Two things in them
-are known to be wrong: 2.00a prints, as rates of files, how many there were; its bon_csv2txt prints pluses as ``0k``.
+was not run; a longer number moves what is right of it. Source: tables that 2.00a printed beside its CSV, and published
+ones of older versions. Two things in them are known to be wrong: 2.00a prints, as rates of files, how many there were;
+its bon_csv2txt prints pluses as ``0k``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from storlab.units import shown
 
 _RATE = r"(?:\d+(?:\.\d+)?[kmgt]?|\++)"
 _CELL = re.compile(rf"({_RATE})\s+(\d+|\++)")
+_PLACED = re.compile(rf"( +{_RATE})( +(?:\d+|\++))")
+_RATE_WIDTH, _CPU_WIDTH = 6, 4  # each with the blank before it
 _WHOLE = re.compile(rf"(?P<head>.*?)(?P<cells>(?:\s+{_RATE}\s+(?:\d+|\++)){{6}})\s*")
 _CUT = re.compile(rf"(?P<head>\S.*?|\s+)\s+\d[\w.:/]*(\s+{_RATE})+\s*")
 _HEAD = re.compile(r"(?P<name>.*?)\s*(?P<size>\d[\w.:/]*)")
@@ -35,6 +38,7 @@ class _Table:
 
     half: str = ""
     version: str = "1.03"
+    margin: str = ""  # before all of its lines, as where it is quoted
     name: str = ""  # from the head of a lower half that has a single row, without a name
     rows: list[BonnieRun] = field(default_factory=list)
     lower: int = 0
@@ -48,8 +52,13 @@ def table_runs(lines: Sequence[str], whole: bool, source: str) -> tuple[list[Bon
     """
     read = _Reader(source, [], [])
     for number, line in enumerate(lines, start=1):
-        read.line(line, number, cut=number == len(lines) and not whole and len(line) < _LENGTH)
+        read.line(line, number, ended=whole or number < len(lines))
     return read.runs, read.warnings
+
+
+def _margin(line: str) -> str:
+    """What stands left of a table, by the line that heads one of its halves."""
+    return line[: max(line.index("Sequential ") - len("------") - _FIRST, 0)]
 
 
 def _version(line: str) -> str:
@@ -67,19 +76,29 @@ class _Row:
 def _row(line: str) -> _Row | None:
     """A row of six cells: all of them, however wide, or some, each in its place."""
     if whole := _WHOLE.fullmatch(line):
-        text, cells = whole["head"], [(rate, cpu) for rate, cpu in _CELL.findall(whole["cells"])]
-        head = _HEAD.fullmatch(text.strip())
-        return None if head is None else _Row(head["name"], head["size"], tuple(cells))
-    head = _HEAD.fullmatch(line[:_FIRST].strip())
-    places = [line[_FIRST + _WIDTH * at : _FIRST + _WIDTH * (at + 1)].strip() for at in range(6)]
-    found = [_CELL.fullmatch(place) for place in places]
-    if (
-        head is None
-        or len(line.rstrip()) != _LENGTH
-        or any(place and not cell for place, cell in zip(places, found, strict=True))
-    ):
-        return None
-    return _Row(head["name"], head["size"], tuple((cell[1], cell[2]) if cell else None for cell in found))
+        head = _HEAD.fullmatch(whole["head"].strip())
+        found = [(rate, cpu) for rate, cpu in _CELL.findall(whole["cells"])]
+        return None if head is None else _Row(head["name"], head["size"], tuple(found))
+    head, cells = _HEAD.fullmatch(line[: _FIRST - 1].strip()), _placed(line[_FIRST - 1 :].rstrip())
+    return _Row(head["name"], head["size"], tuple(cells)) if head and len(cells) == len(OUTPUT) else None
+
+
+def _placed(text: str) -> list[tuple[str, str] | None]:
+    """The cells of a row, from the blank before the first on; none where some aren't in their places.
+
+    One of a test that was not run is all blank. Numbers are right in their columns; longer ones make a cell wider.
+    """
+    cells = list[tuple[str, str] | None]()
+    while text:
+        if text.startswith(" " * _WIDTH):
+            cells.append(None)
+            text = text[_WIDTH:]
+        elif (cell := _PLACED.match(text)) and len(cell[1]) >= _RATE_WIDTH and len(cell[2]) >= _CPU_WIDTH:
+            cells.append((cell[1].strip(), cell[2].strip()))
+            text = text[cell.end() :]
+        else:
+            return []
+    return cells
 
 
 def _sizes(text: str) -> dict[str, str]:
@@ -113,21 +132,29 @@ class _Reader:
     warnings: list[str]
     table: _Table = field(default_factory=_Table)
 
-    def line(self, line: str, number: int, cut: bool) -> None:
+    def line(self, line: str, number: int, ended: bool) -> None:
         table = self.table
         if "Sequential Output" in line:
-            self.table = _Table("output", _version(line))
+            self.table = _Table("output", _version(line), _margin(line))
         elif "Sequential Create" in line:
             # Without an upper half of its own, this is of a run that had none (-s 0).
             rows = table.rows if table.half == "output" else []
-            self.table = _Table("create", _version(line) if "Version" in line else table.version, rows=rows)
-        elif table.half == "create" and "-Create--" in line:
+            version = _version(line) if "Version" in line else table.version
+            self.table = _Table("create", version, _margin(line), rows=rows)
+        elif table.half:
+            self._below(line.removeprefix(table.margin), number, ended)
+
+    def _below(self, line: str, number: int, ended: bool) -> None:
+        """A line below the head of a half, without the margin."""
+        table = self.table
+        cut = not ended and len(line) < _LENGTH
+        if table.half == "create" and "-Create--" in line:
             table.name = line[:_FIRST].strip()
-        elif table.half and line.startswith("Latency"):
+        elif line.startswith("Latency"):
             self._latencies(line, number)
-        elif table.half and not cut and (row := _row(line)) is not None:
+        elif not cut and (row := _row(line)) is not None:
             self._upper_row(row, number) if table.half == "output" else self._lower_row(row, number)
-        elif table.half and _CUT.fullmatch(line):
+        elif _CUT.fullmatch(line):
             self.warnings.append(f"line {number} is cut short and left out")
             table.lower += table.half == "create"
             table.last = None
