@@ -56,7 +56,6 @@ def test_levels_are_in_the_order_of_the_numbers_in_names_of_files(folder: Path, 
     assert open_run(tmp_path / "run").trials.sort("cell")["factor.iodepth"].to_list() == ["2", "9", "10"]
 
 
-
 def test_where_there_is_no_completion_latency_the_total_is_read(folder: Path) -> None:
     (part,) = parts(ran(folder, "a.json", "--rw=randread", "--disable_clat=1").read_bytes())
     assert values(part.measured)["read.latency.mean"] > 0
