@@ -131,6 +131,7 @@ def inside(text: bytes) -> dict[str, bytes]:
     return {
         "the log of a container": b"".join(b"fio-1  | " + line for line in text.splitlines(keepends=True)),
         "a quotation": b"".join(b"> " + line for line in text.splitlines(keepends=True)),
+        "a line that something else begins": b"$ cat it\n>" + text.lstrip() + b"$ exit\n",
         "an array": json.dumps([document], indent=1).encode(),
         "another program's JSON": json.dumps({"jobs": {"a": 1}, "raw": {"result": document}}, indent=2).encode(),
         "a string of another program's JSON": json.dumps({"plays": [{"stdout": text.decode()}]}).encode(),
@@ -142,6 +143,13 @@ def test_documents_inside_of_something_else_are_taken_out(form: str) -> None:
     whole = golden("fio-mixed.json")
     (part,) = parts(inside(whole)[form])
     assert values(part.measured) == values(parts(whole)[0].measured)
+
+
+def test_a_document_behind_something_on_its_line_is_refused_with_the_line_of_its_damage() -> None:
+    whole = b">" + golden("fio-mixed.json").lstrip()
+    line = whole[:900].count(b"\n") + 1
+    with pytest.raises(ParseError, match=rf"x\.json:{line}: fio's JSON is damaged or truncated"):
+        parts(whole[:900])
 
 
 def test_documents_that_can_not_be_taken_out_are_told_with_their_line() -> None:

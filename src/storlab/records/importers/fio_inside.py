@@ -1,4 +1,4 @@
-"""fio's JSON inside of something else: of another program's JSON, or of a log that begins each line with its source."""
+"""fio's JSON inside of something else: another program's JSON, a log that begins each line with its source, a line."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import msgspec
 
 KEY = b"fio version"
 _BEHIND = re.compile(rb'^([^\n{]{1,200})\{[ \t\r]*\n\1[ \t]*"fio version"', re.MULTILINE)  # the same before both lines
+_ON_ITS_LINE = re.compile(rb'^[^\n{]+(?=\{\s*"fio version")', re.MULTILINE)
 
 
 def taken_out(text: bytes) -> bytes:
-    """Its documents alone, one after the other; empty where there are none."""
+    """Its documents without what stands before them, one after the other; empty where there are none such."""
     if KEY not in text:
         return b""
     sources = {match[1] for match in _BEHIND.finditer(text) if match[1].strip()}
@@ -21,7 +22,7 @@ def taken_out(text: bytes) -> bytes:
     try:
         return b"\n".join(_documents(msgspec.json.decode(text)))
     except (ValueError, RecursionError):
-        return b""
+        return _ON_ITS_LINE.sub(b"", text) if _ON_ITS_LINE.search(text) else b""
 
 
 def _documents(value: object) -> Iterator[bytes]:
