@@ -102,7 +102,7 @@ def import_virtiofs_tests(paths: Paths, out: ImportOut = None, label: Label = No
 @import_.command("sysbench")
 def import_sysbench(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", readable=False, help="Text that sysbench 1.0 printed.")
+        list[Path], typer.Argument(metavar="FILE...", readable=False, help="Text that sysbench printed.")
     ],
     out: ImportOut = None,
     label: Label = None,
