@@ -14,6 +14,10 @@ FILEIO = (GOLDEN / "sysbench-fileio.txt").read_bytes()
 RATE = (GOLDEN / "sysbench-rate.txt").read_bytes()
 CHECKPOINTS = (GOLDEN / "sysbench-checkpoints.txt").read_bytes()
 HISTOGRAM = (GOLDEN / "sysbench-histogram.txt").read_bytes()
+FILEIO_0_4, OLTP_0_4, MEMORY_0_4, FILEIO_0_5, OLTP_0_5 = (
+    (GOLDEN / f"sysbench-{name}.txt").read_bytes()
+    for name in ("0.4-fileio", "0.4-oltp", "0.4-memory", "0.5-fileio", "0.5-oltp")
+)
 
 
 def parts(text: bytes) -> list[Part]:

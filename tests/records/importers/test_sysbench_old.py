@@ -13,11 +13,18 @@ from storlab.errors import ParseError
 from storlab.records.importers.sysbench import SysbenchImporter
 from study.program import call
 
-from .sysbench_files import FILEIO, GOLDEN, OLTP, one, parts, series, values
-
-FILEIO_0_4, OLTP_0_4, MEMORY_0_4, FILEIO_0_5, OLTP_0_5 = (
-    (GOLDEN / f"sysbench-{name}.txt").read_bytes()
-    for name in ("0.4-fileio", "0.4-oltp", "0.4-memory", "0.5-fileio", "0.5-oltp")
+from .sysbench_files import (
+    FILEIO,
+    FILEIO_0_4,
+    FILEIO_0_5,
+    MEMORY_0_4,
+    OLTP,
+    OLTP_0_4,
+    OLTP_0_5,
+    one,
+    parts,
+    series,
+    values,
 )
 
 

@@ -10,12 +10,23 @@ import pytest
 from storlab import open_run
 from study.program import call
 
-from .sysbench_files import CHECKPOINTS, FILEIO, OLTP, one, parts, series, values
+from .sysbench_files import CHECKPOINTS, FILEIO, OLTP, OLTP_0_5, one, parts, series, values
 
 
 def test_the_intervals_of_sysbench_tpcc_have_a_colon_less() -> None:
     assert values(one(OLTP.replace(b"err/s: ", b"err/s "))) == values(one(OLTP))
     assert one(OLTP.replace(b"err/s: ", b"err/s ")).series.equals(one(OLTP).series)
+
+
+@pytest.mark.parametrize("before", [b"    ", b"> ", b"bench-1  | "])
+@pytest.mark.parametrize("text", [OLTP, FILEIO, OLTP_0_5])
+def test_what_stands_before_each_of_its_lines_is_left_out(before: bytes, text: bytes) -> None:
+    twice = b"Two runs:\n" + b"".join(before + line for line in (text + b"\n" + text).splitlines(keepends=True))
+    for part in parts(twice):
+        assert part.measured.warnings == ()
+        assert values(part.measured) == values(one(text))
+        assert part.measured.series.equals(one(text).series)
+        assert part.measured.facts == one(text).facts
 
 
 def test_several_runs_in_one_file_are_told_apart_by_their_first_lines() -> None:

@@ -22,6 +22,7 @@ from storlab.records.importers.sysbench_intervals_old import read_old_intervals
 # Each begins with a line feed, which the text is given at its start, too: such patterns are searched for as fast as
 # plain text, and those that begin with ^ are not.
 _BANNER = re.compile(rb"\nsysbench (\d+\.\d+\S*) ")
+_BEHIND = re.compile(rb"\n([^\n]{1,200}?)sysbench \d+\.\d+\S* +(?:\(using|multi-threaded) ")
 _FIRST = re.compile(rb"\n\[ *\d+s( ?)\] ")  # up to 0.5 without the second blank
 _FATAL = re.compile(rb"\nFATAL: (.*)")
 _GENERAL = (b"\nGeneral statistics:\n", b"\nTest execution summary:\n")  # the latter of 0.4
@@ -80,10 +81,14 @@ class SysbenchRun:
 def read_sysbench(text: bytes, source: str) -> list[SysbenchRun]:
     """All runs that one file holds, in order. Lines of other programs are skipped. Raises ``ParseError``.
 
-    A run begins with sysbench's first line, or with the file, should that line be missing.
+    A run begins with sysbench's first line, or with the file, should that line be missing. What stands before each of
+    its lines, as in a quotation or a container's log, is left out.
     """
     text = b"\n" + (text.replace(b"\r\n", b"\n") if b"\r" in text else text)
     banners = list(_banners(text))
+    if not banners and b"sysbench " in text and (behind := _BEHIND.search(text)):
+        text = text.replace(b"\n" + behind[1], b"\n")
+        banners = list(_banners(text))
     starts = [0, *(banner.start() for banner in banners)]
     ends = [*starts[1:], len(text)]
     runs = [_run(text, start, end, source) for start, end in zip(starts, ends, strict=True) if end > start]
