@@ -132,6 +132,13 @@ def inside(text: bytes) -> dict[str, bytes]:
         "the log of a container": b"".join(b"fio-1  | " + line for line in text.splitlines(keepends=True)),
         "a quotation": b"".join(b"> " + line for line in text.splitlines(keepends=True)),
         "a line that something else begins": b"$ cat it\n>" + text.lstrip() + b"$ exit\n",
+        "Ansible's log of its string": b"TASK [fio]\nok: [a] => "
+        + json.dumps({"stdout": text.decode()}).encode()
+        + b"\n",
+        "Ansible's log of its JSON": b"ok: [a] => " + json.dumps({"msg": document}, indent=4).encode(),
+        "Ansible's log of its lines": b"ok: [a] => "
+        + json.dumps({"result": {"stdout_lines": text.decode().splitlines()}}, indent=4).encode()
+        + b"\n\nPLAY RECAP {1}\n",
         "an array": json.dumps([document], indent=1).encode(),
         "another program's JSON": json.dumps({"jobs": {"a": 1}, "raw": {"result": document}}, indent=2).encode(),
         "a string of another program's JSON": json.dumps({"plays": [{"stdout": text.decode()}]}).encode(),
