@@ -101,9 +101,7 @@ def import_virtiofs_tests(paths: Paths, out: ImportOut = None, label: Label = No
 
 @import_.command("sysbench")
 def import_sysbench(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", readable=False, help="Text that sysbench printed.")
-    ],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", readable=False, help="Text that sysbench printed.")],
     out: ImportOut = None,
     label: Label = None,
     factor: Factor = None,
