@@ -86,7 +86,7 @@ def test_every_request_that_fio_issues_is_counted_once(
     for operation in {op for op, _, _ in issued}:
         mine = [(offset, length) for op, offset, length in issued if op == operation]
         times = seen.histograms.filter(pl.col("metric") == f"{operation}.service")
-        assert times["count"].sum() == len(mine)
+        assert times["count"].sum() == len(mine), tracing.output
         found = shares(seen.requests.filter(pl.col("operation") == operation))
         for unit, amplification in found.select("unit", "amplification").iter_rows():
             touched = sum((o + n - 1) // unit - o // unit + 1 for o, n in mine)
