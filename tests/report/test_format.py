@@ -161,6 +161,7 @@ def test_a_wide_interval_has_no_spurious_hundredths() -> None:
     ("value", "text"),
     [
         (1e300, "1.00e+300 s"),
+        (1.797e308, "1.80e+308 s"),
         (-1e300, f"{fmt.MINUS}1.00e+300 s"),
         (1e-300, f"1.00e{fmt.MINUS}291 ns"),
         (1e14, "1" + "0" * 14 + " s"),

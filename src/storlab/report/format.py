@@ -93,7 +93,7 @@ def decimals(value: float, half_width: float | None = None) -> int:
 
 def _place(value: float) -> int:
     """The power of ten of the first digit, after rounding to three digits; 0 for 0 and what is not finite."""
-    return 0 if value == 0 or not math.isfinite(value) else math.floor(math.log10(abs(_significant(value, 3))) + 1e-12)
+    return int(f"{value:.2e}".partition("e")[2]) if math.isfinite(value) else 0
 
 
 def number(value: float, digits: int = 0) -> str:
