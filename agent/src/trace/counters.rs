@@ -16,6 +16,7 @@ const KIND_QUEUED: u64 = 4;
 
 type RequestSet = [[u64; 3 + UNITS]; 4];
 type BinSet = [[u64; 2]; 8];
+type FlightSet = [[u64; 2]; 4];
 
 /// Of what requests are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -120,6 +121,15 @@ pub fn read(ebpf: &Ebpf) -> Result<Counts, MapError> {
     };
     counts.take_back(&requeued);
     Ok(counts)
+}
+
+/// How many requests were issued whose end was not seen.
+pub fn in_flight(ebpf: &Ebpf) -> Result<u64, MapError> {
+    let mut count = 0;
+    for set in array::<FlightSet>(ebpf, "FLIGHTS")?.iter() {
+        count += set?.iter().filter(|[_, issued]| *issued != 0).count() as u64;
+    }
+    Ok(count)
 }
 
 /// A command's name, out of the kernel's sixteen bytes.

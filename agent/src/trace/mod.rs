@@ -170,7 +170,9 @@ impl Tracer {
 
     fn tell_counts(&mut self, last: bool) -> Result<(), TraceError> {
         let counts = counters::read(&self.attached.ebpf)?;
-        let line = output::CountsLine::new(&counts, &mut self.disks, self.attached.missed(), last);
+        let in_flight =
+            (last && self.options.latency).then(|| counters::in_flight(&self.attached.ebpf)).transpose()?;
+        let line = output::CountsLine::new(&counts, &mut self.disks, self.attached.missed(), last, in_flight);
         serde_json::to_writer(&mut self.out, &line).map_err(io::Error::from)?;
         self.out.write_all(b"\n")?;
         self.out.flush()?;

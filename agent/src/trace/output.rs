@@ -47,6 +47,9 @@ pub struct CountsLine<'a> {
     pub latency: Vec<(String, &'static str, &'static str, u64, u64, u64)>,
     /// Disk, operation, what, count.
     pub others: Vec<(String, &'static str, &'static str, u64)>,
+    /// Requests whose end was not seen; at the end, where times are measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_flight: Option<u64>,
     /// What is missing in them.
     pub lost: Lost,
 }
@@ -68,7 +71,13 @@ pub struct Lost {
 
 impl<'a> CountsLine<'a> {
     /// `counts` with names in place of numbers, in the order of the numbers.
-    pub fn new(counts: &'a Counts, disks: &mut Names, missed: u64, last: bool) -> Self {
+    pub fn new(
+        counts: &'a Counts,
+        disks: &mut Names,
+        missed: u64,
+        last: bool,
+        in_flight: Option<u64>,
+    ) -> Self {
         let mut requests: Vec<(&Request, _)> = counts.requests.iter().collect();
         requests.sort_unstable_by_key(|(request, _)| *request);
         Self {
@@ -106,6 +115,7 @@ impl<'a> CountsLine<'a> {
                     (disks.of(bin.device), names::operation(bin.operation), names::other(bin.bin), count)
                 })
                 .collect(),
+            in_flight,
             lost: Lost {
                 full: counts.lost.full,
                 missed,

@@ -81,6 +81,7 @@ class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
     latency: tuple[tuple[str, str, str, Count, Count, Count], ...]
     others: tuple[tuple[str, str, str, Count], ...]
     lost: Lost
+    in_flight: Count = 0
 
     def request_frame(self) -> pl.DataFrame:
         """``REQUEST_COLUMNS``, each key once."""
