@@ -115,6 +115,8 @@ def test_a_device_that_is_swap_is_refused(lab: Laboratory, device: Device) -> No
     finally:
         sh("swapoff", device.path)
     assert Path(device.path).read_bytes()[:4096] == header
+    assert not lab.out.exists()
+    assert lab.leftovers() == []
 
 
 @needs_root

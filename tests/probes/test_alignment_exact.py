@@ -84,6 +84,8 @@ def test_every_request_that_fio_issues_is_counted_once(
     values = metrics_of(seen)
     assert (values["read.requests"], values["read.bytes"]) == (kernel.reads, kernel.read_bytes)
     assert (values["write.requests"], values["write.bytes"]) == (kernel.writes, kernel.written_bytes)
+    timed = seen.histograms.filter(pl.col("metric").is_in(["read.service", "write.service"]))["count"].sum()
+    assert timed + output.counts.in_flight == len(issued), tracing.output
     # Of two in some 2,000 such loads, on a busy machine, the kernel did not tell the end of one request.
     assume(output.counts.in_flight == 0)
     for operation in {op for op, _, _ in issued}:
