@@ -1,7 +1,7 @@
 # Storlab's front door: `make demo` and `make test` install what they need. Each target is a script in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench agent image clean
+.PHONY: help demo check test fuzz lint bench agent image clean
 MAKEFLAGS += --no-print-directory
 export PYTHON
 
@@ -12,8 +12,14 @@ help: ## What can be made
 demo: ## Install what is missing, run the study `quick` on this machine, show the result
 	@scripts/demo.sh
 
+check: ## Lint, and the tests that take no root, guest, browser or network: a minute or so
+	@scripts/check.sh
+
 test: ## Install what is missing, run all tests: Rust, then Python
 	@scripts/test.sh
+
+fuzz: ## Tests that make up their input, with 20 times as many examples; FUZZ=500 for more
+	@scripts/fuzz.sh
 
 lint: ## Formatting, lint, strict types, import contracts: Rust, Python, shell
 	@scripts/lint.sh

@@ -32,13 +32,13 @@ say "Prepared: $SECONDS s"
 
 begin=$SECONDS
 rust=0
-cargo_agent test --locked --quiet || rust=$?
+as_if_fresh env --chdir agent CARGO_BUILD_TARGET="$agent_target" cargo test --locked --quiet || rust=$?
 say "Rust tests: $((SECONDS - begin)) s, $( ((rust)) && echo "failed with status $rust" || echo passed)"
 
 python=0
 read -ra tests <<<"${TESTS:-}"
 # One more than there are CPUs: for more than a third of their time tests wait, for guests, disks and time-outs.
-.venv/bin/pytest --numprocesses "${WORKERS:-$(($(nproc) + 1))}" "${tests[@]}" || python=$?
+as_if_fresh .venv/bin/pytest --durations=10 --numprocesses "${WORKERS:-$(($(nproc) + 1))}" "${tests[@]}" || python=$?
 
 if ((rust != 0)); then
     say "storlab: the Rust tests failed, see above the Python tests" >&2

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::protocol::PROTOCOL;
+use crate::protocol::{PROTOCOL, is_file_name};
 
 /// What a wrong command line is answered with.
 pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent --version";
@@ -113,13 +113,8 @@ fn parse_launch(mut arguments: impl Iterator<Item = OsString>) -> Result<Command
 }
 
 fn cgroup_name(name: OsString) -> Result<String, UsageError> {
-    let good = |name: &str| {
-        !name.is_empty()
-            && !name.starts_with('.')
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
-    };
     match name.into_string() {
-        Ok(name) if good(&name) => Ok(name),
+        Ok(name) if is_file_name(&name) => Ok(name),
         Ok(name) => Err(UsageError::CgroupName(name.into())),
         Err(name) => Err(UsageError::CgroupName(name)),
     }

@@ -67,6 +67,11 @@ fn mutate_header(random: &mut TestRng, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
+/// How many times as many as usual: for `make fuzz`, which goes on from the same seed.
+fn budget() -> u32 {
+    std::env::var("STORLAB_FUZZ").map_or(1, |times| times.parse().expect("STORLAB_FUZZ should be a number"))
+}
+
 #[test]
 fn mutated_requests_are_answered_or_end_the_session() {
     let directory = Directory::new("mutations");
@@ -74,7 +79,7 @@ fn mutated_requests_are_answered_or_end_the_session() {
     let mut random = TestRng::from_seed(RngAlgorithm::ChaCha, &SEED);
     let hello = frame(&json!({"id": 1, "op": "hello", "protocol": 1, "version": "x"}), &[]);
     let (mut broken, mut answered) = (0, 0);
-    for round in 0..400 {
+    for round in 0..400 * budget() {
         let mut stream = [PREFACE.to_vec(), hello.clone()].concat();
         for _ in 0..8 {
             let original = &originals[random.next_u32() as usize % originals.len()];

@@ -159,6 +159,66 @@ fn a_stop_without_grace_kills_at_once() {
 }
 
 #[test]
+fn a_signal_of_its_own_goes_to_the_first_process_alone() {
+    let mut agent = Agent::start();
+    let child = "sh -c 'trap \"echo child\" USR1 TERM; echo ready; sleep 0.5; echo done'";
+    let (id, _) = agent.start_run(sh(&format!("trap 'wait; exit 5' USR1; {child} & wait")));
+    assert_eq!(agent.next_of(id).payload, b"ready\n");
+    agent.ask_final(json!({"op": "stop", "run": id, "signal": "SIGUSR1", "grace_ns": 20_000 * MILLISECOND}));
+    let events = agent.finish(id);
+    assert_eq!(output(&events, "stdout"), "done\n");
+    let exit = events.last().unwrap();
+    assert_eq!((exit.number("code"), exit.get("stopped_by")), (5, &json!("USR1")));
+}
+
+#[test]
+fn those_that_the_first_process_leaves_are_asked_too_and_have_the_rest_of_the_grace() {
+    let mut agent = Agent::start();
+    let child = "sh -c 'trap \"echo asked; exit\" TERM; echo ready; while :; do sleep 0.05; done'";
+    let (id, _) = agent.start_run(sh(&format!("trap 'exit 5' USR1; {child} & while :; do sleep 0.05; done")));
+    assert_eq!(agent.next_of(id).payload, b"ready\n");
+    agent.ask_final(json!({"op": "stop", "run": id, "signal": "SIGUSR1", "grace_ns": 20_000 * MILLISECOND}));
+    let events = agent.finish(id);
+    assert_eq!(output(&events, "stdout"), "asked\n");
+    assert_eq!(events.last().unwrap().number("survivors"), 0);
+}
+
+#[test]
+fn a_first_process_that_ignores_its_signal_is_killed_after_the_grace() {
+    let mut agent = Agent::start();
+    let (id, _) = agent.start_run(sh("trap '' INT; echo ready; while :; do sleep 0.05; done"));
+    assert_eq!(agent.next_of(id).payload, b"ready\n");
+    agent.ask_final(json!({"op": "stop", "run": id, "signal": "SIGINT", "grace_ns": 200 * MILLISECOND}));
+    assert_eq!(agent.finish_last(id).get("stopped_by"), "KILL");
+}
+
+#[test]
+fn what_is_no_signal_and_no_name_is_refused() {
+    let mut agent = Agent::start();
+    let refused = agent.ask_final(json!({"op": "stop", "run": 1, "signal": "INTERRUPT"}));
+    assert!(refused.get("message").as_str().unwrap().contains("\"INTERRUPT\" is no signal"));
+    for name in ["", ".", "a/b", ".x", "a b"] {
+        let refused = agent.ask_final(json!({"op": "run", "argv": ["true"], "name": name}));
+        assert!(refused.get("message").as_str().unwrap().contains("can't name a cgroup"), "{refused:?}");
+    }
+}
+
+#[test]
+fn output_bears_the_time_at_which_it_was_read() {
+    let mut agent = Agent::start();
+    let events = agent.ask(sh("echo one; sleep 0.2; echo two >&2"));
+    let times: Vec<u64> = events
+        .iter()
+        .filter(|e| e.is("stdout") || e.is("stderr"))
+        .map(|e| e.number("monotonic_ns"))
+        .collect();
+    assert_eq!(times.len(), 2);
+    assert!(times[1] - times[0] >= 150 * MILLISECOND, "{times:?}");
+    let start = events.last().unwrap().number("start_ns");
+    assert!(times[0] >= start, "{times:?} {start}");
+}
+
+#[test]
 fn a_second_stop_can_shorten_the_grace() {
     let mut agent = Agent::start();
     let (id, _) = agent.start_run(sh("trap '' TERM; echo ready; while :; do sleep 1000; done"));

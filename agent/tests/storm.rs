@@ -209,3 +209,11 @@ fn a_full_file_system_is_told_with_the_path() {
     assert_eq!((status, &document["error"]["errno"]), (1, &json!("ENOSPC")), "{document}");
     assert!(document["error"]["path"].as_str().unwrap().starts_with(small.join("storm").to_str().unwrap()));
 }
+
+#[test]
+fn a_specification_without_an_end_is_refused() {
+    let ended = Command::new(PROGRAM).args(["files", "/dev/zero"]).output().unwrap();
+    assert_eq!(ended.status.code(), Some(2));
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(said, "storlab-agent: /dev/zero: a specification has 16 MiB at most\n");
+}

@@ -51,6 +51,17 @@ as_root() {
     esac
 }
 
+# as_if_fresh PROGRAM…: as on a machine where nobody has mounted tracefs or debugfs: in a mount namespace without them.
+# What the machine unmounts meanwhile is unmounted there, too. Who isn't root can use neither anyway.
+as_if_fresh() {
+    if [[ $(id -u) == 0 ]] && unshare --mount true 2>/dev/null; then
+        # shellcheck disable=SC2016 # the inner shell's arguments
+        unshare --mount --propagation slave sh -c 'umount --all --lazy --types tracefs,debugfs; exec "$@"' sh "$@"
+    else
+        "$@"
+    fi
+}
+
 need_writable_checkout() {
     if [[ ! -w . ]] || ! mkdir -p "$made" 2>/dev/null || [[ ! -w $made ]]; then
         fail "$root can't be written to by $(id -un 2>/dev/null || id -u): clone Storlab into a folder of your own."

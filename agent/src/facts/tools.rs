@@ -58,6 +58,7 @@ impl FactsRequest {
             timeout_ns: Some(TIMEOUT_NS),
             grace_ns: 0,
             start_at_ns: None,
+            name: None,
         };
         Some((name, run))
     }

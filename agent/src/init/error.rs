@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use super::cmdline::CmdlineError;
-use super::renew::PreambleError;
 
 /// Whatever keeps a guest's init from reaching a served controller.
 #[derive(Debug, thiserror::Error)]
@@ -69,9 +68,9 @@ pub enum InitError {
     /// The host's end closed before the agent was started.
     #[error("the host closed the port before it had sent its preamble")]
     HostGone,
-    /// The host speaks otherwise.
-    #[error(transparent)]
-    Preamble(#[from] PreambleError),
+    /// The host speaks another protocol, or none.
+    #[error("the first bytes on the port are no preamble \"storlab-renew/1\"")]
+    Preamble,
     /// The agent.
     #[error("can't start the agent: {0}")]
     Agent(io::Error),

@@ -18,7 +18,7 @@ mod wait;
 
 pub use cmdline::{CmdlineError, Parameters};
 pub use error::InitError;
-pub use renew::{Preamble, PreambleError};
+pub use renew::Preamble;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -89,6 +89,6 @@ fn renewed_by_host(mut port: port::Port) -> Result<port::Port, InitError> {
     port.wait_for_host()?;
     let mut bytes = [0; renew::LENGTH];
     port.read_exactly(&mut bytes)?;
-    Preamble::parse(&bytes)?.apply()?;
+    Preamble::parse(&bytes).ok_or(InitError::Preamble)?.apply()?;
     Ok(port)
 }

@@ -29,21 +29,11 @@ pub struct Preamble {
     pub entropy: [u8; ENTROPY],
 }
 
-/// Not a preamble.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum PreambleError {
-    /// Another protocol, or none.
-    #[error("the first bytes on the port are no preamble \"storlab-renew/1\"")]
-    Magic,
-}
-
 impl Preamble {
-    /// The magic, 8 bytes of time, big-endian, and the entropy.
-    pub fn parse(bytes: &[u8; LENGTH]) -> Result<Self, PreambleError> {
-        let rest = bytes.strip_prefix(MAGIC).ok_or(PreambleError::Magic)?;
-        let (time, rest) = rest.split_first_chunk().ok_or(PreambleError::Magic)?;
-        let entropy = rest.first_chunk().ok_or(PreambleError::Magic)?;
-        Ok(Self { realtime_ns: u64::from_be_bytes(*time), entropy: *entropy })
+    /// The magic, 8 bytes of time, big-endian, and the entropy. Nothing where the magic is another.
+    pub fn parse(bytes: &[u8; LENGTH]) -> Option<Self> {
+        let (time, rest) = bytes.strip_prefix(MAGIC)?.split_first_chunk()?;
+        Some(Self { realtime_ns: u64::from_be_bytes(*time), entropy: *rest.first_chunk()? })
     }
 
     /// Sets the clock and stirs the kernel's random numbers. Nothing may have drawn any that matter before.
@@ -69,14 +59,14 @@ mod tests {
         fn what_the_host_wrote_is_read(realtime_ns: u64, entropy: [u8; ENTROPY]) {
             let bytes = [MAGIC.as_slice(), &realtime_ns.to_be_bytes(), &entropy].concat();
             let bytes: [u8; LENGTH] = bytes.try_into().expect("it has the right length");
-            prop_assert_eq!(Preamble::parse(&bytes), Ok(Preamble { realtime_ns, entropy }));
+            prop_assert_eq!(Preamble::parse(&bytes), Some(Preamble { realtime_ns, entropy }));
         }
 
         #[test]
         fn a_preamble_that_begins_otherwise_is_refused(mut bytes: [u8; LENGTH], wrong in 0..MAGIC.len()) {
             bytes[..MAGIC.len()].copy_from_slice(MAGIC);
             bytes[wrong] ^= 1;
-            prop_assert_eq!(Preamble::parse(&bytes), Err(PreambleError::Magic));
+            prop_assert_eq!(Preamble::parse(&bytes), None);
         }
     }
 }

@@ -15,7 +15,8 @@ use nix::sys::time::{TimeSpec, TimeVal};
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use nix::unistd::{dup2_stderr, dup2_stdout, execv, getppid};
 
-use super::{LaunchSpec, Report, Step, find_program};
+use super::program::find_program;
+use super::spec::{LaunchSpec, Report, Step};
 use crate::clock::{SECOND, monotonic_ns};
 use crate::sys::{self, Scheduling};
 

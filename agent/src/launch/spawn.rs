@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::Pid;
 
-use super::LaunchSpec;
+use super::spec::LaunchSpec;
 use crate::processes::{Family, MARKER, RunCgroup};
 use crate::protocol::{Failure, Output, Run, StdinKind};
 use crate::stream::set_nonblocking;

@@ -47,10 +47,11 @@ impl AgentCgroup {
         Some(Self { path })
     }
 
-    /// Makes one for a run.
-    pub fn create_run(&self, serial: u64) -> Option<RunCgroup> {
+    /// Makes one for a run; its name ends with the run's own, where that has one.
+    pub fn create_run(&self, serial: u64, name: Option<&str>) -> Option<RunCgroup> {
+        let own = name.map(|name| format!("-{name}")).unwrap_or_default();
         // The agent's number keeps two agents apart that were given one name.
-        let path = self.path.join(format!("run-{}-{serial}", std::process::id()));
+        let path = self.path.join(format!("run-{}-{serial}{own}", std::process::id()));
         make(&path).ok()?;
         Some(RunCgroup { path })
     }

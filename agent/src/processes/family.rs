@@ -77,6 +77,14 @@ impl Family {
         }
     }
 
+    /// Sends this to the first process alone. A stopped one gets to know it, too.
+    pub fn signal_leader(&self, signal: Signal) {
+        if !self.leader_reaped {
+            let _ = kill(self.leader, signal);
+            let _ = kill(self.leader, Signal::SIGCONT);
+        }
+    }
+
     /// Kills all.
     pub fn kill(&self) {
         self.signal_group(Signal::SIGKILL);

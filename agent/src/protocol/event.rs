@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Failure, encode};
+use super::failure::Failure;
+use super::frame::encode;
 
 /// What happened, to go out under the `id` of its request.
 #[derive(Debug, Serialize)]
@@ -16,8 +17,8 @@ pub enum Event {
     Clock { monotonic_ns: u64, realtime_ns: u64 },
     Facts(Box<Facts>),
     Started { pid: i32, cgroup: Option<String> },
-    Stdout,
-    Stderr,
+    Stdout { monotonic_ns: u64 },
+    Stderr { monotonic_ns: u64 },
     Exit(Box<Exit>),
     Data,
     Sample { monotonic_ns: u64, realtime_ns: u64, late_ns: u64, sizes: Vec<i64> },

@@ -8,7 +8,14 @@
 //! 6+H     rest  payload
 //! ```
 
-use super::{MAX_FRAME, MAX_GREETING, MAX_HEADER, PREFACE};
+/// What each side sends first.
+pub const PREFACE: &[u8; 16] = b"storlab-agent/1\n";
+/// The greatest length that a frame may announce.
+pub const MAX_FRAME: usize = 2_097_152;
+/// The greatest length of a header: its length is a 16-bit number.
+pub const MAX_HEADER: usize = u16::MAX as usize;
+/// How much may come before the preface.
+pub const MAX_GREETING: usize = 65_536;
 
 /// One frame, borrowed from the decoder.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use nix::sys::signal::Signal;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use super::{Failure, Frame};
+use super::failure::Failure;
+use super::frame::Frame;
 
 /// One request, parsed.
 #[derive(Debug, PartialEq)]
@@ -95,6 +97,9 @@ pub struct Run {
     /// When to execute, on `CLOCK_MONOTONIC`.
     #[serde(default)]
     pub start_at_ns: Option<i64>,
+    /// What its cgroup's name ends with, so that whoever comes later finds it.
+    #[serde(default, deserialize_with = "file_name")]
+    pub name: Option<String>,
 }
 
 /// A program's standard input.
@@ -141,9 +146,12 @@ pub struct Stdin {
 pub struct Stop {
     /// The request to end.
     pub run: u64,
-    /// From TERM to KILL.
+    /// From TERM, or that signal, to KILL.
     #[serde(default = "default_grace")]
     pub grace_ns: u64,
+    /// What a run's first process gets, and it alone, in place of a TERM to all: `"SIGINT"`.
+    #[serde(default, deserialize_with = "signal")]
+    pub signal: Option<Signal>,
 }
 
 /// `read`: a file's content.
@@ -202,6 +210,25 @@ fn default_grace() -> u64 {
 
 fn default_mode() -> u32 {
     0o644
+}
+
+fn signal<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Signal>, D::Error> {
+    let name = Option::<String>::deserialize(value)?;
+    name.map(|name| name.parse().map_err(|_| D::Error::custom(format!("{name:?} is no signal")))).transpose()
+}
+
+fn file_name<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+    let name = Option::<String>::deserialize(value)?;
+    match name {
+        Some(name) if !is_file_name(&name) => Err(D::Error::custom(format!("{name:?} can't name a cgroup"))),
+        name => Ok(name),
+    }
+}
+
+/// Whether it can be one directory's name, and lead nowhere else.
+pub fn is_file_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=200).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(plain)
 }
 
 /// Understands one frame.

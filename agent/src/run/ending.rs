@@ -1,5 +1,7 @@
 //! How a run is ended, and how it ends.
 
+use nix::sys::signal::Signal;
+
 use super::{End, Run, Stage, StoppedBy};
 use crate::clock::{MILLISECOND, SECOND};
 use crate::outbox::Outbox;
@@ -11,20 +13,25 @@ const GIVE_UP_NS: u64 = 5 * SECOND;
 const LOOK_AGAIN_NS: u64 = 10 * MILLISECOND;
 
 impl Run {
-    /// Asks it to end, and kills it after the grace. A second stop can only shorten the grace.
-    pub fn stop(&mut self, grace_ns: u64, now: u64) {
+    /// Asks it to end, and kills it after the grace. A second stop can only shorten the grace. A signal of its own goes
+    /// to the first process alone, which knows how to end the others; those that it leaves get a TERM.
+    pub fn stop(&mut self, signal: Option<Signal>, grace_ns: u64, now: u64) {
         if grace_ns == 0 {
             return self.kill(now);
         }
         let kill_at = now.saturating_add(grace_ns);
         match self.stopped_by {
             None if self.stage == Stage::Alive => {
-                self.stopped_by = Some(StoppedBy::Term);
+                self.stopped_by = Some(StoppedBy::Signal(signal.unwrap_or(Signal::SIGTERM)));
                 self.timeout_at = None;
                 self.kill_at = Some(kill_at);
-                self.family.terminate();
+                self.others_unasked = signal.is_some();
+                match signal {
+                    Some(signal) => self.family.signal_leader(signal),
+                    None => self.family.terminate(),
+                }
             }
-            Some(StoppedBy::Term) => self.kill_at = self.kill_at.map(|at| at.min(kill_at)),
+            Some(StoppedBy::Signal(_)) => self.kill_at = self.kill_at.map(|at| at.min(kill_at)),
             _ => {}
         }
     }
@@ -50,7 +57,7 @@ impl Run {
     pub fn on_time(&mut self, now: u64) {
         if self.timeout_at.is_some_and(|at| at <= now) {
             self.timed_out = true;
-            self.stop(self.grace_ns, now);
+            self.stop(None, self.grace_ns, now);
         }
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill(now);
@@ -67,7 +74,10 @@ impl Run {
         self.on_report(outbox);
         self.stdin.close(outbox);
         self.timeout_at = None;
-        let others_have_grace = self.stopped_by == Some(StoppedBy::Term);
+        let others_have_grace = matches!(self.stopped_by, Some(StoppedBy::Signal(_)));
+        if others_have_grace && self.others_unasked {
+            self.family.terminate(); // it was to end them, and has not
+        }
         if !others_have_grace {
             self.kill_at = None;
             self.kill_survivors(now);

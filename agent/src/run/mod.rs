@@ -18,6 +18,8 @@ pub use outcome::signal_name;
 use std::io::PipeReader;
 use std::process::ExitStatus;
 
+use nix::sys::signal::Signal;
+
 use crate::launch::{Launched, launch};
 use crate::outbox::Outbox;
 use crate::poller::{Interest, Part, Poller, Token};
@@ -77,7 +79,8 @@ struct End {
 /// What it took to end a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StoppedBy {
-    Term,
+    /// Asked to end: by TERM, or by the signal that the request named.
+    Signal(Signal),
     Kill,
 }
 
@@ -110,6 +113,8 @@ pub struct Run {
     kill_at: Option<u64>,
     timed_out: bool,
     stopped_by: Option<StoppedBy>,
+    /// Only its first process has been asked to end.
+    others_unasked: bool,
     failure: Option<Failure>,
     start: Option<Start>,
     end: Option<End>,
@@ -157,6 +162,7 @@ impl Run {
             kill_at: None,
             timed_out: false,
             stopped_by: None,
+            others_unasked: false,
             failure: None,
             start: None,
             end: None,

@@ -34,7 +34,7 @@ impl Run {
             signal: end.status.signal().map(signal_name),
             timed_out: self.timed_out,
             stopped_by: self.stopped_by.map(|by| match by {
-                StoppedBy::Term => "TERM",
+                StoppedBy::Signal(signal) => signal.as_str().trim_start_matches("SIG"),
                 StoppedBy::Kill => "KILL",
             }),
             late_ns: start.late_ns,

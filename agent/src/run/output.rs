@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::{Owner, Run, Stage};
+use crate::clock;
 use crate::outbox::Outbox;
 use crate::poller::{Part, Poller, Token};
 use crate::protocol::Event;
@@ -65,7 +66,12 @@ impl Run {
         if let Some(bytes) = self.outputs[index].read(&mut buffer) {
             match &self.owner {
                 Owner::Request(id) => {
-                    outbox.push(*id, if index == 0 { &Event::Stdout } else { &Event::Stderr }, bytes);
+                    let monotonic_ns = clock::monotonic_ns();
+                    let event = match index {
+                        0 => Event::Stdout { monotonic_ns },
+                        _ => Event::Stderr { monotonic_ns },
+                    };
+                    outbox.push(*id, &event, bytes);
                 }
                 Owner::Tool { .. } => {
                     let kept = &mut self.captured[index];

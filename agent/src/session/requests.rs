@@ -90,7 +90,7 @@ impl Session {
     fn stop(&mut self, id: u64, stop: &protocol::Stop) {
         let now = clock::monotonic_ns();
         if let Some(run) = self.runs.values_mut().find(|run| *run.owner() == Owner::Request(stop.run)) {
-            run.stop(stop.grace_ns, now);
+            run.stop(stop.signal, stop.grace_ns, now);
             self.outbox.push(id, &Event::done(), &[]);
         } else if let Some(sampler) = self.samplers.remove(&stop.run) {
             self.outbox.push(id, &Event::done(), &[]);

@@ -14,7 +14,8 @@ impl Session {
     pub(super) fn begin_run(&mut self, request: &protocol::Run, owner: Owner) {
         self.last_serial += 1;
         let serial = self.last_serial;
-        let cgroup = self.cgroup.as_ref().and_then(|cgroup| cgroup.create_run(serial));
+        let cgroup =
+            self.cgroup.as_ref().and_then(|cgroup| cgroup.create_run(serial, request.name.as_deref()));
         match Run::begin(request, owner.clone(), serial, cgroup, &self.poller, clock::monotonic_ns()) {
             Ok(run) => {
                 self.runs.insert(serial, run);

@@ -20,11 +20,14 @@ mod tree;
 mod worker;
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::process::ExitCode;
 
 use report::Report;
 use spec::Spec;
+
+const LONGEST_SPEC: usize = 16 << 20; // bytes
 
 /// Does what the file `spec` says, and gives the exit status: 1 where an operation failed, which the document tells
 /// of, 2 where the file asks for what can't be.
@@ -48,7 +51,14 @@ pub fn run(spec: &OsStr) -> ExitCode {
 }
 
 fn read(path: &OsStr) -> Result<Spec, String> {
-    let text = fs::read(path).map_err(|error| error.to_string())?;
+    let mut text = vec![];
+    // What has no end, such as /dev/zero, is not read to it.
+    File::open(path)
+        .and_then(|file| file.take(LONGEST_SPEC as u64 + 1).read_to_end(&mut text))
+        .map_err(|error| error.to_string())?;
+    if text.len() > LONGEST_SPEC {
+        return Err(format!("a specification has {} MiB at most", LONGEST_SPEC >> 20));
+    }
     let spec: Spec = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
     spec.fault().map_or(Ok(spec), |fault| Err(fault.to_owned()))
 }

@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | `options` | what is looked at |
 //! | `disks` | disks by name and number |
-//! | `btf`, `programs` | the kernel's types; the eBPF programs (`agent/bpf/`), loaded and attached |
+//! | `btf`, `tracefs` | the kernel's types; its descriptions of tracepoints |
+//! | `filters`, `programs` | the constants of the eBPF programs (`agent/bpf/`); these, loaded and attached |
 //! | `counters`, `events` | what the programs leave in their maps |
 //! | `names`, `output` | the lines |
 
@@ -12,10 +13,12 @@ mod btf;
 mod counters;
 mod disks;
 mod events;
+mod filters;
 mod names;
 mod options;
 mod output;
 mod programs;
+mod tracefs;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Stdout, Write};
@@ -80,6 +83,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn trace(arguments: impl IntoIterator<Item = OsString>) -> Result<(), TraceError> {
     let options = options::parse(arguments)?;
+    programs::allow_files()?;
     let extents =
         options.disks.iter().map(|name| disks::find(Path::new(SYS), name)).collect::<Result<Vec<_>, _>>()?;
     prctl::set_pdeathsig(Signal::SIGTERM)?;

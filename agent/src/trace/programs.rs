@@ -7,14 +7,17 @@ use std::{fs, io};
 
 use aya::programs::tp_btf::BtfTracePointLink;
 use aya::programs::trace_point::TracePointLink;
-use aya::programs::{BtfTracePoint, Program, TracePoint};
-use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel, include_bytes_aligned};
+use aya::programs::{BtfTracePoint, Program, ProgramError, TracePoint};
+use aya::{Btf, Ebpf, EbpfError, EbpfLoader, VerifierLogLevel, include_bytes_aligned};
+use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::geteuid;
 
 use super::btf;
 use super::disks::Extent;
-use super::options::{COMM_SIZE, Hook, MAX_DISKS, MAX_VALUES, TraceOptions};
+use super::filters::Filters;
+use super::options::{Hook, TraceOptions};
+use super::tracefs::{self, NoTracefs};
 
 static BTF_OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/block.o"));
 static TRACEPOINT_OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/block_tracepoint.o"));
@@ -32,16 +35,81 @@ const FURTHER: [&str; 6] = [
     "block_split",
 ];
 
-const NOT_ALLOWED: &str = "this process may not load eBPF programs: that takes CAP_BPF and CAP_PERFMON, which root of a container may lack, and a seccomp filter may forbid it";
-
 const REQUEST_SETS: u32 = 512;
 const BIN_SETS: u32 = 256;
 const EVENTS_BYTES: u32 = 8 << 20;
+
+/// Maps, programs and their links are some 40.
+const FILES: u64 = 64;
 
 /// Why nothing can be traced.
 #[derive(Debug, thiserror::Error)]
 #[error("block I/O can't be traced: {0}")]
 pub struct Refused(pub String);
+
+/// Why a hook cannot be used, or one of its programs.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+enum Failure {
+    #[error(
+        "this process may not load eBPF programs: that takes CAP_BPF and CAP_PERFMON, which root of a container may lack, and a seccomp filter may forbid it"
+    )]
+    NotAllowed,
+    #[error(
+        "it takes {FILES} open files, and this process may have {allowed}: raise the limit, as by `ulimit -n {FILES}`"
+    )]
+    TooFewFiles { allowed: u64 },
+    #[error("the kernel has no memory left for the eBPF programs and their counters")]
+    NoMemory,
+    #[error(transparent)]
+    NoTracefs(#[from] NoTracefs),
+    #[error("{0}")]
+    OfKernel(String),
+}
+
+impl Failure {
+    /// Whether another hook or program may work all the same.
+    fn is_of_kernel(&self) -> bool {
+        matches!(self, Self::NoTracefs(_) | Self::OfKernel(_))
+    }
+
+    fn of(error: &(dyn Error + 'static)) -> Self {
+        let mut causes = vec![];
+        let mut next = Some(error);
+        while let Some(error) = next {
+            match error.downcast_ref().and_then(io::Error::raw_os_error).map(Errno::from_raw) {
+                Some(Errno::EPERM) => return Self::NotAllowed,
+                Some(Errno::EMFILE | Errno::ENFILE) => {
+                    return Self::TooFewFiles {
+                        allowed: getrlimit(Resource::RLIMIT_NOFILE).map_or(0, |(soft, _)| soft),
+                    };
+                }
+                Some(Errno::ENOMEM) => return Self::NoMemory,
+                _ => {}
+            }
+            let text = error.to_string();
+            // The first line: a verifier's log, which follows, is for developers of programs.
+            let line =
+                text.lines().next().unwrap_or_default().trim_end_matches(" Verifier output:").to_owned();
+            if !causes.iter().any(|known: &String| known.ends_with(&line)) {
+                causes.push(line);
+            }
+            next = error.source();
+        }
+        Self::OfKernel(causes.join(": "))
+    }
+}
+
+impl From<ProgramError> for Failure {
+    fn from(error: ProgramError) -> Self {
+        Self::of(&error)
+    }
+}
+
+impl From<EbpfError> for Failure {
+    fn from(error: EbpfError) -> Self {
+        Self::of(&error)
+    }
+}
 
 /// Programs at work.
 pub struct Attached {
@@ -63,24 +131,41 @@ enum Link {
     Tracepoint(TracePointLink),
 }
 
+/// Raises the limit of open files as far as needed. With too few, a program that cannot be attached would look like one
+/// that the kernel lacks, and what the kernel missed could not be read at the end.
+pub fn allow_files() -> Result<(), Refused> {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
+    if soft >= FILES || setrlimit(Resource::RLIMIT_NOFILE, FILES, hard.max(FILES)).is_ok() {
+        return Ok(());
+    }
+    Err(Refused(Failure::TooFewFiles { allowed: hard }.to_string()))
+}
+
 /// Loads and attaches all programs.
 pub fn attach(options: &TraceOptions, extents: &[Extent]) -> Result<Attached, Refused> {
-    let filters = Filters::new(options, extents);
+    attach_to_best(options, &Filters::new(options, extents)).map_err(|why| match why {
+        Failure::NotAllowed | Failure::NoTracefs(NoTracefs::NotAllowed) if !geteuid().is_root() => {
+            Refused("only root may, or whoever has CAP_BPF and CAP_PERFMON".into())
+        }
+        why => Refused(why.to_string()),
+    })
+}
+
+fn attach_to_best(options: &TraceOptions, filters: &Filters) -> Result<Attached, Failure> {
     let reason = match options.hook {
         Some(Hook::Tracepoint) => "it was asked for".to_owned(),
-        _ => match attach_btf(&filters) {
+        chosen => match attach_btf(filters) {
             Ok(made) => return Ok(made.attached(Hook::Btf, None)),
-            Err(why) if options.hook == Some(Hook::Btf) && geteuid().is_root() => return Err(Refused(why)),
-            Err(why) => why,
+            Err(why) if chosen.is_some() || !why.is_of_kernel() => return Err(why),
+            Err(why) => why.to_string(),
         },
     };
-    match attach_tracepoints(&filters) {
+    match tracefs::with(|| attach_tracepoints(filters)) {
         Ok(made) => Ok(made.attached(Hook::Tracepoint, Some(reason))),
-        Err(_) if !geteuid().is_root() => {
-            Err(Refused("only root may, or whoever has CAP_BPF and CAP_PERFMON".into()))
+        Err(why) if options.hook.is_some() || !why.is_of_kernel() || why == NoTracefs::NotAllowed.into() => {
+            Err(why)
         }
-        Err(why) if why == reason || options.hook.is_some() => Err(Refused(why)),
-        Err(why) => Err(Refused(format!("with BTF: {reason}; with tracepoints: {why}"))),
+        Err(why) => Err(Failure::OfKernel(format!("with BTF: {reason}; with tracepoints: {why}"))),
     }
 }
 
@@ -115,56 +200,61 @@ impl Made {
     }
 }
 
-fn attach_btf(filters: &Filters) -> Result<Made, String> {
-    let types = btf::of_kernel(Path::new(btf::KERNEL)).map_err(|error| error.to_string())?;
+fn attach_btf(filters: &Filters) -> Result<Made, Failure> {
+    let types = btf::of_kernel(Path::new(btf::KERNEL)).map_err(|error| Failure::of(&error))?;
     let ebpf = load(filters, Some(&types), BTF_OBJECT, &[])?;
     attach_each(ebpf, filters, |program, name| {
-        let program: &mut BtfTracePoint = program.try_into().map_err(|error| whole(&error))?;
-        program.load(name, &types).map_err(|error| whole(&error))?;
-        let link = program.attach().and_then(|id| program.take_link(id)).map_err(|error| whole(&error))?;
-        Ok(Link::Btf(link))
+        let program: &mut BtfTracePoint = program.try_into()?;
+        program.load(name, &types)?;
+        let link = program.attach()?;
+        Ok(Link::Btf(program.take_link(link)?))
     })
 }
 
-fn attach_tracepoints(filters: &Filters) -> Result<Made, String> {
+/// Needs tracefs.
+fn attach_tracepoints(filters: &Filters) -> Result<Made, Failure> {
     if filters.takes_bios {
-        return Err("a disk that makes no requests, such as a zvol or one of device mapper, can only be traced with BTF".into());
+        return Err(Failure::OfKernel(
+            "a disk that makes no requests, such as a zvol or one of device mapper, can only be traced with BTF"
+                .into(),
+        ));
     }
     let letters = [
-        ("rwbs_of_issue", rwbs_offset("block_rq_issue")?),
-        ("rwbs_of_complete", rwbs_offset("block_rq_complete")?),
-        ("rwbs_of_requeue", rwbs_offset("block_rq_requeue")?),
-        ("rwbs_of_bio", rwbs_offset("block_bio_backmerge")?),
-        ("rwbs_of_split", rwbs_offset("block_split")?),
-    ];
+        ("rwbs_of_issue", "block_rq_issue"),
+        ("rwbs_of_complete", "block_rq_complete"),
+        ("rwbs_of_requeue", "block_rq_requeue"),
+        ("rwbs_of_bio", "block_bio_backmerge"),
+        ("rwbs_of_split", "block_split"),
+    ]
+    .into_iter()
+    .map(|(constant, event)| Ok((constant, tracefs::rwbs_offset(event)?)))
+    .collect::<Result<Vec<_>, NoTracefs>>()?;
     let ebpf = load(filters, None, TRACEPOINT_OBJECT, &letters)?;
     attach_each(ebpf, filters, |program, name| {
-        let program: &mut TracePoint = program.try_into().map_err(|error| whole(&error))?;
-        program.load().map_err(|error| whole(&error))?;
-        let link = program
-            .attach("block", name)
-            .and_then(|id| program.take_link(id))
-            .map_err(|error| whole(&error))?;
-        Ok(Link::Tracepoint(link))
+        let program: &mut TracePoint = program.try_into()?;
+        program.load()?;
+        let link = program.attach("block", name)?;
+        Ok(Link::Tracepoint(program.take_link(link)?))
     })
 }
 
 fn attach_each(
     mut ebpf: Ebpf,
     filters: &Filters,
-    mut attach: impl FnMut(&mut Program, &'static str) -> Result<Link, String>,
-) -> Result<Made, String> {
+    mut attach: impl FnMut(&mut Program, &'static str) -> Result<Link, Failure>,
+) -> Result<Made, Failure> {
     let (mut links, mut without) = (vec![], vec![]);
     // Completions before issues: a request that is issued before they are seen would be counted and never timed. The rest
     // comes last, since each attachment may wait for all CPUs, which takes long on a busy machine.
     let timed = (filters.latency == 1).then_some(COMPLETE);
     let bios = BIOS.into_iter().filter(|_| filters.takes_bios);
     for name in timed.into_iter().chain([ISSUE]).chain(bios).chain(FURTHER) {
-        let program = ebpf.program_mut(name).ok_or_else(|| format!("the object has no program {name}"))?;
-        match attach(program, name) {
+        let missing = || Failure::OfKernel(format!("the object has no program {name}"));
+        match attach(ebpf.program_mut(name).ok_or_else(missing)?, name) {
             Ok(link) => links.push(link),
-            Err(_) if FURTHER.contains(&name) => without.push(name),
-            Err(why) => return Err(format!("{name}: {why}")),
+            Err(why) if why.is_of_kernel() && FURTHER.contains(&name) => without.push(name),
+            Err(Failure::OfKernel(why)) => return Err(Failure::OfKernel(format!("{name}: {why}"))),
+            Err(why) => return Err(why),
         }
     }
     Ok(Made { ebpf, links, without })
@@ -175,7 +265,7 @@ fn load(
     types: Option<&Btf>,
     object: &[u8],
     letters: &[(&'static str, u32)],
-) -> Result<Ebpf, String> {
+) -> Result<Ebpf, Failure> {
     let mut loader = loader_without_types();
     loader.btf(types);
     loader.verifier_log_level(VerifierLogLevel::DISABLE); // writing it takes most of the time that loading takes
@@ -187,11 +277,11 @@ fn load(
         .set_max_entries("REQUESTS", REQUEST_SETS * filters.cpus)
         .set_max_entries("BINS", BIN_SETS * filters.cpus)
         .set_max_entries("EVENTS", if filters.events == 1 { EVENTS_BYTES } else { 4096 });
-    loader.load(object).map_err(|error| whole(&error))
+    Ok(loader.load(object)?)
 }
 
 /// `EbpfLoader::new` reads all of the kernel's types, though it is given those that are needed right after. With no file
-/// left to open it goes without: half the time of all loading, and 15 MB. This process has one thread.
+/// left to open it goes without: half the time of all loading, and 15 MB. No other thread opens files meanwhile.
 fn loader_without_types<'a>() -> EbpfLoader<'a> {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return EbpfLoader::new() };
     let limited = setrlimit(Resource::RLIMIT_NOFILE, 0, hard);
@@ -201,133 +291,4 @@ fn loader_without_types<'a>() -> EbpfLoader<'a> {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
     }
     loader
-}
-
-/// Where the letters of operation and flags lie in an event, by tracefs.
-fn rwbs_offset(event: &str) -> Result<u32, String> {
-    let folders = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-    let texts = folders.map(|folder| fs::read_to_string(format!("{folder}/events/block/{event}/format")));
-    let text = texts
-        .into_iter()
-        .find_map(Result::ok)
-        .ok_or("tracefs can't be read (is it mounted, and are you root?)")?;
-    parse_rwbs_offset(&text).ok_or_else(|| format!("the event {event} of this kernel has no field rwbs"))
-}
-
-fn parse_rwbs_offset(format: &str) -> Option<u32> {
-    let line = format.lines().find(|line| line.contains("field:char rwbs["))?;
-    line.split_once("offset:")?.1.split(';').next()?.parse().ok()
-}
-
-/// An error and all its causes, but for a verifier's log, which is for developers of programs.
-fn whole(error: &(dyn Error + 'static)) -> String {
-    let mut causes = vec![];
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if error.downcast_ref().and_then(io::Error::raw_os_error) == Some(libc::EPERM) {
-            return NOT_ALLOWED.to_owned();
-        }
-        let text = error.to_string();
-        let line = text.lines().next().unwrap_or_default().trim_end_matches(" Verifier output:").to_owned();
-        if !causes.iter().any(|known: &String| known.ends_with(&line)) {
-            causes.push(line);
-        }
-        next = error.source();
-    }
-    causes.join(": ")
-}
-
-/// The constants of `bpf/filter.h`, as they lie in memory there.
-struct Filters {
-    disk_count: u32,
-    devices: [u32; MAX_DISKS],
-    firsts: [u64; MAX_DISKS],
-    ends: [u64; MAX_DISKS],
-    operations: u32,
-    length_count: u32,
-    lengths: [u32; MAX_VALUES],
-    alignment_count: u32,
-    alignments: [u32; MAX_VALUES],
-    comm_count: u32,
-    comms: [[u8; COMM_SIZE]; MAX_VALUES],
-    by_comm: u8,
-    latency: u8,
-    events: u8,
-    cpus: u32,
-    takes_bios: bool,
-}
-
-impl Filters {
-    fn new(options: &TraceOptions, extents: &[Extent]) -> Self {
-        let mut comms = [[0; COMM_SIZE]; MAX_VALUES];
-        for (place, comm) in comms.iter_mut().zip(&options.comms) {
-            place[..comm.len()].copy_from_slice(comm);
-        }
-        let bits = options.operations.iter().fold(0, |bits, operation| bits | 1 << operation);
-        Self {
-            disk_count: count(extents.len()),
-            devices: filled(extents.iter().map(|extent| extent.device)),
-            firsts: filled(extents.iter().map(|extent| extent.first)),
-            ends: filled(extents.iter().map(|extent| extent.end)),
-            operations: if bits == 0 { u32::MAX } else { bits },
-            length_count: count(options.lengths.len()),
-            lengths: filled(options.lengths.iter().copied()),
-            alignment_count: count(options.alignments.len()),
-            alignments: filled(options.alignments.iter().copied()),
-            comm_count: count(options.comms.len()),
-            comms,
-            by_comm: options.by_comm.into(),
-            latency: options.latency.into(),
-            events: options.events.into(),
-            cpus: possible_cpus(),
-            takes_bios: extents.iter().any(|extent| extent.takes_bios),
-        }
-    }
-
-    fn set<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
-        loader
-            .set_global("disk_count", &self.disk_count, true)
-            .set_global("disk_devices", &self.devices, true)
-            .set_global("disk_firsts", &self.firsts, true)
-            .set_global("disk_ends", &self.ends, true)
-            .set_global("wanted_operations", &self.operations, true)
-            .set_global("length_count", &self.length_count, true)
-            .set_global("lengths", &self.lengths, true)
-            .set_global("alignment_count", &self.alignment_count, true)
-            .set_global("alignments", &self.alignments, true)
-            .set_global("comm_count", &self.comm_count, true)
-            .set_global("comms", &self.comms, true)
-            .set_global("by_comm", &self.by_comm, true)
-            .set_global("with_latency", &self.latency, true)
-            .set_global("with_events", &self.events, true);
-    }
-}
-
-fn count(number: usize) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-fn filled<T: Default + Copy, const N: usize>(values: impl Iterator<Item = T>) -> [T; N] {
-    let mut array = [T::default(); N];
-    for (place, value) in array.iter_mut().zip(values) {
-        *place = value;
-    }
-    array
-}
-
-/// CPUs that there may ever be: their numbers go from 0 to this.
-fn possible_cpus() -> u32 {
-    aya::util::nr_cpus().map_or(1, count).max(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_letters_of_an_event_are_found_in_its_format() {
-        let format = "\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\tfield:char rwbs[10];\toffset:34;\tsize:10;\n";
-        assert_eq!(parse_rwbs_offset(format), Some(34));
-        assert_eq!(parse_rwbs_offset("\tfield:dev_t dev;\toffset:8;\n"), None);
-    }
 }
