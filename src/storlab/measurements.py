@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
+
+if TYPE_CHECKING:
+    from storlab.metrics import MetricSpec
 
 Better = Literal["higher", "lower", "neither"]
 """``neither``: a fact or a count without a preferred direction; it can be compared, but never wins."""
@@ -23,6 +26,9 @@ Across = Literal["sum", "max", "min", "mean", "merge", "none"]
 
 PROBE = "probe:"
 """How the ``source`` of a probe's numbers begins, so that it can't be taken for a workload."""
+
+END = "@"
+"""In a ``source``, before the node group that it was watched on, where that is not the load's own end of the chain."""
 
 METRIC_COLUMNS: dict[str, pl.DataType] = {
     "job": pl.String(),  # name of the job within the workload; null: all jobs together
@@ -66,6 +72,11 @@ REQUEST_COLUMNS: dict[str, pl.DataType] = {
 """Block requests, counted by what they were. ``storlab.blockio`` computes from them."""
 
 
+def without_end(source: str) -> str:
+    """``probe:stalls`` of ``probe:stalls@store``."""
+    return source.partition(END)[0]
+
+
 @dataclass(frozen=True)
 class Value:
     """One measured number. ``job`` is null for all jobs of the workload together."""
@@ -99,7 +110,8 @@ class Measurements:
     """All that one workload (or probe) measured on one node in one trial.
 
     ``warnings`` are sentences for the reader; they travel with every result derived from these numbers.
-    ``facts`` are what the tool says of itself (version, engine, options really used).
+    ``facts`` are what the tool says of itself (version, engine, options really used). ``declared``: what the metrics
+    and histograms are, by who yielded them.
     """
 
     metrics: pl.DataFrame = field(default_factory=lambda: _NO_METRICS)
@@ -108,6 +120,7 @@ class Measurements:
     warnings: tuple[str, ...] = ()
     facts: dict[str, object] = field(default_factory=dict)
     requests: pl.DataFrame = field(default_factory=lambda: _NO_REQUESTS)
+    declared: tuple[MetricSpec, ...] = ()
 
     def totals(self) -> dict[str, float]:
         """Metric → value of all jobs together. Not by Polars' expressions: each takes longer than so few rows."""

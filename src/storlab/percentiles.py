@@ -126,12 +126,3 @@ def nearest_rank(percentile: float, operations: int) -> int:
 def _ranks(p: float, total: Ints) -> Ints:
     # long double, and divided first, as in fio: otherwise p99.9 of 1000 operations may be another rank.
     return np.asarray(np.ceil(np.longdouble(p) / 100 * total), dtype=np.int64)
-
-
-def ranked_one(counts: Ints, wanted: Sequence[float]) -> Ints:
-    """``ranked`` of one histogram: the position for each percentile."""
-    if not counts.size:
-        raise ValueError("a histogram without any operation has no percentiles")
-    _, at = ranked(np.zeros(counts.size, dtype=np.int64), counts, wanted)
-    position: Ints = at[0]
-    return position

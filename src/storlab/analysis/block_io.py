@@ -6,9 +6,8 @@ divided, then averaged over the rounds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 Why = Literal["shorter", "uneven", "across"]
 """Why a request is no whole number of units: shorter than one; of an uneven length; or off the boundary."""
@@ -74,26 +73,3 @@ class BlockIO:
     units: tuple[UnitShare, ...]
     below: tuple[BelowUnit, ...] | None  # null: what they are is unknown
     warnings: tuple[str, ...] = ()
-
-
-def read_block_io(row: Mapping[str, Any]) -> BlockIO:
-    """What JSON made of a ``BlockIO``. Raises ``KeyError`` or ``TypeError`` for anything else."""
-    below = row["below"]
-    parts: dict[str, Any] = {
-        **{name: tuple(_read(SizeShare, each) for each in row[name]) for name in ("lengths", "alignments", "offsets")},
-        "units": tuple(_read(UnitShare, each) for each in row["units"]),
-        "below": None if below is None else tuple(_read_below(each) for each in below),
-        "warnings": tuple(row["warnings"]),
-    }
-    return BlockIO(**{**row, **parts})
-
-
-def _read_below(row: Mapping[str, Any]) -> BelowUnit:
-    lengths = tuple((int(length), float(share)) for length, share in row["lengths"])
-    read: BelowUnit = _read(BelowUnit, {**row, "lengths": lengths})
-    return read
-
-
-def _read(kind: type[Any], row: Mapping[str, Any]) -> Any:
-    """``row`` as ``kind``, with its shares."""
-    return kind(**{name: Share(**value) if isinstance(value, dict) else value for name, value in row.items()})

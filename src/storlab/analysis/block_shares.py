@@ -6,7 +6,6 @@ another tool) has shares of requests, and nothing of bytes where these aren't ex
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -19,13 +18,12 @@ from storlab.analysis.design import Design
 from storlab.analysis.wording import plural
 from storlab.blockio.alignment import UNITS, data_requests, with_alignment
 from storlab.blockio.requests import KEYS, added_up
+from storlab.measurements import END
+from storlab.metrics import Declarations, named
 
 DEFAULT_UNIT = 16384
 
-_ASKED_UNIT = re.compile(r"\.(?:aligned|offset-aligned|below|amplification)\.(\d+)k\b")
-SIZES = r"^(?<operation>.+)\.(?<kind>granularity|alignment|offset-alignment|length-alignment)$"
-"""Metrics whose histograms are of sizes of block requests, in bytes; all others are of times."""
-
+_LENGTH, _ALIGNMENT, _OFFSET = "request length", "request alignment", "request offset"
 _SINGLE = 512  # B: bins that are no wider hold requests of one length
 
 
@@ -37,11 +35,12 @@ def block_io(
     ``requests`` and ``histograms`` as in ``docs/reference/records.md``; ``done`` has the columns ``trial``, ``cell``,
     ``round``, at most one trial for each cell and round.
     """
+    requests, histograms = _of_one_end(requests), _of_one_end(histograms)
     unit = unit_of(design)
     done = done.filter(pl.col("cell").is_in([cell for cell, _ in design.cells]))
     found = [] if requests is None else _from_requests(_counted(requests, done), design, unit)
     known = {(row.cell, row.operation) for row in found}
-    drawn = [] if histograms is None else _from_bins(_bins(histograms, done), design, unit)
+    drawn = [] if histograms is None else _from_bins(_bins(histograms, done, design.declared), design, unit)
     found += [row for row in drawn if (row.cell, row.operation) not in known]
     rounds = dict(done.group_by("cell").len().iter_rows())
     place = {cell: index for index, (cell, _) in enumerate(design.cells)}
@@ -49,11 +48,29 @@ def block_io(
     return tuple(_with_warnings(row, rounds.get(row.cell, 0)) for row in found)
 
 
+def _of_one_end(rows: pl.DataFrame | None) -> pl.DataFrame | None:
+    """Of the load's end of the chain or, where that was not watched, of one other: what one end did, the others do."""
+    if rows is None or rows.is_empty():
+        return rows
+    sources = rows["source"].unique(maintain_order=True).to_list()
+    return rows.filter(pl.col("source").is_in([each for each in sources if END not in each] or sources[:1]))
+
+
+def histograms_of(declared: Declarations, histograms: pl.DataFrame, *quantities: str) -> pl.DataFrame:
+    """Which of these histograms are of the ``quantities``: ``source, metric, quantity``, and whose they are."""
+    known = histograms.select("source", "metric").unique(maintain_order=True).rows()
+    specs = ((source, declared[source].find(metric)) for source, metric in known)
+    rows = [(source, spec.name, spec.quantity, spec.subject) for source, spec in specs if spec.quantity in quantities]
+    columns = ("source", "metric", "quantity", "subject")
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String), orient="row")
+
+
 def unit_of(design: Design) -> int:
-    """The unit that the study asks about, by the names of its metrics; 16 KiB where it asks about none."""
+    """The unit that the study asks about with its metrics; 16 KiB where it asks about none."""
     names = [design.primary, *(name for spec in design.comparisons for name in spec.metrics or ())]
-    asked = (int(match[1]) * 1024 for name in names if (match := _ASKED_UNIT.search(f".{name}")))
-    return next((unit for unit in asked if unit in UNITS), DEFAULT_UNIT)
+    units = {(source, spec.name): spec.granule for source, specs in design.declared.items() for spec in specs}
+    asked = (units[key] for name in names for key in named(name, [key for key, unit in units.items() if unit]))
+    return next(asked, DEFAULT_UNIT)
 
 
 def _with_warnings(row: BlockIO, rounds: int) -> BlockIO:
@@ -71,13 +88,13 @@ def _counted(requests: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
     return with_alignment(together).with_columns(bytes=pl.col("count") * pl.col("length"))
 
 
-def _bins(histograms: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
+def _bins(histograms: pl.DataFrame, done: pl.DataFrame, declared: Declarations) -> pl.DataFrame:
     """Bins of each round: ``cell, operation, round, kind, size, wide, count``, all nodes added up."""
-    name = pl.col("metric").str.extract_groups(SIZES)
+    kinds = histograms_of(declared, histograms, _LENGTH, _ALIGNMENT, _OFFSET)
     return (
-        histograms.filter(pl.col("job").is_null(), pl.col("metric").str.contains(SIZES))
+        histograms.filter(pl.col("job").is_null())
         .join(done.select("trial"), on="trial", how="semi")
-        .with_columns(name.struct.field("operation"), name.struct.field("kind"))
+        .join(kinds.rename({"subject": "operation", "quantity": "kind"}), on=["source", "metric"])
         .with_columns(size=pl.col("lower").cast(pl.Int64), wide=pl.col("upper") - pl.col("lower") > _SINGLE)
         .group_by([*ROUND, "kind", "size", "wide"])
         .agg(pl.col("count").sum())
@@ -103,9 +120,7 @@ def _from_requests(counted: pl.DataFrame, design: Design, unit: int) -> list[Blo
 def _from_bins(bins: pl.DataFrame, design: Design, unit: int) -> list[BlockIO]:
     if bins.is_empty():
         return []
-    lengths, alignments, offsets = (
-        bins.filter(pl.col("kind") == kind) for kind in ("granularity", "alignment", "offset-alignment")
-    )
+    lengths, alignments, offsets = (bins.filter(pl.col("kind") == kind) for kind in (_LENGTH, _ALIGNMENT, _OFFSET))
     exact = pl.when(~pl.col("wide").any().over(ROUND)).then(pl.col("count") * pl.col("size"))
     unknown = pl.lit(None, pl.Int64)
     lengths = lengths.with_columns(bytes=exact)

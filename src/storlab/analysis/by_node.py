@@ -12,13 +12,16 @@ import polars as pl
 
 from storlab.analysis.design import Design
 from storlab.analysis.estimates import estimates
-from storlab.analysis.questions import Catalogue, Key, matching
+from storlab.analysis.questions import Catalogue, matching
 from storlab.analysis.series import collect
 from storlab.analysis.summary import HOST, Estimate
-from storlab.measurements import PROBE
+from storlab.measurements import END, PROBE
+from storlab.metrics import Key
 
 _SIDE_BY_SIDE: tuple[Key, ...] = ((f"{PROBE}stalls", "stall.longest"), (f"{PROBE}stalls", "machine.stall.longest"))
-_OF_THE_HOST: tuple[Key, ...] = tuple((f"{PROBE}host-load", f"load.{span}") for span in ("1m", "5m", "15m"))
+_OF_THE_HOST: tuple[Key, ...] = tuple(
+    (f"{PROBE}host-load{end}", f"load.{span}") for end in ("", f"{END}{HOST}") for span in ("1m", "5m", "15m")
+)
 
 
 def node_estimates(

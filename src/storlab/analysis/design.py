@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
+from storlab.metrics import Declarations
+
 Levels = dict[str, str]
 """Level of each factor."""
 
@@ -38,13 +40,13 @@ class CompareSpec:
 class Design:
     """A study, as far as statistics are concerned. Raises ``ValueError`` where its parts do not fit together.
 
-    ``primary`` and other metric names are ``bandwidth`` (a metric of that name, else every metric that ends
-    in ``.bandwidth``), ``write.bandwidth`` (just that), or ``SOURCE:write.bandwidth`` (of one workload or
-    probe). ``factors``: name → levels, in the order of the study. ``cells``: number and levels of each cell.
+    ``primary`` and other names of metrics are as ``metrics.named`` has them. ``factors``: name → levels, in the order
+    of the study. ``cells``: number and levels of each cell.
     ``comparisons``: empty for the default, all pairs of the first factor's levels within each combination of
     the others, and pooled. ``min_rounds``: no verdict of fewer rounds. ``compared``: false where the cells were not
     run against each other, so that nothing could be concluded from a difference. ``order``: of each round the cells in
-    the order in which they ran, where nobody knows that it was drawn at random; empty where it was.
+    the order in which they ran, where nobody knows that it was drawn at random; empty where it was. ``declared``: what
+    the metrics are.
     """
 
     title: str
@@ -59,6 +61,7 @@ class Design:
     facts: dict[str, object] = field(default_factory=dict)
     compared: bool = True
     order: tuple[tuple[int, ...], ...] = ()
+    declared: Declarations = field(default_factory=Declarations)
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from storlab.analysis.block_shares import SIZES
+from storlab.analysis.block_shares import histograms_of
 from storlab.analysis.by_node import numbered
 from storlab.analysis.design import Design
 from storlab.analysis.latencies import Distribution, Percentile
+from storlab.metrics import Declarations
 from storlab.percentiles import PERCENTILES, between, edges_at, nearest_rank
 
 KEYS = ("cell", "source", "metric", "node")
@@ -35,12 +36,13 @@ def distributions(
     if histograms is None or histograms.is_empty():
         return ()
     cells = dict(design.cells)
-    bins = _bins(histograms, done, list(cells))
+    latencies = histograms_of(design.declared, histograms, "latency")
+    bins = _bins(histograms, latencies, done, list(cells))
     of = ["cell", "source", "metric"]
     several = bins.group_by(of).agg(pl.col("node").n_unique()).filter(pl.col("node") > 1)
     nodes = bins.join(several, on=of, how="semi")
     together = bins.with_columns(node=pl.lit(None, pl.String))
-    slowest, rounds = _slowest(metrics, done), _rounds(histograms, done)
+    slowest, rounds = _slowest(metrics, latencies, design.declared, done), _rounds(histograms, done)
     found = [
         Distribution(
             cell=row["cell"],
@@ -62,11 +64,12 @@ def distributions(
     )
 
 
-def _bins(histograms: pl.DataFrame, done: pl.DataFrame, cells: Sequence[int]) -> pl.DataFrame:
+def _bins(histograms: pl.DataFrame, latencies: pl.DataFrame, done: pl.DataFrame, cells: Sequence[int]) -> pl.DataFrame:
     """Bins of all rounds: ``KEYS``, ``lower``, ``upper``, ``count``."""
     rows = (
         histograms.lazy()
-        .filter(pl.col("cell").is_in(cells), pl.col("count") > 0, ~pl.col("metric").str.contains(SIZES))
+        .filter(pl.col("cell").is_in(cells), pl.col("count") > 0)
+        .join(latencies.lazy(), on=["source", "metric"], how="semi")
         .join(done.lazy().select("trial"), on="trial", how="semi")
     )
     of = ["trial", *KEYS]
@@ -115,12 +118,17 @@ def _percentiles(row: Mapping[str, Any], slowest: float | None) -> tuple[Percent
     return tuple(found)
 
 
-def _slowest(metrics: pl.DataFrame, done: pl.DataFrame) -> dict[tuple[object, ...], float]:
+def _slowest(
+    metrics: pl.DataFrame, latencies: pl.DataFrame, declared: Declarations, done: pl.DataFrame
+) -> dict[tuple[object, ...], float]:
     """The slowest operation where it was recorded, by ``KEYS``: of each node, and of all together."""
+    names = [(source, of, declared[source].statistic(of, "max")) for source, of, *_ in latencies.iter_rows()]
+    most = pl.DataFrame(names, schema=dict.fromkeys(("source", "of", "metric"), pl.String), orient="row")
     rows = (
-        metrics.filter(pl.col("job").is_null(), pl.col("metric").str.ends_with("latency.max"))
+        metrics.filter(pl.col("job").is_null())
+        .join(most, on=["source", "metric"])
         .join(done.select("trial"), on="trial", how="semi")
-        .with_columns(pl.col("metric").str.strip_suffix(".max"))
+        .with_columns(metric=pl.col("of"))
         .group_by(KEYS)
         .agg(pl.col("value").max())
     )

@@ -6,7 +6,7 @@ How it is computed is in ``factorial``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 Part = Literal["factor", "interaction", "others", "rounds", "residual"]
 """``others``: interactions that are not listed one by one. ``residual``: what remains between trials of one cell."""
@@ -94,15 +94,3 @@ def _interaction(found: Effects, share: Share) -> Interaction:
     )
     ratios = tuple(tuple(mean / row[0] if mean and row[0] else None for mean in row) for row in table)
     return Interaction(down, across, levels[down], levels[across], table, ratios, share.share)
-
-
-def read_effects(data: dict[str, Any]) -> Effects:
-    """``data``, of JSON, as ``Effects``. Raises ``KeyError`` or ``TypeError`` where it is something else."""
-    nested = {
-        "factors": tuple(data["factors"]),
-        "shares": tuple(Share(**{**row, "factors": tuple(row["factors"])}) for row in data["shares"]),
-        "main": tuple(LevelMean(**row) for row in data["main"]),
-        "pairs": tuple(LevelMean(**row) for row in data["pairs"]),
-        "warnings": tuple(data["warnings"]),
-    }
-    return Effects(**{**data, **nested})

@@ -15,6 +15,10 @@ and McCulloch 1992, "Variance Components", section 3.8): σ² is the mean square
 (MS of rounds − σ²) ÷ cells, and where that would be negative, it is 0 and both are pooled. Otherwise statsmodels'
 ``MixedLM`` finds them, and where it does not, rounds become fixed blocks of ordinary least squares.
 
+The design is columns of a linear model: sum-to-zero contrasts of factors and of their pairs, added one by one, factors
+before interactions. One whose columns are not new, because its levels vary together with those of terms before it,
+can't be told from them and is left out.
+
 Sources: Montgomery, "Design and Analysis of Experiments", chapters 4 and 5. Hays 1963, "Statistics for
 Psychologists", for ω². Olejnik and Algina 2003, "Generalized eta and omega squared statistics". Jain 1991, "The Art of
 Computer Systems Performance Analysis", chapter 17, on allocation of variation.
@@ -30,13 +34,12 @@ import numpy as np
 import polars as pl
 
 from storlab.analysis.anytime import ROUNDING, Floats
-from storlab.analysis.contrasts import Term, terms_of
 from storlab.analysis.design import MIN_ROUNDS, Design, Levels
-from storlab.analysis.effects import Effects, LevelMean, Share
+from storlab.analysis.effects import Effects, LevelMean, Part, Share
 from storlab.analysis.mixed import Components, by_blocks, by_likelihood, in_closed_form
-from storlab.analysis.questions import Key
 from storlab.analysis.series import Recorded
 from storlab.analysis.wording import plural
+from storlab.metrics import Key
 
 APART = "Not interleaved: what drifted meanwhile is in the shares and means of factors too, so none is a verdict."
 
@@ -199,3 +202,47 @@ def _alias(names: tuple[str, ...]) -> str:
     if len(names) == 1:
         return f"{names[0]} can't be told from the other factors: its levels vary together with theirs."
     return f"The interaction of {names[0]} and {names[1]} can't be told from the rest: combinations are missing."
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """Columns of one factor or interaction (shape ``(cells, df)``)."""
+
+    part: Part
+    factors: tuple[str, ...]
+    columns: Floats
+
+
+def terms_of(levels: Sequence[Mapping[str, str]], factors: Sequence[str]) -> tuple[list[Term], list[tuple[str, ...]]]:
+    """Terms for cells with these ``levels``, and the names of those that can't be told from the ones before.
+
+    With the column of ones, the terms span every difference between cells: what factors and pairs leave is ``others``.
+    """
+    alone = {name: _contrasts([cell[name] for cell in levels]) for name in factors}
+    wanted: list[tuple[tuple[str, ...], Floats]] = [((name,), columns) for name, columns in alone.items()]
+    wanted += [((a, b), _products(alone[a], alone[b])) for a, b in combinations(factors, 2)]
+    found: list[Term] = []
+    aliased: list[tuple[str, ...]] = []
+    spanned = np.ones((len(levels), 1))
+    for names, columns in wanted:
+        wider = np.column_stack([spanned, columns])
+        if np.linalg.matrix_rank(wider) == wider.shape[1]:
+            found.append(Term("factor" if len(names) == 1 else "interaction", names, columns))
+            spanned = wider
+        else:
+            aliased.append(names)
+    if spanned.shape[1] < len(levels):
+        base, _ = np.linalg.qr(spanned, mode="complete")
+        found.append(Term("others", (), base[:, spanned.shape[1] :]))
+    return found, aliased
+
+
+def _contrasts(values: Sequence[str]) -> Floats:
+    """Sum-to-zero columns: one for each level but the last, which is −1 in all of them."""
+    names = list(dict.fromkeys(values))
+    coded = np.vstack([np.eye(len(names) - 1), -np.ones((1, len(names) - 1))])
+    return np.asarray(coded[[names.index(value) for value in values]], dtype=np.float64)
+
+
+def _products(a: Floats, b: Floats) -> Floats:
+    return np.asarray((a[:, :, None] * b[:, None, :]).reshape(len(a), -1))

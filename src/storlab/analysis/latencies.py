@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -42,8 +40,3 @@ class Distribution:
     rounds: int
     operations: int
     percentiles: tuple[Percentile, ...]
-
-
-def read_distribution(data: Mapping[str, Any]) -> Distribution:
-    """What JSON has of one."""
-    return Distribution(**{**data, "percentiles": tuple(Percentile(**each) for each in data["percentiles"])})

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from storlab.analysis.design import DEFAULT_MARGIN, CompareSpec, Design, Levels
 from storlab.analysis.interleaving import Order
-from storlab.analysis.one_sided import one_sided, without
-from storlab.analysis.questions import Catalogue, Key, Planned, Trait, matching, plan
+from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
+from storlab.analysis.sides import Place, Sample, one_sided, without
 from storlab.errors import UserError
+from storlab.metrics import Declarations, Key, named
 
 _PLACE = ("cell", "round", "source", "metric")
 
 RUN = "run"
 """The factor whose levels are the runs, where no other is asked for."""
-
-VARIABILITY = ("variance", "sigma", "cv", "outliers", "longest_stall")
-"""Metrics of how much a metric's samples vary within a trial, by the last part of their names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,23 +32,6 @@ class RunData:
     design: Design
     trials: pl.DataFrame
     metrics: pl.DataFrame
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One metric of one trial; NaN where the trial has it not. Times in seconds."""
-
-    run: int
-    round: int  # of all runs, each with numbers of its own where there are several on a side
-    value: float
-    start: float | None
-    end: float | None
-    machine: str
-    interleaved: bool  # with the other trials of its run
-
-
-Place = tuple[int, int]
-"""Run and round of a trial, as samples have them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +49,7 @@ class Merged:
     notes: tuple[str, ...] = ()  # what else differs between the sides
     orders: Mapping[int, Order] = field(default_factory=dict)  # by run, where not known as random
     failed: Mapping[int, tuple[Place, ...]] = field(default_factory=dict)  # by cell
+    declared: Declarations = field(default_factory=Declarations)
 
     def samples(self, cell: int, key: Key) -> list[Sample]:
         """One metric of the cell's trials."""
@@ -107,7 +89,9 @@ def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> 
         raise UserError("there is nothing to compare: the runs have no cell in common")
     orders = {at: order for at, run in enumerate(runs) if (order := _order(run, cells, others, by))}
     rules = design.confidence, design.min_rounds
-    return Merged(factor, levels, primary, *rules, planned, table, values, notes, orders, failed)
+    each = (item for run in runs for item in run.design.declared.items())
+    declared = Declarations.union((source, tuple(specs)) for source, specs in each)
+    return Merged(factor, levels, primary, *rules, planned, table, values, notes, orders, failed, declared)
 
 
 def _other_factors(runs: Sequence[RunData], by: str | None) -> tuple[str, ...]:
@@ -204,9 +188,6 @@ def _collect(
     unsupported: dict[int, str] = {}
     failed: dict[int, tuple[Place, ...]] = {}
     offsets = [0] * len(runs) if by is None else _offsets(runs)
-    names = [name.rpartition(":")[2] for name in metrics]
-    names += [f"{name}.{of}" for name in names for of in VARIABILITY]
-    asked = pl.any_horizontal((pl.col("metric") == n) | pl.col("metric").str.ends_with(f".{n}") for n in names)
     for at, (run, offset) in enumerate(zip(runs, offsets, strict=True)):
         number = {cell: cells[_place(run, levels, others, by)] for cell, levels in run.design.cells}
         done = _done(run)
@@ -226,7 +207,10 @@ def _collect(
             key, trait = (source, metric), Trait(unit, better)
             _same(said_by, key, trait, run.name)
             found[number[cell]][key] = trait
-        for cell, round_, source, metric, value in rows.filter(asked).select(*_PLACE, "value").iter_rows():
+        named_there = {key for cell in number.values() for name in metrics for key in named(name, found.get(cell, ()))}
+        keys = _with_statistics(named_there, rows, run.design.declared)
+        asked = rows.join(keys, on=["source", "metric"], how="semi", maintain_order="left")
+        for cell, round_, source, metric, value in asked.select(*_PLACE, "value").iter_rows():
             number_of_round = offset + round_
             values[number[cell], at, number_of_round, source, metric] = float("nan") if value is None else value
         for cell, reason in _unsupported(run).items():
@@ -235,6 +219,13 @@ def _collect(
             failed[number[cell]] = (*failed.get(number[cell], ()), (at, offset + round_))
     absent = {cell: why for cell, why in unsupported.items() if cell not in found}
     return Catalogue(found, absent), {cell: tuple(samples) for cell, samples in table.items()}, values, failed
+
+
+def _with_statistics(wanted: Set[Key], metrics: pl.DataFrame, declared: Declarations) -> pl.DataFrame:
+    """Source and metric of what is wanted, and of what ``metrics`` have that is a statistic of it."""
+    keys = metrics.select("source", "metric").unique().rows()
+    found = [key for key in keys if key in wanted or (key[0], declared[key[0]].find(key[1]).of) in wanted]
+    return pl.DataFrame(found, schema={"source": pl.String, "metric": pl.String}, orient="row")
 
 
 def _offsets(runs: Sequence[RunData]) -> list[int]:

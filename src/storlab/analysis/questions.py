@@ -14,10 +14,7 @@ from storlab.analysis.compare import Question
 from storlab.analysis.design import CompareSpec, Design, Levels
 from storlab.analysis.interleaving import Order, same_order
 from storlab.analysis.wording import level_names
-from storlab.measurements import PROBE
-
-Key = tuple[str, str]
-"""Source and metric."""
+from storlab.metrics import Key, named
 
 
 @dataclass(frozen=True)
@@ -72,20 +69,8 @@ def plan(design: Design, catalogue: Catalogue) -> list[Planned]:
 
 
 def matching(wanted: str, metrics: Metrics) -> dict[Key, Trait]:
-    """The ``metrics`` that ``wanted`` names (see ``Design``): by exact name, else by the name's last part.
-
-    ``bandwidth`` names ``bandwidth`` where a source has it, else ``read.bandwidth`` and ``write.bandwidth``.
-    Without a source it names a probe's metrics only where no workload has one.
-    """
-    source, _, name = wanted.rpartition(":")
-    exact = [key for key in metrics if key[1] == name]
-    having, ending = {key[0] for key in exact}, f".{name}"
-    found = exact + [key for key in metrics if key[1].endswith(ending) and key[0] not in having]
-    if source:
-        found = [key for key in found if key[0] == source]
-    else:
-        found = [key for key in found if not key[0].startswith(PROBE)] or found
-    return {key: metrics[key] for key in found}
+    """The ``metrics`` that ``wanted`` names."""
+    return {key: metrics[key] for key in named(wanted, metrics)}
 
 
 def _plan_pair(

@@ -18,9 +18,10 @@ from storlab.analysis.estimates import estimates
 from storlab.analysis.factorial import effects_of
 from storlab.analysis.method import method_of
 from storlab.analysis.pairing import Rounds, Side, pair, pool
-from storlab.analysis.questions import Catalogue, Key, Planned, Trait, matching, plan
+from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.series import KEYS, Recorded, collect
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Summary
+from storlab.metrics import Key
 
 Series = Mapping[tuple[int, Key], tuple[Rounds, Floats]]
 """Rounds and values of one metric in one cell, by cell and key."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
+import msgspec
 import orjson
 
-from storlab.analysis.block_io import BlockIO, read_block_io
-from storlab.analysis.effects import Effects, read_effects
-from storlab.analysis.latencies import Distribution, read_distribution
+from storlab.analysis.block_io import BlockIO
+from storlab.analysis.effects import Effects
+from storlab.analysis.latencies import Distribution
 from storlab.errors import ParseError
 
 Verdict = Literal["better", "worse", "equivalent", "undecided"]
@@ -127,31 +128,9 @@ def to_json(summary: Summary) -> bytes:
 def from_json(text: bytes | str, source: str = "summary.json") -> Summary:
     """What ``to_json`` wrote. Raises ``ParseError`` (naming ``source``) for anything else."""
     try:
-        data = orjson.loads(text)
-        rows: dict[str, Any] = {
-            "cells": tuple(_row(CellState, row) for row in data["cells"]),
-            "estimates": tuple(_row(Estimate, row) for row in data["estimates"]),
-            "comparisons": tuple(_row(Comparison, row) for row in data["comparisons"]),
-            "by_node": tuple(_row(Estimate, row) for row in data.get("by_node", ())),
-            "block_io": tuple(read_block_io(row) for row in data.get("block_io", ())),
-            "effects": tuple(read_effects(row) for row in data.get("effects", ())),
-            "distributions": tuple(read_distribution(row) for row in data.get("distributions", ())),
-            "warnings": tuple(data["warnings"]),
-        }
-        return Summary(**{**data, **rows})
-    except orjson.JSONDecodeError as error:
-        raise ParseError(f"not JSON: {error.msg}", source, error.lineno) from error
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ParseError(f"not a summary of this version of Storlab: {error}", source) from error
-
-
-Row = TypeVar("Row", CellState, Estimate, Comparison)
-
-
-def _row(kind: type[Row], data: dict[str, Any]) -> Row:
-    """``data`` as one row; JSON's lists become tuples again."""
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-    return kind(**fields)
+        return msgspec.json.decode(text, type=Summary)
+    except msgspec.MsgspecError as error:
+        raise ParseError(f"not a summary of this version of Storlab: {error}", source) from None
 
 
 def _require_finite(value: object, where: str) -> None:

@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storlab.analysis.merged_runs import VARIABILITY, Merged
+from storlab.analysis.merged_runs import Merged
 from storlab.analysis.questions import Planned
-from storlab.timeseries.variability import variance_factors
+from storlab.timeseries.variability import STATISTICS, variance_factors
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def _varying(item: Planned, of_a: Spread, of_b: Spread, a: float, b: float) -> V
 def _spread(merged: Merged, cell: int, item: Planned) -> Spread:
     source, metric = item.question.source, item.question.metric
     values = [s.value for s in merged.samples(cell, (source, metric))]
-    each = ([s.value for s in merged.samples(cell, (source, f"{metric}.{name}"))] for name in VARIABILITY)
+    names = (merged.declared[source].statistic(metric, each) for each in STATISTICS)
+    each = ([s.value for s in merged.samples(cell, (source, name))] for name in names)
     return Spread(len(values), _mean(values), *map(_mean, each))
 
 

@@ -1,30 +1,40 @@
-"""``storlab clean``."""
+"""``storlab clean``: what runs have left standing is torn down."""
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from storlab.cli.failure import OWN_FAULT
 from storlab.errors import RecordsError
-from storlab.records.run_folder import RunFolder
-from storlab.run import temporary
-from storlab.run.journal import Journal, read_pending
-from storlab.run.registry_of_runs import forget_run, remembered_runs
-from storlab.run.session import open_session
-from storlab.run.teardown import Teardown, take_down_rest
-from storlab.study.cells import HOST
+
+if TYPE_CHECKING:
+    from storlab.records.run_folder import RunFolder
+    from storlab.run.teardown import Teardown
 
 
-def clean(folder: Path | None) -> int:
-    """Take down one run's remains, or those of all remembered runs and folders; returns the exit status."""
-    if folder is not None:
-        return _report(folder, _clean(RunFolder.open(folder)))
+def clean(
+    folder: Annotated[Path | None, typer.Argument(metavar="RUN", help="One run; by default all.")] = None,
+) -> None:
+    """Tear down what runs have left standing.
+
+    Whatever a run's journal says was set up and still stands, and never anything else.
+    """
+    raise typer.Exit(_clean_all() if folder is None else _clean(folder))
+
+
+def _clean_all() -> int:
+    """Of all remembered runs and folders; returns the exit status."""
+    from storlab.run import temporary
+    from storlab.run.registry_of_runs import forget_run, remembered_runs
+
     status = 0
     runs = remembered_runs()
     for name, path in runs.items():
         try:
-            status = max(status, _report(path, _clean(RunFolder.open(path))))
+            status = max(status, _clean(path))
         except RecordsError as error:
             if path.exists():
                 print(error)
@@ -38,7 +48,9 @@ def clean(folder: Path | None) -> int:
 
 
 def _remove_folder(link: Path) -> int:
-    """Remove a folder in which a process worked that was killed. What may stand was taken down before."""
+    """Remove a folder in which a process worked that was killed. What may stand was torn down before."""
+    from storlab.run import temporary
+
     folder = link.readlink()
     try:
         found = temporary.remove_dead(folder)
@@ -50,36 +62,41 @@ def _remove_folder(link: Path) -> int:
     if found == "removed":
         print(f"{folder}: removed, for the process that worked in it is gone")
     if found == "standing":
-        print(f"{folder}: left as it is, for not everything in it could be taken down")
+        print(f"{folder}: left as it is, for not everything in it could be torn down")
         return OWN_FAULT
     if found != "alive":
         temporary.forget(link)
     return 0
 
 
-def _clean(run: RunFolder) -> Teardown:
+def _clean(folder: Path) -> int:
+    """Of one run; returns the exit status."""
+    import asyncio
+
+    from storlab.records.run_folder import RunFolder
+    from storlab.run.journal import read_pending
+    from storlab.run.registry_of_runs import forget_run
+
+    run = RunFolder.open(folder)
     identity = run.manifest.run
     with run.lock():
-        if not read_pending(run.journal):
+        result = asyncio.run(_tear_down(run, identity)) if read_pending(run.journal) else None
+        if result is None or not result.failed:
             forget_run(identity)
-            return Teardown()
-        result = asyncio.run(_take_down(run, identity))
-    if not result.failed:
-        forget_run(identity)
-    return result
-
-
-async def _take_down(run: RunFolder, identity: str) -> Teardown:
-    async with open_session(identity, [HOST]) as session:
-        with Journal(run.journal) as journal:
-            return await take_down_rest(journal, session)
-
-
-def _report(folder: Path, result: Teardown) -> int:
-    for did in result.did:
+    for did in result.did if result else ():
         print(f"{folder}: {did}")
-    for failed in result.failed:
-        print(f"{folder}: could not be taken down: {failed}")
-    if not result.did and not result.failed:
+    for failed in result.failed if result else ():
+        print(f"{folder}: could not be torn down: {failed}")
+    if result is None or not (result.did or result.failed):
         print(f"{folder}: nothing stands any more")
-    return OWN_FAULT if result.failed else 0
+    return OWN_FAULT if result and result.failed else 0
+
+
+async def _tear_down(run: RunFolder, identity: str) -> Teardown:
+    from storlab.run.journal import Journal
+    from storlab.run.session import open_session
+    from storlab.run.teardown import tear_down_rest
+
+    async with open_session(identity) as session:
+        with Journal(run.journal) as journal:
+            return await tear_down_rest(journal, session)

@@ -1,52 +1,94 @@
-"""``storlab compare``."""
+"""``storlab compare``: runs with each other, or levels of a factor over runs."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import polars as pl
-from rich.console import Console
+import typer
 
-from storlab.analysis.across_runs import RunsCompared, compare_runs
-from storlab.analysis.gate import parse_gate
-from storlab.analysis.merged_runs import RunData
 from storlab.cli.failure import GATE_HIT
-from storlab.cli.output import write_output
+from storlab.cli.options import one_thread_for_algebra
 from storlab.errors import UserError
-from storlab.records.copies import refuse_copies
-from storlab.records.derive import derive
-from storlab.records.differences import differences
-from storlab.records.run_folder import RunFolder
-from storlab.records.trial_record import TrialRecord
-from storlab.report.across import render_json
-from storlab.report.across_markdown import render_markdown
-from storlab.report.across_text import TerminalComparison, render_text
-from storlab.report.junit import render_junit
-from storlab.run.design import design_of_run
 
-FORMATS: dict[str, Callable[[RunsCompared], str]] = {
-    "text": render_text,
-    "markdown": render_markdown,
-    "md": render_markdown,
-    "json": render_json,
-    "junit": render_junit,
-}
+if TYPE_CHECKING:
+    from storlab.analysis.across_runs import RunsCompared
+    from storlab.analysis.merged_runs import RunData
+    from storlab.records.run_folder import RunFolder
+    from storlab.records.trial_record import TrialRecord
+
+
+def _offered(incomplete: str) -> list[str]:
+    return [name for name in ("text", "markdown", "json", "junit") if name.startswith(incomplete)]
 
 
 def compare(
-    folders: Sequence[Path],
-    by: str | None,
-    metrics: Sequence[str],
-    fail_on: Sequence[str],
-    format_name: str,
-    output: Path | None,
-) -> int:
-    """Compare the runs and print or write what came out; returns the exit status."""
-    if format_name not in FORMATS:
-        raise UserError(f"there is no format {format_name!r}; there are: {', '.join(FORMATS)}")
-    gates = [parse_gate(text) for text in fail_on]
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs; the first is the baseline.")],
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="FACTOR", help="Levels of this factor, rather than runs.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", metavar="NAME", help="Instead of the primary metric.")
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fail-on", metavar="GATE", help="End with status 4: worse, 'worse>3%', better, differs, missing."
+        ),
+    ] = None,
+    format_: Annotated[
+        str,
+        typer.Option("--format", "-f", metavar="text|markdown|json|junit", autocompletion=_offered, help="Format."),
+    ] = "text",
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")] = None,
+) -> None:
+    """Compare runs with each other, or levels of a factor over runs.
+
+    Trials that were interleaved get verdicts; differences between runs that were not are described.
+    """
+    one_thread_for_algebra()
+    from storlab.analysis.across_runs import compare_runs
+    from storlab.analysis.gate import parse_gate
+    from storlab.records.differences import differences
+
+    formats = _formats()
+    if format_ not in formats:
+        raise UserError(f"there is no format {format_!r}; there are: {', '.join(formats)}")
+    gates = [parse_gate(text) for text in fail_on or []]
+    opened = _opened(runs, by)
+    read = [_read(name, run) for name, run in opened.items()]
+    told = differences({name: run.manifest for name, run in opened.items()})
+    found = compare_runs(read, by=by, metrics=metric or [], gates=gates, cautions=told)
+    _show(found, format_, formats[format_], out)
+    if found.failed:
+        raise typer.Exit(GATE_HIT)
+    if all(c.basis == "none" for c in found.comparisons):
+        remedy = _remedy(read) if by is None else ""
+        raise UserError(f"nothing could be compared: {found.comparisons[0].comparison.reason}{remedy}")
+
+
+def _formats() -> dict[str, Callable[[RunsCompared], str]]:
+    from storlab.report.across import render_json
+    from storlab.report.across_markdown import render_markdown
+    from storlab.report.across_text import render_text
+    from storlab.report.junit import render_junit
+
+    return {
+        "text": render_text,
+        "markdown": render_markdown,
+        "md": render_markdown,
+        "json": render_json,
+        "junit": render_junit,
+    }
+
+
+def _opened(folders: Sequence[Path], by: str | None) -> dict[str, RunFolder]:
+    """The runs by their names. Raises ``UserError`` where two are one, or one is alone."""
+    from storlab.records.imported import refuse_copies
+    from storlab.records.run_folder import RunFolder
+
     if by is None and len(folders) < 2:
         raise UserError("one run can't be compared with itself: name another, or say with --by which of its factors")
     paths = [folder.resolve() for folder in folders]
@@ -54,22 +96,23 @@ def compare(
         raise UserError(f"{twice} is named twice")
     opened = dict(zip(_names(paths), map(RunFolder.open, folders), strict=True))
     refuse_copies(opened, together=by is not None)
-    runs = [_read(name, run) for name, run in opened.items()]
-    told = differences({name: run.manifest for name, run in opened.items()})
-    found = compare_runs(runs, by=by, metrics=metrics, gates=gates, cautions=told)
-    if output is None and format_name == "text" and sys.stdout.isatty():
+    return opened
+
+
+def _show(found: RunsCompared, name: str, render: Callable[[RunsCompared], str], out: Path | None) -> None:
+    if out is not None:
+        from storlab.cli.reporting import write_output
+
+        write_output(out, render(found))
+        print(out)
+    elif name == "text" and sys.stdout.isatty():
+        from rich.console import Console
+
+        from storlab.report.across_text import TerminalComparison
+
         Console(highlight=False).print(TerminalComparison(found))
-    elif output is None:
-        sys.stdout.write(FORMATS[format_name](found))
     else:
-        write_output(output, FORMATS[format_name](found))
-        print(output)
-    if found.failed:
-        return GATE_HIT
-    if all(c.basis == "none" for c in found.comparisons):
-        remedy = _remedy(runs) if by is None else ""
-        raise UserError(f"nothing could be compared: {found.comparisons[0].comparison.reason}{remedy}")
-    return 0
+        sys.stdout.write(render(found))
 
 
 def _remedy(runs: Sequence[RunData]) -> str:
@@ -95,6 +138,12 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def _read(name: str, run: RunFolder) -> RunData:
+    import polars as pl
+
+    from storlab.analysis.merged_runs import RunData
+    from storlab.records.derive import derive
+    from storlab.run.design import design_of_run
+
     tables = derive(run)
     if not any(record.status == "done" for record in tables.records):
         raise UserError(f"{run.path} has no trial that is done: there is nothing to compare")

@@ -1,12 +1,13 @@
-"""``storlab doctor``."""
+"""``storlab doctor``: what this machine can do."""
 
 from __future__ import annotations
 
-import json as json_module
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING
+
+from storlab.cli.options import Json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,17 +19,19 @@ _STUDY = "quick"
 _NAME_WIDTH = 20
 
 
-def doctor(json: bool) -> None:
-    """Print what this machine can do, and how to mend what it can't."""
-    from rich.console import Console
-
-    from storlab.doctor.examination import examine
+def doctor(json: Json = False) -> None:
+    """Say what this machine can do, and how to mend the rest."""
+    from storlab.doctor import examine
     from storlab.doctor.machine import Machine
 
     found = examine(Machine())
     if json:
+        import json as json_module
+
         print(json_module.dumps([asdict(check) for check in found], indent=2, ensure_ascii=False))
     else:
+        from rich.console import Console
+
         show(found, Console(highlight=False))
 
 

@@ -6,8 +6,6 @@ import contextlib
 import errno
 import os
 import sys
-import tempfile
-import traceback
 
 from storlab.errors import StorlabError, StudyError, UserError
 
@@ -60,6 +58,9 @@ def _say(message: str) -> None:
 
 def _details(error: Exception) -> str:
     """A file with the traceback; its name, or the error's place where no file can be written."""
+    import tempfile
+    import traceback
+
     try:
         with tempfile.NamedTemporaryFile("w", prefix="storlab-fault-", suffix=".txt", delete=False) as file:
             traceback.print_exception(error, file=file)

@@ -2,25 +2,53 @@
 
 from __future__ import annotations
 
-import asyncio
-import json as json_module
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
+import typer
 
 from storlab.cli.failure import INTERRUPTED
+from storlab.cli.options import Json, Quiet
 from storlab.errors import MissingImage, UserError
-from storlab.images.image import build_image, find_image
-from storlab.images.manifest import Listed, list_images, remove_image
-from storlab.report.format import duration, plural, quantity
+
+if TYPE_CHECKING:
+    from storlab.images.manifest import Listed
+    from storlab.study.study import Study
+
+_MIRROR = "http://deb.debian.org/debian"
+
+image = typer.Typer(name="image", help="Build, list and remove what guests boot.", no_args_is_help=True)
 
 
-def build(extras: Sequence[str], mirror: str, if_missing: bool, quiet: bool) -> int:
+@image.command("build")
+def image_build(
+    with_: Annotated[
+        list[str] | None, typer.Option("--with", metavar="EXTRA", help="What it shall have besides: zfs.")
+    ] = None,
+    mirror: Annotated[str, typer.Option("--mirror", metavar="URL", help="A mirror of Debian.")] = _MIRROR,
+    if_missing: Annotated[
+        bool, typer.Option("--if-missing", help="Only if there is none yet; then no mirror is asked.")
+    ] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Build a guest image, or what is missing of it.
+
+    A Debian with the newest 6.12 kernel of its backports. Finished parts are used again.
+    """
+    raise typer.Exit(_build(with_ or [], mirror, if_missing, quiet))
+
+
+def _build(extras: Sequence[str], mirror: str, if_missing: bool, quiet: bool) -> int:
     """Build what is missing of an image; returns the exit status."""
+    import asyncio
+
+    from storlab.images.image import build_image, find_image
+    from storlab.report.format import duration
+
     if if_missing:
         with suppress(MissingImage):
             found = find_image(frozenset(extras))
@@ -45,6 +73,8 @@ def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet:
         yield lambda step: None
     elif sys.stderr.isatty():
+        from rich.console import Console
+
         console = Console(stderr=True, highlight=False)
         with console.status("building a guest image") as status:
             yield lambda step: status.update(step)
@@ -52,10 +82,44 @@ def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
         yield lambda step: print(step, file=sys.stderr, flush=True)
 
 
-def listing(json: bool) -> None:
-    """Print the images in the cache, the newest first."""
+def build_images(study: Study, quiet: bool) -> int:
+    """Build the guest images that a study needs, where absent; returns the exit status."""
+    import asyncio
+
+    for extras in asyncio.run(_wanted(study)):
+        if status := _build(sorted(extras), _MIRROR, if_missing=True, quiet=quiet):
+            return status
+    return 0
+
+
+async def _wanted(study: Study) -> list[frozenset[str]]:
+    """What the images of the study's nodes must have; the larger ones first, they serve for less, too."""
+    from storlab.nodes.needs import together
+    from storlab.run.executor import new_run_id
+    from storlab.run.plan import group_needs
+    from storlab.run.session import open_session
+    from storlab.run.setup.placement import place
+
+    async with open_session(new_run_id()) as session:
+        cells = (await place(study, session.host)).study.cells
+    wanted = set()
+    for cell in cells:
+        for name, group in cell.nodes.items():
+            needs = together(group_needs(each, name) for each in cells if name in each.nodes)
+            if (extras := group.image(needs)) is not None:
+                wanted.add(extras)
+    return sorted(wanted, key=len, reverse=True)
+
+
+@image.command("list")
+def image_list(json: Json = False) -> None:
+    """List the guest images in the cache."""
+    from storlab.images.manifest import list_images
+
     images = list_images()
     if json:
+        import json as json_module
+
         print(json_module.dumps([asdict(image) for image in images], indent=2))
         return
     if not images:
@@ -69,6 +133,8 @@ def listing(json: bool) -> None:
 
 def _row(image: Listed) -> tuple[str, ...]:
     """Name, size, age, and the versions that tell images apart."""
+    from storlab.report.format import quantity
+
     age = f"{_age(time.time() - image.built)} old" + ("" if image.current else ", not used any more")
     total = quantity(sum(image.sizes.values()), "B")
     told = [f"{kind} {image.versions[kind]}" for kind in ("kernel", *image.extras) if kind in image.versions]
@@ -77,13 +143,23 @@ def _row(image: Listed) -> tuple[str, ...]:
 
 def _age(seconds: float) -> str:
     """In days, or rounded to minutes below one."""
+    from storlab.report.format import duration, plural
+
     days, minutes = int(seconds // 86400), max(1, round(seconds / 60))
     return plural(days, "day") if days else duration(minutes * 60.0)
 
 
-def remove(name: str | None, all_: bool) -> None:
-    """Remove one image, or all of the cache."""
+@image.command("remove")
+def image_remove(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="An image, as the list names it.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All images, and all that was downloaded for them.")] = False,
+) -> None:
+    """Remove a guest image, or all."""
     if (name is None) == (not all_):
         raise UserError("name one image to remove, or say --all; `storlab image list` shows them")
+    import asyncio
+
+    from storlab.images.manifest import remove_image
+
     removed = asyncio.run(remove_image(name))
     print(f"removed: {', '.join(removed)}" if removed else "There was no guest image.")

@@ -1,22 +1,34 @@
-"""``storlab list``."""
+"""``storlab list``: the shipped studies, and what studies are made of."""
 
 from __future__ import annotations
 
 import json as json_module
+import sys
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel
-from rich.console import Console
-from rich.table import Table
+import typer
 
-from storlab.layers.registry import layer_types
-from storlab.layers.stack import stack_needs
-from storlab.probes.registry import probe_types
-from storlab.study.study import Study, load_study, shipped_studies
-from storlab.workloads.registry import workload_types
+from storlab.cli.options import Json
+
+if TYPE_CHECKING:
+    from storlab.study.study import Study
 
 
-def listing(json: bool) -> None:
-    """Print the shipped studies, and the kinds of layer, workload and probe."""
+def listing(
+    metrics: Annotated[
+        str | None, typer.Option("--metrics", metavar="STUDY", help="List the metrics that a study's trials may have.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List the shipped studies and what studies are made of."""
+    if metrics is not None:
+        _list_metrics(metrics, json)
+        return
+    from storlab.layers.registry import layer_types
+    from storlab.probes.registry import probe_types
+    from storlab.study.study import load_study, shipped_studies
+    from storlab.workloads.registry import workload_types
+
     studies = {name: load_study(path) for name, path in shipped_studies().items()}
     kinds = {
         "layers": {name: _purpose(cls) for name, cls in layer_types().items()},
@@ -29,7 +41,38 @@ def listing(json: bool) -> None:
             for name, s in studies.items()
         }
         print(json_module.dumps({"studies": described, **kinds}, indent=2))
-        return
+    else:
+        _show(studies, kinds)
+
+
+def _list_metrics(name: str, json: bool) -> None:
+    """A line a metric. A word in braces is the name of a disk, a guest and the like, known once a trial has run."""
+    from storlab.run.metrics import metrics_of_study
+    from storlab.study.study import find_study, load_study
+
+    declared = metrics_of_study(load_study(find_study(name)))
+    rows = [(s.name, s.unit, s.better, source) for source, specs in declared.items() for s in specs.numbers()]
+    heading = ("metric", "unit", "better", "source")
+    if json:
+        print(json_module.dumps([dict(zip(heading, row, strict=True)) for row in rows], indent=2))
+    elif sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(*heading, box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*row)
+        Console(highlight=False).print(table)
+    else:
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _show(studies: dict[str, Study], kinds: dict[str, dict[str, str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console(highlight=False)
     table = Table(title="Studies", title_justify="left", box=None, pad_edge=False, title_style="bold")
     table.add_column("study", style="cyan", no_wrap=True)
@@ -52,12 +95,15 @@ def listing(json: bool) -> None:
 
 def _needs(study: Study) -> list[str]:
     """What not every machine offers, as far as that shows without a look at this one."""
-    guests = any(group.kind != "local" for cell in study.cells for group in cell.nodes.values())
-    here = [layers for cell in study.cells for name, layers in cell.stacks.items() if cell.nodes[name].kind == "local"]
+    from storlab.layers.stack import stack_needs
+    from storlab.run.setup.units import is_here, units
+
+    guests = any(group.memory_needed() for cell in study.cells for group in cell.nodes.values())
+    here = (unit.layers for cell in study.cells for unit in units(cell) if is_here(cell, unit.on))
     root = any(stack_needs(layers).root for layers in here)
     return [need for need, wanted in (("root", root), ("virtual machines", guests)) if wanted]
 
 
-def _purpose(cls: type[BaseModel]) -> str:
+def _purpose(cls: type) -> str:
     """The first paragraph of its docstring."""
     return " ".join((cls.__doc__ or "").partition("\n\n")[0].split())

@@ -1,4 +1,7 @@
-"""The program ``storlab`` and its commands. How one is called is in ``commands/``, what it does in its own module."""
+"""The program ``storlab`` and its commands, each a module or a package of its own.
+
+All are loaded for ``--help``: what a command needs to do its work, its functions load.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,20 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from storlab.cli.commands.clean import clean
-from storlab.cli.commands.compare import compare
-from storlab.cli.commands.doctor import doctor
-from storlab.cli.commands.image import image
-from storlab.cli.commands.import_ import import_
-from storlab.cli.commands.listing import listing
-from storlab.cli.commands.noise import noise
-from storlab.cli.commands.plan import plan
-from storlab.cli.commands.report import report
-from storlab.cli.commands.resume import resume
-from storlab.cli.commands.run import run
-from storlab.cli.commands.schema import schema
-from storlab.cli.commands.shell import shell
-from storlab.cli.commands.trace import trace
+from storlab.cli.clean import clean
+from storlab.cli.compare import compare
+from storlab.cli.doctor import doctor
+from storlab.cli.image import image
+from storlab.cli.import_.command import import_
+from storlab.cli.listing import listing
+from storlab.cli.noise import noise
+from storlab.cli.plan.command import plan
+from storlab.cli.report import report
+from storlab.cli.resume import resume
+from storlab.cli.run import run
+from storlab.cli.schema import schema
+from storlab.cli.shell import shell
+from storlab.cli.trace.command import trace
 from storlab.version import __version__
 
 

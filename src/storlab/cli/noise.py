@@ -2,78 +2,111 @@
 
 from __future__ import annotations
 
-import asyncio
-import json as json_module
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import typer
 
-from storlab.analysis.noise_floor import EFFECTS, ROUNDS, Noise, noise_of, rounds_to_see, visible, warnings_of
 from storlab.cli.failure import INTERRUPTED
-from storlab.cli.progress import observer
+from storlab.cli.options import Json, Quiet, studies
 from storlab.errors import StorlabError, UserError
-from storlab.run.noise import BUILT_IN, MachineNoise, measure, now, save, this_machine
-from storlab.run.temporary import stands_in, temporary_folder
-from storlab.study.study import Study, find_study, load_study, parse_study
-from storlab.units import parse_duration
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from storlab.analysis.noise_floor import Noise
+    from storlab.run.noise import MachineNoise, Trials
+    from storlab.study.study import Study
 
 ALPHA = 0.05
 BUILT_IN_NAME = "the built-in load"
 TOO_SOON = "storlab: interrupted too soon to say anything; nothing is left of it"
 
 
-def noise(name: str | None, for_: str, directory: Path | None, quiet: bool, json: bool) -> int:
-    """Measure, print, keep; returns the exit status."""
+def noise(
+    study: Annotated[
+        str | None,
+        typer.Argument(metavar="[STUDY]", help="Its first cell; without, a short fio load.", autocompletion=studies),
+    ] = None,
+    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="How long, such as 5m.")] = "1m",
+    in_: Annotated[Path | None, typer.Option("--in", metavar="DIR", help="Where its files lie.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Measure the noise of this machine: A against A.
+
+    Says what difference can be seen here, with how many rounds of what length.
+    """
+    from storlab.analysis.noise_floor import noise_of
+    from storlab.run.noise import MachineNoise, now, save, this_machine
+    from storlab.units import parse_duration
+
     try:
         seconds = parse_duration(for_)
     except ValueError as error:
         raise UserError(f"--for {for_}: {error}") from None
-    study = _study(name, directory)
-    metric = study.model.primary
-    with _folder() as folder, observer(quiet or json) as watching:
-        try:
-            trials = asyncio.run(measure(study, metric, seconds, folder, watching))
-        except asyncio.CancelledError:  # between its runs, when nothing stands
-            print(TOO_SOON, file=sys.stderr)
-            return INTERRUPTED
-        if trials.left_behind:
-            raise StorlabError(f"could not be taken down: {'; '.join(trials.left_behind)}; `storlab clean` tries again")
+    chosen = _study(study, in_)
+    trials = _measure(chosen, seconds, quiet or json)
     try:
         found = noise_of(trials.values)
     except ValueError as error:
         if trials.interrupted:
-            print(TOO_SOON, file=sys.stderr)
-            return INTERRUPTED
-        raise UserError(f"the noise can't be told from {metric}: {error}") from None
+            raise _too_soon() from None
+        raise UserError(f"the noise can't be told from {chosen.model.primary}: {error}") from None
     measured = MachineNoise(
         this_machine(),
         now(),
-        name or BUILT_IN_NAME,
-        study.model.title,
-        metric,
+        study or BUILT_IN_NAME,
+        chosen.model.title,
+        chosen.model.primary,
         trials.seconds,
         trials.overhead,
         trials.values,
     )
     file = save(measured)
     if json:
+        import json as json_module
+
         print(json_module.dumps(_as_dict(measured, found) | {"file": str(file)}, indent=2))
     else:
         _print(measured, found, file)
-    return INTERRUPTED if trials.interrupted else 0
+    raise typer.Exit(INTERRUPTED if trials.interrupted else 0)
+
+
+def _measure(study: Study, seconds: float, quiet: bool) -> Trials:
+    """Trials of it for so long. Raises ``StorlabError`` where something is left of them."""
+    import asyncio
+
+    from storlab.cli.progress import observer
+    from storlab.run.noise import measure
+
+    with _folder() as folder, observer(quiet) as watching:
+        try:
+            trials = asyncio.run(measure(study, study.model.primary, seconds, folder, watching))
+        except asyncio.CancelledError:  # between its runs, when nothing stands
+            raise _too_soon() from None
+        if trials.left_behind:
+            raise StorlabError(f"could not be torn down: {'; '.join(trials.left_behind)}; `storlab clean` tries again")
+    return trials
+
+
+def _too_soon() -> typer.Exit:
+    print(TOO_SOON, file=sys.stderr)
+    return typer.Exit(INTERRUPTED)
 
 
 @contextmanager
 def _folder() -> Iterator[Path]:
     """For the runs. It stays where something may still stand, as its journals say, until ``storlab clean``."""
+    import shutil
+
+    from storlab.run.temporary import stands_in, temporary_folder
+
     with temporary_folder("storlab-noise-") as folder:
         try:
             yield folder
@@ -84,6 +117,11 @@ def _folder() -> Iterator[Path]:
 
 def _study(name: str | None, directory: Path | None) -> Study:
     """One cell: the first of a study, or the built-in load. ``directory``: where the load's files are to lie."""
+    import json as json_module
+
+    from storlab.run.noise import BUILT_IN
+    from storlab.study.study import find_study, load_study, parse_study
+
     overrides = [] if directory is None else [f"scratch={json_module.dumps(str(directory.resolve()))}"]
     if directory is not None and not directory.is_dir():
         raise UserError(f"--in {directory}: there is no such directory")
@@ -101,6 +139,8 @@ def _no_file(name: str) -> str:
 
 
 def _as_dict(measured: MachineNoise, found: list[Noise]) -> dict[str, object]:
+    from storlab.analysis.noise_floor import EFFECTS, ROUNDS, rounds_to_see, visible, warnings_of
+
     return asdict(measured) | {
         "noise": [asdict(each) for each in found],
         "rounds": {str(effect): rounds_to_see(effect, found[0].sd, ALPHA) for effect in EFFECTS},
@@ -110,6 +150,10 @@ def _as_dict(measured: MachineNoise, found: list[Noise]) -> dict[str, object]:
 
 
 def _print(measured: MachineNoise, found: list[Noise], file: Path) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from storlab.analysis.noise_floor import warnings_of
     from storlab.report.format import plural
 
     console = Console(highlight=False)
@@ -131,6 +175,10 @@ def _print(measured: MachineNoise, found: list[Noise], file: Path) -> None:
 
 
 def _effects(found: list[Noise]) -> Table:
+    from rich.table import Table
+
+    from storlab.analysis.noise_floor import ROUNDS, visible
+
     table = Table(title="The least difference that can be seen", title_justify="left", box=None, pad_edge=False)
     table.add_column("rounds", justify="right", style="cyan")
     for each in found:
@@ -143,6 +191,9 @@ def _effects(found: list[Noise]) -> Table:
 
 
 def _rounds(noise: Noise, seconds: float) -> Table:
+    from rich.table import Table
+
+    from storlab.analysis.noise_floor import EFFECTS, rounds_to_see
     from storlab.report.format import duration
 
     table = Table(title="What a difference takes", title_justify="left", box=None, pad_edge=False)

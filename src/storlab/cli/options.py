@@ -1,11 +1,19 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands have, and what they say together of the study that is wanted.
+
+This module is loaded by ``storlab --help``, as are those of all commands: what takes time to load, functions load.
+"""
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from storlab.study.study import Study
 
 
 def studies(incomplete: str) -> list[str]:
@@ -14,10 +22,10 @@ def studies(incomplete: str) -> list[str]:
     return [path.stem for path in sorted(folder.glob("*.toml")) if path.stem.startswith(incomplete)]
 
 
-Study = Annotated[
+StudyName = Annotated[
     str, typer.Argument(metavar="STUDY", help="A shipped study's name, or a study file.", autocompletion=studies)
 ]
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Change a parameter or any key: size=1G, repeat.max=10."),
@@ -30,3 +38,33 @@ Rounds = Annotated[int | None, typer.Option("--rounds", min=1, help="So many rou
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="For the order of trials and random offsets.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
 Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")]
+
+
+@dataclass(frozen=True)
+class StudyOptions:
+    """A study by its name, and how it is to be changed: ``overrides`` and ``only`` as they were written."""
+
+    name: str
+    overrides: list[str]
+    only: list[str]
+    rounds: int | None = None
+    seed: int | None = None
+
+    def load(self) -> Study:
+        """The study. Raises ``StudyError`` and ``UserError``."""
+        from storlab.study.study import find_study, load_study
+
+        return load_study(find_study(self.name), self.overrides, self.only)
+
+    def rounds_of(self, study: Study) -> tuple[int, int]:
+        """Rounds at least and at most: ``--rounds`` means exactly so many."""
+        repeat = study.model.repeat
+        return (repeat.min, repeat.max) if self.rounds is None else (self.rounds, self.rounds)
+
+
+def one_thread_for_algebra() -> None:
+    """Before NumPy is loaded: its OpenBLAS would start a thread a core, which spin for a tenth of a second for nothing.
+
+    For commands that only read and compute: our matrices are small. Not for those that start others, which inherit it.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -68,7 +68,7 @@ class _Lasting(io.TextIOBase):
 
 
 class _OnlyMessages(Silent):
-    def told(self, message: str) -> None:
+    def notify(self, message: str) -> None:
         _line(message)
 
 
@@ -92,7 +92,7 @@ class PlainProgress:
         """What the rounds so far say."""
         _line(decision.reason)
 
-    def told(self, message: str) -> None:
+    def notify(self, message: str) -> None:
         """As it is."""
         _line(message)
 
@@ -153,7 +153,7 @@ class LiveProgress:
         """Show what the rounds so far say."""
         self._said = decision.reason
 
-    def told(self, message: str) -> None:
+    def notify(self, message: str) -> None:
         """Print it, so that it stays."""
         self._console.print(Text(message, style="bold yellow"))
 

@@ -1,46 +1,63 @@
-"""``storlab report``."""
+"""``storlab report``: what a run says, in any format, derived from its raw records."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
-from storlab.cli.output import write_output
-from storlab.cli.reporting import report_input, write_html
+import typer
+
+from storlab.cli.options import RunPath, one_thread_for_algebra
 from storlab.errors import UserError
-from storlab.records.derive import derive
-from storlab.records.run_folder import RunFolder
-from storlab.report.formats import FORMATS, OTHER_NAMES, PUBLISHED, render
-from storlab.run.design import summary_of_run
 
 
-def report(folder: Path, format_name: str, output: Path | None) -> None:
-    """Derive everything anew from the raw records and print or write it."""
+def _formats(incomplete: str) -> list[str]:
+    return [
+        name for name in ("text", "md", "html", "csv", "json", "adoc", "virtiofs-tests") if name.startswith(incomplete)
+    ]
+
+
+def report(
+    folder: RunPath,
+    format_: Annotated[
+        str,
+        typer.Option("--format", "-f", metavar="text|md|html|csv|json|adoc", autocompletion=_formats, help="Format."),
+    ] = "text",
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")] = None,
+) -> None:
+    """Report on a run, new or old, from its records."""
+    one_thread_for_algebra()
+    from storlab.cli.reporting import report_input, write_html, write_output
+    from storlab.records.derive import derive
+    from storlab.records.run_folder import RunFolder
+    from storlab.report.formats import FORMATS, OTHER_NAMES, PUBLISHED, render
+    from storlab.run.design import summary_of_run
+
     formats = [*FORMATS, *PUBLISHED]
-    if OTHER_NAMES.get(format_name, format_name) not in formats:
-        raise UserError(f"there is no report format {format_name!r}; there are: {', '.join(formats)}")
+    if OTHER_NAMES.get(format_, format_) not in formats:
+        raise UserError(f"there is no report format {format_!r}; there are: {', '.join(formats)}")
     run = RunFolder.open(folder)
     manifest = run.manifest
     tables = derive(run)
     if not tables.records:
         raise UserError(f"{folder} has no finished trial yet: `storlab resume {folder}` goes on with it")
-    summary = summary_of_run(manifest, tables)
-    given = report_input(run, tables, summary)
+    given = report_input(run, tables, summary_of_run(manifest, tables))
     if output is not None:
-        write_output(output, render(given, format_name))
+        write_output(output, render(given, format_))
         print(output)
-    elif format_name == "html":
+    elif format_ == "html":
         try:
             page = write_html(run, given)
         except OSError as error:
             why = f"{folder} can't be written: {error.strerror}"
             raise UserError(f"{why}; `--output FILE` writes the page elsewhere, without files of its charts") from None
         print(page)
-    elif format_name == "text" and sys.stdout.isatty():
+    elif format_ == "text" and sys.stdout.isatty():
         from rich.console import Console
 
         from storlab.report.text import TerminalReport
 
         Console(highlight=False).print(TerminalReport(given))
     else:
-        sys.stdout.write(render(given, format_name))
+        sys.stdout.write(render(given, format_))

@@ -1,4 +1,4 @@
-"""From a run's records to what reports take, for the commands that report."""
+"""From a run's records to what reports take, and to files, for the commands that report."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from storlab.analysis.summary import Summary
+from storlab.errors import UserError
 from storlab.records.files import write_whole
 from storlab.records.run_folder import RunFolder
 from storlab.records.tables import Tables
@@ -23,7 +24,8 @@ def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInpu
         series=tables.frame("series"),
         histograms=tables.frame("histograms"),
         findings=tables.frame("findings"),
-        manifest=run.manifest.as_dict(),
+        declared=tables.declared(),
+        manifest=run.manifest,
         facts=_facts(tables.records),
         guests=_guests(tables.records),
     )
@@ -58,3 +60,17 @@ def write_html(run: RunFolder, given: ReportInput) -> Path:
     write_whole(run.report, page_of(given, panels).encode())
     write_charts(panels, run.path / "charts")
     return run.report
+
+
+def write_output(path: Path, text: str) -> None:
+    """Write ``text`` to ``path`` as UTF-8: all of it or nothing. Raises ``UserError`` where that can't be.
+
+    What is no regular file, such as ``/dev/stdout``, is written into as it is.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(text, "utf-8")
+        else:
+            write_whole(path.resolve(), text.encode())  # where a link leads, so that it stays one
+    except OSError as error:
+        raise UserError(f"{path} can't be written: {error.strerror}") from None

@@ -1,74 +1,76 @@
-"""``storlab run`` and ``storlab resume``."""
+"""``storlab run``: a study, from declaration to report."""
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
-import random
 import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-import orjson
-from rich.console import Console
+import typer
 
-from storlab.analysis.summary import to_json
 from storlab.cli.failure import INTERRUPTED, OWN_FAULT, TRIALS_FAILED
-from storlab.cli.images_of_study import build_images
-from storlab.cli.progress import observer
-from storlab.cli.reporting import report_input, write_html
-from storlab.run.executor import Outcome, resume_run, run_study
-from storlab.study.study import Study, find_study, load_study
+from storlab.cli.options import Json, Only, Quiet, Rounds, Seed, Set, StudyName, StudyOptions
+
+if TYPE_CHECKING:
+    from storlab.run.executor import Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(StudyOptions):
+    """What ``storlab run`` was asked for."""
+
+    out: Path | None
+    build: bool
+    quiet: bool
+    json: bool
 
 
 def run(
-    name: str,
-    out: Path | None,
-    overrides: Sequence[str],
-    only: Sequence[str],
-    rounds: int | None,
-    seed: int | None,
-    build: bool,
-    quiet: bool,
-    json: bool,
-) -> int:
+    study: StudyName,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
+    set_: Set = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    only: Only = None,
+    build: Annotated[bool, typer.Option("--build", help="Build the guest images that it needs, where absent.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run a study, from declaration to report."""
+    options = RunOptions(study, set_ or [], only or [], rounds, seed, out=out, build=build, quiet=quiet, json=json)
+    raise typer.Exit(_run(options))
+
+
+def _run(options: RunOptions) -> int:
     """Run a study; returns the exit status."""
-    study = load_study(find_study(name), overrides, only)
-    if build and (status := build_images(study, quiet or json)):
+    import asyncio
+    import random
+
+    from storlab.cli.image import build_images
+    from storlab.cli.progress import observer
+    from storlab.run.executor import run_study
+
+    study = options.load()
+    if options.build and (status := build_images(study, options.quiet or options.json)):
         return status
-    folder = out if out is not None else _new_folder(study)
-    chosen = seed if seed is not None else random.SystemRandom().randrange(2**32)
-    with observer(quiet or json) as watching:
+    folder = options.out or _new_folder(Path(study.file).stem)
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
+    with observer(options.quiet or options.json) as watching:
         try:
-            outcome = asyncio.run(run_study(study, folder, chosen, rounds_of(study, rounds), watching))
+            outcome = asyncio.run(run_study(study, folder, seed, options.rounds_of(study), watching))
         except asyncio.CancelledError:
-            print("storlab: interrupted before anything was put up; nothing is left of it", file=sys.stderr)
+            print("storlab: interrupted before anything was set up; nothing is left of it", file=sys.stderr)
             return INTERRUPTED
-    return _finish(outcome, json)
+    return finish(outcome, options.json)
 
 
-def resume(folder: Path, quiet: bool, json: bool) -> int:
-    """Go on with a run; returns the exit status."""
-    with observer(quiet or json) as watching:
-        try:
-            outcome = asyncio.run(resume_run(folder, watching))
-        except asyncio.CancelledError:
-            print(f"storlab: interrupted; `storlab resume {folder}` goes on", file=sys.stderr)
-            return INTERRUPTED
-    return _finish(outcome, json)
-
-
-def rounds_of(study: Study, rounds: int | None) -> tuple[int, int]:
-    """Rounds at least and at most: ``--rounds`` means exactly so many."""
-    repeat = study.model.repeat
-    return (repeat.min, repeat.max) if rounds is None else (rounds, rounds)
-
-
-def _new_folder(study: Study) -> Path:
+def _new_folder(study: str) -> Path:
     """``runs/NAME-TIME`` in the current folder."""
-    name = f"{Path(study.file).stem}-{datetime.now():%Y%m%d-%H%M%S}"
+    name = f"{study}-{datetime.now():%Y%m%d-%H%M%S}"
     folder = Path("runs") / name
     number = 2
     while folder.exists():
@@ -77,7 +79,8 @@ def _new_folder(study: Study) -> Path:
     return folder
 
 
-def _finish(outcome: Outcome, json: bool) -> int:
+def finish(outcome: Outcome, json: bool) -> int:
+    """Report on a run that ended; returns the exit status."""
     try:
         _show(outcome, json)
     except KeyboardInterrupt:
@@ -96,20 +99,28 @@ def _finish(outcome: Outcome, json: bool) -> int:
 
 
 def _show(outcome: Outcome, json: bool) -> None:
+    from storlab.cli.reporting import report_input, write_html
+
     given = report_input(outcome.folder, outcome.tables, outcome.summary)
     page = write_html(outcome.folder, given)
     if json:
+        import orjson
+
+        from storlab.analysis.summary import to_json
+
         summary = orjson.loads(to_json(outcome.summary))
         answer = {"run": str(outcome.folder.path), "ending": outcome.ending, "summary": summary}
         sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2) + b"\n")
     else:
+        from rich.console import Console
+
         from storlab.report.text import TerminalReport
 
         console = Console(highlight=False)
         console.print(TerminalReport(given))
         console.print(f"\nRun:    {outcome.folder.path}\nReport: {page}", soft_wrap=True, markup=False)
     for what in outcome.left_behind:
-        print(f"storlab: could not be taken down: {what}", file=sys.stderr)
+        print(f"storlab: could not be torn down: {what}", file=sys.stderr)
     if outcome.left_behind:
         print(f"storlab: `storlab clean {outcome.folder.path}` tries again", file=sys.stderr)
     if outcome.ending == "interrupted":

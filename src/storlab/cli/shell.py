@@ -1,39 +1,57 @@
-"""``storlab shell``."""
+"""``storlab shell``: one cell of a study, set up, and a shell in it."""
 
 from __future__ import annotations
 
-import asyncio
-import shutil
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from storlab.cli.failure import INTERRUPTED
-from storlab.cli.images_of_study import build_images
-from storlab.cli.progress import levels_text, observer
+from storlab.cli.options import Only, Set, StudyName, StudyOptions
 from storlab.errors import UserError
-from storlab.layers.resources import Dir
-from storlab.nodes.terminal import shell_on
-from storlab.run.journal import read_pending
-from storlab.run.look_around import standing_cell
-from storlab.run.observer import Observer
-from storlab.run.session import node_names
-from storlab.run.temporary import temporary_folder
-from storlab.study.cells import HOST, Cell
-from storlab.study.messages import nearest
-from storlab.study.study import Study, find_study, load_study
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from storlab.run.observer import Observer
+    from storlab.study.cells import Cell
+    from storlab.study.study import Study
 
 
-def shell(name: str, node: str | None, overrides: Sequence[str], only: Sequence[str], build: bool) -> int:
-    """Put a cell up and give the user a shell on a node; returns the shell's exit status."""
-    study = load_study(find_study(name), overrides, only)
-    chosen = _chosen(study.cells[0], node)
-    if build and (status := build_images(study, quiet=False)):
-        return status
+def shell(
+    study: StudyName,
+    node: Annotated[str | None, typer.Argument(metavar="NODE", help="By default the first with a load.")] = None,
+    set_: Set = None,
+    only: Only = None,
+    build: Annotated[bool, typer.Option("--build", help="Build the guest images that it needs, where absent.")] = False,
+) -> None:
+    """Set up one cell of a study and open a shell on one of its nodes.
+
+    The first cell of those that --only leaves. All is torn down when the shell ends.
+    """
+    loaded = StudyOptions(study, set_ or [], only or []).load()
+    chosen = _chosen(loaded.cells[0], node)
+    if build:
+        from storlab.cli.image import build_images
+
+        if status := build_images(loaded, quiet=False):
+            raise typer.Exit(status)
+    raise typer.Exit(_shell(loaded, chosen))
+
+
+def _shell(study: Study, node: str) -> int:
+    """Set up a cell and give the user a shell on a node; returns the shell's exit status."""
+    import asyncio
+    import shutil
+
+    from storlab.cli.progress import observer
+    from storlab.run.temporary import temporary_folder
+
     with temporary_folder("storlab-shell-") as folder:
         try:
             with observer(quiet=True) as watching:
-                return asyncio.run(_shell(study, chosen, folder / "run", watching))
+                return asyncio.run(_session(study, node, folder / "run", watching))
         except asyncio.CancelledError:
             print("storlab: interrupted", file=sys.stderr)
             return INTERRUPTED
@@ -44,28 +62,41 @@ def shell(name: str, node: str | None, overrides: Sequence[str], only: Sequence[
 
 def _stands(run: Path) -> bool:
     """Whether the journal names something that may still stand. Says so, and what to do."""
+    from storlab.run.journal import read_pending
+
     if not read_pending(run / "journal.jsonl"):
         return False
-    print(f"storlab: not everything could be taken down: `storlab clean {run}` tries again", file=sys.stderr)
+    print(f"storlab: not everything could be torn down: `storlab clean {run}` tries again", file=sys.stderr)
     return True
 
 
-async def _shell(study: Study, name: str, folder: Path, watching: Observer) -> int:
-    print("Putting the cell up …", file=sys.stderr)
-    async with standing_cell(study, folder, watching) as standing:
-        stack = standing.stacks.get(name)
+async def _session(study: Study, name: str, folder: Path, watching: Observer) -> int:
+    from storlab.cli.progress import levels_text
+    from storlab.layers.resources import Dir
+    from storlab.nodes.terminal import shell_on
+    from storlab.run.shell_session import shell_session
+    from storlab.study.cells import MAIN
+
+    print("Setting up the cell …", file=sys.stderr)
+    async with shell_session(study, folder, watching) as built:
+        stack = built.stacks.get((name, MAIN))
         resource = stack.resource if stack is not None else None
         path = getattr(resource, "path", None)
-        what = [f"node {name}", *([path] if path else []), *filter(None, [levels_text(standing.cell.levels)])]
-        greeting = f"Storlab: {', '.join(what)}. All is taken down when this shell ends."
-        return await shell_on(standing.nodes[name], path if isinstance(resource, Dir) else None, greeting)
+        what = [f"node {name}", *([path] if path else []), *filter(None, [levels_text(built.cell.levels)])]
+        greeting = f"Storlab: {', '.join(what)}. All is torn down when this shell ends."
+        return await shell_on(built.nodes[name], path if isinstance(resource, Dir) else None, greeting)
 
 
 def _chosen(cell: Cell, node: str | None) -> str:
     """The node that the user names, else the first with a load. Raises ``UserError``."""
+    from storlab.study.cells import HOST, node_names
+    from storlab.study.messages import nearest
+
     names = [HOST, *(name for group, spec in cell.nodes.items() for name in node_names(group, spec))]
     if node is None:
-        return next(name for load in cell.loads for group in load.on for name in node_names(group, cell.nodes[group]))
+        return next(
+            name for load in cell.loads for group in load.groups for name in node_names(group, cell.nodes[group])
+        )
     if node not in names:
         has = nearest(node, names) or f"; there are: {', '.join(dict.fromkeys(names))}"
         raise UserError(f"there is no node {node!r}{has}")

@@ -1,1 +1,16 @@
-"""What this machine can do: a small check each, gathered by ``examination.examine``. Changes nothing."""
+"""What this machine can do: one check for each thing that studies need, with what would mend it."""
+
+from __future__ import annotations
+
+from storlab.doctor import host, kernel, runs, tracing, virtual, workloads
+from storlab.doctor.check import Check
+from storlab.doctor.machine import Machine
+
+
+def examine(machine: Machine) -> list[Check]:
+    """Look at everything once, in the order in which it is shown; changes nothing."""
+    parts = (
+        *(host.checks, kernel.checks, workloads.checks, tracing.checks, virtual.checks),
+        *(kernel.networks, workloads.others),
+    )
+    return [*(check for part in parts for check in part(machine)), *runs.checks(), *runs.shipped()]

@@ -1,4 +1,4 @@
-"""The machine itself: privileges, processors, clocks, memory, space."""
+"""The machine itself: privileges, processors, clocks, memory, space; and the agent, which runs on it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import shutil
 
 from storlab.doctor.check import Check, missing, ok, warn
 from storlab.doctor.machine import Machine
-from storlab.layers.mountinfo import parse_mountinfo
+from storlab.errors import MissingTool
+from storlab.layers.fs.mountinfo import parse_mountinfo
+from storlab.nodes.agent_binary import agent_path
 from storlab.units import size_text
 
 GROUP = "Machine"
@@ -30,6 +32,7 @@ def checks(machine: Machine) -> list[Check]:
         turbo(machine),
         pressure(machine),
         cgroups(machine),
+        agent(machine),
     ]
 
 
@@ -134,6 +137,18 @@ def cgroups(machine: Machine) -> Check:
         which = "v1 and v2 (hybrid)" if "cgroup2" in kinds else "v1"
         return warn("cgroups", GROUP, f"{which}: no io.stat", remedy)
     return missing("cgroups", GROUP, "none mounted", remedy)
+
+
+def agent(machine: Machine) -> Check:
+    """Whether the agent is built and runs, by asking it for its version."""
+    try:
+        path = agent_path()
+    except MissingTool:
+        return missing("agent", GROUP, "not built", "make agent")
+    ended = machine.run([str(path), "--version"])
+    if ended.status != 0:
+        return missing("agent", GROUP, f"{path} doesn't run: {ended.first_line}", "make agent")
+    return ok("agent", GROUP, ended.first_line.removeprefix("storlab-agent "))
 
 
 def _whole(size: int) -> str:

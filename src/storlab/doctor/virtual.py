@@ -1,4 +1,4 @@
-"""Virtual machines: whether KVM works, QEMU, what guests' disks and networks need, shared folders."""
+"""Virtual machines: whether KVM works, QEMU, what guests' disks and networks need, shared folders, guest images."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import fcntl
 import os
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from storlab.doctor.check import Check, missing, ok, warn
+from storlab.doctor.features import program, version
 from storlab.doctor.machine import Machine
-from storlab.doctor.programs import program, version
 from storlab.errors import MissingImage, StorlabError
 from storlab.images.cache import storlab_cache
 from storlab.images.image import find_image
-from storlab.nodes.local import local_node
-from storlab.nodes.vm.accelerator import Acceleration, find_acceleration
-from storlab.nodes.vm.initrd import initrd_with_agent
+from storlab.images.manifest import Listed, list_images
+from storlab.nodes.kinds.local import local_node
+from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration
+from storlab.nodes.kinds.vm.initrd import initrd_with_agent
 
 GROUP = "Virtual machines"
+_BUILD = "storlab image build"
 _KVM_GET_API_VERSION = 0xAE00  # linux/kvm.h
 _VIRTIOFSD = ("/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd")  # Debian 13, Debian 12
 _UNSOUND = ("7.2",)  # QEMU of Debian 12: emulated guests panicked at varying places, and none with 10.0
@@ -39,6 +41,7 @@ def checks(machine: Machine) -> list[Check]:
         network(machine),
         virtiofsd(machine, system),
         saved_guests(storlab_cache() / "saved"),
+        guest_image(list_images()),
     ]
 
 
@@ -133,3 +136,19 @@ def saved_guests(folder: Path) -> Check:
         return ok(name, GROUP, "none yet; the first run of a study boots one")
     blocks = sum(file.stat().st_blocks for path in saved for file in path.parent.iterdir())
     return ok(name, GROUP, f"{len(saved)} in {folder}, {blocks * 512 / 1024**3:.1f}G")
+
+
+def guest_image(images: Sequence[Listed]) -> Check:
+    """``images``: all that are in the cache."""
+    current = [image for image in images if image.current]
+    says = "; ".join(map(_describe, current or images))
+    if current:
+        return ok("guest image", GROUP, says)
+    if images:
+        return warn("guest image", GROUP, f"{says}; of another version of Storlab, and not used", _BUILD)
+    return missing("guest image", GROUP, "none is built", _BUILD)
+
+
+def _describe(image: Listed) -> str:
+    size = sum(image.sizes.values()) / (1 << 20)
+    return f"{image.name} (kernel {image.versions.get('kernel', image.release)}), {size:.0f} MiB"

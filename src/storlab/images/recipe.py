@@ -23,7 +23,7 @@ KERNEL_SEARCH = r"^linux-image-6\.12\..*-amd64$"
 FROM_BACKPORTS = ("src:zfs-linux", "src:qemu")
 
 PACKAGES: dict[str, tuple[str, ...]] = {
-    "load": ("fio", "bonnie++", "sysbench", "mariadb-server", "postgresql"),
+    "load": ("fio", "bonnie++", "sysbench", "mariadb-server", "postgresql", "redis-server"),
     "file systems": ("btrfs-progs", "e2fsprogs", "xfsprogs", "zfsutils-linux"),
     "block devices": ("dmsetup", "kmod", "mdadm", "mount", "nvme-cli", "parted", "qemu-utils", "udev", "util-linux"),
     "network storage": (

@@ -3,52 +3,31 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from storlab.layers.resources import Format, Resource
 from storlab.layers.shared import Shared
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.nodes.undo import Undo
 
 T = TypeVar("T")
 
-Undo = Callable[[Node, Mapping[str, Any]], Awaitable[str | None]]
-"""Takes down one thing that was put up; returns what it did, or ``None`` where nothing stood any more."""
+Keep = Literal["trial", "round", "run"]
+"""How long something stays set up, the shortest first."""
 
-WillUndo = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+KEEPS: tuple[Keep, ...] = ("trial", "round", "run")
 
-UNDO: dict[str, Undo] = {}
-"""Every way of taking something down, by the name that journals use."""
-
-PATIENCE: dict[str, float] = {}
-"""Seconds that each may take; beyond, it has hung."""
-
-LONG = 3600.0
-"""For files of any size: a file system may tell its disk of every block that a large one frees."""
-
-
-def undo(name: str, patience: float = 120.0) -> Callable[[Undo], Undo]:
-    """Register a function as the way to take ``name`` down, within ``patience`` seconds.
-
-    The default is for unmounting, which writes back whatever the page cache still holds. The function must be
-    idempotent, and must touch nothing but what its arguments name: it may run long after, by ``storlab clean``, when
-    somebody else has taken what was ours.
-    """
-
-    def register(function: Undo) -> Undo:
-        assert name not in UNDO, f"two ways to undo {name}"
-        UNDO[name], PATIENCE[name] = function, patience
-        return function
-
-    return register
+RegisterUndo = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Site:
+class LayerContext:
     """Where a layer works: a node, and a scratch folder there that is Storlab's own and exists.
 
     ``owner`` is the node for which it is made, where that is another than the one it is made on: several owners may
@@ -59,49 +38,75 @@ class Site:
     scratch: str
     position: int  # of the layer in its stack, from 0: for names that differ
     run: str  # the run's id, part of every name that others could see
-    will_undo: WillUndo
+    register: RegisterUndo
     owner: str = ""  # a node's name; by default this node's
     shared: Shared = field(default_factory=Shared)
+    slot: str = "disk0"  # a crossing's name among those that end on this node
+    others: Mapping[str, Sequence[Resource]] = field(default_factory=dict)  # what the node's further chains give
+    records: Path | None = None  # on the controller: the folder of this stack among the run's raw records
+    notify_running: Callable[[str, int, str | None], None] = lambda name, pid, cgroup: None
+    """A server calls it once it runs: its name, its first process, and its cgroup's folder, for probes to watch."""
+    notify_lost: Callable[[str, str], None] = lambda reason, log_tail: None
+    """A server calls it where it ended before its time, with the reason and the last lines of its log."""
+    warn: Callable[[str], None] = lambda text: None
+    """For what went wrong and does not make the trial fail: a warning of the trial."""
 
     def __post_init__(self) -> None:
         if not self.owner:
             object.__setattr__(self, "owner", self.node.name)
 
-    async def will(self, undo_name: str, **arguments: Any) -> None:
-        """Journal, durably, how to take down what is put up next. Call it *before* putting it up."""
-        assert undo_name in UNDO, f"no way to undo {undo_name}"
-        await self.will_undo(undo_name, arguments)
+    async def register_undo(self, undo_name: str, **arguments: Any) -> None:
+        """Journal, durably, how to tear down what is set up next. Call it *before* setting it up."""
+        await self.register(undo_name, arguments)
 
     def path(self, name: str) -> str:
         """A path of this layer's own in the scratch folder; what is made for another node bears its name."""
         owner = "" if self.owner == self.node.name else f"{self.owner}-"
         return f"{self.scratch}/{self.position}-{owner}{name}"
 
-    async def once(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
-        """What ``make`` gives, made only once among all sites that share a foundation; the others wait for it.
+    def record(self, name: str) -> Path | None:
+        """A path of this layer's own among the run's raw records, where these are kept; its folder exists."""
+        if self.records is None:
+            return None
+        self.records.mkdir(parents=True, exist_ok=True)
+        return self.records / self.path(name).rpartition("/")[2]
 
-        What outlives it is announced with ``foundation.will``, and so goes away with the foundation.
+    async def once(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
+        """What ``make`` gives, made only once among all contexts that share a foundation; the others wait for it.
+
+        What outlives it is announced with ``foundation.register_undo``, and so goes away with the foundation.
         """
         return await self.shared.once(key, make)
 
     @property
-    def foundation(self) -> Site:
-        """This site, for what several owners share: its journal's entries are undone with what all of them stand on."""
-        return replace(self, will_undo=self.shared.will_undo or self.will_undo)
+    def foundation(self) -> LayerContext:
+        """This context, for what several owners share: its entries are undone with what all of them stand on."""
+        return replace(self, register=self.shared.register_undo or self.register)
 
 
 class Layer(BaseModel):
     """One piece of a stack. The fields of a subclass are its keys in the study file.
 
-    ``takes`` lists what may lie beneath (``None``: it can be the lowest), ``gives`` what comes out.
+    ``takes`` lists what may lie below (``None``: it can be the lowest), ``gives`` what comes out. ``undoes`` are
+    the ways to undo what it announces with ``context.register_undo``. ``keep`` and ``once`` are for the set-up, which
+    decides how long a layer stays and who shares it; the layer itself need not look at them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     takes: ClassVar[tuple[type[Resource] | None, ...]]
     gives: ClassVar[type[Resource]]
+    undoes: ClassVar[tuple[Undo, ...]] = ()
+    flush: ClassVar[tuple[str, ...]] = ()
+    """A command that writes back what this kind of layer holds back and ``sync`` does not write."""
 
     layer: str  # the layer's name in study files; a subclass narrows it to a literal with that default
+    keep: Keep | None = Field(
+        None, description="How long it stays set up: for a `trial`, a `round` or the `run`; by default as its nodes."
+    )
+    once: bool | None = Field(
+        None, description="Whether all nodes of the group share it; by default all up to the last pool or directory."
+    )
 
     def label(self) -> str:
         """A few characters for people: ``mkfs xfs``."""
@@ -115,6 +120,18 @@ class Layer(BaseModel):
         """Bytes that this layer may take up on the file system that the scratch folder lies on."""
         return 0
 
+    def overcommitted(self) -> int:
+        """Bytes beyond ``space`` that it may grow to, for which the study waives a check."""
+        return 0
+
+    def capacity(self) -> int | None:
+        """Bytes that fit into what it gives, where its keys say so; ``None`` where it holds what lies below it."""
+        return None
+
+    def existing_directory(self, scratch: str) -> str | None:
+        """The directory of the node's own that loads fill; ``None`` for a layer that makes what they fill."""
+        return None
+
     def claims(self) -> str | None:
         """What of the machine only one stack can have at a time: a device's path."""
         return None
@@ -122,6 +139,14 @@ class Layer(BaseModel):
     def file_format(self) -> Format:
         """How the bytes of the file that it gives are to be read; layers that give something else say ``raw``."""
         return "raw"
+
+    def chains(self) -> tuple[str, ...]:
+        """Names of the node's further chains that it takes besides what lies below it."""
+        return ()
+
+    def gives_above(self, below: type[Resource] | None) -> type[Resource]:
+        """What comes out above a resource of this type."""
+        return self.gives
 
     def check_above(self, below: Layer | None) -> str | None:
         """What is wrong with this layer above that one, beyond its type; ``None`` where nothing is."""
@@ -134,12 +159,12 @@ class Layer(BaseModel):
         """
 
     @abstractmethod
-    async def put_up(self, below: Resource | None, site: Site) -> Resource:
-        """Make the resource. Everything that outlives the call is announced with ``site.will`` first.
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+        """Make the resource. Everything that outlives the call is announced with ``context.register_undo`` first.
 
         Raises ``Unsupported`` where this machine can't provide it, ``TrialError`` where it failed.
         """
 
-    async def facts(self, resource: Resource, site: Site) -> dict[str, Any]:
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         """What was really got: read back from the system, not repeated from the study."""
         return {}

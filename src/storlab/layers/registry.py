@@ -8,23 +8,24 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 
+from storlab.layers.attach.disks import NvmeLayer, VirtioBlkLayer, VirtioScsiLayer
+from storlab.layers.attach.ninep import NinePLayer
 from storlab.layers.base import Layer
-from storlab.layers.device import DeviceLayer
-from storlab.layers.directory import DirectoryLayer
-from storlab.layers.file import FileLayer
-from storlab.layers.image_clone import ImageCloneLayer
-from storlab.layers.image_copy import ImageCopyLayer
-from storlab.layers.loop import LoopLayer
-from storlab.layers.mkfs import MkfsLayer
-from storlab.layers.mount import MountLayer
-from storlab.layers.nbd_export import NbdExportLayer
-from storlab.layers.nvme import NvmeLayer
-from storlab.layers.qcow2 import Qcow2Layer
-from storlab.layers.virtio_blk import VirtioBlkLayer
-from storlab.layers.virtio_scsi import VirtioScsiLayer
-from storlab.layers.zfs import ZfsLayer
-from storlab.layers.zpool import ZpoolLayer
-from storlab.layers.zvol import ZvolLayer
+from storlab.layers.block.device import DeviceLayer
+from storlab.layers.block.loop import LoopLayer
+from storlab.layers.fs.directory import DirectoryLayer
+from storlab.layers.fs.file import FileLayer
+from storlab.layers.fs.mkfs import MkfsLayer
+from storlab.layers.fs.mount import MountLayer
+from storlab.layers.image.clone import ImageCloneLayer
+from storlab.layers.image.copy import ImageCopyLayer
+from storlab.layers.image.qcow2 import Qcow2Layer
+from storlab.layers.net.connect import ConnectLayer
+from storlab.layers.net.nbd import NbdLayer
+from storlab.layers.server.nbd_export import NbdExportLayer
+from storlab.layers.zfs.dataset import ZfsLayer
+from storlab.layers.zfs.pool import ZpoolLayer
+from storlab.layers.zfs.volume import ZvolLayer
 
 _BUILT_IN: tuple[type[Layer], ...] = (
     DirectoryLayer,
@@ -43,6 +44,9 @@ _BUILT_IN: tuple[type[Layer], ...] = (
     VirtioBlkLayer,
     VirtioScsiLayer,
     NvmeLayer,
+    NinePLayer,
+    NbdLayer,
+    ConnectLayer,
 )
 
 

@@ -11,10 +11,18 @@ Format = Literal["raw", "qcow2"]
 
 @dataclass(frozen=True)
 class Resource:
-    """Something storage-like on a node. ``node`` is the node's name."""
+    """Something storage-like on a node. ``node`` is the node's name.
+
+    ``has_words``: the words in braces by which commands may name parts of it.
+    """
 
     node: str
     kind: ClassVar[str] = "Resource"
+    has_words: ClassVar[frozenset[str]] = frozenset()
+
+    def words(self) -> dict[str, str]:
+        """What stands for each of these words; a word for what this one lacks is left out."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,10 @@ class File(Resource):
     format: Format = "raw"
     backing: str | None = None
     kind: ClassVar[str] = "File"
+    has_words: ClassVar[frozenset[str]] = frozenset({"target"})
+
+    def words(self) -> dict[str, str]:
+        return {"target": self.path}
 
 
 @dataclass(frozen=True)
@@ -43,11 +55,15 @@ class Disk(Resource):
     ours: bool
     filesystem: str | None = None
     kind: ClassVar[str] = "Disk"
+    has_words: ClassVar[frozenset[str]] = frozenset({"target"})
 
     @property
     def name(self) -> str:
         """The kernel's name: ``loop0``."""
         return self.path.removeprefix("/dev/")
+
+    def words(self) -> dict[str, str]:
+        return {"target": self.path}
 
 
 @dataclass(frozen=True)
@@ -56,6 +72,10 @@ class Pool(Resource):
 
     name: str
     kind: ClassVar[str] = "Pool"
+    has_words: ClassVar[frozenset[str]] = frozenset({"target"})
+
+    def words(self) -> dict[str, str]:
+        return {"target": self.name}
 
 
 @dataclass(frozen=True)
@@ -65,6 +85,10 @@ class Dir(Resource):
     path: str
     disk: str | None = None
     kind: ClassVar[str] = "Dir"
+    has_words: ClassVar[frozenset[str]] = frozenset({"target"})
+
+    def words(self) -> dict[str, str]:
+        return {"target": self.path}
 
 
 @dataclass(frozen=True)
@@ -78,3 +102,42 @@ class Export(Resource):
     export: str
     size: int
     kind: ClassVar[str] = "Export"
+    has_words: ClassVar[frozenset[str]] = frozenset({"target", "host", "port", "socket", "export"})
+
+    def words(self) -> dict[str, str]:
+        """``target`` is its URI, see the NBD project's ``doc/uri.md``."""
+        if self.server["type"] == "unix":
+            socket = self.server["path"]
+            return {"target": f"nbd+unix:///{self.export}?socket={socket}", "socket": socket, "export": self.export}
+        host, port = self.server["host"], self.server["port"]
+        return {"target": f"nbd://{host}:{port}/{self.export}", "host": host, "port": port, "export": self.export}
+
+
+@dataclass(frozen=True)
+class Server(Resource):
+    """A program that answers clients, such as a database. ``dialect`` is what it speaks: ``redis``, ``mysql``.
+
+    It listens on a Unix socket, at a host and port, or both; ``database`` is the one to use, where it has several.
+    ``disk`` is the kernel's name of the device beneath it on the same node, where there is one.
+    """
+
+    dialect: str
+    host: str | None = None
+    port: int | None = None
+    socket: str | None = None
+    database: str = ""
+    disk: str | None = None
+    kind: ClassVar[str] = "Server"
+    has_words: ClassVar[frozenset[str]] = frozenset({"target", "host", "port", "socket", "database"})
+
+    def words(self) -> dict[str, str]:
+        """``target`` is ``host:port``, or the socket where there is no other way."""
+        address = {} if self.host is None else {"host": self.host, "port": str(self.port)}
+        target = self.socket or "" if self.host is None else f"{self.host}:{self.port}"
+        socket = {} if self.socket is None else {"socket": self.socket}
+        database = {"database": self.database} if self.database else {}
+        return {"target": target, **address, **socket, **database}
+
+
+RESOURCE_WORDS: tuple[str, ...] = ("target", "host", "port", "socket", "export", "database")
+"""The words of all kinds of resource."""

@@ -20,9 +20,9 @@ class _Making:
 
 @dataclass
 class Shared:
-    """One for each foundation. ``will_undo`` journals what is undone together with the foundation itself."""
+    """One for each foundation. ``register_undo`` journals what is undone together with the foundation itself."""
 
-    will_undo: Callable[[str, Mapping[str, Any]], Awaitable[None]] | None = None
+    register_undo: Callable[[str, Mapping[str, Any]], Awaitable[None]] | None = None
     _made: dict[str, _Making] = field(default_factory=dict)
 
     async def once(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
@@ -45,6 +45,10 @@ class Shared:
             failed = making.task.done() and (making.task.cancelled() or making.task.exception() is not None)
             if failed and self._made.get(key) is making:
                 del self._made[key]
+
+    def forget(self, key: str) -> None:
+        """Let the next one who asks make it again."""
+        self._made.pop(key, None)
 
 
 async def _awaited(make: Callable[[], Awaitable[T]]) -> T:

@@ -1,4 +1,4 @@
-"""Stacks: layers in order, checked for type before anything runs, put up from the lowest."""
+"""Stacks: layers in order, checked for type before anything runs, set up from the lowest."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from storlab.layers.base import Layer, Site
+from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Resource
 from storlab.nodes.needs import Needs, together
 
@@ -18,28 +18,28 @@ def type_errors(layers: Sequence[Layer], wanted: Sequence[type[Resource]]) -> li
     """
     problems: list[tuple[int, str]] = []
     below: Layer | None = None
+    given: type[Resource] | None = None
     for position, layer in enumerate(layers):
-        given = below.gives if below is not None else None
         if not any(given is taken or (given and taken and issubclass(given, taken)) for taken in layer.takes):
-            problems.append((position, _mismatch(layer, below)))
+            problems.append((position, _mismatch(layer, below, given)))
         elif (reason := layer.check_above(below)) is not None:
             problems.append((position, f"layer {layer.layer}: {reason}"))
-        below = layer
-    if below is not None and not problems and not issubclass(below.gives, tuple(wanted)):
-        ends, needed = _a([below.gives.kind]), _a([kind.kind for kind in wanted])
+        below, given = layer, layer.gives_above(given)
+    if given is not None and not problems and not issubclass(given, tuple(wanted)):
+        ends, needed = _a([given.kind]), _a([kind.kind for kind in wanted])
         problems.append((len(layers) - 1, f"the stack ends as {ends}, but its workload needs {needed}"))
     return problems
 
 
-def _mismatch(layer: Layer, below: Layer | None) -> str:
+def _mismatch(layer: Layer, below: Layer | None, given: type[Resource] | None) -> str:
     name = layer.layer
     needed = [taken.kind for taken in layer.takes if taken is not None]
-    if below is None:
+    if below is None or given is None:
         return f"layer {name} takes {_a(needed)} and can't be the lowest of a stack"
-    given = f"layer {below.layer} gives {_a([below.gives.kind])}"
+    gives = f"layer {below.layer} gives {_a([given.kind])}"
     if not needed:
-        return f"layer {name} takes nothing, so it must be the lowest of its stack, but {given}"
-    return f"layer {name} takes {_a(needed)}, but {given}"
+        return f"layer {name} takes nothing, so it must be the lowest of its stack, but {gives}"
+    return f"layer {name} takes {_a(needed)}, but {gives}"
 
 
 def _a(kinds: Sequence[str]) -> str:
@@ -53,29 +53,32 @@ def stack_needs(layers: Sequence[Layer]) -> Needs:
 
 
 @dataclass
-class StandingStack:
-    """A stack that is up: what its top gives, and what each layer really got.
+class BuiltStack:
+    """A stack that is set up: what its top gives, and what each layer really got.
 
     ``resource`` is ``None`` where there is no layer, and nothing beneath. ``memory`` is for workloads to note what they
     have already done on it.
     """
 
     resource: Resource | None
+    resources: list[Resource] = field(default_factory=list)  # of each layer
     facts: list[dict[str, Any]] = field(default_factory=list)
     memory: dict[str, str] = field(default_factory=dict)
 
 
-async def put_up(
-    layers: Sequence[Layer], site_of: Callable[[int], Site], below: Resource | None = None
-) -> StandingStack:
-    """Put the layers up, lowest first, the first of them on ``below``.
+async def set_up(
+    layers: Sequence[Layer], context_of: Callable[[int], LayerContext], below: Resource | None = None
+) -> BuiltStack:
+    """Set the layers up, lowest first, the first of them on ``below``.
 
-    On failure, what is up stays up: the journal knows it, the caller undoes it.
+    On failure, what is set up stays: the journal knows it, the caller undoes it.
     """
     resource = below
-    facts = []
+    built = BuiltStack(below)
     for position, layer in enumerate(layers):
-        site = site_of(position)
-        resource = await layer.put_up(resource, site)
-        facts.append({"layer": layer.layer, **await layer.facts(resource, site)})
-    return StandingStack(resource, facts)
+        context = context_of(position)
+        resource = await layer.set_up(resource, context)
+        built.resource = resource
+        built.resources.append(resource)
+        built.facts.append({"layer": layer.layer, **await layer.facts(resource, context)})
+    return built

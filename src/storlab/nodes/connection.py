@@ -111,11 +111,11 @@ class Connection:
         assert last is not None, "request() yields at least the final event"
         return last
 
-    async def stop(self, identity: int, grace: float) -> None:
+    async def stop(self, identity: int, grace: float, signal: str | None = None) -> None:
         """Ask the agent to end the request ``identity``. One that does not even answer is given up: ``NodeLost``."""
         try:
             async with asyncio.timeout(self.patience):
-                await self.ask("stop", run=identity, grace_ns=round(grace * 1e9))
+                await self.ask("stop", run=identity, grace_ns=round(grace * 1e9), signal=signal)
         except TimeoutError:
             self.give_up(f"its agent has been silent for {self.patience:g} s")
             raise NodeLost(self._lost) from None

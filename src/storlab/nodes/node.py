@@ -6,14 +6,15 @@ Everything above this package uses only what is here. Kinds of node differ in ho
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
 from storlab.errors import DiskFull, NodeError
 from storlab.nodes.connection import Connection
-from storlab.nodes.process import Exit, Process
+from storlab.nodes.identity import Machine, NodeIdentity
+from storlab.nodes.process import Exit, OnOutput, Process
 from storlab.nodes.protocol import CHUNK, Frame
 
 __all__ = ["Clock", "Exit", "Node", "Process", "Sample"]
@@ -42,16 +43,43 @@ class Clock:
     error: float
 
 
+class Ports:
+    """Hands out ports of one node, so that two servers there don't try the same one."""
+
+    def __init__(self) -> None:
+        self._given: set[int] = set()
+
+    def next_port(self, first: int) -> int:
+        """The lowest port from ``first`` on that was not handed out before. Others on the machine may have it."""
+        port = next(port for port in range(first, 65536) if port not in self._given)
+        self._given.add(port)
+        return port
+
+
+_UNKNOWN = NodeIdentity("", "local", "", Machine("", ""))
+
+
 @dataclass
 class Node:
     """Runs commands, reads and writes files, samples counters. Owned by the launcher that made it."""
 
     name: str
     connection: Connection
-    kind: str = "local"
+    identity: NodeIdentity = _UNKNOWN
     pid: int | None = None  # of the agent, on its node
     environment: Mapping[str, str | None] = field(default_factory=dict)  # given to every command
     address: str | None = None  # in the network among a run's nodes, where it is in one
+    ports: Ports = field(default_factory=Ports)
+    named: dict[str, Process] = field(default_factory=dict)  # of the commands that were started here, those with a name
+    machine: str = ""  # the boot id of the machine that it is, or is on
+    about: Mapping[str, Any] = field(default_factory=dict)  # how it was started, for the records
+    process: int | None = None  # on the controller's machine, of the program that is this machine: QEMU
+    complaint: Callable[[], str | None] = lambda: None  # what explains failures on it, such as too little memory
+
+    @property
+    def instance(self) -> str:
+        """Its name, unique in the run: nodes of the same ``name`` may be there at the same time."""
+        return self.identity.name or self.name
 
     @property
     def lost(self) -> str | None:
@@ -69,8 +97,13 @@ class Node:
         start_at: float | None = None,
         stdin: bytes | None = None,
         stdout_file: str | None = None,
+        name: str | None = None,
+        on_output: OnOutput | None = None,
     ) -> Process:
         """Start a command; returns once its process exists. ``start_at``: seconds on the node's monotonic clock.
+
+        ``name`` is what the name of its cgroup ends with, and by which ``named`` has it. What it prints goes to
+        ``on_output``, where that is given, and is not collected.
 
         Raises ``CommandFailed`` where the program can't be executed.
         """
@@ -84,8 +117,9 @@ class Node:
             "timeout_ns": None if timeout is None else round(timeout * 1e9),
             "grace_ns": round(grace * 1e9),
             "start_at_ns": None if start_at is None else round(start_at * 1e9),
+            "name": name,
         }
-        process = Process(self.name, self.connection, tuple(argv), fields)
+        process = Process(self.name, self.connection, tuple(argv), fields, on_output)
         try:
             await process.started()
             if stdin is not None:
@@ -93,6 +127,8 @@ class Node:
         except BaseException:
             await process.end()  # nobody else knows of it yet
             raise
+        if name is not None:
+            self.named[name] = process
         return process
 
     async def run(self, argv: Sequence[str], *, check: bool = True, **options: Any) -> Exit:

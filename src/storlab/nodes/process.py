@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,10 @@ from storlab.nodes.waiting import to_its_end
 
 _FULL = "No space left on device"  # ENOSPC, see strerror(3)
 _REST = 10.0  # s, for a command that was killed to be gone; one that hangs in the kernel never is
+
+
+OnOutput = Callable[[bytes, float], None]
+"""Gets what a command prints, piece by piece, and when that was read, in seconds on its node's monotonic clock."""
 
 
 @dataclass(frozen=True)
@@ -80,14 +84,22 @@ def telling(lines: Sequence[str]) -> str:
 class Process:
     """A command that runs on a node. A task of its own follows it, so that nobody's cancellation loses sight of it."""
 
-    def __init__(self, node: str, connection: Connection, argv: tuple[str, ...], fields: Mapping[str, Any]) -> None:
-        self._node, self._connection, self._argv = node, connection, argv
+    def __init__(
+        self,
+        node: str,
+        connection: Connection,
+        argv: tuple[str, ...],
+        fields: Mapping[str, Any],
+        on_output: OnOutput | None = None,
+    ) -> None:
+        self._node, self._connection, self._argv, self._on_output = node, connection, argv, on_output
         self._id = connection.next_id()
         self._started, self._spoke = asyncio.Event(), asyncio.Event()
         self._first = b""
         self._following = asyncio.create_task(self._follow(fields), name=f"{argv[0]} on {node}")
         self._following.add_done_callback(lambda task: task.cancelled() or task.exception())  # seen, if nobody waits
         self.pid: int | None = None
+        self.cgroup: str | None = None  # the folder of its cgroup, where it has one
 
     async def started(self) -> None:
         """Wait until it exists. Raises ``CommandFailed`` where it can't be executed."""
@@ -130,9 +142,16 @@ class Process:
         """Wait for its end without a say in it: cancelling this stops nothing."""
         await asyncio.wait([self._following])
 
-    async def stop(self, grace: float = 2.0) -> None:
-        """TERM to its whole group now, KILL after ``grace`` seconds; ``wait`` then returns."""
-        await self._connection.stop(self._id, grace)
+    def when_ended(self, callback: Callable[[Exit | None], None]) -> None:
+        """Call this once it has ended, with how; with ``None`` where that can't be known, as its agent is gone."""
+        self._following.add_done_callback(lambda _: callback(self.ended))
+
+    async def stop(self, grace: float = 2.0, signal: str | None = None) -> None:
+        """TERM to its whole group now, KILL after ``grace`` seconds; ``wait`` then returns.
+
+        A ``signal`` of its own, such as ``SIGINT``, goes to the first process alone.
+        """
+        await self._connection.stop(self._id, grace, signal)
 
     async def end(self) -> None:
         """Stop it and wait until it is at rest. A node that does not get that done counts as lost."""
@@ -157,10 +176,13 @@ class Process:
                 async for frame in events:
                     match frame.header["event"]:
                         case "started":
-                            self.pid = frame.header["pid"]
+                            self.pid, self.cgroup = frame.header["pid"], frame.header["cgroup"]
                             self._started.set()
                         case "stdout" | "stderr" as stream:
-                            output[stream].append(frame.payload)
+                            if self._on_output is None:
+                                output[stream].append(frame.payload)
+                            else:
+                                self._on_output(frame.payload, frame.header["monotonic_ns"] / 1e9)
                             self._listen(stream, frame.payload)
                         case "error":
                             raise CommandFailed(self._refused(frame.header))

@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
 from storlab.errors import StorlabError
 from storlab.measurements import Measurements
+from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-
-Where = Literal["machines", "nodes", "host"]
-"""``machines``: once on each machine, the host among them. ``nodes``: on each node, with its own storage.
-``host``: only on this machine."""
+from storlab.probes.subject import End, Kind, Subject
 
 
 @dataclass(frozen=True)
-class Post:
-    """Where a probe watches in one trial. ``raw`` is a folder of the run's records, the probe's own.
-
-    ``disk`` is the kernel's name of the disk beneath what is measured; ``None`` where there is none.
-    ``beneath`` are disks of this node that the disks of other nodes lie on.
-    ``processes`` are the guests whose QEMU runs on this machine, each with the process's id.
-    """
+class ProbeContext:
+    """Where a probe watches in one trial, and what. ``raw`` is a folder of the run's records, the probe's own."""
 
     node: Node
     raw: Path
-    disk: str | None
-    beneath: tuple[str, ...] = ()
-    processes: Mapping[str, int] = field(default_factory=dict)
+    subject: Subject
 
 
 @dataclass(frozen=True)
@@ -45,12 +36,13 @@ class Window:
     end: float
 
 
-class Left(NamedTuple):
-    """What a probe left of one trial: its folder, the measured phase, and the disk under test, if there is one."""
+@dataclass(frozen=True)
+class ProbeRecord:
+    """What a probe left of one trial: its folder, the measured phase, and what it watched."""
 
     raw: Path
     window: Window
-    disk: str | None
+    subject: Subject
 
 
 class Probe(BaseModel):
@@ -59,30 +51,38 @@ class Probe(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: ClassVar[str]
-    where: ClassVar[Where] = "nodes"
+    watches: ClassVar[frozenset[Kind]]
+    """It watches on each node that has one of these, at each end; with ``machine``, once on each machine."""
 
-    def place(self) -> Where:
-        """Where this one watches: ``where``, unless its options say otherwise."""
-        return self.where
+    metrics: ClassVar[tuple[MetricSpec, ...]]
+    """The metrics and histograms that ``parse`` may yield; no others."""
+
+    def watches_at(self, end: End, kinds: Collection[Kind]) -> bool:
+        """Whether it watches on a node at this end that has these, unless its options say otherwise."""
+        return not self.watches.isdisjoint(kinds)
 
     def needs(self) -> Needs:
         """What the node must have."""
         return Needs()
 
-    @abstractmethod
-    def watch(self, post: Post) -> AbstractAsyncContextManager[None]:
-        """Observe for as long as the context lasts, and write what is seen into ``post.raw``."""
+    def declares(self) -> tuple[MetricSpec, ...]:
+        """Those of ``metrics`` that it may yield with these options."""
+        return self.metrics
 
     @abstractmethod
-    def parse(self, raw: Path, window: Window, disk: str | None) -> Measurements:
+    def watch(self, context: ProbeContext) -> AbstractAsyncContextManager[None]:
+        """Observe for as long as the context lasts, and write what is seen into ``context.raw``."""
+
+    @abstractmethod
+    def parse(self, record: ProbeRecord) -> Measurements:
         """What was seen within the window; a pure function of the raw files. Raises ``ParseError``."""
 
-    def parse_many(self, left: Sequence[Left]) -> list[Measurements | StorlabError]:
+    def parse_many(self, records: Sequence[ProbeRecord]) -> list[Measurements | StorlabError]:
         """What ``parse`` gives of each, or the error that it raises. A probe may read many trials at once faster."""
-        return [self._parsed(each) for each in left]
+        return [self._parsed(each) for each in records]
 
-    def _parsed(self, left: Left) -> Measurements | StorlabError:
+    def _parsed(self, record: ProbeRecord) -> Measurements | StorlabError:
         try:
-            return self.parse(*left)
+            return self.parse(record)
         except StorlabError as error:
             return error

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
-_CPU_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+CPU_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _SECTOR = 512  # bytes; the unit of these counters whatever the disk's sector size is
 _TICKS = 100  # a second: USER_HZ, which is the same on every architecture that Storlab knows
 _RESIDENT = re.compile(r"^VmRSS:[ \t]+([0-9]{1,18}) kB$", re.MULTILINE)
@@ -29,6 +30,20 @@ class DiskCounters:
         """Operations of all kinds that have completed."""
         return self.reads + self.writes + self.discards + self.flushes
 
+    def since(self, before: DiskCounters) -> DiskCounters:
+        """What the disk has done since it had those counters."""
+        return DiskCounters(*(new - old for new, old in zip(_numbers(self), _numbers(before), strict=True)))
+
+
+def added_up(disks: Sequence[DiskCounters]) -> DiskCounters:
+    """Several disks as one, which is as busy as the busiest of them. At least one."""
+    total = DiskCounters(*map(sum, zip(*map(_numbers, disks), strict=True)))
+    return replace(total, busy=max(disk.busy for disk in disks))
+
+
+def _numbers(counters: DiskCounters) -> Collection[int]:
+    return vars(counters).values()  # many times faster than ``dataclasses.astuple``
+
 
 def parse_loadavg(text: str) -> tuple[float, float, float] | None:
     """Load averages over 1, 5 and 15 minutes; ``None`` where this is no such file."""
@@ -45,7 +60,7 @@ def parse_cpu(text: str) -> dict[str, int]:
         words = line.split()
         if words and words[0] == "cpu":
             try:
-                return dict(zip(_CPU_STATES, (int(word) for word in words[1:]), strict=False))
+                return dict(zip(CPU_STATES, (int(word) for word in words[1:]), strict=False))
             except ValueError:
                 return {}
     return {}
@@ -60,6 +75,11 @@ def parse_pressure(text: str) -> dict[str, float]:
         if kind in ("some", "full") and total.isascii() and total.isdigit():
             totals[kind] = int(total) / 1e6
     return totals
+
+
+def disk_stat_path(disk: str) -> str:
+    """The file with the counters of the disk, or partition, of this kernel's name."""
+    return f"/sys/class/block/{disk}/stat"
 
 
 def parse_disk_stat(text: str) -> DiskCounters | None:
@@ -124,6 +144,15 @@ def parse_resident(text: str) -> int | None:
     """Resident bytes out of ``/proc/PID/status``; ``None`` where they are not there."""
     found = _RESIDENT.search(text)
     return None if found is None else int(found[1]) * 1024
+
+
+def parse_cgroup_cpu(text: str) -> float | None:
+    """CPU time of all processes of a group in seconds, out of its ``cpu.stat``; ``None`` where it is not there."""
+    for line in text.splitlines():
+        name, _, number = line.partition(" ")
+        if name == "usage_usec" and _is_number(number):
+            return int(number) / 1e6
+    return None
 
 
 def _is_number(word: str) -> bool:

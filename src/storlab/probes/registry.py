@@ -8,13 +8,13 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 
-from storlab.probes.alignment import AlignmentProbe
+from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe
-from storlab.probes.guests import GuestsProbe
 from storlab.probes.host_load import HostLoadProbe
+from storlab.probes.processes import ProcessesProbe
 from storlab.probes.stalls import StallsProbe
 
-_BUILT_IN: tuple[type[Probe], ...] = (HostLoadProbe, StallsProbe, GuestsProbe, AlignmentProbe)
+_BUILT_IN: tuple[type[Probe], ...] = (HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe)
 
 
 @cache

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,15 +28,22 @@ _END_TIMEOUT = 5.0  # s
 async def sampling(node: Node, paths: Sequence[str], interval: float, raw: Path) -> AsyncIterator[None]:
     """Sample for as long as the context lasts; one sample is taken at its start and one right before its end."""
     first = asyncio.Event()
-    raw.mkdir(parents=True, exist_ok=True)
-    with (raw / NAME).open("wb") as file:
-        file.write(orjson.dumps({"paths": list(paths), "interval": interval}) + b"\n")
+    with samples_file(raw, paths, interval) as file:
         task = asyncio.create_task(_record(node, paths, interval, file, first))
         try:
             await first.wait()
             yield
         finally:
             await to_its_end(_finish(task, node, paths, file))
+
+
+@contextlib.contextmanager
+def samples_file(raw: Path, paths: Sequence[str], interval: float = 0.0) -> Iterator[BinaryIO]:
+    """The file that samples go to, with its first line; ``interval`` 0: they are taken one by one."""
+    raw.mkdir(parents=True, exist_ok=True)
+    with (raw / NAME).open("wb") as file:
+        file.write(orjson.dumps({"paths": list(paths), "interval": interval}) + b"\n")
+        yield file
 
 
 async def _record(node: Node, paths: Sequence[str], interval: float, file: BinaryIO, first: asyncio.Event) -> None:
@@ -56,10 +63,11 @@ async def _finish(task: asyncio.Task[None], node: Node, paths: Sequence[str], fi
         task.result()
     with contextlib.suppress(NodeError, TimeoutError):
         async with asyncio.timeout(_END_TIMEOUT):
-            await _last(node, paths, file)
+            await take_sample(node, paths, file)
 
 
-async def _last(node: Node, paths: Sequence[str], file: BinaryIO) -> None:
+async def take_sample(node: Node, paths: Sequence[str], file: BinaryIO) -> None:
+    """Add one sample to ``samples_file``."""
     async with aclosing(node.sample(paths, 1.0)) as samples:
         async for sample in samples:
             file.write(_line(sample))

@@ -1,9 +1,9 @@
 """Probe ``stalls``: the longest time with no completed I/O, and the sum of such times above a threshold.
 
-Counted at the disk under test, every 50 ms, so a stall is known to within twice that. Times without a completion in
-which nothing was in flight either are idleness of the load, not a stall of the storage, and are told apart. How
-late the agent's own ticks came shows when the whole machine stood still. What the workload itself saw is among its
-own metrics, where it keeps such a log (fio does).
+Counted at each disk under test, and beneath those of other nodes, every 50 ms, so a stall is known to within twice
+that. Times without a completion in which nothing was in flight either are idleness of the load, not a stall of the
+storage, and are told apart. How late the agent's own ticks came shows when the whole machine stood still. What the
+workload itself saw is among its own metrics, where it keeps such a log (fio does).
 """
 
 from __future__ import annotations
@@ -12,55 +12,58 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
-from storlab.measurements import Measurements, Value, metric_frame
-from storlab.probes.base import Post, Probe, Window
-from storlab.probes.procfs import parse_disk_stat
-from storlab.probes.sampling import read_samples, sampling
+from storlab.measurements import Measurements, metric_frame
+from storlab.metrics import MetricSpec
+from storlab.probes.base import Probe, ProbeContext, ProbeRecord
+from storlab.probes.procfs import disk_stat_path, parse_disk_stat
+from storlab.probes.sampling import Snapshot, read_samples, sampling
+from storlab.probes.subject import Kind
 from storlab.units import Duration
+
+_METRICS = (
+    MetricSpec("stall.longest", "s", "lower", "max"),
+    MetricSpec("stall.total", "s", "lower"),
+    MetricSpec("stall.count", "1", "lower"),
+    MetricSpec("idle.longest", "s", across="max"),
+    MetricSpec("machine.stall.longest", "s", "lower", "max"),
+)
 
 
 class StallsProbe(Probe):
-    """Watches the disk under test of each node."""
+    """Watches the disk under test of each node, and the disks that those of other nodes lie on."""
 
     kind: ClassVar[str] = "stalls"
+    watches: ClassVar[frozenset[Kind]] = frozenset({"disks"})
+    metrics: ClassVar[tuple[MetricSpec, ...]] = _METRICS
 
     threshold: Duration = Field(1.0, description="Times without completed I/O that are longer are summed up.")
     interval: Duration = Field(0.05, gt=0, description="Between two looks.")
 
-    def watch(self, post: Post) -> AbstractAsyncContextManager[None]:
-        if post.disk is None:
+    def watch(self, context: ProbeContext) -> AbstractAsyncContextManager[None]:
+        if not context.subject.disks:
             return nullcontext()
-        return sampling(post.node, [_path(post.disk)], self.interval, post.raw)
+        paths = [disk_stat_path(disk) for disk in context.subject.disks]
+        return sampling(context.node, paths, self.interval, context.raw)
 
-    def parse(self, raw: Path, window: Window, disk: str | None) -> Measurements:
-        if disk is None:
+    def parse(self, record: ProbeRecord) -> Measurements:
+        if not record.subject.disks:
             return Measurements(warnings=("stalls: there is no disk beneath whose counters could be watched",))
-        looks = []
-        ticks = []
-        for snapshot in read_samples(raw):
-            counters = parse_disk_stat(snapshot.texts.get(_path(disk), ""))
-            if window.start <= snapshot.t <= window.end and counters is not None:
-                looks.append(Look(snapshot.t, counters.completed, counters.in_flight))
-                ticks.append(snapshot.late)
-        if len(looks) < 2:
+        window = record.window
+        inside = [each for each in read_samples(record.raw) if window.start <= each.t <= window.end]
+        by_disk = [looks for disk in record.subject.disks if len(looks := looks_at(inside, disk)) > 1]
+        if not by_disk:
             return Measurements(warnings=("stalls: the measured phase was too short to watch",))
-        stalls = find_stalls(looks)
+        stalls = [stall for looks in by_disk for stall in find_stalls(looks)]
         idle = [s.length for s in stalls if not s.waiting]
         waited = [s.length for s in stalls if s.waiting]
         over = [length for length in waited if length > self.threshold]
-        values = [
-            Value("stall.longest", max(waited, default=0.0), "s", "lower", "max"),
-            Value("stall.total", sum(over), "s", "lower", "sum"),
-            Value("stall.count", len(over), "1", "lower", "sum"),
-            Value("idle.longest", max(idle, default=0.0), "s", "neither", "max"),
-            Value("machine.stall.longest", max(ticks), "s", "lower", "max"),
-        ]
-        return Measurements(metrics=metric_frame(values))
+        late = max(each.late for each in inside)
+        found = (max(waited, default=0.0), sum(over), len(over), max(idle, default=0.0), late)
+        return Measurements(metric_frame(spec.value(value) for spec, value in zip(_METRICS, found, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,12 @@ class Stall:
     waiting: bool
 
 
+def looks_at(snapshots: Sequence[Snapshot], disk: str) -> list[Look]:
+    """What the samples show of a disk."""
+    found = ((each.t, parse_disk_stat(each.texts.get(disk_stat_path(disk), ""))) for each in snapshots)
+    return [Look(t, counters.completed, counters.in_flight) for t, counters in found if counters is not None]
+
+
 def find_stalls(looks: Sequence[Look]) -> list[Stall]:
     """All times in which no operation completed, from the look after the last completion to the next change."""
     stalls: list[Stall] = []
@@ -96,7 +105,3 @@ def find_stalls(looks: Sequence[Look]) -> list[Stall]:
         waiting = waiting and after.in_flight > 0
         stalls[-1] = Stall(start.t, after.t - start.t, waiting)
     return stalls
-
-
-def _path(disk: str) -> str:
-    return f"/sys/class/block/{disk}/stat"

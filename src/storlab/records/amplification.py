@@ -1,47 +1,94 @@
-"""Bytes that the disk under test moved for each byte that the load moved: counts, which noise hardly touches."""
+"""Bytes that disks moved for each byte that loads moved: counts, which noise hardly touches."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from storlab.measurements import Measurements, Value
+from storlab.metrics import MetricSpec, Quantity, specs_of
+from storlab.probes.host_load import TARGET
 
 SOURCE = "storage"
 """The ``source`` of these metrics: they belong to no workload and no probe alone."""
 
-_DIRECTIONS = {"write": "disk.target.bytes_written", "read": "disk.target.bytes_read"}
+_WAYS: dict[Quantity, str] = {"bytes written": "write", "bytes read": "read"}
+_AT_DISK, _BACKING, _GUEST_DISK = "amplification", "amplification.backing", "amplification.guest-disk"
+METRICS = {
+    (way, what): MetricSpec(f"{way}.{what}", "1", "lower", "none", per=per)
+    for what in (_AT_DISK, _BACKING, _GUEST_DISK)
+    for per, way in _WAYS.items()
+}
 
 
-def moved_bytes(loads: Iterable[Measurements], host_load: Measurements) -> Counter[str]:
-    """Bytes of one node: of its workloads (``write.bytes``) and at its disk (``disk.target.bytes_written``), and so on.
+def declares(asked: Set[Quantity], *, at_disk: bool, beneath: bool) -> tuple[MetricSpec, ...]:
+    """What there may be where this is asked for: ``at_disk``, where that is watched; ``beneath``, at other nodes."""
+    known = {_AT_DISK: at_disk, _BACKING: beneath, _GUEST_DISK: beneath}
+    return tuple(s for (_, what), s in METRICS.items() if known[what] and (what == _GUEST_DISK or s.per in asked))
 
-    Directions in which either is unknown are left out.
-    """
-    at_disk = _sums([host_load])
-    asked = _sums(loads)
-    found: Counter[str] = Counter()
-    for direction, counter in _DIRECTIONS.items():
-        if asked[f"{direction}.bytes"] and counter in at_disk:
-            found += Counter({f"{direction}.bytes": int(asked[f"{direction}.bytes"]), counter: int(at_disk[counter])})
+
+Moved = Counter[tuple[str, str]]
+"""Way and whose: what was ``asked`` for, and what was moved at the ``disk``."""
+
+
+def bytes_of(measured: Measurements, subject: str = "") -> Counter[str]:
+    """Bytes of all jobs together, ``write``, ``read`` and of no known way; of a probe, those of a ``subject``."""
+    specs, found = specs_of(measured.declared), Counter[str]()
+    for name, value in measured.totals().items():
+        spec = specs.find(name)
+        if spec.quantity in ("bytes", *_WAYS) and spec.subject == subject:
+            found[_WAYS.get(spec.quantity, "")] += int(value)
     return found
 
 
-def amplification(moved: Counter[str]) -> list[Value]:
+def moved_bytes(loads: Iterable[Measurements], host_load: Measurements) -> Moved:
+    """Bytes that workloads asked for, and those at the disks under them.
+
+    Directions in which either is unknown are left out.
+    """
+    at_disk, asked = bytes_of(host_load, TARGET), Counter[str]()
+    for load in loads:
+        asked.update(bytes_of(load))
+    known = [way for way in _WAYS.values() if asked[way] and way in at_disk]
+    return Moved({(way, whose): of[way] for whose, of in (("asked", asked), ("disk", at_disk)) for way in known})
+
+
+def amplification(moved: Moved) -> list[Value]:
     """``write.amplification`` and ``read.amplification``, of one node or of several together.
 
     Bytes at the disk ÷ bytes of the workloads. Below 1: the page cache answered, or held back what did not reach the
     disk within the measured phase.
     """
     return [
-        Value(f"{direction}.amplification", moved[counter] / moved[f"{direction}.bytes"], "1", "lower", "none")
-        for direction, counter in _DIRECTIONS.items()
-        if moved[f"{direction}.bytes"]
+        METRICS[way, _AT_DISK].value(moved[way, "disk"] / moved[way, "asked"])
+        for way in _WAYS.values()
+        if moved[way, "asked"]
     ]
 
 
-def _sums(measured: Iterable[Measurements]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for each in measured:
-        total.update({name: value for name, value in each.totals().items() if "bytes" in name})
-    return total
+def asked_bytes(loads: Iterable[Measurements]) -> Counter[str] | None:
+    """Bytes that workloads moved, ``write`` and ``read``; ``None`` where one of them does not say."""
+    each = [bytes_of(load) for load in loads]
+    return sum(each, Counter[str]()) if all(each) else None
+
+
+def disk_bytes(host_load: Measurements) -> Counter[str] | None:
+    """Bytes moved at a machine's disks under test; ``None`` where ``host-load`` has not seen them."""
+    found = bytes_of(host_load, TARGET)
+    return found if len(found) == len(_WAYS) else None
+
+
+def backing_amplification(
+    backing: Counter[str], asked: Counter[str] | None, at_guests: Counter[str] | None
+) -> list[Value]:
+    """Bytes written to, and read from, disks beneath those of other nodes, for each byte above.
+
+    ``backing`` are those that the probe ``backing`` counted; ``asked`` and ``at_guests`` are of all the nodes above. A
+    ratio to what is unknown or 0 is left out.
+    """
+    return [
+        METRICS[way, what].value(backing[way] / above[way])
+        for way in _WAYS.values()
+        for what, above in ((_BACKING, asked), (_GUEST_DISK, at_guests))
+        if above is not None and above[way]
+    ]

@@ -1,26 +1,31 @@
-"""All tables of a run, from its raw records."""
+"""All tables of a run, from its raw records, whoever made it."""
 
 from __future__ import annotations
 
+from storlab.errors import RecordsError
+from storlab.records.imported import derive_imported
 from storlab.records.run_folder import RunFolder
 from storlab.records.tables import Tables
+from storlab.records.trial_record import NAME as RECORD
 
 
 def derive(run: RunFolder) -> Tables:
-    """All tables of a run from its raw records. A trial whose raw files can't be read any more is named, not lost."""
-    from storlab.records.imported import derive_imported, imported_of
+    """The tables of a run, whether Storlab ran it or it was imported. Raises ``RecordsError``.
 
-    imported = imported_of(run.manifest)
-    return _derive_own(run) if imported is None else derive_imported(run, imported)
+    A trial whose raw files can't be read is named, not lost.
+    """
+    manifest = run.manifest
+    if manifest.imported is not None:
+        return derive_imported(run, manifest.imported)
+    from storlab.records.derive_trial import Done, derive_trials  # with all that a run has and imported ones spare
 
-
-def _derive_own(run: RunFolder) -> Tables:
-    """Of a run that Storlab made itself."""
-    from storlab.records.derive_trial import Done, derive_trials  # with all layers, workloads and probes
-
-    study = run.manifest.study()
+    study = manifest.study()
     tables = Tables({cell.number: cell for cell in study.cells}, tuple(factor.name for factor in study.factors))
-    tables.records += run.records()
+    for record in run.records():
+        if record.cell not in tables.cells:
+            path = run.trial_folder(record.trial) / RECORD
+            raise RecordsError(f"{path} is damaged: cell: the study has no cell {record.cell}")
+        tables.records.append(record)
     done = [
         Done(run.trial_folder(record.trial), record, tables.cells[record.cell])
         for record in tables.records

@@ -4,39 +4,50 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
 
 from storlab.errors import ParseError, StorlabError, TrialError
 from storlab.measurements import PROBE, Measurements, Value
+from storlab.metrics import MetricSpec
+from storlab.probes.backing import BACKING
 from storlab.probes.host_load import HostLoadProbe
-from storlab.records.amplification import SOURCE, amplification, moved_bytes
-from storlab.records.backings import asked_bytes, backing_metrics, counted, guest_disk_bytes, read_counters
+from storlab.records.amplification import (
+    METRICS,
+    SOURCE,
+    Moved,
+    amplification,
+    asked_bytes,
+    backing_amplification,
+    bytes_of,
+    disk_bytes,
+    moved_bytes,
+)
 from storlab.records.observations import Done, Observations, raw_folder
 from storlab.records.observed import Observed
 from storlab.records.stacked import Group, Measured, Told, rows_of
 from storlab.records.tables import TrialTables
-from storlab.records.trial_record import BackingRecord, TrialRecord
+from storlab.records.trial_record import TrialRecord
 from storlab.records.within_trials import add_within_trials
 from storlab.study.cells import Cell, Load
 
-__all__ = ["BACKING", "NODES", "Done", "derive_trial", "derive_trials", "parse_load", "raw_folder"]
-
-BACKING = "backing:"
-"""How the names of folders begin that hold the counters of a disk beneath other nodes' disks."""
+__all__ = ["NODES", "Done", "derive_trial", "derive_trials", "parse_load", "raw_folder"]
 
 NODES = "nodes"
 """The ``source`` of what is true of a trial's nodes as a whole, whatever they ran."""
+
+START_SKEW = MetricSpec("start.skew", "s", "lower", "none")
 
 
 def parse_load(load: Load, folder: Path, node: str) -> Measurements:
     """What one workload measured on one node. Raises ``TrialError``, with the node's name, and ``ParseError``."""
     try:
-        return load.workload.parse(raw_folder(folder, node, load.name))
+        found = load.workload.parse(raw_folder(folder, node, load.name))
     except TrialError as error:
         raise type(error)(f"node {node}: {error}", error.detail) from None
+    return replace(found, declared=load.workload.declares())
 
 
 @dataclass
@@ -83,6 +94,7 @@ def _tables(parsed: Sequence[Parsed]) -> TrialTables:
     tables = rows_of([group for each in parsed for group in each.groups])
     tables.warnings = [warning for each in parsed for warning in each.warnings]
     tables.observed = [observed for each in parsed for observed in each.observed]
+    tables.declared += [(SOURCE, tuple(METRICS.values())), (NODES, (START_SKEW,))]
     add_within_trials(tables)
     tables.metrics = [pl.concat(tables.metrics).sort("trial", maintain_order=True)]
     return tables
@@ -99,20 +111,32 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
         for node, each in by_node.items():
             measured.setdefault(node, []).append(each)
     for name in cell.probes:
-        seen = {}
-        for node in record.probes.get(name, []):
-            try:
-                seen[node] = observations.of(trial, name, node, node)
-            except ParseError as error:  # what was measured stands, though it was not observed
-                parsed.warnings.append(f"probe {name} on {node}: {error}")
-        parsed.add(record, PROBE + name, seen)
-        parsed.observed += [Observed(record.cell, node, name, each.facts) for node, each in seen.items() if each.facts]
+        for source, seen in _by_end(parsed, trial, observations, name, PROBE + name).items():
+            parsed.add(record, source, seen)
+            facts = ((node, each.facts) for node, each in seen.items())
+            parsed.observed += [Observed(record.cell, node, name, each) for node, each in facts if each]
     _add_amplification(parsed, trial, observations, measured)
     _add_backings(parsed, trial, observations, measured)
     if len(measured) > 1 and record.start_skew is not None:
-        skew = Value("start.skew", record.start_skew, "s", "lower", "none")
-        parsed.tell(record, NODES, None, [skew])
+        parsed.tell(record, NODES, None, [START_SKEW.value(record.start_skew)])
     return parsed
+
+
+def _by_end(
+    parsed: Parsed, trial: Done, observations: Observations, probe: str, name: str
+) -> dict[str, dict[str, Measurements]]:
+    """What a probe saw, by source and node: ``name`` where the load ran, ``name@GROUP`` on the nodes of a group below.
+
+    Nodes that stand on each other are never of one source, so no work is counted twice in their sums.
+    """
+    found: dict[str, dict[str, Measurements]] = {}
+    for node in trial.record.probes.get(probe, []):
+        try:
+            source = observations.record(trial, probe, node).subject.source(name)
+            found.setdefault(source, {})[node] = observations.of(trial, probe, node)
+        except ParseError as error:  # what was measured stands, though it was not observed
+            parsed.warnings.append(f"probe {probe} on {node}: {error}")
+    return found
 
 
 def _add_amplification(
@@ -122,21 +146,19 @@ def _add_amplification(
 
     None where a load has a warm-up within it: its bytes are at the disk, and not among those that it measured.
     """
-    record = trial.record
     if not _measures_all(trial.cell):
         return
-    watchers = {record.nodes[node].machine: node for node in record.probes.get(HostLoadProbe.kind, [])}
-    total: Counter[str] = Counter()
-    for node, loads in measured.items():
-        watcher = watchers.get(record.nodes[node].machine)
-        if watcher is None or record.nodes[node].disk is None:
+    record = trial.record
+    total = Moved()
+    for nodes in _by_machine(record, measured):
+        host_load = [_host_load(trial, observations, those) for those in (*([node] for node in nodes), nodes)]
+        loads = [*(measured[node] for node in nodes), [load for node in nodes for load in measured[node]]]
+        moved = [moved_bytes(mine, seen) for mine, seen in zip(loads, host_load, strict=True) if seen is not None]
+        if len(moved) <= len(nodes):
             return  # a sum over only some of the nodes would say nothing
-        try:
-            moved = moved_bytes(loads, observations.of(trial, HostLoadProbe.kind, watcher, node))
-        except ParseError:
-            return  # named above, with the probe's own numbers
-        parsed.tell(record, SOURCE, node, amplification(moved))
-        total += moved
+        for node, each in zip(nodes, moved, strict=False):
+            parsed.tell(record, SOURCE, node, amplification(each))
+        total += moved[-1]
     parsed.tell(record, SOURCE, None, amplification(total))
 
 
@@ -144,64 +166,51 @@ def _measures_all(cell: Cell) -> bool:
     return all(load.workload.measures_all(cell.trial.warm_up) for load in cell.loads)
 
 
+def _by_machine(record: TrialRecord, nodes: Iterable[str]) -> list[list[str]]:
+    machines: dict[str, list[str]] = {}
+    for node in nodes:
+        machines.setdefault(record.nodes[node].machine, []).append(node)
+    return list(machines.values())
+
+
+def _host_load(trial: Done, observations: Observations, nodes: Sequence[str]) -> Measurements | None:
+    """What ``host-load`` saw of the disks under test of these nodes of one machine; ``None`` where that is unknown."""
+    of, kind = trial.record.nodes, HostLoadProbe.kind
+    watchers = [each for each in trial.record.probes.get(kind, []) if of[each].machine == of[nodes[0]].machine]
+    if not watchers or not all(of[node].disks for node in nodes):
+        return None
+    disks = dict.fromkeys(disk for node in nodes for disk in of[node].disks)
+    try:
+        return observations.of(trial, kind, watchers[0], list(disks))
+    except ParseError:
+        return None  # named above, with the probe's own numbers
+
+
 def _add_backings(
     parsed: Parsed, trial: Done, observations: Observations, measured: Mapping[str, list[Measurements]]
 ) -> None:
-    """What was written beneath the nodes' disks: of each disk there, and of all together."""
+    """What was written beneath the nodes' disks: of each node below them, and of all of a group together."""
     record = trial.record
-    done: list[tuple[BackingRecord, Counter[str]]] = []
-    for backing in record.backings:
-        counters = read_counters(raw_folder(trial.folder, backing.node, BACKING + backing.disk))
-        if counters is None:
-            parsed.warnings.append(f"{backing.disk} on {backing.node}: its counters could not be read")
-            continue
-        done.append((backing, counted(*counters)))
-    for node, group in _by_node(done).items():
-        parsed.tell(record, SOURCE, node, _backing_metrics(group, trial, observations, measured))
-    above = [node for backing in record.backings for node in backing.beneath]
-    if len(set(above)) < len(above):
-        parsed.warnings.append("a node lies on two of the disks beneath: there are no numbers of all these together")
-    elif done and len(done) == len(record.backings):  # a sum over only some of them would say nothing
-        parsed.tell(record, SOURCE, None, _backing_metrics(done, trial, observations, measured))
+    for source, seen in _by_end(parsed, trial, observations, BACKING.kind, BACKING.kind).items():
+        parsed.add(record, source, seen)
+        above = {node: observations.record(trial, BACKING.kind, node).subject.above for node in seen}
+        for node, nodes in (*((node, [node]) for node in seen), (None, [*seen])):
+            backing: Counter[str] = Counter()
+            for each in nodes:
+                backing.update(bytes_of(seen[each]))
+            users = [name for name in dict.fromkeys(one for each in nodes for one in above[each]) if name in measured]
+            asked = asked_bytes(load for name in users for load in measured[name])
+            at_guests = _disk_bytes(trial, observations, users)
+            known = asked if _measures_all(trial.cell) else None
+            parsed.tell(record, source, node, backing_amplification(backing, known, at_guests))
 
 
-def _by_node(done: Iterable[tuple[BackingRecord, Counter[str]]]) -> dict[str, list[tuple[BackingRecord, Counter[str]]]]:
-    groups: dict[str, list[tuple[BackingRecord, Counter[str]]]] = {}
-    for backing, counts in done:
-        groups.setdefault(backing.node, []).append((backing, counts))
-    return groups
-
-
-def _backing_metrics(
-    done: Iterable[tuple[BackingRecord, Counter[str]]],
-    trial: Done,
-    observations: Observations,
-    measured: Mapping[str, list[Measurements]],
-) -> Sequence[Value]:
-    counts: Counter[str] = Counter()
-    working: list[str] = []
-    drain = 0.0
-    for backing, each in done:
-        counts.update(each)
-        working += [node for node in dict.fromkeys(backing.beneath) if node in measured]
-        drain = max(drain, backing.drain)
-    asked = asked_bytes(load for node in working for load in measured[node]) if _measures_all(trial.cell) else None
-    return backing_metrics(counts, asked, _guest_disks(working, trial, observations), drain)
-
-
-def _guest_disks(working: Iterable[str], trial: Done, observations: Observations) -> Counter[str] | None:
+def _disk_bytes(trial: Done, observations: Observations, nodes: Iterable[str]) -> Counter[str] | None:
     """Bytes moved at the disks under test of these nodes; ``None`` where one of them is not known."""
-    record = trial.record
-    watchers = {record.nodes[node].machine: node for node in record.probes.get(HostLoadProbe.kind, [])}
     total: Counter[str] = Counter()
-    for node in working:
-        watcher = watchers.get(record.nodes[node].machine)
-        if watcher is None or record.nodes[node].disk is None:
-            return None
-        try:
-            moved = guest_disk_bytes(observations.of(trial, HostLoadProbe.kind, watcher, node))
-        except ParseError:
-            return None  # named above, with the probe's own numbers
+    for those in _by_machine(trial.record, nodes):
+        host_load = _host_load(trial, observations, those)
+        moved = None if host_load is None else disk_bytes(host_load)
         if moved is None:
             return None
         total.update(moved)

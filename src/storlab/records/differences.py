@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from storlab.records.manifest import Manifest
 
 
 def differences(runs: Mapping[str, Manifest]) -> tuple[str, ...]:
     """One sentence for each thing in which ``runs`` (name → manifest) differ, and what each carries as a caution."""
+    nodes = {name: m.nodes.values() for name, m in runs.items()}
     told = {
         "Storlab": {name: m.storlab for name, m in runs.items()},
-        "the kernel": {name: _of_nodes(m, "kernel", "release") for name, m in runs.items()},
-        "the machine": {name: _of_nodes(m, "hostname") for name, m in runs.items()},
-        "the processor": {name: _of_nodes(m, "cpus", "model") for name, m in runs.items()},
+        "the kernel": {name: _once(f.kernel.release for f in facts if f.kernel) for name, facts in nodes.items()},
+        "the machine": {name: _once(f.hostname for f in facts) for name, facts in nodes.items()},
+        "the processor": {name: _once(f.cpus.model for f in facts if f.cpus) for name, facts in nodes.items()},
         "--set": {name: " ".join(m.overrides) for name, m in runs.items()},
         "--only": {name: " ".join(m.only) for name, m in runs.items()},
     }
@@ -36,16 +36,9 @@ def differences(runs: Mapping[str, Manifest]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _of_nodes(manifest: Manifest, *keys: str) -> str:
+def _once(values: Iterable[str | None]) -> str:
     """One fact about all nodes, each value once."""
-    values: list[str] = []
-    for facts in manifest.nodes.values():
-        value: Any = facts
-        for key in keys:
-            value = value.get(key) if isinstance(value, Mapping) else None
-        if value is not None:
-            values.append(str(value))
-    return ", ".join(dict.fromkeys(values))
+    return ", ".join(dict.fromkeys(value for value in values if value is not None))
 
 
 def _sentence(what: str, values: Mapping[str, str]) -> str:

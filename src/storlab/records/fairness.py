@@ -7,15 +7,27 @@ computer systems", DEC Research Report TR-301, 1984.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
 
 import polars as pl
 
-from storlab.measurements import Value
+from storlab.measurements import Better, Value
+from storlab.metrics import MetricSpec
 
-SHARED = re.compile(r"((read|write|trim)\.)?(bandwidth|iops)|(create|read|stat|delete)\.rate")
-"""What nodes and jobs may get unequal shares of."""
+JOBS = "jobs."
+"""How the statistics begin that are of jobs, and not of nodes."""
+
+
+@cache
+def declares(throughput: str) -> tuple[MetricSpec, ...]:
+    """Fairness and imbalance of the nodes' shares in a throughput, and of the jobs'."""
+    better: dict[str, Better] = {"fairness": "higher", "imbalance": "lower"}
+    return tuple(
+        MetricSpec(f"{throughput}.{among}{name}", "1", better[name], "none", of=throughput, statistic=f"{among}{name}")
+        for among in ("", JOBS)
+        for name in better
+    )
 
 
 def jain(values: Sequence[float]) -> float | None:
@@ -35,27 +47,29 @@ def imbalance(values: Sequence[float]) -> float | None:
 
 
 def fairness(metric: str, values: Sequence[float], among: str = "") -> Iterator[Value]:
-    """``bandwidth.fairness`` and ``bandwidth.imbalance`` of the ``values`` of nodes, or ``among`` others: ``jobs``."""
-    name = f"{metric}.{among}" if among else metric
+    """The fairness and the imbalance of the ``values`` of nodes, or ``among`` others: ``JOBS``."""
+    fair, unequal = declares(metric)[2 if among else 0 :][:2]
     index, ratio = jain(values), imbalance(values)
     if index is not None:
-        yield Value(f"{name}.fairness", index, "1", "higher", "none")
+        yield fair.value(index)
     if ratio is not None:
-        yield Value(f"{name}.imbalance", ratio, "1", "lower", "none")
+        yield unequal.value(ratio)
 
 
-def of_jobs(metrics: pl.DataFrame, by: Sequence[str] = ()) -> Iterator[tuple[tuple[object, ...], Value]]:
-    """The fairness among jobs, for each group of ``by``, of the metrics that every one of several jobs has.
+def of_jobs(
+    metrics: pl.DataFrame, throughputs: Collection[str], by: Sequence[str] = ()
+) -> Iterator[tuple[tuple[object, ...], Value]]:
+    """The fairness among jobs, for each group of ``by``, of the ``throughputs`` that every one of several jobs has.
 
     ``metrics``: ``METRIC_COLUMNS``, ``node`` and those of ``by``. A job of several nodes counts on each.
     """
     jobs = metrics.filter(pl.col("job").is_not_null())
     if jobs.is_empty() or (not by and jobs.select("node", "job").n_unique() == 1):
         return
-    names = [name for name in jobs["metric"].unique(maintain_order=True) if SHARED.fullmatch(name)]
     takers = jobs.group_by(*by, pl.lit(0)).agg(takers=pl.struct("node", "job").n_unique()).drop("literal")
-    shared = jobs.filter(pl.col("metric").is_in(names)).group_by(*by, "metric", maintain_order=True).agg("value")
+    own = jobs.filter(pl.col("metric").is_in(list(throughputs)))
+    shared = own.group_by(*by, "metric", maintain_order=True).agg("value")
     joined = shared.join(takers, on=list(by), maintain_order="left") if by else shared.join(takers, how="cross")
     for *group, metric, values, many in joined.iter_rows():
         if many > 1 and len(values) == many:
-            yield from ((tuple(group), value) for value in fairness(metric, values, "jobs"))
+            yield from ((tuple(group), value) for value in fairness(metric, values, JOBS))

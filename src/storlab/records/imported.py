@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import hashlib
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
 
-from storlab.errors import ParseError, RecordsError
+from storlab.errors import ParseError, UserError
+from storlab.importing.imported import Imported, ImportedFile
+from storlab.importing.importer import Importer, Part
+from storlab.importing.registry import importer_of
 from storlab.records.files import copy_durably, write_durably
-from storlab.records.import_rounds import Order
-from storlab.records.importers.base import Importer, Part
-from storlab.records.importers.registry import importer_of
-from storlab.records.importers.virtiofs_order import WORKLOADS
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder
 from storlab.records.stacked import stacked
@@ -27,9 +25,6 @@ NODE = "imported"
 
 STOPPED = "It was imported: there is what the files hold, and there will be no more."
 
-PUBLISHED_ORDERS: Mapping[str, Mapping[str, Sequence[str]]] = {"virtiofs-tests": {"workload": WORKLOADS}}
-"""Kind → factor → levels, where a tool publishes its tables in an order that is not that of its files."""
-
 _NUMBERED = " Rounds are those that the files number."
 _TIMED = " Rounds are the repeats of a cell in the order of the times that the files name."
 _IN_ORDER = " Rounds are the repeats of a cell in the order of the files and of what is in them."
@@ -37,118 +32,6 @@ _ORDERS: Mapping[str, str] = {
     "times": "Their order is that of the times that the files name.",
     "given": "Their order is that in which they were given, for not all files name their times.",
 }
-
-
-@dataclass(frozen=True)
-class ImportedFile:
-    """One file: its name as it was given, the levels that its user gave it, and what else was said of it."""
-
-    name: str
-    levels: dict[str, str]
-    options: dict[str, Any] = field(default_factory=dict)
-    beside: list[str] = field(default_factory=list)  # names of files of the same folder, kept with it
-
-
-@dataclass(frozen=True)
-class ImportedTrial:
-    """Which part of which file a trial is, both from 0, and its place in the run. ``levels`` are all of its cell."""
-
-    file: int
-    part: int
-    cell: int
-    round: int
-    levels: dict[str, str]
-    turn: int = 0  # its place in the order of measurement, from 1, where cells took turns
-
-
-@dataclass(frozen=True)
-class Imported:
-    """What a run was imported from. Trial n is ``trials[n - 1]``; the trials of a file follow each other.
-
-    ``turns``: how their order is known, where cells took turns, which is the word of who imported them; else empty.
-    """
-
-    kind: str
-    files: tuple[ImportedFile, ...]
-    trials: tuple[ImportedTrial, ...]
-    primary: str
-    turns: Order | Literal[""] = ""
-    notes: tuple[str, ...] = ()  # sentences: in what else set-ups differ, what are no repeats
-
-    @property
-    def cells(self) -> tuple[tuple[int, dict[str, str]], ...]:
-        """Number and levels of each cell, in the order of the files, and of their levels."""
-        found = {trial.cell: trial.levels for trial in self.trials}
-        if self.kind not in PUBLISHED_ORDERS:
-            return tuple(found.items())
-        ranks = {name: {level: at for at, level in enumerate(levels)} for name, levels in self.factors.items()}
-        ordered = sorted(found.items(), key=lambda cell: [ranks[name][level] for name, level in cell[1].items()])
-        return tuple(ordered)
-
-    @property
-    def factors(self) -> dict[str, tuple[str, ...]]:
-        """Factor → its levels, in the order of the files; or as the tool publishes them, and others after these."""
-        published = PUBLISHED_ORDERS.get(self.kind, {})
-        names = self.trials[0].levels
-        found = {name: dict.fromkeys(trial.levels[name] for trial in self.trials) for name in names}
-        return {
-            name: tuple(dict.fromkeys([*(level for level in published.get(name, ()) if level in levels), *levels]))
-            for name, levels in found.items()
-        }
-
-    @property
-    def compared(self) -> str:
-        """The factor whose levels are compared where cells took turns: the first one that has several."""
-        return next((name for name, levels in self.factors.items() if len(levels) > 1), next(iter(self.factors), ""))
-
-    @property
-    def word(self) -> str:
-        """What verdicts rest on, as the end of a sentence and others; empty where there are none."""
-        if not self.turns:
-            return ""
-        return (
-            ". That they were measured in turns on one machine, and that none is left out, is the word of who imported "
-            f"them, and verdicts rest on it. {' '.join((_ORDERS[self.turns], *self.notes))}"
-        )
-
-    def order(self, done: Collection[int]) -> tuple[tuple[int, ...], ...]:
-        """Of each round the cells in the order in which they were measured, of trials (by number) that are ``done``.
-
-        Empty where they took no turns.
-        """
-        if not self.turns:
-            return ()
-        rounds: dict[int, list[int]] = {}
-        numbered = [(trial.turn, trial) for number, trial in enumerate(self.trials, start=1) if number in done]
-        for _, trial in sorted(numbered, key=lambda each: each[0]):
-            rounds.setdefault(trial.round, []).append(trial.cell)
-        return tuple(map(tuple, rounds.values()))
-
-    def first_trial(self, file: int) -> int:
-        """The number of the trial that keeps this file among its raw records."""
-        return next(number for number, trial in enumerate(self.trials, start=1) if trial.file == file)
-
-
-def imported_of(manifest: Manifest) -> Imported | None:
-    """What the run was imported from; ``None`` for one that Storlab ran. Raises ``RecordsError``."""
-    if not manifest.imported:
-        return None
-    try:
-        kind = str(manifest.imported["kind"])
-        files = tuple(ImportedFile(**file) for file in manifest.imported["files"])
-        trials = tuple(ImportedTrial(**trial) for trial in manifest.imported.get("trials", ())) or tuple(
-            ImportedTrial(at, 0, at + 1, 1, file.levels)
-            for at, file in enumerate(files)  # until version 0.2
-        )
-        primary = str(manifest.imported.get("primary") or importer_of(kind).primary)
-        turns = manifest.imported.get("turns", "")  # since version 0.3
-        if not trials or any(trial.levels.keys() != trials[0].levels.keys() for trial in trials):
-            raise ValueError("its trials have different factors")
-        if turns and turns not in _ORDERS:
-            raise ValueError(f"{turns!r} is no order of trials")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RecordsError(f"the run's manifest does not say how it was imported: {error}") from None
-    return Imported(kind, files, trials, primary, turns, tuple(manifest.imported.get("notes", ())))
 
 
 def write_imported(
@@ -183,7 +66,7 @@ def write_imported(
             levels=trial.levels,
             status=part.status,
             reason=part.reason,
-            started=None if part.started is None else part.started.isoformat(),
+            started=part.started,
             facts={NODE: [{"layer": imported.kind, "file": file.name, **part.measured.facts}]},
             loads={imported.kind: [NODE]},
         )
@@ -196,27 +79,29 @@ def write_imported(
 def _manifest(
     identity: str, argv: Sequence[str], imported: Imported, importer: Importer, read: Sequence[Sequence[Part]]
 ) -> Manifest:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    known = imported.word or _not_interleaved(imported, [part for parts in read for part in parts])
+    now = datetime.now(UTC).replace(microsecond=0)
+    parts = [part for each in read for part in each]
+    known = _in_turns(imported) if imported.turns else _not_interleaved(imported, parts)
     unknown = f"The files don't say {importer.unknown}."
     caution = f"Imported from files of {imported.kind}, not run by Storlab{known} {unknown}"
     return Manifest(
         run=identity,
         title=f"Imported from {imported.kind}",
-        description="",
-        study_file="",
-        study_text="",
-        overrides=(),
-        only=(),
-        inputs={},
-        seed=0,
         storlab=__version__,
         argv=tuple(argv),
         started=now,
         finished=now,
         stopped=STOPPED,
         cautions=(caution,),
-        imported=asdict(imported),
+        imported=imported,
+    )
+
+
+def _in_turns(imported: Imported) -> str:
+    """What verdicts rest on, as the end of a sentence and others."""
+    return (
+        ". That they were measured in turns on one machine, and that none is left out, is the word of who imported "
+        f"them, and verdicts rest on it. {' '.join((_ORDERS[imported.turns], *imported.notes))}"
     )
 
 
@@ -262,7 +147,29 @@ def derive_imported(run: RunFolder, imported: Imported) -> Tables:
     return _tables(imported, measured, warnings)
 
 
-def raw_files(run: RunFolder, imported: Imported) -> list[tuple[ImportedFile, Path]]:
+def refuse_copies(runs: Mapping[str, RunFolder], *, together: bool) -> None:
+    """Raise ``UserError`` where two of ``runs``, by name, are one, as when a folder was copied: no repeat.
+
+    ``together``: trials of several runs are rounds of one cell. Then no file may have been imported twice for the same
+    levels; apart, two files of counts may well be the same.
+    """
+    run_of: dict[str, str] = {}
+    file_of: dict[tuple[str, str], str] = {}
+    for name, run in runs.items():
+        first = run_of.setdefault(run.manifest.run, name)
+        if first != name:
+            raise UserError(f"{first} and {name} are one run, {run.manifest.run}: a copy is no repeat; leave one out")
+        imported = run.manifest.imported if together else None
+        for file, raw in _raw_files(run, imported) if imported else ():
+            with raw.open("rb") as content:
+                known = file_of.setdefault((str(file.levels), hashlib.file_digest(content, "sha256").hexdigest()), name)
+            if known != name:
+                raise UserError(
+                    f"{known} and {name} hold the same file, {file.name}: a copy is no repeat; leave one out"
+                )
+
+
+def _raw_files(run: RunFolder, imported: Imported) -> list[tuple[ImportedFile, Path]]:
     """The files of an imported run that are still there, with where their contents lie."""
     importer = importer_of(imported.kind)
     kept = ((t.file, _raw(run.trial_folder(at), importer)) for at, t in enumerate(imported.trials, 1) if t.part == 0)
@@ -271,7 +178,8 @@ def raw_files(run: RunFolder, imported: Imported) -> list[tuple[ImportedFile, Pa
 
 def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part] | ParseError:
     importer = importer_of(imported.kind)
-    raw = _raw(run.trial_folder(imported.first_trial(file)), importer)
+    first = next(number for number, trial in enumerate(imported.trials, start=1) if trial.file == file)
+    raw = _raw(run.trial_folder(first), importer)
     try:
         parts = importer.read(raw.read_bytes(), str(raw), imported.files[file].options)
         return importer.read_beside(parts, raw.parent, str(raw))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
+import msgspec
+from msgspec import Struct
 
 from storlab.errors import RecordsError
+from storlab.importing.imported import Imported
+from storlab.record import Count, Number, read_record, to_json
 from storlab.records.files import write_durably
 
 if TYPE_CHECKING:
@@ -17,79 +21,162 @@ if TYPE_CHECKING:
 NAME = "manifest.json"
 LOCK = "lock"
 """Made first of all in a run's folder; held by the process that executes, resumes or cleans the run."""
-FORMAT = 1
+FORMAT = 2
 
 
-@dataclass(frozen=True)
-class Manifest:
+class Kernel(Struct, frozen=True, forbid_unknown_fields=True):
+    """What ``uname(2)`` says."""
+
+    release: str
+    version: str
+    machine: str
+
+
+class Cpus(Struct, frozen=True, forbid_unknown_fields=True):
+    """The processors."""
+
+    online: Number
+    model: str | None
+
+
+class Memory(Struct, frozen=True, forbid_unknown_fields=True):
+    """When the run began."""
+
+    total_bytes: Count
+    available_bytes: Count
+
+
+class Clocks(Struct, frozen=True, forbid_unknown_fields=True):
+    """What keeps the time."""
+
+    source: str | None
+    resolution_ns: Count
+
+
+class Tool(Struct, frozen=True, forbid_unknown_fields=True):
+    """A program that the node has."""
+
+    path: str
+    version: str | None
+
+
+class NodeFacts(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a node's agent says of it; of a virtual machine, which is there when a trial wants it, only its kind."""
+
+    kind: str
+    kernel: Kernel | None = None
+    os: str | None = None
+    hostname: str | None = None
+    cpus: Cpus | None = None
+    memory: Memory | None = None
+    modules: list[str] = []
+    filesystems: list[str] = []
+    clocks: Clocks | None = None
+    cgroup: str | None = None
+    uid: Count | None = None
+    virtualization: str | None = None
+    tools: dict[str, Tool | None] = {}
+
+
+class PlannedChain(Struct, frozen=True, forbid_unknown_fields=True):
+    """The stack of a group of nodes, or one of its further chains by ``name``: from its lowest layer on.
+
+    Layers have ``on``, the nodes where they are, ``keep``, and their own keys, completed by what holds without a word.
+    """
+
+    nodes: str
+    name: str
+    layers: list[dict[str, Any]]
+
+
+class PlannedCell(Struct, frozen=True, forbid_unknown_fields=True):
+    """One cell; ``unsupported``: why it can't be run here."""
+
+    cell: Number
+    levels: dict[str, str]
+    chains: list[PlannedChain]
+    workloads: list[str]
+    unsupported: list[str]
+
+
+class Planned(Struct, frozen=True, forbid_unknown_fields=True):
+    """The plan: each factor with its levels, and what is run in each cell."""
+
+    factors: dict[str, list[str]]
+    cells: list[PlannedCell]
+
+
+class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     """One run. ``inputs`` are the files that the study names (fio job files), by the name used there."""
 
     run: str
     title: str
-    description: str
-    study_file: str
-    study_text: str
-    overrides: tuple[str, ...]
-    only: tuple[str, ...]
-    inputs: dict[str, str]
-    seed: int
     storlab: str
     argv: tuple[str, ...]
-    started: str  # ISO 8601, UTC
-    finished: str | None = None
+    started: datetime
+    description: str = ""
+    study_file: str = ""
+    study_text: str = ""
+    overrides: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    inputs: dict[str, str] = {}
+    seed: Count = 0
+    finished: datetime | None = None
     stopped: str = ""  # one sentence: why the run ended
-    rounds: tuple[int, int] = (1, 1)  # at least, at most
-    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)  # name → facts
-    plan: dict[str, Any] = field(default_factory=dict)
+    rounds: tuple[Number, Number] = (1, 1)  # at least, at most
+    nodes: dict[str, NodeFacts] = {}
+    plan: Planned | None = None
     platform_notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()  # sentences without which the numbers would be misread
-    imported: dict[str, Any] = field(default_factory=dict)  # from what; see ``imported.py``. Empty: it was run
+    imported: Imported | None = None  # from what; of none, it was run
     format: int = FORMAT
 
     def study(self) -> Study:
         """The study as it was run. Raises ``RecordsError`` where there was none."""
-        if self.imported:
+        if self.imported is not None:
             raise RecordsError(
                 "the run was imported and has no study: `storlab report` shows it, nothing runs it again"
             )
         from storlab.study.study import parse_study  # a third of a second, which imported runs can do without
 
-        return parse_study(
-            self.study_text.encode(), self.study_file, self.inputs.__getitem__, self.overrides, self.only
-        )
+        return parse_study(self.study_text.encode(), self.study_file, self._input, self.overrides, self.only)
 
-    def as_dict(self) -> dict[str, Any]:
-        """As plain data, as reports read it."""
-        return asdict(self)
+    def _input(self, name: str) -> str:
+        if name not in self.inputs:
+            raise RecordsError(f"the run's manifest has no {name} among its inputs, which the study names")
+        return self.inputs[name]
+
+
+class _Head(Struct):
+    """What a manifest of any format has."""
+
+    format: int
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write ``manifest.json`` durably."""
-    write_durably(folder / NAME, orjson.dumps(asdict(manifest), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
+    write_durably(folder / NAME, to_json(manifest))
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Read it back. Raises ``RecordsError`` where the folder is no run, or of a newer Storlab."""
+    """Read it back. Raises ``RecordsError`` where the folder is no run, or of another version of Storlab."""
     path = folder / NAME
     try:
-        fields = orjson.loads(path.read_bytes())
+        if read_record(path, _Head).format != FORMAT:
+            raise RecordsError(f"{path} is not of format {FORMAT}: it comes from another version of Storlab")
+        return read_record(path, Manifest)
     except FileNotFoundError:
         raise RecordsError(_no_run(folder)) from None
     except NotADirectoryError:
         raise RecordsError(f"{folder} is a file, not the folder of a run") from None
-    except OSError as error:
-        raise RecordsError(f"{path} can't be read: {error.strerror}") from None
-    except orjson.JSONDecodeError as error:
-        raise RecordsError(f"{path} can't be read: {error}") from None
-    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
-        raise RecordsError(f"{path} is not of format {FORMAT}: it comes from another version of Storlab")
+
+
+def node_facts(kind: str, facts: Mapping[str, object]) -> NodeFacts:
+    """What an agent said, as a record. Raises ``RecordsError``."""
     try:
-        for name in ("overrides", "only", "argv", "rounds", "platform_notes"):
-            fields[name] = tuple(fields[name])
-        fields["cautions"] = tuple(fields.get("cautions", ()))  # since version 0.2
-        return Manifest(**fields)
-    except (TypeError, KeyError) as error:
-        raise RecordsError(f"{path} is damaged: {error}") from None
+        return msgspec.convert({**facts, "kind": kind}, NodeFacts)
+    except msgspec.ValidationError as error:
+        raise RecordsError(f"the agent's facts are not what they should be: {error}") from None
 
 
 def _no_run(folder: Path) -> str:
@@ -97,7 +184,7 @@ def _no_run(folder: Path) -> str:
         return f"{folder} does not exist"
     if (folder / LOCK).exists():
         return (
-            f"{folder} holds no run yet: `storlab run` was stopped there before it put anything up. "
+            f"{folder} holds no run yet: `storlab run` was stopped there before it set anything up. "
             f"Nothing is lost; begin anew with `storlab run STUDY --out {folder}`"
         )
     return f"{folder} is not a run: it has no manifest.json"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from storlab.errors import StorlabError
+from storlab.errors import ParseError, StorlabError
 from storlab.measurements import PROBE, Measurements
-from storlab.probes.base import Left, Probe, Window
+from storlab.probes.backing import BACKING
+from storlab.probes.base import Probe, ProbeRecord, Window
+from storlab.probes.subject import read_subject
 from storlab.records.trial_record import TrialRecord
 from storlab.study.cells import Cell
 
@@ -22,56 +25,75 @@ class Done:
     record: TrialRecord
     cell: Cell
 
+    @property
+    def probes(self) -> Mapping[str, Probe]:
+        """Those of the study, and what watches in every run."""
+        return {**self.cell.probes, BACKING.kind: BACKING}
+
 
 class _Key(NamedTuple):
     trial: int
     probe: str
-    watcher: str
     node: str
+    disks: tuple[str, ...] | None = None  # in place of its subject's
 
 
 class Observations:
-    """What the probes of these trials saw on the nodes that they watched, each with the disk under test of its own."""
+    """What the probes of these trials saw on the nodes that they watched."""
 
     def __init__(self, trials: Sequence[Done]) -> None:
+        self._records: dict[_Key, ProbeRecord] = {}
         self._found: dict[_Key, Measurements | StorlabError] = {}
-        for probe, left in _by_probe(trials):
-            self._found.update(zip(left, probe.parse_many(list(left.values())), strict=True))
+        for probe, keys in _by_probe(trials):
+            readable = {}
+            for key, trial in keys.items():
+                with suppress(ParseError):  # whoever asks for it will know
+                    readable[key] = self.record(trial, key.probe, key.node)
+            self._found.update(zip(readable, _parsed(probe, list(readable.values())), strict=True))
 
-    def of(self, trial: Done, probe: str, watcher: str, node: str) -> Measurements:
-        """What the probe on ``watcher`` saw, with the disk under test of ``node`` on the same machine.
+    def record(self, trial: Done, probe: str, node: str) -> ProbeRecord:
+        """What the probe left of the trial on the node. Raises ``ParseError`` where its subject can't be read."""
+        key = _Key(trial.record.trial, probe, node)
+        if key not in self._records:
+            raw, at = raw_folder(trial.folder, node, PROBE + probe), trial.record.nodes[node]
+            self._records[key] = ProbeRecord(raw, Window(at.start, at.end), read_subject(raw))
+        return self._records[key]
 
-        Raises ``ParseError``.
-        """
-        key = _Key(trial.record.trial, probe, watcher, node)
+    def of(self, trial: Done, probe: str, node: str, disks: Sequence[str] | None = None) -> Measurements:
+        """What the probe saw on the node; with ``disks``, as if these were its subject's. Raises ``ParseError``."""
+        record = self.record(trial, probe, node)
+        other = None if disks is None or set(disks) == set(record.subject.disks or ()) else tuple(disks)
+        key = _Key(trial.record.trial, probe, node, other)
         if key not in self._found:
-            (self._found[key],) = trial.cell.probes[probe].parse_many([_left(trial, key)])
+            if other is not None:
+                record = replace(record, subject=record.subject.model_copy(update={"disks": other}))
+            (self._found[key],) = _parsed(trial.probes[probe], [record])
         found = self._found[key]
         if isinstance(found, StorlabError):
             raise found
         return found
 
 
-def _by_probe(trials: Sequence[Done]) -> list[tuple[Probe, dict[_Key, Left]]]:
+def _parsed(probe: Probe, records: Sequence[ProbeRecord]) -> list[Measurements | StorlabError]:
+    """With what the probe declares."""
+    declared, found = probe.declares(), probe.parse_many(records)
+    return [replace(each, declared=declared) if isinstance(each, Measurements) else each for each in found]
+
+
+def _by_probe(trials: Sequence[Done]) -> list[tuple[Probe, dict[_Key, Done]]]:
     """Probes with the same options are one, whichever cells they are of."""
-    found: list[tuple[Probe, dict[_Key, Left]]] = []
-    of_cell: dict[tuple[int, str], dict[_Key, Left]] = {}
+    found: list[tuple[Probe, dict[_Key, Done]]] = []
+    of_cell: dict[tuple[int, str], dict[_Key, Done]] = {}
     for trial in trials:
-        for name, probe in trial.cell.probes.items():
+        for name, probe in trial.probes.items():
             place = trial.cell.number, name
             if place not in of_cell:
-                same = [left for other, left in found if other == probe]
+                same = [keys for other, keys in found if other == probe]
                 of_cell[place] = same[0] if same else {}
                 found += [] if same else [(probe, of_cell[place])]
-            keys = [_Key(trial.record.trial, name, node, node) for node in trial.record.probes.get(name, [])]
-            of_cell[place].update({key: _left(trial, key) for key in keys})
+            nodes = trial.record.probes.get(name, [])
+            of_cell[place].update({_Key(trial.record.trial, name, node): trial for node in nodes})
     return found
-
-
-def _left(trial: Done, key: _Key) -> Left:
-    at = trial.record.nodes[key.watcher]
-    raw = raw_folder(trial.folder, key.watcher, PROBE + key.probe)
-    return Left(raw, Window(at.start, at.end), trial.record.nodes[key.node].disk)
 
 
 def raw_folder(trial: Path, node: str, source: str) -> Path:

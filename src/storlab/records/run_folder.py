@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storlab.errors import RecordsError, UserError
+from storlab.metrics import Declarations
 from storlab.records.files import sync_folder, unfinished
 from storlab.records.manifest import LOCK, NAME, Manifest, read_manifest
+from storlab.records.trial_record import NAME as RECORD
 from storlab.records.trial_record import TrialRecord, read_trial
 
 if TYPE_CHECKING:
@@ -63,6 +65,11 @@ class RunFolder:
         """``tables/NAME.parquet``."""
         return self.path / "tables" / f"{name}.parquet"
 
+    @property
+    def declared_path(self) -> Path:
+        """``tables/declared.json``."""
+        return self.path / "tables" / "declared.json"
+
     def records(self) -> Iterator[TrialRecord]:
         """All trials that ended, in order. Raises ``RecordsError`` where they can't be read."""
         trials = self.path / "trials"
@@ -74,16 +81,23 @@ class RunFolder:
             raise RecordsError(f"{trials} can't be read: {error.strerror}") from None
         for folder in sorted(folders, key=lambda each: int(each.name)):
             record = read_trial(folder)
-            if record is not None:
-                yield record
+            if record is None:
+                continue
+            if record.trial != int(folder.name):
+                raise RecordsError(f"{folder / RECORD} is damaged: trial: {record.trial} in the folder of another")
+            yield record
 
     def _table(self, name: str) -> pl.DataFrame:
         import polars
 
         path = self.table_path(name)
+        remedy = f"`storlab report {self.path}` derives it from the raw records"
         if not path.is_file():
-            raise RecordsError(f"{path} does not exist: `storlab report {self.path}` derives it from the raw records")
-        return polars.read_parquet(path)
+            raise RecordsError(f"{path} does not exist: {remedy}")
+        try:
+            return polars.read_parquet(path)
+        except (OSError, polars.exceptions.PolarsError) as error:
+            raise RecordsError(f"{path} can't be read: {error}; {remedy}") from None
 
     @cached_property
     def trials(self) -> pl.DataFrame:
@@ -107,23 +121,21 @@ class RunFolder:
 
     @cached_property
     def requests(self) -> pl.DataFrame:
-        """One row a kind of block request; none where no probe counted them, and in old runs."""
-        return self._newer_table("requests")
+        """One row a kind of block request; none where no probe counted them."""
+        return self._table("requests")
 
     @cached_property
     def findings(self) -> pl.DataFrame:
-        """One row a series that was looked at: how much it varies, whether it was steady; none in old runs."""
-        return self._newer_table("findings")
+        """One row a series that was looked at: how much it varies, whether it was steady."""
+        return self._table("findings")
 
-    def _newer_table(self, name: str) -> pl.DataFrame:
-        """A table that runs of earlier versions don't have."""
-        if self.table_path("metrics").is_file() and not self.table_path(name).is_file():
-            import polars
-
-            from storlab.records.columns import COLUMNS
-
-            return polars.DataFrame(schema=COLUMNS[name])
-        return self._table(name)
+    @cached_property
+    def declared(self) -> Declarations:
+        """What the metrics of the tables are, by source."""
+        try:
+            return Declarations.from_json(self.declared_path.read_bytes(), str(self.declared_path))
+        except OSError as error:
+            raise RecordsError(f"cannot read {self.declared_path}: {error.strerror}") from None
 
     @contextmanager
     def lock(self) -> Iterator[None]:

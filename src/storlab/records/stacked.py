@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from storlab.measurements import Measurements, Value, metric_frame
+from storlab.metrics import Declarations
 from storlab.records.across_nodes import across_nodes
 from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.fairness import of_jobs
@@ -55,26 +56,32 @@ def rows_of(groups: Sequence[Group]) -> TrialTables:
     ]
     places = _places((number, record, source, node) for number, record, source, node, _ in each)
     measured = [measured for *_, measured in each]
-    tables = TrialTables()
+    declarations = {(source, id(one.declared)): (source, one.declared) for _, _, source, _, one in each}
+    tables = TrialTables(declared=list(declarations.values()))
     for table in ("series", "histograms", "requests"):
         rows = _placed(places, [getattr(one, table) for one in measured])
         if rows is not None:
             getattr(tables, table).append(rows.select(list(COLUMNS[table])))
     metrics = _placed(places, [one.metrics for one in measured])
     told = _told(groups)
-    parts = [told] if metrics is None else [metrics, *_together(metrics, groups), told]
+    declared = Declarations.union(tables.declared)
+    parts = [told] if metrics is None else [metrics, *_together(metrics, groups, declared), told]
     tables.metrics.append(pl.concat(parts).sort(_GROUP, maintain_order=True).select(list(COLUMNS["metrics"])))
     return tables
 
 
-def _together(metrics: pl.DataFrame, groups: Sequence[Group]) -> list[pl.DataFrame]:
+def _together(metrics: pl.DataFrame, groups: Sequence[Group], declared: Declarations) -> list[pl.DataFrame]:
     """What ``across_nodes`` makes of each group; of all that have one node at once."""
     several = {
         number: group for number, group in enumerate(groups) if isinstance(group, Measured) and len(group.by_node) > 1
     }
     alone = metrics.filter(~pl.col(_GROUP).is_in(list(several))) if several else metrics
     parts = [alone.filter(pl.col("job").is_null(), pl.col("across") != "none")]
-    shared = list(of_jobs(alone, [_GROUP]))
+    shared = [
+        found
+        for source, specs in declared.items()
+        for found in of_jobs(alone.filter(source=source), specs.throughputs(), [_GROUP])
+    ]
     numbers: list[int] = [number for (number,), _ in shared]  # type: ignore[misc]
     parts.append(_of_all(metric_frame(value for _, value in shared), numbers, groups))
     for number, group in several.items():

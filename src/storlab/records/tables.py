@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from storlab.metrics import Declarations, MetricSpec, Specs
+from storlab.records import fairness
 from storlab.records.columns import COLUMNS
 from storlab.records.examined import ExaminedSeries, findings_frame, said_of
 from storlab.records.files import write_whole
 from storlab.records.observed import Observed, probe_facts
 from storlab.records.run_folder import TABLES, RunFolder
 from storlab.records.trial_record import TrialRecord
+from storlab.timeseries import variability
 
 if TYPE_CHECKING:
     from storlab.study.cells import Cell
@@ -31,6 +34,15 @@ class TrialTables:
     warnings: list[str] = field(default_factory=list)
     examined: list[ExaminedSeries] = field(default_factory=list)
     observed: list[Observed] = field(default_factory=list)
+    declared: list[tuple[str, tuple[MetricSpec, ...]]] = field(default_factory=list)  # source, what its metrics are
+
+
+def derived(specs: Iterable[MetricSpec], nodes: int = 2) -> Iterator[MetricSpec]:
+    """What follows from the metrics of one source, which so many nodes have."""
+    for spec in specs:
+        if spec.quantity == "throughput":
+            yield from fairness.declares(spec.name)[0 if nodes > 1 else 2 :]
+            yield from variability.declares(spec) if spec.series else ()
 
 
 def trials_frame(records: Iterable[TrialRecord], factors: Iterable[str]) -> pl.DataFrame:
@@ -40,6 +52,7 @@ def trials_frame(records: Iterable[TrialRecord], factors: Iterable[str]) -> pl.D
         "trial": pl.Int64(),
         "round": pl.Int64(),
         "cell": pl.Int64(),
+        "block": pl.Int64(),
         "status": pl.String(),
         "reason": pl.String(),
         "started": pl.Datetime("us", "UTC"),
@@ -50,8 +63,8 @@ def trials_frame(records: Iterable[TrialRecord], factors: Iterable[str]) -> pl.D
     }
     rows = [
         (
-            *(r.trial, r.round, r.cell, r.status, r.reason),
-            *(r.started_at, r.duration, r.measured, r.start_skew),
+            *(r.trial, r.round, r.cell, r.block, r.status, r.reason),
+            *(r.started, r.duration, r.measured, r.start_skew),
             *(r.levels.get(name) for name in names),
         )
         for r in records
@@ -94,6 +107,11 @@ class Tables:
         """How probes watched, as ``observed.probe_facts`` has it."""
         return probe_facts(each for part in self.parts for each in part.observed)
 
+    def declared(self) -> Declarations:
+        """What the metrics are, those that follow from a source's among them."""
+        own = Declarations.union(each for part in self.parts for each in part.declared)
+        return Declarations({source: Specs((*specs, *derived(specs))) for source, specs in own.items()})
+
     def _examined(self) -> Iterator[ExaminedSeries]:
         return (each for part in self.parts for each in part.examined)
 
@@ -105,3 +123,4 @@ class Tables:
             table = io.BytesIO()  # Polars, writing to a full disk, does not say so in a way that can be told apart
             self.frame(name).write_parquet(table)
             write_whole(path, table.getvalue())
+        write_whole(run.declared_path, self.declared().to_json())

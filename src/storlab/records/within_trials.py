@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from storlab.measurements import PROBE, Value
+from storlab.measurements import Value
+from storlab.metrics import Declarations, MetricSpec
 from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.examined import ExaminedSeries
 from storlab.records.tables import TrialTables
 from storlab.timeseries.findings import FEWEST, findings, spacing
-from storlab.timeseries.variability import Floats, Variability, variability
-
-_THROUGHPUT = re.compile(
-    r"((read|write|trim)\.)?(?P<rate>iops|bandwidth)|tps|eps|(mkdir|create|read|stat|delete|rmdir)\.rate"
-)
-_LEADING = ("tps", "eps", "iops", "bandwidth")
-"""A trial's warnings are about the first of these that it has, and its phases: the others rise and fall with it."""
-_SQUARED = {"1/s": "1/s²", "B/s": "B²/s²"}
+from storlab.timeseries.variability import STATISTICS, Floats, declares, variability
 
 
 class _Series(NamedTuple):
-    metric: str
-    unit: str
+    spec: MetricSpec
     t: Floats
     values: Floats
 
@@ -45,7 +37,7 @@ def add_within_trials(tables: TrialTables) -> None:
     Many trials at once take a third of the time that they take one by one.
     """
     columns: dict[str, list[object]] = {name: [] for name in COLUMNS["metrics"]}
-    for group in _groups([frame for frame in tables.series if frame.height]):
+    for group in _groups([frame for frame in tables.series if frame.height], Declarations.union(tables.declared)):
         by_node = {node: _chosen(series) for node, series in group.nodes.items()}
         together = _together(list(by_node.values()))
         _add_metrics(columns, group.place, [*by_node.items(), (None, together)])
@@ -53,7 +45,7 @@ def add_within_trials(tables: TrialTables) -> None:
             found = findings(each.t, each.values)
             if found is not None:
                 place = {**group.place, "node": None}
-                tables.examined.append(ExaminedSeries(place, each.metric, each.unit, found))
+                tables.examined.append(ExaminedSeries(place, each.spec.name, each.spec.unit, found))
     if columns["metric"]:
         tables.metrics.append(pl.DataFrame(columns, schema=COLUMNS["metrics"]))
 
@@ -75,24 +67,23 @@ def _add_metrics(
                     column.append(row[name])
 
 
-def _groups(frames: Sequence[pl.DataFrame]) -> list[_Group]:
+def _groups(frames: Sequence[pl.DataFrame], declared: Declarations) -> list[_Group]:
     """The series of throughput in these frames, sources and trials in their order."""
-    if not frames:
+    sampled = {source: [spec.name for spec in specs if spec.series] for source, specs in declared.items()}
+    wanted = [(pl.col("source") == of) & pl.col("metric").is_in(names) for of, names in sampled.items() if names]
+    if not frames or not wanted:
         return []
-    everything = pl.concat(frames)
-    metrics = [name for name in everything["metric"].unique() if _THROUGHPUT.fullmatch(name)]
     keys = ("trial", "source", "node", "metric")
     rows = (
-        everything.lazy()
+        pl.concat(frames)
+        .lazy()
         .filter(
-            pl.col("metric").is_in(metrics),
+            pl.any_horizontal(wanted),
             pl.col("job").is_null(),
-            pl.col("unit").is_in(list(_SQUARED)),
-            ~pl.col("source").str.starts_with(PROBE),
             pl.col("value").is_finite() & pl.col("t").is_finite(),
         )
         .group_by(*keys, maintain_order=True)
-        .agg(pl.col("round", "cell", "unit").first(), pl.col("t", "value").sort_by("t", maintain_order=True))
+        .agg(pl.col("round", "cell").first(), pl.col("t", "value").sort_by("t", maintain_order=True))
         .collect()
     )
     t, values = (rows[name].explode().to_numpy() for name in ("t", "value"))
@@ -102,7 +93,7 @@ def _groups(frames: Sequence[pl.DataFrame]) -> list[_Group]:
     for row, end in zip(rows.drop("t", "value").iter_rows(named=True), ends, strict=True):
         place = {name: row[name] for name in PLACES if name != "node"}
         group = groups.setdefault((row["trial"], row["source"]), _Group(place, {}))
-        found = _Series(row["metric"], row["unit"], t[begin:end], values[begin:end])
+        found = _Series(declared[row["source"]].find(row["metric"]), t[begin:end], values[begin:end])
         group.nodes.setdefault(row["node"], {})[row["metric"]] = found
         begin = end
     return list(groups.values())
@@ -110,9 +101,8 @@ def _groups(frames: Sequence[pl.DataFrame]) -> list[_Group]:
 
 def _chosen(series: Mapping[str, _Series]) -> list[_Series]:
     """The series of one node, but for a total over directions where there is only one."""
-    matched = {name: match for name in series if (match := _THROUGHPUT.fullmatch(name))}
-    ways = [match["rate"] for name, match in matched.items() if match["rate"] not in (None, name)]
-    return [series[name] for name in matched if ways.count(name) != 1]
+    totals = [each.spec.total for each in series.values() if each.spec.total]
+    return [each for name, each in series.items() if totals.count(name) != 1]
 
 
 def _together(nodes: Sequence[Sequence[_Series]]) -> list[_Series]:
@@ -122,7 +112,7 @@ def _together(nodes: Sequence[Sequence[_Series]]) -> list[_Series]:
         return list(first)
     summed = []
     for mine in first:
-        same = [mine, *(each for node in others for each in node if each.metric == mine.metric)]
+        same = [mine, *(each for node in others for each in node if each.spec.name == mine.spec.name)]
         interval = spacing(mine.t)
         if len(same) < len(nodes) or not interval > 0:
             continue
@@ -132,20 +122,15 @@ def _together(nodes: Sequence[Sequence[_Series]]) -> list[_Series]:
         ]
         common = sorted(set.intersection(*(set(each) for each in values)))
         t = np.array(common, dtype=np.float64) * interval
-        summed.append(_Series(mine.metric, mine.unit, t, np.array([sum(each[at] for each in values) for at in common])))
+        summed.append(_Series(mine.spec, t, np.array([sum(each[at] for each in values) for at in common])))
     return summed
 
 
-def _leading(those: Iterable[_Series]) -> list[_Series]:
-    by_name = {each.metric: each for each in those}
-    phases = [each for name, each in by_name.items() if name.endswith(".rate")]
-    for last in _LEADING:
-        if last in by_name:
-            return [by_name[last], *phases]
-        alone = [each for name, each in by_name.items() if name.endswith(f".{last}")]
-        if alone:
-            return [*alone, *phases]
-    return phases
+def _leading(those: Sequence[_Series]) -> list[_Series]:
+    """Those that a trial's warnings are about: the others are parts of these, or rise and fall with them."""
+    names = {name for each in those for name in (each.spec.name, each.spec.total)}
+    alone = [each for each in those if each.spec.follows not in names - {""}]
+    return [each for each in alone if each.spec.total not in {other.spec.name for other in alone}]
 
 
 def _values(series: _Series) -> Iterator[Value]:
@@ -153,13 +138,7 @@ def _values(series: _Series) -> Iterator[Value]:
     if len(series.values) < FEWEST or not interval > 0:
         return
     found = variability(series.values, interval)
-    yield from _of(series.metric, series.unit, found)
-
-
-def _of(name: str, unit: str, found: Variability) -> Iterator[Value]:
-    yield Value(f"{name}.variance", found.variance, _SQUARED[unit], "lower", "none")
-    yield Value(f"{name}.sigma", found.sigma, unit, "lower", "none")
-    if found.cv is not None:
-        yield Value(f"{name}.cv", found.cv, "1", "lower", "none")
-    yield Value(f"{name}.outliers", found.outliers, "1", "lower", "none")
-    yield Value(f"{name}.longest_stall", found.longest_stall, "s", "lower", "none")
+    for spec, name in zip(declares(series.spec), STATISTICS, strict=True):
+        value = getattr(found, name)
+        if value is not None:
+            yield spec.value(value)

@@ -10,6 +10,7 @@ from storlab.analysis.varying import Spread, Varying
 from storlab.report import across, words
 from storlab.report import format as fmt
 from storlab.report.tables import Notes, Span, Table, heading, split_levels
+from storlab.timeseries.variability import squared
 
 _UNKNOWN = "–"
 
@@ -146,7 +147,7 @@ def _cells(side: Spread, factor: str, unit: str, means: fmt.Scale | None) -> tup
     """In the order of ``_NAMES``."""
     return (
         fmt.quantity(side.mean, unit, within=means),
-        fmt.quantity(side.variance, _squared(unit)),
+        fmt.quantity(side.variance, squared(unit)),
         factor,
         fmt.quantity(side.sigma, unit),
         _UNKNOWN if side.cv is None else fmt.part(side.cv),
@@ -161,8 +162,3 @@ def _factor(found: Varying) -> str:
         return "same"
     how = "larger" if found.larger == found.a else "smaller"
     return f"much {how}" if found.factor is None else f"{fmt.ratio(found.factor)} {how}"
-
-
-def _squared(unit: str) -> str:
-    """The unit of a variance: "1/s²"."""
-    return "/".join(part if part == "1" else f"{part}²" for part in unit.split("/"))

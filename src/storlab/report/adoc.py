@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from storlab.analysis.summary import HOST, Estimate
+from storlab.metrics import Specs
 from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.escape import adoc as escaped
@@ -31,7 +32,6 @@ from storlab.report.escape import plain
 from storlab.report.grid import MANY
 from storlab.report.input import ReportInput
 from storlab.report.nodes import GUESTS, HOST_LOAD, LOADS, NODES, STALLS, Numbers
-from storlab.report.reproduce import commands
 from storlab.report.tables import Table
 from storlab.report.view import View, split_primary, view
 
@@ -96,11 +96,11 @@ def _results(given: ReportInput) -> Iterator[str]:
         if rest:
             yield from (f"==== {escaped(words.levels(rest))}", "")
         for estimate in estimates:
-            yield from _estimate(estimate, numbers, nodes)
+            yield from _estimate(estimate, numbers, nodes, given.declared[estimate.source])
         yield from _circumstances(estimates[0].cell, numbers)
 
 
-def _estimate(e: Estimate, numbers: Numbers, names: Sequence[str]) -> Iterator[str]:
+def _estimate(e: Estimate, numbers: Numbers, names: Sequence[str], specs: Specs) -> Iterator[str]:
     yield from (escaped(f"{e.metric}"), "")
     nodes = [(name, found) for name in names if (found := numbers.get(e.cell, (e.source, e.metric, name)))]
     stalls = {name: numbers.get(e.cell, (STALLS, "stall.longest", name)) for name, _ in nodes}
@@ -120,7 +120,7 @@ def _estimate(e: Estimate, numbers: Numbers, names: Sequence[str]) -> Iterator[s
     rounds = fmt.plural(e.rounds, "round")
     sentences = " ".join(words.stop(warning) for warning in e.warnings)
     yield from (escaped(f"all nodes together: {mean}, {bounds}, {rounds}. {sentences}".rstrip()), "")
-    fairness = numbers.get(e.cell, (e.source, f"{e.metric}.fairness", None))
+    fairness = numbers.get(e.cell, (e.source, specs.statistic(e.metric, "fairness"), None))
     if fairness:
         yield from (escaped(f"fairness: {_short(fairness)}. {words.FAIRNESS}"), "")
 
@@ -159,8 +159,8 @@ def _section(title: str, tables: Sequence[Table]) -> Iterator[str]:
 
 
 def _reproduce(given: ReportInput) -> Iterator[str]:
-    lines = commands(given.manifest)
-    study = str(given.manifest.get("study_text") or "")
+    lines = given.commands
+    study = given.study
     if not lines and not study:
         return
     yield from ("== How to reproduce", "")

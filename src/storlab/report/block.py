@@ -1,17 +1,22 @@
-"""Block I/O in tables: what share of it is made of whole units, what goes below one, and how it is distributed."""
+"""Block I/O in tables: what share of it is made of whole units, what goes below one, and how it is distributed.
+
+And how probes watched: by which hook of the kernel, which disks, and why so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from storlab.analysis.block_io import BelowUnit, BlockIO, Share, SizeShare
 from storlab.analysis.summary import CellState, Summary
 from storlab.report import format as fmt
 from storlab.report import words
+from storlab.report.factsheet import facts_of
 from storlab.report.nodes import Grid, grids
-from storlab.report.tables import Notes, Table
-from storlab.report.watching import watching_table
+from storlab.report.tables import ALL_CELLS, Notes, Table, together
+from storlab.report.words import compact
 from storlab.units import size_text
 
 NAMES = {"write": "Writes", "read": "Reads", "all": "All requests", "discard": "Discards"}
@@ -41,6 +46,7 @@ _AMPLIFICATION = (
     "Amplification: bytes of all units that are touched, for each byte sent; what a device with such a unit would "
     "write if it merged nothing."
 )
+_PLACES = ("probe", "nodes", "cells")
 
 
 @dataclass(frozen=True)
@@ -241,3 +247,32 @@ def _what(kind: BelowUnit) -> str:
         return f"{', '.join(shown)}{', …' if rest else ''}" if more else size_text(often[0])
     length = f"such as {size_text(often[0])}" if more else size_text(often[0])
     return f"{_WHY[kind.why]}, {length}"
+
+
+def watching_table(summary: Summary) -> Table | None:
+    """A row for all places where a probe watched in the same way; ``None`` where no probe says how it did."""
+    entries: list[Mapping[str, Any]] = list(summary.facts.get("probes") or ())  # type: ignore[call-overload]
+    if not entries:
+        return None
+    facts = [{f.name: f.text for f in facts_of({k: v for k, v in e.items() if k not in _PLACES})} for e in entries]
+    names = list(dict.fromkeys(name for each in facts for name in each))
+    rows = [
+        (
+            str(entry["probe"]),
+            compact(entry["nodes"]),
+            _cells(summary, entry["cells"]),
+            *(own.get(n, "") for n in names),
+        )
+        for entry, own in zip(entries, facts, strict=True)
+    ]
+    kept = [i for i in range(len(_PLACES) + len(names)) if i != 2 or any(row[2] != ALL_CELLS for row in rows)]
+    columns = (*_PLACES, *names)
+    drawn = tuple(tuple(row[i] for i in kept) for row in rows)
+    return Table("How probes watched", tuple(columns[i] for i in kept), drawn, len(kept))
+
+
+def _cells(summary: Summary, cells: list[int]) -> str:
+    """What to call them among the cells that were measured."""
+    measured = [state for state in summary.cells if state.rounds]
+    own = [state for state in measured if state.cell in cells]
+    return ALL_CELLS if own == measured else together(own, measured)

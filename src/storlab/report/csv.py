@@ -55,7 +55,7 @@ def render_csv(given: ReportInput) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({"kind": "caution", "warnings": str(text)} for text in given.manifest.get("cautions") or ())
+    writer.writerows({"kind": "caution", "warnings": text} for text in given.cautions)
     writer.writerows(map(_estimate, summary.estimates))
     writer.writerows(_estimate(e) | {"kind": "node", "node": e.node} for e in summary.by_node)
     writer.writerows(row for each in summary.block_io for row in _block_io(each))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from msgspec import to_builtins
 
 from storlab.analysis.summary import CellState
+from storlab.records.manifest import Manifest
 from storlab.report import format as fmt
 from storlab.report.input import Facts, ReportInput
 from storlab.report.tables import together
@@ -58,9 +61,10 @@ class Sheet:
     parts: tuple[tuple[str, tuple[Fact, ...]], ...]
 
 
-def node_sheets(manifest: Mapping[str, Any]) -> list[Sheet]:
+def node_sheets(manifest: Manifest | None) -> list[Sheet]:
     """One sheet for all nodes that are alike."""
-    groups = alike(((("", tuple(facts_of(f))),), str(name)) for name, f in (manifest.get("nodes") or {}).items())
+    nodes = to_builtins(manifest.nodes) if manifest else {}
+    groups = alike(((("", tuple(facts_of(facts))),), name) for name, facts in nodes.items())
     return [Sheet(f"{'Node' if len(names) == 1 else 'Nodes'} {compact(names)}", parts) for parts, names in groups]
 
 
@@ -72,7 +76,7 @@ def stack_sheets(given: ReportInput) -> list[Sheet]:
         layers = dict.fromkeys(layer for facts in nodes.values() for layer in facts)
         parts = tuple(part for layer in layers for part in _layer_parts(layer, nodes))
         stacks.setdefault(parts, []).append(states.get(cell, CellState(cell, {}, "measured", 0)))
-    what = "Facts" if given.manifest.get("imported") else "Stack"
+    what = "Facts" if given.manifest and given.manifest.imported else "Stack"
     return [Sheet(f"{what} of {together(cells, given.summary.cells)}", parts) for parts, cells in stacks.items()]
 
 

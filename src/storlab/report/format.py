@@ -252,12 +252,8 @@ def duration(seconds: float | None) -> str:
     return " ".join(f"{count} {name}" for count, name in parts[first : first + 2] if count)
 
 
-def instant(text: str) -> str:
-    """A moment in ISO 8601 as people read it, in its own zone: "2026-03-14 09:26:53 UTC"; else as it stands."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return text
+def instant(moment: datetime) -> str:
+    """As people read it, in its own zone: "2026-03-14 09:26:53 UTC"."""
     zone = moment.utcoffset()
     name = "" if zone is None else " UTC" if not zone else moment.strftime(" %z")
     return f"{moment:%Y-%m-%d %H:%M:%S}{name}"

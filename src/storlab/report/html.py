@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from html import escape
 from pathlib import Path, PurePath
 
 import jinja2
@@ -12,13 +14,19 @@ from storlab.report.charts import Kind, Panel, all_panels
 from storlab.report.escape import plain
 from storlab.report.factsheet import node_sheets, stack_sheets
 from storlab.report.input import ReportInput
-from storlab.report.reproduce import commands
-from storlab.report.svg import inline
 from storlab.report.view import View, view
 
 # Charts of one kind: beyond that nobody looks, and the page grows heavy. The tables have all numbers.
 _MOST = 24
 _TEMPLATES = Path(__file__).parent / "templates"
+_ROOT = re.compile(r"<svg\b[^>]*>")
+_VIEW_BOX = re.compile(r'viewBox="([^"]*)"')
+_FONT = re.compile(r' font-family="[^"]*"')  # the same in every text: the style sheet says it once
+_ID = re.compile(r'\b(id="|url\(#)([A-Za-z0-9_-]+)')
+
+# Hundredths of a pixel are enough; only within tags, for texts may be numbers too.
+_TAG = re.compile(r"<[^>]*>")
+_LONG = re.compile(r"(\d\.\d\d)\d+")
 
 
 def render_html(given: ReportInput) -> str:
@@ -28,7 +36,7 @@ def render_html(given: ReportInput) -> str:
 
 def page_of(given: ReportInput, panels: list[Panel]) -> str:
     """The page, with ``panels`` as its charts: for whoever writes them as files, too."""
-    shown = view(given)
+    shown, manifest = view(given), given.manifest
     charts = _charts(panels)
     page = _environment().get_template("report.html.j2")
     return page.render(
@@ -40,11 +48,11 @@ def page_of(given: ReportInput, panels: list[Panel]) -> str:
         variability=[_by_group([each for each in charts["variability"] if each[0].aside is a]) for a in (False, True)],
         effects=_by_group(charts["effects"]),
         block=[_by_group([each for each in charts["block"] if each[0].aside is aside]) for aside in (False, True)],
-        commands=commands(given.manifest),
-        study=str(given.manifest.get("study_text") or ""),
-        study_file=PurePath(str(given.manifest.get("study_file") or "study.toml")).name,
+        commands=given.commands,
+        study=given.study,
+        study_file=PurePath((manifest and manifest.study_file) or "study.toml").name,
         left_out=len(panels) - sum(len(group) for group in charts.values()),
-        nodes=node_sheets(given.manifest),
+        nodes=node_sheets(manifest),
         stacks=stack_sheets(given),
         css=Markup((_TEMPLATES / "report.css").read_text("utf-8")),  # our own file
     )
@@ -65,8 +73,8 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     yield "absent", "Not measured", shown.absent is not None
     yield "further", "Further metrics", bool(shown.others)
     yield "probes", "Probes", bool(shown.probes)
-    yield "facts", "Set-up", bool(shown.setup or manifest.get("nodes") or given.facts)
-    yield "reproduce", "Reproduce", bool(commands(manifest) or manifest.get("study_text"))
+    yield "facts", "Set-up", bool(shown.setup or (manifest and manifest.nodes) or given.facts)
+    yield "reproduce", "Reproduce", bool(given.commands or given.study)
     yield "method", "Method", bool(shown.method)
 
 
@@ -112,3 +120,25 @@ def _by_group(charts: list[tuple[Panel, Markup]]) -> list[tuple[str, list[tuple[
     for panel, drawn in charts:
         groups.setdefault(panel.group, []).append((panel, drawn))
     return list(groups.items())
+
+
+def inline(panel: Panel, prefix: str) -> str:
+    """``panel`` as an ``<svg>`` element. ``prefix`` keeps its ids apart from those of other charts.
+
+    One that needs room is there twice, the second for pages without it: the style sheet shows one of them.
+    """
+    if not panel.wide:
+        return _named(panel.svg, panel.alt, prefix, "chart")
+    broad = _named(panel.svg, panel.alt, f"{prefix}w", "chart broad")
+    return broad + _named(panel.slim_svg, panel.alt, prefix, "chart slim")
+
+
+def _named(svg: str, alt: str, prefix: str, classes: str) -> str:
+    root = _ROOT.search(svg)
+    box = _VIEW_BOX.search(root[0]) if root else None
+    if root is None or box is None:
+        raise AssertionError("vl-convert gave an SVG without a viewBox")
+    label = escape(plain(alt), quote=True)
+    opening = f'<svg class="{classes}" viewBox="{box[1]}" role="img" aria-label="{label}">'
+    body = _TAG.sub(lambda tag: _FONT.sub("", _LONG.sub(r"\1", tag[0])), svg[root.end() :])
+    return _ID.sub(lambda match: f"{match[1]}{prefix}-{match[2]}", opening + body)

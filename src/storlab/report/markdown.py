@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from storlab.report.escape import markdown as escaped
 from storlab.report.escape import plain
 from storlab.report.input import ReportInput
-from storlab.report.reproduce import commands
 from storlab.report.tables import Table
 from storlab.report.view import VerdictGroup, View, view
 
@@ -90,13 +89,12 @@ def table_lines(table: Table) -> Iterator[str]:
 
 
 def _reproduce(given: ReportInput) -> Iterator[str]:
-    lines = commands(given.manifest)
+    lines = given.commands
     if not lines:
         return
     yield from ("## How to reproduce", "", *(f"    {plain(line)}" for line in lines), "")
-    study = str(given.manifest.get("study_text") or "")
-    if study:
+    if given.study:
         yield from ("The study file:", "")
         # An indented block: no line of a study can end it, as one could end a fenced block.
-        yield from (f"    {line}" for line in plain(study).rstrip("\n").split("\n"))
+        yield from (f"    {line}" for line in plain(given.study).rstrip("\n").split("\n"))
         yield ""

@@ -70,7 +70,8 @@ def unsafe_modes(given: ReportInput) -> list[str]:
 
 def _disks(given: ReportInput, cell: int) -> Iterator[tuple[str, list[_Layer]]]:
     """Each node's layers that have modes."""
-    places = {"host", *(given.manifest.get("nodes") or {}), *(node for nodes in given.facts.values() for node in nodes)}
+    known = given.manifest.nodes if given.manifest else {}
+    places = {"host", *known, *(node for nodes in given.facts.values() for node in nodes)}
     for node, layers in given.facts[cell].items():
         yield node, list(_layers(layers, places))
 

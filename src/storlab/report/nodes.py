@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storlab.analysis.summary import HOST, Estimate, Summary
+from storlab.measurements import without_end
+from storlab.metrics import Declarations, Specs
 from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.primary import compared_factor, split
@@ -19,7 +21,7 @@ from storlab.report.tables import PROBE, Notes, Table, heading
 LOADS = {"load.1m": "1 min", "load.5m": "5 min", "load.15m": "15 min"}
 """Load averages and over how long they go."""
 
-STALLS, HOST_LOAD, GUESTS = f"{PROBE}stalls", f"{PROBE}host-load", f"{PROBE}guests"
+STALLS, HOST_LOAD, GUESTS = f"{PROBE}stalls", f"{PROBE}host-load", f"{PROBE}processes"
 NODES = "nodes"
 """The source of what is true of all nodes of a trial as a whole."""
 
@@ -54,7 +56,10 @@ class Numbers:
     """Every estimate of a run by cell, source, metric and node."""
 
     def __init__(self, summary: Summary) -> None:
-        self._found = {(e.cell, (e.source, e.metric, e.node)): e for e in (*summary.by_node, *summary.estimates)}
+        everything = (*summary.by_node, *summary.estimates)
+        self._found = {(e.cell, (e.source, e.metric, e.node)): e for e in everything}
+        for e in everything:  # what the load's end of a chain has not is found by its plain source, too
+            self._found.setdefault((e.cell, (without_end(e.source), e.metric, e.node)), e)
 
     def get(self, cell: int, key: Key) -> Estimate | None:
         """The estimate, where there is one."""
@@ -65,27 +70,25 @@ class Numbers:
         return [e for cell in grid.cells.values() if (e := self.get(cell, key)) is not None]
 
 
-def node_tables(summary: Summary) -> list[Table]:
+def node_tables(summary: Summary, declared: Declarations) -> list[Table]:
     """What is compared, node by node, and the longest stalls; empty for a study of single nodes."""
     numbers, tables = Numbers(summary), list[Table]()
     for grid in grids(summary):
         first = True
         for source, metric in _shared_metrics(summary, grid):
             title = heading(metric, source, grid.within)
-            rows = [*_nodes(summary, grid, source, metric), *_together(numbers, grid, source, metric)]
+            rows = [*_nodes(summary, grid, source, metric), *_together(declared[source], source, metric)]
             tables += _table(title, grid, [*rows, *(_circumstances() if first else ())], numbers)
             first = False
         tables += _table(f"Longest stall{_where(grid)}", grid, list(_stalls(summary, grid)), numbers)
     return tables
 
 
-def guest_tables(summary: Summary) -> list[Table]:
+def guest_tables(summary: Summary, declared: Declarations) -> list[Table]:
     """CPUs and memory of the QEMU of each guest."""
     numbers, tables = Numbers(summary), list[Table]()
     for grid in grids(summary):
-        of_guests = _guests(summary, grid)
-        cpus = [_Row(name, (GUESTS, f"guest.{name}.cpu", None), like="cpu") for name in of_guests]
-        memory = [_Row(name, (GUESTS, f"guest.{name}.memory", None), like="memory") for name in of_guests]
+        cpus, memory = (_of_guests(summary, declared, grid, what) for what in ("cpu", "memory"))
         together = _Row("all together", (GUESTS, "guests.cpu", None), like="cpu")
         tables += _table(f"CPUs used by each guest's QEMU{_where(grid)}", grid, [*cpus, together], numbers)
         tables += _table(f"Memory of each guest's QEMU{_where(grid)}", grid, memory, numbers)
@@ -108,7 +111,7 @@ def _where(grid: Grid) -> str:
 
 def _shared_metrics(summary: Summary, grid: Grid) -> list[tuple[str, str]]:
     cells = set(grid.cells.values())
-    own = [e for e in summary.by_node if e.cell in cells and e.source not in (STALLS, HOST_LOAD)]
+    own = [e for e in summary.by_node if e.cell in cells and without_end(e.source) not in (STALLS, HOST_LOAD)]
     first, others = split(summary.primary, own)
     return list(dict.fromkeys((e.source, e.metric) for e in (*first, *others)))
 
@@ -119,11 +122,14 @@ def _nodes(summary: Summary, grid: Grid, source: str, metric: str) -> list[_Row]
     return [_Row(str(name), (source, metric, name), like="node") for name in dict.fromkeys(names)]
 
 
-def _together(numbers: Numbers, grid: Grid, source: str, metric: str) -> Iterator[_Row]:
+def _together(specs: Specs, source: str, metric: str) -> Iterator[_Row]:
+    def key(statistic: str) -> Key:
+        return source, specs.statistic(metric, statistic), None
+
     yield _Row("all together", (source, metric, None), like="all")
-    yield _Row("fairness", (source, f"{metric}.fairness", None), words.FAIRNESS, "fairness")
-    yield _Row("largest ÷ smallest", (source, f"{metric}.imbalance", None), like="imbalance")
-    yield _Row("fairness among jobs", (source, f"{metric}.jobs.fairness", None), _AMONG_JOBS, "fairness")
+    yield _Row("fairness", key("fairness"), words.FAIRNESS, "fairness")
+    yield _Row("largest ÷ smallest", key("imbalance"), like="imbalance")
+    yield _Row("fairness among jobs", key("jobs.fairness"), _AMONG_JOBS, "fairness")
 
 
 def _circumstances() -> Iterator[_Row]:
@@ -141,11 +147,13 @@ def _stalls(summary: Summary, grid: Grid) -> Iterator[_Row]:
         yield _Row("stood still", (STALLS, "machine.stall.longest", None), words.STOOD_STILL, "node")
 
 
-def _guests(summary: Summary, grid: Grid) -> list[str]:
+def _of_guests(summary: Summary, declared: Declarations, grid: Grid, what: str) -> list[_Row]:
+    """A row for each guest, of its ``cpu`` or its ``memory``."""
     cells = set(grid.cells.values())
-    metrics = (e.metric for e in summary.estimates if e.cell in cells and e.source == GUESTS)
-    names = (m.removeprefix("guest.").removesuffix(".cpu") for m in metrics if m.startswith("guest."))
-    return [name for name in dict.fromkeys(names) if not name.endswith(".memory")]
+    keys = ((e.source, e.metric) for e in summary.estimates if e.cell in cells and without_end(e.source) == GUESTS)
+    specs = [declared[source].find(metric) for source, metric in dict.fromkeys(keys)]
+    found = dict.fromkeys((s.subject, s.name) for s in specs if (s.of, s.statistic) == ("guest", what))
+    return [_Row(guest, (GUESTS, name, None), like=what) for guest, name in found]
 
 
 def _table(title: str, grid: Grid, rows: Sequence[_Row], numbers: Numbers) -> list[Table]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 from storlab.analysis.summary import Summary
+from storlab.metrics import named
 
 
 class Measured(Protocol):
@@ -21,24 +22,12 @@ M = TypeVar("M", bound=Measured)
 
 
 def split(primary: str, items: Iterable[M]) -> tuple[list[M], list[M]]:
-    """Those that ``primary`` names, and the others. Where it names none, all are as good as primary.
-
-    ``bandwidth`` names each source's ``bandwidth``, or else its ``read.bandwidth`` and ``write.bandwidth``;
-    ``load:bandwidth`` those of the source ``load`` alone.
-    """
+    """Those that ``primary`` names, and the others. Where it names none, all are as good as primary."""
     everything = list(items)
-    wanted_source, _, name = primary.rpartition(":")
-    asked = [item for item in everything if not wanted_source or item.source == wanted_source]
-    having = {item.source for item in asked if item.metric == name}
-    named = {
-        (item.source, item.metric)
-        for item in asked
-        if item.metric == name or (item.source not in having and item.metric.endswith(f".{name}"))
-    }
-    first = [item for item in everything if (item.source, item.metric) in named]
-    return (
-        (first, [item for item in everything if (item.source, item.metric) not in named]) if first else (everything, [])
-    )
+    keys = set(named(primary, dict.fromkeys((item.source, item.metric) for item in everything)))
+    first = [item for item in everything if (item.source, item.metric) in keys]
+    others = [item for item in everything if (item.source, item.metric) not in keys]
+    return (first, others) if first else (others, [])
 
 
 def compared_factor(summary: Summary) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,8 +18,7 @@ from rich.text import Text
 
 from storlab.analysis.summary import Verdict
 from storlab.report.escape import one_line
-from storlab.report.forest import forest
-from storlab.report.tables import Table
+from storlab.report.tables import Span, Table
 from storlab.report.words import MARKS
 
 WIDTH = 80
@@ -31,6 +31,7 @@ STYLES: dict[Verdict, str] = {
     "equivalent": "bold cyan",
     "undecided": "bold yellow",
 }
+_LEAST = 1.1  # the axis reaches this far at least, or noise would look like a difference
 
 
 def in_columns(drawn: RenderableType, width: int) -> str:
@@ -165,3 +166,34 @@ def _cell_style(cell: str) -> str:
 def foreign(text: str, style: str = "") -> Text:
     """Text that may be a user's: on one line, its brackets no markup."""
     return Text(one_line(text), style)
+
+
+def forest(spans: Sequence[Span | None], width: int, styles: Sequence[str]) -> list[Text]:
+    """Each span as ``├──●──┤`` on one log axis, which always holds 1 (``│``); empty for a span that is missing."""
+    ends = [math.log(end) for span in spans if span is not None for end in span]
+    low = min([*ends, -math.log(_LEAST)])
+    high = max([*ends, math.log(_LEAST)])
+
+    def column(ratio: float) -> int:
+        return round((math.log(ratio) - low) / (high - low) * (width - 1))
+
+    return [
+        _line(None if span is None else tuple(column(end) for end in span), column(1.0), width, style)
+        for span, style in zip(spans, styles, strict=True)
+    ]
+
+
+def _line(columns: tuple[int, ...] | None, one: int, width: int, style: str) -> Text:
+    signs = [" "] * width
+    signs[one] = "│"
+    if columns is not None:
+        low, value, high = columns
+        signs[low : high + 1] = "─" * (high - low + 1)
+        signs[low], signs[high] = "├", "┤"
+        if low <= one <= high:
+            signs[one] = "┼"
+        signs[value] = "●"
+    line = Text("".join(signs), "dim")
+    if columns is not None and style:
+        line.stylize(f"not dim {style}", columns[0], columns[2] + 1)
+    return line

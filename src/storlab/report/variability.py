@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import polars as pl
 
@@ -11,9 +12,8 @@ from storlab.report import format as fmt
 from storlab.report.input import ReportInput
 from storlab.report.nodes import Grid, grids
 from storlab.report.tables import Notes, Table, heading
-from storlab.timeseries.variability import variance_factors
+from storlab.timeseries.variability import STATISTICS, squared, variance_factors
 
-_COLUMNS = ("variance", "sigma", "cv", "outliers", "longest_stall")
 _FEW = 0.5  # of the trials: where fewer have samples enough, those that have are an odd choice
 _MOST = 4  # changes of a level that are told one by one
 _DESCRIBED = (
@@ -25,11 +25,6 @@ _STEADY = (
     "Five parts in a row, of a minute or a 25th of a shorter trial. SNIA: within 20 % of each other, rising or falling "
     "by at most 10 %. fio: all of their samples within 10 % of the mean."
 )
-
-
-def squared(unit: str) -> str:
-    """The unit of a variance: "1/s²"."""
-    return "/".join(part if part == "1" else f"{part}²" for part in unit.split("/"))
 
 
 def variability_tables(given: ReportInput) -> list[Table]:
@@ -51,36 +46,38 @@ def variability_tables(given: ReportInput) -> list[Table]:
 def _tables(
     given: ReportInput, source: str, metric: str, grid: Grid, found: Mapping[str, pl.DataFrame]
 ) -> Iterator[Table]:
-    estimates = {
-        (e.cell, e.metric): e for e in given.summary.estimates if e.source == source and e.metric.startswith(metric)
-    }
+    estimates = {(e.cell, e.metric): e for e in given.summary.estimates if e.source == source}
+    names = {name: given.declared[source].statistic(metric, name) for name in STATISTICS}
     where = heading(metric, source, grid.within)
     unit = str(next(iter(found.values()))["unit"][0])
-    named = {level: {m: estimates.get((grid.cells[level], m)) for m in _names(metric)} for level in found}
+    varied = [
+        _Varied(level, *(estimates.get((grid.cells[level], name)) for name in (metric, *names.values())))
+        for level in found
+    ]
     several = any(rows.height > 1 for rows in found.values())
     caption = "within trials, mean over rounds" if several else "within one trial"
-    if all(each[metric] and each[f"{metric}.variance"] for each in named.values()):
-        yield _varying(f"Variability of {where}", caption, grid.factor, metric, unit, named)
+    if all(each.mean and each.variance for each in varied):
+        yield _varying(f"Variability of {where}", caption, grid.factor, unit, varied)
     yield _checked(f"Course of {where}", "of all rounds" if several else "of one trial", grid.factor, found)
 
 
-def _names(metric: str) -> list[str]:
-    return [metric, *(f"{metric}.{name}" for name in _COLUMNS)]
+class _Varied(NamedTuple):
+    """Of one level: the mean, and the statistics of how much its samples vary."""
+
+    level: str
+    mean: Estimate | None
+    variance: Estimate | None
+    sigma: Estimate | None
+    cv: Estimate | None
+    outliers: Estimate | None
+    stall: Estimate | None
 
 
-def _varying(
-    title: str,
-    caption: str,
-    compared: str,
-    metric: str,
-    unit: str,
-    named: Mapping[str, Mapping[str, Estimate | None]],
-) -> Table:
+def _varying(title: str, caption: str, compared: str, unit: str, varied: Sequence[_Varied]) -> Table:
     notes, rows = Notes(), []
-    factors = variance_factors([e.mean for each in named.values() if (e := each[f"{metric}.variance"])])
-    means = fmt.common_scale([e.mean for each in named.values() if (e := each[metric])], unit)
-    for (level, each), factor in zip(named.items(), factors, strict=True):
-        mean, variance, sigma, cv, outliers, stall = (each[name] for name in _names(metric))
+    factors = variance_factors([each.variance.mean for each in varied if each.variance])
+    means = fmt.common_scale([each.mean.mean for each in varied if each.mean], unit)
+    for (level, mean, variance, sigma, cv, outliers, stall), factor in zip(varied, factors, strict=True):
         rows.append(
             (
                 level,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from storlab.analysis.summary import Comparison, Estimate, Summary, Verdict
+from storlab.metrics import Declarations
 from storlab.report import format as fmt
 from storlab.report import primary, words
 from storlab.report.block import block_detail_tables, block_tables
@@ -25,7 +26,7 @@ from storlab.report.tables import (
 )
 from storlab.report.variability import variability_tables
 
-_ONLY_EXPORTED = (".variance", ".sigma", ".outliers", ".longest_stall")
+_ONLY_EXPORTED = ("variance", "sigma", "outliers", "longest_stall")
 """Of the variability within trials a table of all metrics shows the coefficient of variation, which says most; a study
 that compares the others has them among its results, and JSON and CSV hold all."""
 
@@ -96,10 +97,10 @@ def view(given: ReportInput) -> View:
     first, rest = split_primary(summary)
     return View(
         title=given.title,
-        description=str(manifest.get("description") or ""),
+        description=manifest.description if manifest else "",
         facts_line=_facts_line(given),
-        cautions=tuple(words.stop(str(caution)) for caution in manifest.get("cautions") or ()),
-        platform_notes=tuple(words.stop(str(note)) for note in manifest.get("platform_notes") or ()),
+        cautions=tuple(map(words.stop, given.cautions)),
+        platform_notes=tuple(map(words.stop, manifest.platform_notes if manifest else ())),
         rounds=summary.rounds_done,
         overview=overview(summary),
         certainty=words.certainty(summary),
@@ -107,15 +108,15 @@ def view(given: ReportInput) -> View:
         not_compared=tuple(not_compared(summary.comparisons)),
         warnings=tuple(words.stop(warning) for warning in words.once((*unsafe_modes(given), *summary.warnings))),
         measured=tuple(measured_tables(first, summary.cells)),
-        nodes=tuple(node_tables(summary)),
-        guests=tuple(guest_tables(summary)),
+        nodes=tuple(node_tables(summary, given.declared)),
+        guests=tuple(guest_tables(summary, given.declared)),
         block=tuple(block_tables(summary)),
         block_details=tuple(block_detail_tables(summary)),
         comparisons=tuple(comparison_tables(summary.comparisons)),
         effects=tuple(effect_tables(summary)),
         variability=tuple(variability_tables(given)),
         latencies=tuple(latency_tables(summary)),
-        others=tuple(further_tables(_shown(rest), summary.cells)),
+        others=tuple(further_tables(_shown(rest, given.declared), summary.cells)),
         absent=absent_table(summary),
         probes=tuple(further_tables([e for e in summary.estimates if e.source.startswith(PROBE)], summary.cells)),
         setup=tuple(table for table in (guests_table(given), modes_table(given)) if table is not None),
@@ -123,8 +124,8 @@ def view(given: ReportInput) -> View:
     )
 
 
-def _shown(estimates: Iterable[Estimate]) -> list[Estimate]:
-    return [e for e in estimates if not e.metric.endswith(_ONLY_EXPORTED)]
+def _shown(estimates: Iterable[Estimate], declared: Declarations) -> list[Estimate]:
+    return [e for e in estimates if declared[e.source].find(e.metric).statistic not in _ONLY_EXPORTED]
 
 
 def split_primary(summary: Summary) -> tuple[list[Estimate], list[Estimate]]:
@@ -201,22 +202,17 @@ def overview(summary: Summary) -> str:
     return f"{words.stop(counted)} {ended}".strip()
 
 
-def _kernel(facts: object) -> str:
-    """The kernel's release, which agents report alone or among other things about the kernel."""
-    kernel = facts.get("kernel") if isinstance(facts, Mapping) else None
-    release = kernel.get("release") if isinstance(kernel, Mapping) else kernel
-    return str(release or "")
-
-
 def _facts_line(given: ReportInput) -> str:
     manifest = given.manifest
-    nodes = manifest.get("nodes") or {}
-    kernels = sorted({_kernel(facts) for facts in nodes.values()} - {""})
+    if manifest is None:
+        return ""
+    nodes = manifest.nodes
+    kernels = sorted({facts.kernel.release for facts in nodes.values() if facts.kernel})
     parts = [
-        f"run {manifest['run']}" if manifest.get("run") else "",
-        f"started {fmt.instant(str(manifest['started']))}" if manifest.get("started") else "",
-        f"{'node' if len(nodes) == 1 else 'nodes'} {words.compact([str(name) for name in nodes])}" if nodes else "",
+        f"run {manifest.run}",
+        f"started {fmt.instant(manifest.started)}",
+        f"{'node' if len(nodes) == 1 else 'nodes'} {words.compact(list(nodes))}" if nodes else "",
         f"Linux {', '.join(kernels)}" if kernels else "",
-        f"Storlab {manifest['storlab']}" if manifest.get("storlab") else "",
+        f"Storlab {manifest.storlab}",
     ]
     return " · ".join(part for part in parts if part)

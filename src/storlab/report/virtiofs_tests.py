@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from storlab.analysis.whole_means import whole_mean
 from storlab.errors import UserError
-from storlab.records.importers.virtiofs_order import WORKLOADS
+from storlab.formats.virtiofs_tests import WORKLOADS
 from storlab.report.input import ReportInput
 
 _LINE = "{:<24}{:<24}{:<16}{:<16}\n"
@@ -30,7 +29,8 @@ _KIB = 1024.0
 
 def render_virtiofs_tests(given: ReportInput) -> str:
     """The table. Raises ``UserError`` for a run that wasn't imported from virtiofs-tests."""
-    if given.manifest.get("imported", {}).get("kind") != "virtiofs-tests":
+    imported = given.manifest.imported if given.manifest else None
+    if imported is None or imported.kind != "virtiofs-tests":
         raise UserError("this format is the table of virtiofs-tests, and the run was not imported from there")
     cells: dict[str, dict[int, str]] = {}
     trials = given.trials.select("cell", "factor.test", "factor.workload").unique(maintain_order=True)
@@ -66,3 +66,8 @@ def _shown(values: Sequence[float], large: str, small: str) -> str:
         return f"{mean}{small}"
     tenths = mean * 10 // 1024
     return f"{tenths // 10}.{tenths % 10}{large}"
+
+
+def whole_mean(values: Sequence[float]) -> int:
+    """As these tables have it: each of ``values`` (at least one, none negative) rounded, half up; their mean, cut."""
+    return sum(int(value + 0.5) for value in values) // len(values)

@@ -9,7 +9,6 @@ from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.stopping import Rule
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
-from storlab.records.imported import imported_of
 from storlab.records.manifest import Manifest
 from storlab.records.tables import Tables
 
@@ -59,6 +58,7 @@ def summary_of(study: Study, tables: Tables, stopped: str, *, effects: bool = Fa
 
 
 def _summary(tables: Tables, design: Design, effects: bool) -> Summary:
+    design = replace(design, declared=tables.declared())
     if probes := tables.probe_facts():
         design = replace(design, facts=design.facts | {"probes": probes})
     return summarise(
@@ -78,9 +78,10 @@ def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
 
 def design_of_run(manifest: Manifest, tables: Tables) -> Design:
     """The design of a run, whether Storlab ran it or it was imported."""
-    imported = imported_of(manifest)
+    imported = manifest.imported
     if imported is None:
-        return design_of(manifest.study(), manifest.stopped or _GOING_ON, tables.warnings())
+        design = design_of(manifest.study(), manifest.stopped or _GOING_ON, tables.warnings())
+        return replace(design, declared=tables.declared())
     return Design(
         title=manifest.title,
         primary=imported.primary,
@@ -91,6 +92,7 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
         order=imported.order({record.trial for record in tables.records if record.status == "done"}),
         stopped=manifest.stopped,
         warnings=tables.warnings(),
+        declared=tables.declared(),
     )
 
 

@@ -6,10 +6,14 @@ import asyncio
 import os
 import sys
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from storlab.analysis.stopping import Stop, decide
 from storlab.analysis.summary import Summary, to_json
@@ -17,7 +21,7 @@ from storlab.errors import StorlabError, UserError
 from storlab.nodes.waiting import to_its_end
 from storlab.records.derive import derive
 from storlab.records.files import write_durably
-from storlab.records.manifest import Manifest, write_manifest
+from storlab.records.manifest import Manifest, NodeFacts, Planned, node_facts, write_manifest
 from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.records.tables import Tables
 from storlab.records.trial_record import TrialRecord, write_trial
@@ -29,10 +33,9 @@ from storlab.run.observer import Observer
 from storlab.run.order import PlannedTrial
 from storlab.run.plan import Plan, make_plan
 from storlab.run.registry_of_runs import forget_run, remember_run
-from storlab.run.scratch import make_scratch
-from storlab.run.session import Session, open_session, wanted_nodes
-from storlab.run.stacks import Stacks
-from storlab.run.teardown import take_down, take_down_rest
+from storlab.run.session import Session, open_session
+from storlab.run.setup.setups import Setups
+from storlab.run.teardown import tear_down, tear_down_rest
 from storlab.run.trial import TrialRun
 from storlab.study.study import Study
 from storlab.version import __version__
@@ -44,7 +47,7 @@ Ending = Literal["complete", "failures", "interrupted"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended. ``left_behind`` is what could not be taken down, in words; empty as it should be."""
+    """How a run ended. ``left_behind`` is what could not be torn down, in words; empty as it should be."""
 
     folder: RunFolder
     ending: Ending
@@ -56,9 +59,9 @@ class Outcome:
 async def run_study(study: Study, folder: Path, seed: int, rounds: tuple[int, int], observer: Observer) -> Outcome:
     """Run a study into a new folder. Raises ``UserError``, with nothing done, where it can't be run here."""
     run = new_run_id()
-    interrupts = Interrupts(observer.told)
+    interrupts = Interrupts(observer.notify)
     with interrupts.listening():
-        async with open_session(run, wanted_nodes(study.cells), observer.told) as session:
+        async with open_session(run, observer.notify) as session:
             plan = await make_plan(study, session, seed, rounds)
             study = plan.study
             plan.refuse_empty()
@@ -71,11 +74,11 @@ async def run_study(study: Study, folder: Path, seed: int, rounds: tuple[int, in
 async def resume_run(folder: Path, observer: Observer) -> Outcome:
     """Go on with a run that was killed or interrupted: what stands is torn down, finished trials are kept."""
     records = RunFolder.open(folder)
-    interrupts = Interrupts(observer.told)
+    interrupts = Interrupts(observer.notify)
     with interrupts.listening(), records.lock():
         manifest = records.manifest
         study = manifest.study()
-        async with open_session(manifest.run, wanted_nodes(study.cells), observer.told) as session:
+        async with open_session(manifest.run, observer.notify) as session:
             await _tear_down_rest(records, session, observer)
             plan = await make_plan(study, session, manifest.seed, manifest.rounds)
             study = plan.study
@@ -86,12 +89,12 @@ async def resume_run(folder: Path, observer: Observer) -> Outcome:
 
 async def _tear_down_rest(records: RunFolder, session: Session, observer: Observer) -> None:
     with Journal(records.journal) as journal:
-        result = await take_down_rest(journal, session)
+        result = await tear_down_rest(journal, session)
         journal.note("resume", did=result.did)
     for did in result.did:
-        observer.told(f"From before: {did}.")
+        observer.notify(f"From before: {did}.")
     if result.failed:
-        raise StorlabError(f"what stands from before can't be taken down: {'; '.join(result.failed)}")
+        raise StorlabError(f"what stands from before can't be torn down: {'; '.join(result.failed)}")
 
 
 def new_run_id() -> str:
@@ -126,15 +129,21 @@ def _manifest(run: str, study: Study, session: Session, plan: Plan) -> Manifest:
         argv=tuple(sys.argv),
         started=_now(),
         rounds=plan.rounds,
-        nodes={name: {**facts, "kind": session.nodes[name].kind} for name, facts in session.facts.items()},
-        plan=plan.as_dict(),
+        nodes=_nodes(session),
+        plan=msgspec.convert(plan.as_dict(), Planned),
         platform_notes=tuple(plan.notes),
         cautions=plan.cautions,
     )
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _nodes(session: Session) -> dict[str, NodeFacts]:
+    """What the nodes are that are there for the whole run. Some are opened only once a trial needs them."""
+    lasting = {name: node for name, node in session.nodes.items() if not node.identity.volatile}
+    return {name: node_facts(node.identity.kind, session.facts[name]) for name, node in lasting.items()}
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(microsecond=0)
 
 
 class _Executor:
@@ -164,12 +173,13 @@ class _Executor:
         self._written = time.monotonic()
         self._finished = False
         self._left: tuple[str, ...] = ()
+        self._setups: Setups | None = None
 
     async def execute(self) -> Outcome:
         remember_run(self._session.run, self._run.path)
         with Journal(self._run.journal) as journal:
             journal.note("begin", storlab=__version__, pid=os.getpid())
-            self._session.announce(journal)
+            self._session.begin(journal, self._study.model.scratch)
             self._interrupts.stage = "trials"
             try:
                 try:
@@ -186,9 +196,7 @@ class _Executor:
         return self._outcome()
 
     async def _rounds(self, journal: Journal) -> None:
-        root, run = self._study.model.scratch, self._session.run
-        scratch = {name: await make_scratch(node, root, run, journal) for name, node in self._session.nodes.items()}
-        stacks = Stacks(self._session, scratch, root, journal, self._run.path)
+        setups = self._setups = Setups(self._session, journal, self._run.path)
         self._observer.run_begins(self._plan, str(self._run.path), len(self._ended))
         for number in range(1, self._plan.rounds[1] + 1):
             order = self._plan.order(number)
@@ -199,7 +207,10 @@ class _Executor:
                     continue
                 if self._interrupts.finish:
                     return
-                await self._trial(planned, [other.cell for other in order[position:]], stacks, journal)
+                await self._trial(planned, [other.cell for other in order[position:]], setups, journal)
+                following = order[position + 1 : position + 2]
+                if not following or following[0].block != planned.block:
+                    self._notify_left((await setups.end_of("round")).failed)
             if time.monotonic() - self._written > _TABLES_EVERY:
                 self._write_tables()
         self._enough(self._plan.rounds[1])
@@ -217,7 +228,7 @@ class _Executor:
         self._remaining = decision.remaining
         return False
 
-    async def _trial(self, planned: PlannedTrial, rest: list[int], stacks: Stacks, journal: Journal) -> None:
+    async def _trial(self, planned: PlannedTrial, rest: list[int], setups: Setups, journal: Journal) -> None:
         cell = self._cells[planned.cell]
         if planned.cell in self._unsupported:
             self._record_unsupported(planned)
@@ -228,7 +239,7 @@ class _Executor:
         folder.mkdir(parents=True)
         self._observer.trial_begins(planned, cell, self._time_left(planned.round, rest))
         journal.note("trial begins", trial=planned.number, round=planned.round, cell=planned.cell)
-        trial = TrialRun(planned, cell, self._session, stacks, folder)
+        trial = TrialRun(planned, cell, self._session, setups, folder)
         if cut_short:  # perhaps by what it did to the machine: a level must not look better for being run again
             said = f"trial {planned.number} was cut short and run again: what it measured at first isn't known"
             trial.warnings.append(f"{', '.join(cell.levels.values())}: {said}" if cell.levels else said)
@@ -254,6 +265,10 @@ class _Executor:
         reason = "; ".join(self._unsupported[planned.cell])
         self._take_in(TrialRecord(planned.number, planned.round, planned.cell, levels, "unsupported", reason), None)
 
+    def _notify_left(self, failed: Sequence[str]) -> None:
+        for reason in failed:
+            self._observer.notify(f"could not be torn down: {reason}")
+
     def _time_left(self, round_number: int, rest: list[int]) -> tuple[float, float] | None:
         least, most = self._plan.rounds[0] - round_number, self._plan.rounds[1] - round_number
         if self._remaining is not None:
@@ -269,8 +284,10 @@ class _Executor:
         self._written = time.monotonic()
 
     async def _end(self, journal: Journal) -> None:
-        """Take everything down and write what is derived; on every way out."""
-        result = await take_down(journal, self._session)
+        """Tear everything down and write what is derived; on every way out."""
+        if self._setups is not None:
+            await self._setups.tear_down_all()
+        result = await tear_down(journal, self._session)
         self._left = tuple(result.failed)
         if not self._finished and not self._stopped:
             how = "was interrupted" if self._interrupts.finish else "broke off"
@@ -279,7 +296,9 @@ class _Executor:
         self._write_tables()
         write_durably(self._run.summary, to_json(self._summarise(effects=True)))
         finished = _now() if self._finished else None
-        write_manifest(self._run.path, replace(self._run.manifest, finished=finished, stopped=self._stopped))
+        manifest = self._run.manifest
+        nodes = {**manifest.nodes, **_nodes(self._session)}
+        write_manifest(self._run.path, replace(manifest, finished=finished, stopped=self._stopped, nodes=nodes))
 
     def _outcome(self) -> Outcome:
         failed = any(record.status == "failed" for record in self._tables.records)

@@ -1,7 +1,7 @@
 """Ctrl-C, SIGTERM, and SIGHUP of a terminal that closes.
 
 While a trial runs, the first Ctrl-C lets it finish; a second one, and the other signals, stop it at once. Before
-anything is up, every signal ends Storlab at once. While all is being taken down, signals are only answered.
+anything is up, every signal ends Storlab at once. While all is being torn down, signals are only answered.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 @dataclass
 class Interrupts:
-    """What was asked for so far. ``told`` is called, with a sentence for the user, when a signal came."""
+    """What was asked for so far. ``notify`` is called, with a sentence for the user, when a signal came."""
 
-    told: Callable[[str], None]
+    notify: Callable[[str], None]
     stage: Literal["before", "trials", "teardown"] = "before"
     finish: bool = False
     at_once: bool = False
@@ -47,7 +47,7 @@ class Interrupts:
 
     def _came(self, number: signal.Signals) -> None:
         if self.stage == "teardown" or self.at_once:
-            self._say("Everything is being taken down; please wait.")
+            self._say("Everything is being torn down; please wait.")
         elif self.stage == "trials" and number == signal.SIGINT and not self.finish:
             self.finish = True
             self._say("Interrupted: the trial that runs is finished first. Ctrl-C again stops at once.")
@@ -55,8 +55,8 @@ class Interrupts:
             self.finish = self.at_once = True
             assert self._task is not None
             self._task.cancel()
-            self._say("Stopping at once; everything is taken down.")
+            self._say("Stopping at once; everything is torn down.")
 
     def _say(self, sentence: str) -> None:
         with contextlib.suppress(OSError):  # the terminal may be what has gone
-            self.told(sentence)
+            self.notify(sentence)

@@ -1,4 +1,4 @@
-"""The journal: a line for each thing that is put up, on disk before it is put up, and one when it is down again.
+"""The journal: a line for each thing that is set up, on disk before it is set up, and one when it is down again.
 
 ``journal.jsonl`` is all that teardown needs, whether the run ended normally or the power failed.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -17,18 +17,19 @@ from typing import Any, Self
 import orjson
 
 from storlab.errors import RecordsError
+from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.files import sync_folder
 
 
 @dataclass(frozen=True)
 class Pending:
-    """Something that was put up, or was about to be, and is not known to be down."""
+    """Something that was set up, or was about to be, and is not known to be down."""
 
     number: int
-    node: str
+    node: NodeIdentity
     undo: str
     arguments: Mapping[str, Any]
-    guest: bool = False  # it stands in a virtual machine, and goes with it
+    outlives_boot: bool = False
 
 
 class Journal:
@@ -55,13 +56,16 @@ class Journal:
         """What still stands, newest first."""
         return sorted(self._pending.values(), key=lambda entry: -entry.number)
 
-    def will(self, node: str, undo: str, arguments: Mapping[str, Any], *, guest: bool = False) -> Pending:
-        """Announce something that is about to be put up. On disk, for good, when this returns."""
-        entry = Pending(self._next, node, undo, dict(arguments), guest)
+    def register(self, node: NodeIdentity, undo: str, arguments: Mapping[str, Any]) -> Pending:
+        """Announce something that is about to be set up. On disk, for good, when this returns."""
+        from storlab.run.undoing import undo_table  # all layers and node kinds, which who only reads can do without
+
+        assert undo in undo_table(), f"no layer and no node kind lists the undo {undo}"
+        entry = Pending(self._next, node, undo, dict(arguments), undo_table()[undo].outlives_boot)
         self._next += 1
-        where = {"guest": True} if guest else {}
-        fields = {"will": entry.number, "node": node, **where, "undo": undo, "arguments": entry.arguments}
-        self._append(fields, durable=not guest)  # what stands in a guest does not outlive a crash of its host
+        fields = {key: value for key, value in asdict(entry).items() if key != "number"}
+        # What is set up on a volatile node does not outlive a crash of the machine that has it.
+        self._append({"registered": entry.number, **fields}, durable=not node.volatile)
         self._pending[entry.number] = entry
         return entry
 
@@ -71,7 +75,7 @@ class Journal:
         self._pending.pop(entry.number, None)
 
     def failed(self, entry: Pending, reason: str) -> None:
-        """Note that it could not be taken down; it stays pending. Losing the line is harmless."""
+        """Note that it could not be torn down; it stays pending. Losing the line is harmless."""
         self._append({"failed": entry.number, "reason": reason})
 
     def note(self, event: str, **fields: Any) -> None:
@@ -93,7 +97,7 @@ class Journal:
                 raise
 
     def _drop_torn_line(self) -> None:
-        """A power cut may leave half a line; what it announced had not been put up yet."""
+        """A power cut may leave half a line; what it announced had not been set up yet."""
         if not self._path.exists():
             return
         data = self._path.read_bytes()
@@ -106,17 +110,24 @@ def read_pending(path: Path) -> list[Pending]:
     """What a journal says still stands, oldest first. Raises ``RecordsError`` where a line is damaged."""
     pending: dict[int, Pending] = {}
     for fields in _lines(path):
-        if "will" in fields:
-            number = int(fields["will"])
-            guest = bool(fields.get("guest"))
-            pending[number] = Pending(number, fields["node"], fields["undo"], fields["arguments"], guest)
+        if "registered" in fields:
+            entry = _pending(fields)
+            pending[entry.number] = entry
         elif "undone" in fields:
             pending.pop(int(fields["undone"]), None)
     return list(pending.values())
 
 
+def _pending(fields: Mapping[str, Any]) -> Pending:
+    """Raises ``ValueError``, ``KeyError`` or ``TypeError`` where something is missing."""
+    node = dict(fields["node"])
+    identity = NodeIdentity(**{**node, "machine": Machine(**node["machine"])})
+    arguments, outlives = dict(fields["arguments"]), bool(fields["outlives_boot"])
+    return Pending(int(fields["registered"]), identity, str(fields["undo"]), arguments, outlives)
+
+
 def _last_number(path: Path) -> int:
-    return max((int(fields["will"]) for fields in _lines(path) if "will" in fields), default=0)
+    return max((int(fields["registered"]) for fields in _lines(path) if "registered" in fields), default=0)
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -131,12 +142,13 @@ def _lines(path: Path) -> list[dict[str, Any]]:
             fields = orjson.loads(line)
             if not isinstance(fields, dict):
                 raise ValueError("no object")
-            if "will" in fields:
-                int(fields["will"]), str(fields["node"]), str(fields["undo"]), dict(fields["arguments"])
+            int(fields.get("undone", 0))
+            if "registered" in fields:
+                _pending(fields)
         except (ValueError, KeyError, TypeError) as error:
             raise RecordsError(
-                f"{path}:{number} is damaged ({error}): mend or remove that line, "
-                "then `storlab clean` can take down what the others name"
+                f"{path}:{number} is damaged ({error}): fix or remove that line, "
+                "then `storlab clean` can tear down what the others name"
             ) from None
         found.append(fields)
     return found

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypedDict
 
 from storlab.measurements import PROBE
 from storlab.nodes.node import Clock, Exit, Node
-from storlab.probes.base import Post, Probe
+from storlab.nodes.waiting import all_of
+from storlab.probes.backing import BACKING
+from storlab.probes.base import Probe, ProbeContext
+from storlab.probes.subject import Subject, of_machine, write_subject
 from storlab.records.derive_trial import parse_load, raw_folder
-from storlab.records.trial_record import BackingRecord, NodeRecord
-from storlab.run.backing import Backing, drain
+from storlab.records.trial_record import NodeRecord
 from storlab.run.barrier import Start, compare_clocks, start_skew, start_together, wait_for_all
-from storlab.run.gather import fetch_folder, keep_exit
-from storlab.run.session import Session
-from storlab.study.cells import Load
-from storlab.workloads.base import Place
+from storlab.run.fetch import fetch_folder, keep_exit
+from storlab.study.cells import HOST, Load
+from storlab.workloads.base import RunContext
 
 
 class Measured(TypedDict):
@@ -28,45 +29,36 @@ class Measured(TypedDict):
     nodes: dict[str, NodeRecord]
     probes: dict[str, list[str]]
     loads: dict[str, list[str]]
-    backings: list[BackingRecord]
 
 
 async def measure(
-    places: Sequence[tuple[Load, Place]],
+    places: Sequence[tuple[Load, RunContext]],
     probes: Mapping[str, Probe],
-    disks: Mapping[str, str | None],
-    session: Session,
+    subjects: Mapping[str, Subject],
+    nodes: Mapping[str, Node],
     folder: Path,
-    *,
-    backings: Sequence[Backing] = (),
-    others: Sequence[Node] = (),
-    processes: Mapping[str, int] | None = None,
 ) -> Measured:
-    """Run all workloads at once; ``disks`` is the disk under test by node. Raw files go below ``folder``.
+    """Run all workloads at once; ``subjects`` and ``nodes`` by name: all that belong to the trial, loads or no.
 
-    ``backings`` are disks that the nodes' disks lie on: what is written to them until all is down is counted.
-    ``others`` do no work and belong to the trial, so their machines are watched too. ``processes``: guests whose
-    QEMU runs on this machine, with its process id.
-    How each command ended is recorded, not judged: its workload's parser knows what a failure is.
+    Raw files go below ``folder``. How each command ended is recorded, not judged: its workload's parser knows what a
+    failure is.
     """
-    working = list({place.node.name: place.node for _, place in places}.values())
-    posts = {name: watchers(probe, working, session, others) for name, probe in probes.items()}
-    guests = {session.host.name: processes or {}}
-    clocks = await compare_clocks(list({node.name: node for node in _all(working, posts.values())}.values()))
+    probes = {**probes, BACKING.kind: BACKING}
+    machines = {name: node.machine for name, node in nodes.items()}
+    watched = {name: watched_by(probe, subjects, machines) for name, probe in probes.items()}
+    working = [place.node for _, place in places]
+    watching = [nodes[name] for by_node in watched.values() for name in by_node]
+    clocks = await compare_clocks(list({node.name: node for node in (*working, *watching)}.values()))
     starts = [Start(place.node, await load.workload.launch(place)) for load, place in places]
-    async with drain(backings, folder) as beneath:
-        async with _watched(probes, posts, disks, backings, guests, folder):
-            await beneath.before()
-            commands = await start_together(starts, clocks)
-            try:
-                ended = await wait_for_all(commands)
-            except BaseException:  # the trial's time-out: what was printed until then may say why
-                for (load, place), command in zip(places, commands, strict=True):
-                    if command.ended is not None:
-                        keep_exit(raw_folder(folder, place.node.name, load.name), command.ended)
-                raise
-            beneath.load_ended()
-        drained = await beneath.records()
+    async with _watched(probes, watched, nodes, folder):
+        commands = await start_together(starts, clocks)
+        try:
+            ended = await wait_for_all(commands)
+        except BaseException:  # the trial's time-out: what was printed until then may say why
+            for (load, place), command in zip(places, commands, strict=True):
+                if command.ended is not None:
+                    keep_exit(raw_folder(folder, place.node.name, load.name), command.ended)
+            raise
     for (load, place), each in zip(places, ended, strict=True):
         raw = raw_folder(folder, place.node.name, load.name)
         await fetch_folder(place.node, place.folder, raw)
@@ -78,75 +70,74 @@ async def measure(
     return Measured(
         measured=max(each.elapsed for each in ended),
         start_skew=start_skew(exits, clocks),
-        nodes=_windows(exits, clocks, disks, session.machines),
-        probes={name: [node.name for node in nodes] for name, nodes in posts.items()},
+        nodes=_windows(exits, clocks, subjects, machines),
+        probes={name: list(by_node) for name, by_node in watched.items() if by_node},
         loads=_nodes_of_loads(places),
-        backings=drained,
     )
 
 
-def watchers(probe: Probe, working: Sequence[Node], session: Session, others: Sequence[Node] = ()) -> list[Node]:
-    """Where a probe watches: on every node that works, on the host, or once on each machine, the host among them.
-
-    ``others`` are nodes that do no work; their machines are watched as well.
-    """
-    if probe.place() == "nodes":
-        return list(working)
-    if probe.place() == "host":
-        return [session.host]
-    by_machine = {session.machines[node.name]: node for node in reversed([*working, *others, session.host])}
-    # The host stands for itself: on its machine, a node that is only another agent there gives way.
-    by_machine[session.machines[session.host.name]] = session.host
-    return list(by_machine.values())
+def watched_by(probe: Probe, subjects: Mapping[str, Subject], machines: Mapping[str, str]) -> dict[str, Subject]:
+    """What a probe watches, by node; a machine once, on one of its nodes. ``machines``: node → its machine."""
+    if "machine" in probe.watches:
+        by_machine: dict[str, dict[str, Subject]] = {}
+        for name, subject in subjects.items():
+            by_machine.setdefault(machines[name], {})[name] = subject
+        # This machine itself is the one to watch it, rather than another agent that is on it, too.
+        watchers = [HOST if HOST in nodes else next(iter(nodes)) for nodes in by_machine.values()]
+        subjects = {
+            name: of_machine(nodes, subjects[name].group)
+            for name, nodes in zip(watchers, by_machine.values(), strict=True)
+        }
+    return {name: subject for name, subject in subjects.items() if probe.watches_at(subject.end, subject.kinds)}
 
 
 @asynccontextmanager
 async def _watched(
-    probes: Mapping[str, Probe],
-    posts: Mapping[str, Sequence[Node]],
-    disks: Mapping[str, str | None],
-    backings: Sequence[Backing],
-    guests: Mapping[str, Mapping[str, int]],
-    folder: Path,
+    probes: Mapping[str, Probe], watched: Mapping[str, Mapping[str, Subject]], nodes: Mapping[str, Node], folder: Path
 ) -> AsyncIterator[None]:
-    async with AsyncExitStack() as stack:
-        for name, probe in probes.items():
-            for node in posts[name]:
-                raw = raw_folder(folder, node.name, PROBE + name)
-                raw.mkdir(parents=True, exist_ok=True)
-                beneath = tuple(backing.disk for backing in backings if backing.node.name == node.name)
-                post = Post(node, raw, disks.get(node.name), beneath, guests.get(node.name, {}))
-                await stack.enter_async_context(probe.watch(post))
+    """All probes watch; they begin and end side by side, so that none is late on another's account."""
+    async with AsyncExitStack() as whole:
+
+        async def watch(those: Sequence[tuple[str, str]]) -> AsyncExitStack:
+            own = await whole.enter_async_context(AsyncExitStack())
+            for name, node in those:
+                raw = raw_folder(folder, node, PROBE + name)
+                write_subject(raw, watched[name][node])
+                context = ProbeContext(nodes[node], raw, watched[name][node])
+                await own.enter_async_context(probes[name].watch(context))
+            return own
+
+        each = [(name, node) for name, by_node in watched.items() for node in by_node if name != BACKING.kind]
+        # Counted last before the load, and drained from the top of a chain to its bottom.
+        below = sorted(watched[BACKING.kind].items(), key=lambda item: -len(item[1].above))
+        began = await all_of(*(watch([one]) for one in each))
+        began.append(await watch([(BACKING.kind, node) for node, _ in below]))
         yield
+        await all_of(*(own.aclose() for own in began))
 
 
 def _windows(
     exits: Sequence[tuple[Node, Exit]],
     clocks: Mapping[str, Clock],
-    disks: Mapping[str, str | None],
+    subjects: Mapping[str, Subject],
     machines: Mapping[str, str],
 ) -> dict[str, NodeRecord]:
     """The measured phase on each node's own clock; a node that only watched has that of all the others together."""
-    here = [(node, ended.start - clocks[node.name].offset, ended) for node, ended in exits]
+    here = [(node.name, ended.start - clocks[node.name].offset, ended) for node, ended in exits]
     whole = min(start for _, start, _ in here), max(start + ended.elapsed for _, start, ended in here)
     records = {}
     for name, clock in clocks.items():
-        mine = [(start, ended) for node, start, ended in here if node.name == name]
+        mine = [(start, ended) for node, start, ended in here if node == name]
         start = min((start for start, _ in mine), default=whole[0])
         end = max((start + ended.elapsed for start, ended in mine), default=whole[1])
         late = max((ended.late or 0.0 for _, ended in mine), default=0.0)
-        records[name] = NodeRecord(
-            start + clock.offset, end + clock.offset, machines[name], disks.get(name), clock.error, late
-        )
+        disks = list(subjects[name].disks or ())
+        records[name] = NodeRecord(start + clock.offset, end + clock.offset, machines[name], disks, clock.error, late)
     return records
 
 
-def _nodes_of_loads(places: Sequence[tuple[Load, Place]]) -> dict[str, list[str]]:
+def _nodes_of_loads(places: Sequence[tuple[Load, RunContext]]) -> dict[str, list[str]]:
     loads: dict[str, list[str]] = {}
     for load, place in places:
         loads.setdefault(load.name, []).append(place.node.name)
     return loads
-
-
-def _all(working: Sequence[Node], posts: Iterable[Sequence[Node]]) -> list[Node]:
-    return [*working, *(node for nodes in posts for node in nodes)]

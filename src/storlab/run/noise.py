@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from storlab.errors import UserError
+from storlab.metrics import named
 from storlab.records.files import write_whole
 from storlab.records.trial_record import TrialRecord
 from storlab.run.executor import Outcome, run_study
@@ -68,7 +69,7 @@ class MachineNoise:
 
 @dataclass(frozen=True)
 class Trials:
-    """Those that were run. ``left_behind`` is what could not be taken down, in words; empty as it should be."""
+    """Those that were run. ``left_behind`` is what could not be torn down, in words; empty as it should be."""
 
     values: tuple[float, ...]
     seconds: float
@@ -102,18 +103,11 @@ async def measure(study: Study, metric: str, seconds: float, folder: Path, obser
 
 def _values(outcome: Outcome, metric: str) -> list[float]:
     """In the order of the trials: of all nodes together, from the first source that has the metric."""
-    source, _, name = metric.rpartition(":")
     frame = outcome.tables.frame("metrics")
     rows = frame.filter(frame["node"].is_null() & frame["job"].is_null()).sort("trial")
-    named = rows.filter(rows["metric"] == name)
-    if named.is_empty():
-        named = rows.filter(rows["metric"].str.ends_with(f".{name}"))
-    if source:
-        named = named.filter(named["source"] == source)
-    if named.is_empty():
-        return []
-    one = named.row(0, named=True)
-    return [float(v) for v in named.filter(source=one["source"], metric=one["metric"])["value"].to_list()]
+    for source, name in named(metric, rows.select("source", "metric").unique(maintain_order=True).rows())[:1]:
+        return [float(v) for v in rows.filter(source=source, metric=name)["value"].to_list()]
+    return []
 
 
 def _overhead(study: Study, records: Sequence[TrialRecord]) -> float | None:

@@ -27,7 +27,7 @@ class Observer(Protocol):
     def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
         """All cells of a round have run."""
 
-    def told(self, message: str) -> None:
+    def notify(self, message: str) -> None:
         """Something that the user must know."""
 
 
@@ -46,5 +46,5 @@ class Silent:
     def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
         """Nothing."""
 
-    def told(self, message: str) -> None:
+    def notify(self, message: str) -> None:
         """Nothing."""

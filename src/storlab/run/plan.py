@@ -4,55 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from storlab.errors import UserError
+from storlab.errors import MissingImage, MissingTool, UserError
 from storlab.layers.base import Layer
+from storlab.nodes.kind import Prepared
 from storlab.nodes.needs import Needs, lacks, together
+from storlab.nodes.network import NEEDS as RUN_NETWORK
 from storlab.nodes.node import Node
-from storlab.run.assembly import shared_layers
-from storlab.run.guest_plan import (
-    Guests,
-    Memory,
-    group_needs,
-    look_at_guests,
-    needs_on_host,
-    refuse_guests_too_large,
-)
+from storlab.run.metrics import refuse_unknown_metrics
 from storlab.run.order import PlannedTrial, round_order
-from storlab.run.placement import on_storage, place
-from storlab.run.session import Session, node_names, wanted_nodes
-from storlab.run.space import free_space, refuse_loads_too_large, refuse_stacks_too_large, stacks_space
+from storlab.run.session import Session
+from storlab.run.setup.placement import place
+from storlab.run.setup.space import (
+    Memory,
+    free_space,
+    refuse_double_claims,
+    refuse_guests_too_large,
+    refuse_loads_too_large,
+    refuse_stacks_too_large,
+    stacks_space,
+)
+from storlab.run.setup.units import is_here, kept_for_a_round, layer_needs, units
+from storlab.run.subjects import watched_groups
 from storlab.study.cells import HOST, Cell
+from storlab.study.chains import Chain
 from storlab.study.study import Study
 from storlab.workloads.base import Workload
 
 OVERHEAD = 0.5  # s a trial, beyond its load: stacks, settling, gathering; replaced by what is measured once it runs
-_GUEST = 4.0  # s for each virtual machine, likewise
 
 
 @dataclass(frozen=True)
 class Plan:
     """``unsupported``: cell → reasons. ``space``: bytes on the scratch file system at the worst moment, by node.
 
-    ``guests`` and ``memory`` are of the virtual machines.
+    ``prepared`` is what was found out of the nodes of each group; ``memory`` is what they take up of this machine's.
     """
 
     study: Study
     seed: int
     rounds: tuple[int, int]
     unsupported: Mapping[int, tuple[str, ...]]
-    space: Mapping[str, int]
-    free: Mapping[str, int]
+    space: int
+    free: int
     root_needed_for: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
-    guests: Guests = field(default_factory=Guests)
+    prepared: Mapping[str, Prepared] = field(default_factory=dict)
     memory: Memory = field(default_factory=lambda: Memory(0, None))
 
     @property
     def cautions(self) -> tuple[str, ...]:
         """What a reader of the results must know first."""
-        return self.guests.cautions
+        of_nodes = (caution for prepared in self.prepared.values() for caution in prepared.cautions)
+        return tuple(dict.fromkeys((*of_nodes, *_kept(self.supported), *_in_memory(self.supported))))
 
     def refuse_empty(self) -> None:
         """Raise ``UserError`` with the reasons where this machine supports no cell at all."""
@@ -67,7 +73,14 @@ class Plan:
 
     def order(self, round_number: int) -> list[PlannedTrial]:
         """One round in its order. Cells that are not supported keep their place: the order of a run never changes."""
-        return round_order([cell.number for cell in self.study.cells], round_number, self.seed)
+        return round_order([cell.number for cell in self.study.cells], round_number, self.seed, self.blocks)
+
+    @cached_property
+    def blocks(self) -> Mapping[int, int]:
+        """Cell → block: cells of one block share what is kept for a round."""
+        kept = {cell.number: shared for cell in self.study.cells if (shared := kept_for_a_round(cell))}
+        numbers = {shared: number for number, shared in enumerate(dict.fromkeys(kept.values()), start=1)}
+        return {cell: numbers[shared] for cell, shared in kept.items()}
 
     def round_time(self, overhead: float = OVERHEAD) -> float | None:
         """Seconds that a round is expected to take; ``None`` where a workload's length depends on the machine.
@@ -88,8 +101,8 @@ class Plan:
 def trial_time(cell: Cell, overhead: float = OVERHEAD) -> float | None:
     """Seconds that a trial of this cell is expected to take; ``None`` where that is unknown."""
     times = [load.workload.duration(cell.trial.warm_up) for load in cell.loads]
-    guests = sum(group.count for group in cell.nodes.values() if group.kind == "vm")
-    beyond = cell.trial.settle.wait + overhead + guests * _GUEST
+    starting = sum(group.start_time() * group.count for group in cell.nodes.values() if group.lasts == "trial")
+    beyond = cell.trial.settle.wait + overhead + starting
     return None if None in times else max(time or 0.0 for time in times) + beyond
 
 
@@ -98,12 +111,12 @@ async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int
 
     The plan's own study has every node in its place.
     """
+    refuse_unknown_metrics(study)
     placed = await place(study, session.host)
     study = placed.study
-    await session.launch_missing(wanted_nodes(study.cells))
-    guests = await look_at_guests(study, session)
+    prepared = await _prepare(study, session)
     unsupported: dict[int, tuple[str, ...]] = {}
-    checked = _Checks(study, session, guests)
+    checked = _Checks(study, session, prepared)
     for cell in study.cells:
         reasons = await checked.lacks_of(cell)
         if reasons:
@@ -111,15 +124,86 @@ async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int
         else:
             await checked.check(cell)
     supported = [cell for cell in study.cells if cell.number not in unsupported]
-    free = {name: await free_space(node, study.model.scratch) for name, node in session.nodes.items()}
-    space = stacks_space(supported, session)
+    free, space = await free_space(session.host, study.model.scratch), stacks_space(supported)
     refuse_stacks_too_large(study, supported, space, free)
     await refuse_loads_too_large(study, supported, session)
-    _refuse_double_claims(study, supported, session)
+    refuse_double_claims(study, supported)
     memory = refuse_guests_too_large(study, supported, await session.host.read_text("/proc/meminfo"))
-    root = [needs.root for cell in study.cells for needs in needs_on_host(cell) if needs.root]
-    notes = (*placed.notes, *study.notes, *_left_out(supported))
-    return Plan(study, seed, rounds, unsupported, space, free, tuple(dict.fromkeys(root)), notes, guests, memory)
+    root = [needs.root for cell in study.cells for needs in [_needs_here(cell), *_node_needs(cell)] if needs.root]
+    notes = (*placed.notes, *study.notes, *_left_out(supported), *_shared_in_rounds(supported))
+    return Plan(study, seed, rounds, unsupported, space, free, tuple(dict.fromkeys(root)), notes, prepared, memory)
+
+
+async def _prepare(study: Study, session: Session) -> dict[str, Prepared]:
+    """What is found out of each group's nodes. Raises ``MissingImage``, or an error with its place in the study."""
+    prepared = {}
+    for cell in study.cells:
+        for name, group in cell.nodes.items():
+            needs = together(group_needs(each, name) for each in study.cells if name in each.nodes)
+            try:
+                prepared[name] = await session.prepare(name, group.spec(), needs)
+            except (MissingImage, MissingTool):
+                raise
+            except UserError as error:
+                raise study.problem(("nodes", name, *error.key), str(error)) from None
+    return prepared
+
+
+def group_needs(cell: Cell, name: str) -> Needs:
+    """All that a cell needs of the nodes of one group: for its layers, loads and probes."""
+    workloads = [load.workload for load in cell.loads if name in load.groups]
+    if cell.precondition is not None and name not in cell.serving:
+        workloads.append(cell.precondition)
+    probes = [probe.needs() for probe in cell.probes.values() if name in watched_groups(probe, cell)]
+    return together([layer_needs(cell, name), *(workload.needs() for workload in workloads), *probes])
+
+
+def _needs_here(cell: Cell) -> Needs:
+    """What this machine itself must have for a cell, beyond what nodes need that are this machine."""
+    probes = [probe.needs() for probe in cell.probes.values() if HOST in watched_groups(probe, cell)]
+    kinds = [group.needs() for group in cell.nodes.values()]
+    network = [RUN_NETWORK for name in cell.nodes if cell.networked(name)]
+    below = [layer_needs(cell, HOST)] if HOST not in cell.nodes else []
+    return together([*probes, *kinds, *network, *below])
+
+
+def _node_needs(cell: Cell) -> list[Needs]:
+    return [group_needs(cell, name) for name in cell.nodes if is_here(cell, name)]
+
+
+def _shared_in_rounds(cells: Sequence[Cell]) -> Iterator[str]:
+    """Which cells follow each other, because they share what is kept for a round."""
+    blocks: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if shared := kept_for_a_round(cell):
+            blocks.setdefault(shared, []).append(cell)
+    for those in blocks.values():
+        links = (link for unit in units(those[0]) for link in unit.links if link.keep == "round")
+        kept = ", ".join(dict.fromkeys(link.layer.label() for link in links))
+        if len(those) > 1:
+            numbers = ", ".join(str(cell.number) for cell in those)
+            yield f"{kept}: kept for each round; the cells {numbers} share it and follow each other, a block"
+
+
+def _kept(cells: Sequence[Cell]) -> Iterator[str]:
+    """What outlives trials, which its reader must know: a verdict about kept things is about these, not their kind."""
+    chains = (chain for cell in cells for chain in cell.chains if cell.working(chain.group))
+    kept = {link.layer.label() for chain in chains for link in chain.links if link.keep == "run"}
+    if kept:
+        yield f"Kept for the whole run: {', '.join(sorted(kept))}. Verdicts are about these very instances."
+
+
+def _in_memory(cells: Sequence[Cell]) -> Iterator[str]:
+    """A guest's own root is in its memory: what is put there without a disk measures that."""
+    for cell in cells:
+        for chain in cell.chains:
+            first = chain.above[0].layer if chain.above else None
+            lowest = chain.crossing is None and first is not None and not first.chains() and first.claims() is None
+            if lowest and first is not None and cell.nodes[chain.group].volatile:
+                yield (
+                    f"The layer {first.label()} of {chain.group} is in the memory of these virtual machines: no layer "
+                    "below it, such as virtio-blk, brings them a disk."
+                )
 
 
 def _left_out(cells: Sequence[Cell]) -> Iterator[str]:
@@ -131,8 +215,8 @@ def _left_out(cells: Sequence[Cell]) -> Iterator[str]:
 class _Checks:
     """Asks each node each question once, however many cells ask it."""
 
-    def __init__(self, study: Study, session: Session, guests: Guests) -> None:
-        self._study, self._session, self._guests = study, session, guests
+    def __init__(self, study: Study, session: Session, prepared: Mapping[str, Prepared]) -> None:
+        self._study, self._session, self._prepared = study, session, prepared
         self._lacks: dict[tuple[str, Needs], list[str]] = {}
         self._done: set[tuple[str, object]] = set()
 
@@ -140,12 +224,9 @@ class _Checks:
         found: list[str] = []
         for name, group in cell.nodes.items():
             needs = group_needs(cell, name)
-            if group.kind == "vm":
-                found += self._guests.lacks(name, needs)
-            else:
-                for node in self._session.group(name, group):
-                    found += await self._lacks_of(node, needs)
-        found += await self._lacks_of(self._session.host, together(needs_on_host(cell)))
+            node = await self._session.stand_in(group.spec())
+            found += self._prepared[name].lacks(needs) if node is None else await self._lacks_of(node, needs)
+        found += await self._lacks_of(self._session.host, _needs_here(cell))
         return list(dict.fromkeys(found))
 
     async def _lacks_of(self, node: Node, needs: Needs) -> list[str]:
@@ -157,24 +238,21 @@ class _Checks:
     async def check(self, cell: Cell) -> None:
         """What layers and workloads find wrong without changing anything, as an error with its place in the study.
 
-        Guests don't run yet: what is for them is checked here, where that is possible.
+        Nodes that don't run yet can't be asked; loads for them are checked here, where that is possible.
         """
-        for disk in cell.disks.values():
-            if disk.on == HOST or cell.nodes[disk.on].kind == "local":
-                node = self._session.nodes[disk.on]
-                for layer, origin in zip(on_storage(disk), disk.origins, strict=False):
-                    await self._once(node, layer, origin)
+        for unit in units(cell):
+            group = cell.nodes.get(unit.on)
+            node = self._session.host if group is None else await self._session.stand_in(group.spec())
+            for link in unit.links if node is not None else ():
+                assert node is not None
+                await self._once(node, link.layer, link.origin)
         for name, group in cell.nodes.items():
-            guest = group.kind == "vm"
-            for node in [self._session.host] if guest else self._session.group(name, group):
-                if not guest:
-                    for layer, origin in zip(cell.stacks[name], cell.origins[name], strict=True):
-                        await self._once(node, layer, origin)
-                for load in cell.loads:
-                    if name in load.on:
-                        await self._check_load(node, load.workload, ("workload", load.name))
-                if cell.precondition is not None:
-                    await self._check_load(node, cell.precondition, ("trial", "precondition"))
+            node = await self._session.stand_in(group.spec()) or self._session.host
+            for load in cell.loads:
+                if name in load.groups:
+                    await self._check_load(node, load.workload, ("workload", load.name))
+            if cell.precondition is not None:
+                await self._check_load(node, cell.precondition, ("trial", "precondition"))
 
     async def _check_load(self, node: Node, workload: Workload, origin: tuple[str | int, ...]) -> None:
         if not await self._lacks_of(node, workload.needs()):
@@ -191,57 +269,24 @@ class _Checks:
             raise self._study.problem((*origin, *error.key), str(error)) from None
 
 
-def _refuse_double_claims(study: Study, cells: Sequence[Cell], session: Session) -> None:
-    """A device can't be in two stacks that stand at the same time, on several nodes or because stacks are kept."""
-    kept: dict[tuple[str, str], tuple[str, str]] = {}
-    for cell in cells:
-        standing = kept if cell.trial.keep_stacks else {}
-        for machine, node_name, layers, origins in _standing_together(cell, session):
-            for layer, origin in zip(layers, origins, strict=False):
-                claim = layer.claims()
-                if claim is None:
-                    continue
-                owner = node_name, repr(layers)
-                if standing.setdefault((machine, claim), owner) != owner:
-                    reason = "several stacks that stand at the same time: take a device for each"
-                    if cell.trial.keep_stacks:
-                        reason += ", or leave out keep_stacks"
-                    raise study.problem(origin, f"{claim} is in {reason}")
-
-
-def _standing_together(
-    cell: Cell, session: Session
-) -> Iterator[tuple[str, str, Sequence[Layer], Sequence[tuple[str | int, ...]]]]:
-    """Machine, node, layers and their places in the study, of every stack of a cell that stands on this machine."""
-    for name, group in cell.nodes.items():
-        if group.kind == "local":
-            for node in session.group(name, group):
-                yield session.machines[node.name], node.name, cell.stacks[name], cell.origins[name]
-    here = session.machines[session.host.name]
-    for name, disk in cell.disks.items():
-        if disk.on == HOST or cell.nodes[disk.on].kind == "local":
-            layers = on_storage(disk)
-            split = shared_layers(layers)
-            yield here, name, layers[:split], disk.origins
-            for node_name in node_names(name, cell.nodes[name]):
-                yield here, node_name, layers[split:], disk.origins[split:]
-
-
 def _cell(cell: Cell, unsupported: Sequence[str]) -> dict[str, Any]:
     return {
         "cell": cell.number,
         "levels": dict(cell.levels),
-        "stack": _dump(_first(cell.stacks)),
-        "stacks": {name: _dump(layers) for name, layers in cell.stacks.items() if layers},
-        "disks": {name: {"on": disk.on, "layers": _dump(disk.layers)} for name, disk in cell.disks.items()},
+        "chains": [_chain(chain) for chain in cell.chains],
         "workloads": [load.name for load in cell.loads],
         "unsupported": list(unsupported),
     }
 
 
-def _dump(layers: Sequence[Layer]) -> list[dict[str, Any]]:
-    return [layer.model_dump(mode="json", by_alias=True, exclude_none=True) for layer in layers]
+def _chain(chain: Chain) -> dict[str, Any]:
+    places = [(chain.source, chain.below), (chain.group, chain.above)]
+    return {
+        "nodes": chain.group,
+        "name": chain.name,
+        "layers": [{"on": on, "keep": link.keep, **_dump(link.layer)} for on, links in places for link in links],
+    }
 
 
-def _first(stacks: Mapping[str, Sequence[Layer]]) -> Sequence[Layer]:
-    return next((layers for layers in stacks.values() if layers), ())
+def _dump(layer: Layer) -> dict[str, Any]:
+    return layer.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"keep", "once"})

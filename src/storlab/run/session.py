@@ -1,156 +1,189 @@
-"""A run's nodes: launched together, launched anew where one is lost, found by name, ended together."""
+"""A run's nodes of all kinds: opened, launched again where one is lost, found for the journal, ended together."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import AsyncIterator, Callable, Iterable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from storlab.errors import StorlabError
-from storlab.nodes.local import local_node
+from storlab.errors import NodeError, StorlabError
+from storlab.nodes.agents import AgentLauncher
+from storlab.nodes.demands import NO_DEMANDS, Demands
+from storlab.nodes.identity import NodeIdentity
+from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services
+from storlab.nodes.kinds.local import LocalKind
+from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.programs import PROGRAMS, version_commands
-from storlab.nodes.vm.devices import Devices
-from storlab.nodes.waiting import all_of
-from storlab.run.hypervisor import Hypervisor
+from storlab.nodes.registry import node_kinds, own_keys
 from storlab.run.journal import Journal
-from storlab.run.processes import end_processes, mark
-from storlab.study.cells import HOST, Cell
-from storlab.study.schema import NodeGroup
+from storlab.run.undoing import remove_scratch
+from storlab.study.cells import HOST
 
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_AFTERMATH = 0.5  # s: where a server is gone, its clients may be known to be gone a moment earlier
+_NOTHING = Path("/dev/null")  # an agent on this machine leaves nothing to be read
 
 
-@dataclass
 class Session:
-    """The nodes that are up. ``host`` is this machine; it is there whether or not a workload runs on it."""
+    """The nodes of one run. ``host`` is this machine; it is there whether or not a workload runs on it."""
 
-    run: str
-    nodes: dict[str, Node] = field(default_factory=dict)
-    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    machines: dict[str, str] = field(default_factory=dict)  # node → boot id of its machine
-    told: Callable[[str], None] = lambda _: None
-    extras: dict[str, frozenset[str]] = field(default_factory=dict)  # node group → what its image needs besides
-    _contexts: dict[str, AsyncExitStack] = field(default_factory=dict)
+    def __init__(self, run: str, notify: Callable[[str], None] = lambda _: None) -> None:
+        self.run = run
+        self.facts: dict[str, dict[str, Any]] = {}
+        self.scratch_root = "/var/tmp"
+        self.losses: list[Loss] = []
+        self._services = Services(run, notify=notify, on_loss=self._on_loss)
+        self._launchers: dict[str, Launcher[Any]] = {}
+        self._open: dict[str, Node] = {}
+        self._prepared: dict[tuple[str, str], Prepared] = {}
+        self._scratch: dict[str, str] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._lost = asyncio.Event()
 
     @property
     def host(self) -> Node:
         """This machine."""
-        return self.nodes[HOST]
+        return self._services.host
 
-    def group(self, name: str, group: NodeGroup) -> list[Node]:
-        """The nodes of one group of the study."""
-        return [self.nodes[node] for node in node_names(name, group)]
+    async def start(self) -> None:
+        """Open the node that is this machine."""
+        self._services.host = await self.open(HOST, HOST, LocalKind(), NO_DEMANDS, _NOTHING)
 
-    async def launch(self, name: str) -> None:
-        """Launch one node."""
-        launcher = local_node(name, cgroup=cgroup_name(self.run, name), environment=mark(self.run, name))
-        self._contexts[name] = AsyncExitStack()
-        self.nodes[name] = await self._contexts[name].enter_async_context(launcher)
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """Those that are open, by name; of several of one name, the one that was opened last."""
+        return {node.name: node for node in self._open.values()}
 
-    async def launch_missing(self, names: Iterable[str]) -> None:
-        """Launch what is not there yet of these nodes on this machine."""
-        missing = [name for name in names if name not in self.nodes]
-        for name in missing:
-            await self.launch(name)
-        if missing:
-            await self.look()
+    async def prepare(self, group: str, spec: NodeKind, needs: Needs) -> Prepared:
+        """Find out, once, whether and with what a group's nodes can be had. Raises ``UserError`` with its ``key``."""
+        own = own_keys(spec)
+        key = group, own.model_dump_json()
+        if key not in self._prepared:
+            self._prepared[key] = await self._launcher(own.kind).prepare(own, needs)
+        return self._prepared[key]
 
-    @cached_property
-    def hypervisor(self) -> Hypervisor:
-        """What starts and ends virtual machines on this machine."""
-        return Hypervisor(self.run, lambda: self.host, self.told)
+    async def stand_in(self, spec: NodeKind) -> Node | None:
+        """A node that can be asked, while planning, what such nodes have; ``None`` where there is none yet."""
+        own = own_keys(spec)
+        return await self._launcher(own.kind).stand_in(own)
 
-    async def start_guest(
-        self, name: str, group: str, spec: NodeGroup, devices: Devices, console: Path, *, networked: bool, serves: bool
-    ) -> Node:
-        """Start a virtual machine; from now on it is one of the nodes."""
-        guest = await self.hypervisor.start(
-            name, spec, self.extras.get(group, frozenset()), devices, console, networked=networked, serves=serves
-        )
-        self.machines[name] = (await guest.node.read_text(_BOOT_ID)).strip()
-        self.facts[name] = {"uid": 0}
-        self.nodes[name] = guest.node
-        return guest.node
+    async def open(self, name: str, group: str, spec: NodeKind, demands: Demands, folder: Path) -> Node:
+        """A node, ready for commands; of a kind that is there for the whole run, the same one each time."""
+        own = own_keys(spec)
+        prepared = await self.prepare(group, spec, Needs())
+        node = await self._launcher(own.kind).open(name, own, prepared, demands, folder)
+        if node.instance not in self._open:
+            self._open[node.instance] = node
+            self.facts[name] = await self._facts_of(node, own)
+        return node
 
-    def guest_facts(self) -> dict[str, dict[str, Any]]:
-        """What each virtual machine is, for the records."""
-        return {name: guest.facts() for name, guest in self.hypervisor.guests.items()}
+    async def end(self, node: Node) -> None:
+        """End a node that is not there for the whole run. Idempotent."""
+        if not node_kinds()[node.identity.kind].session:
+            self._open.pop(node.instance, None)
+            await self._launcher(node.identity.kind).end(node)
 
-    async def end_guest(self, name: str) -> None:
-        """End a virtual machine; nothing where there is none."""
-        self.nodes.pop(name, None)
-        self.facts.pop(name, None)
-        self.machines.pop(name, None)
-        await self.hypervisor.end(name)
+    async def scratch_on(self, node: Node) -> str:
+        """This run's own folder on a node, for files of layers and workloads; made and journalled at first use."""
+        async with self._locks.setdefault(node.instance, asyncio.Lock()):
+            if node.instance not in self._scratch:
+                self._scratch[node.instance] = await self._make_scratch(node)
+        return self._scratch[node.instance]
+
+    async def _make_scratch(self, node: Node) -> str:
+        if node.identity.volatile:  # whose root file system is new, and has no folder of this machine's
+            await node.run(["mkdir", "--parents", "--", self.scratch_root])
+        # The kernel names mounts and loop devices by real paths, and so must the journal.
+        real = (await node.output("readlink", "--canonicalize-existing", self.scratch_root)).removesuffix("\n")
+        path = f"{real.rstrip('/')}/storlab-{self.run}"
+        assert self._services.journal is not None, "nothing is set up before the run has a journal"
+        self._services.journal.register(node.identity, remove_scratch.name, {"path": path})
+        await node.run(["mkdir", "--parents", "--mode=0700", "--", path])
+        return path
+
+    def begin(self, journal: Journal, scratch_root: str) -> None:
+        """From now on things are set up, and are announced in the journal."""
+        self._services.journal, self.scratch_root = journal, scratch_root
+        for launcher in self._launchers.values():
+            if isinstance(launcher, AgentLauncher):
+                launcher.announce()
+
+    async def node_of(self, identity: NodeIdentity) -> Node | None:
+        """The node of a journal's entry; ``None`` where it is gone, with all that was on it.
+
+        Raises ``NodeError`` where it can't be reached now, or another machine answers in its place.
+        """
+        node = self._open.get(identity.name)
+        if node is None or node.lost is not None or not _is(node.identity, identity):
+            if identity.kind not in node_kinds():
+                raise NodeError(f"node {identity.name}: nothing that is installed here knows its kind, {identity.kind}")
+            try:
+                node = await self._launcher(identity.kind).reach(identity)
+            except StorlabError as error:
+                raise NodeError(f"node {identity.name} can't be reached: {error}") from None
+        if node is not None and not node.identity.machine.is_same(identity.machine):
+            there = f"{identity.address} is" if identity.address else "this is"
+            raise NodeError(
+                f"node {identity.name} was on another machine than {there} now (its machine id was "
+                f"{identity.machine.id or 'unknown'}): run `storlab clean` where it was"
+            )
+        return node
 
     async def revive(self) -> None:
-        """Launch anew every node on this machine that is lost, once all is ended that it could have left."""
-        for name in [name for name, node in self.nodes.items() if node.lost is not None and node.kind == "local"]:
-            await self._contexts[name].aclose()
-            with contextlib.suppress(StorlabError):  # what hangs in the kernel stays in the journal, and is told later
-                await end_processes(self.run, name, cgroup_name(self.run, name))
-            await self.launch(name)
+        """Launch again every node that is lost and that is there for the whole run."""
+        for launcher in self._launchers.values():
+            await launcher.revive()
+
+    async def until_one_is_lost(self) -> None:
+        """Wait until something is lost, and then a moment for what it takes with it."""
+        await self._lost.wait()
+        await asyncio.sleep(_AFTERMATH)
+
+    def forget_losses(self) -> None:
+        """Begin to count again."""
+        self.losses.clear()
+        self._lost.clear()
 
     async def close(self) -> None:
-        """End all nodes, virtual machines first."""
+        """End all nodes; those that are there for the whole run come last."""
         async with AsyncExitStack() as together:
-            for contexts in self._contexts.values():
-                together.push_async_callback(contexts.aclose)
-            together.push_async_callback(self.hypervisor.close)
+            for name in sorted(self._launchers, key=lambda name: not node_kinds()[name].session):
+                together.push_async_callback(self._launchers[name].close)
 
-    async def look(self) -> None:
-        """Ask every node what it is."""
+    async def _facts_of(self, node: Node, kind: NodeKind) -> dict[str, Any]:
+        if kind.volatile:
+            return {"uid": 0}
+        if kind.here and HOST in self.facts:
+            return self.facts[HOST]
+        return await node.facts(version_commands(PROGRAMS))
 
-        async def one(name: str, node: Node) -> None:
-            self.facts[name] = await node.facts(version_commands(PROGRAMS))
-            self.machines[name] = (await node.read_text(_BOOT_ID)).strip()
+    def _launcher(self, kind: str) -> Launcher[Any]:
+        if kind not in self._launchers:
+            self._launchers[kind] = node_kinds()[kind].launcher(self._services)
+        return self._launchers[kind]
 
-        await all_of(*(one(name, node) for name, node in self.nodes.items()))
-
-    def announce(self, journal: Journal) -> None:
-        """Journal how to end what the agents could leave, should they be killed themselves."""
-        self.hypervisor.journal = journal
-        for name in self.nodes:
-            arguments = {"run": self.run, "node": name, "cgroup": cgroup_name(self.run, name)}
-            journal.will(HOST, "processes.end", arguments)
-
-
-def cgroup_name(run: str, node: str) -> str:
-    """The cgroup of a node's agent; a run that is resumed uses another than what may be left of the first."""
-    return f"storlab-{run}.{os.getpid()}-{node}"
+    def _on_loss(self, loss: Loss) -> None:
+        self.losses.append(loss)
+        self._lost.set()
 
 
-def node_names(name: str, group: NodeGroup) -> list[str]:
-    """``vm`` → ``vm``, or ``vm-1`` … ``vm-4`` where there are several."""
-    return [name] if group.count == 1 else [f"{name}-{number}" for number in range(1, group.count + 1)]
-
-
-def wanted_nodes(cells: Iterable[Cell]) -> list[str]:
-    """``host``, and every other node on this machine that some cell needs."""
-    groups = (entry for cell in cells for entry in cell.nodes.items())
-    names = (node for name, group in groups if group.kind == "local" for node in node_names(name, group))
-    return list(dict.fromkeys([HOST, *names]))
+def _is(one: NodeIdentity, other: NodeIdentity) -> bool:
+    """Whether it is the same node, in whatever boot of its machine; one that is volatile has only one."""
+    same_place = (one.name, one.kind, one.address) == (other.name, other.kind, other.address)
+    return same_place and (not one.volatile or one == other)
 
 
 @asynccontextmanager
-async def open_session(
-    run: str, names: Iterable[str], told: Callable[[str], None] = lambda _: None
-) -> AsyncIterator[Session]:
-    """Launch an agent for each node on this machine; leaving the context ends them and all that they started.
+async def open_session(run: str, notify: Callable[[str], None] = lambda _: None) -> AsyncIterator[Session]:
+    """A session with this machine in it; leaving the context ends all nodes and all that they started.
 
-    ``told`` gets a sentence for the user where something takes a while.
+    ``notify`` gets a sentence for the user where something takes a while.
     """
-    session = Session(run, told=told)
+    session = Session(run, notify)
     try:
-        for name in names:
-            await session.launch(name)
-        await session.look()
+        await session.start()
         yield session
     finally:
         await session.close()

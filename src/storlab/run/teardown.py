@@ -1,4 +1,8 @@
-"""Taking down what a journal says still stands, newest first. The same work at a normal end and after a power cut."""
+"""Tearing down what a journal says is still set up, newest first: the same work at a normal end and after a power cut.
+
+Each entry is undone on its own node. Where that can't be reached, it stays pending and is reported; what is on another
+machine is never looked for here.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +11,25 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from storlab.errors import StorlabError
-from storlab.layers.base import PATIENCE, UNDO
-from storlab.layers.registry import layer_types
-from storlab.run import processes, scratch
+from storlab.nodes.processes import end_marked
 from storlab.run.journal import Journal, Pending
 from storlab.run.session import Session
-
-__all__ = ["Teardown", "processes", "scratch", "take_down", "take_down_rest"]  # those two bring ways to undo
+from storlab.run.undoing import undo_table
 
 
 @dataclass
 class Teardown:
-    """What was taken down, in words, and what could not be, with the reason."""
+    """What was torn down, in words, and what could not be, with the reason."""
 
     did: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
+    def __add__(self, other: Teardown) -> Teardown:
+        return Teardown(self.did + other.did, self.failed + other.failed)
 
-async def take_down(journal: Journal, session: Session, wanted: Callable[[Pending], bool] = lambda _: True) -> Teardown:
-    """Undo all pending entries that are wanted. One that fails stays pending, and the others go on.
 
-    A guest that is gone took all that it held with it. For other nodes that are not in the session, which are on this
-    machine, ``host`` acts.
-    """
+async def tear_down(journal: Journal, session: Session, wanted: Callable[[Pending], bool] = lambda _: True) -> Teardown:
+    """Undo all pending entries that are wanted. One that fails stays pending, and the others go on."""
     result = Teardown()
     for entry in journal.pending:
         if not wanted(entry):
@@ -38,7 +38,7 @@ async def take_down(journal: Journal, session: Session, wanted: Callable[[Pendin
             did = await _undo(entry, session)
         except StorlabError as error:
             journal.failed(entry, str(error))
-            result.failed.append(f"{entry.undo} {_words(entry.arguments)}: {error}")
+            result.failed.append(f"{entry.undo} {' '.join(map(str, entry.arguments.values()))}: {error}")
         else:
             journal.undone(entry, did)
             if did is not None:
@@ -46,34 +46,28 @@ async def take_down(journal: Journal, session: Session, wanted: Callable[[Pendin
     return result
 
 
-async def take_down_rest(journal: Journal, session: Session) -> Teardown:
-    """Take down what another process of Storlab's left when it died.
+async def tear_down_rest(journal: Journal, session: Session) -> Teardown:
+    """Tear down what another process of Storlab's left when it died.
 
-    First what may still be running: it would keep all else busy, or go on putting things up.
+    First what may still be running: it would keep all else busy, or go on setting things up.
     """
-    processes = await take_down(journal, session, lambda entry: entry.undo == "processes.end")
-    rest = await take_down(journal, session, lambda entry: entry.undo != "processes.end")
-    return Teardown(processes.did + rest.did, processes.failed + rest.failed)
+    processes = await tear_down(journal, session, lambda entry: entry.undo == end_marked.name)
+    return processes + await tear_down(journal, session, lambda entry: entry.undo != end_marked.name)
 
 
 async def _undo(entry: Pending, session: Session) -> str | None:
-    layer_types()  # among them those of somebody else's packages
-    undo = UNDO.get(entry.undo)
-    if undo is None:
-        raise StorlabError(f"this version of Storlab does not know how to undo {entry.undo}")
-    await session.revive()  # an agent may have died during this very teardown
-    node = session.nodes.get(entry.node)
-    if entry.guest and (node is None or node.lost is not None):
+    node = await session.node_of(entry.node)
+    if node is None:
         return None
-    node = node or session.host
+    if node.identity.machine.boot != entry.node.machine.boot and not entry.outlives_boot:
+        return None
+    undo = undo_table().get(entry.undo)
+    if undo is None:
+        raise StorlabError(f"nothing that is installed here knows how to undo {entry.undo}")
     try:
-        async with asyncio.timeout(PATIENCE[entry.undo]):
-            return await undo(node, entry.arguments)
+        async with asyncio.timeout(undo.patience):
+            return await undo.function(node, entry.arguments)
     except TimeoutError:
-        raise StorlabError(f"it took longer than {PATIENCE[entry.undo]:g} s") from None
+        raise StorlabError(f"it took longer than {undo.patience:g} s") from None
     except (TypeError, KeyError, FileNotFoundError) as error:
         raise StorlabError(f"that can't be undone: {error!r}") from None
-
-
-def _words(arguments: object) -> str:
-    return " ".join(str(value) for value in arguments.values()) if isinstance(arguments, dict) else str(arguments)

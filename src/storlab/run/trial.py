@@ -1,32 +1,39 @@
-"""One trial: put up, prepare, precondition, settle, measure, gather, verify, take down."""
+"""One trial: set up, prepare, precondition, settle, measure, gather, verify, tear down."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import structs
 
 from storlab.errors import DiskFull, StorlabError, TimedOut, TrialError, Unsupported
-from storlab.layers.resources import Dir, Disk, Resource
-from storlab.layers.stack import StandingStack
+from storlab.layers.resources import Dir
+from storlab.layers.stack import BuiltStack
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of, to_its_end
 from storlab.records.derive_trial import derive_trial, raw_folder
 from storlab.records.tables import TrialTables
 from storlab.records.trial_record import TrialRecord
-from storlab.run.gather import fetch_folder, last_output
+from storlab.run.fetch import fetch_folder, last_output
 from storlab.run.measure import measure
 from storlab.run.order import PlannedTrial
 from storlab.run.session import Session
-from storlab.run.stacks import Stacks, disk_of
-from storlab.study.cells import Cell, Load
-from storlab.workloads.base import Place, Workload
+from storlab.run.setup.build import Built, shared_directory
+from storlab.run.setup.setups import Setups
+from storlab.run.subjects import subjects_of
+from storlab.study.cells import MAIN, Cell, Load
+from storlab.workloads.base import RunContext, Workload
 
+T = TypeVar("T")
+
+_AFTERMATH = 0.3  # s: clients may fail a moment before the agent reports that their server has ended
 _FULL = 1024 * 1024  # bytes: with less, no file system does anything useful any more
 
 
@@ -37,18 +44,21 @@ class TrialRun:
     planned: PlannedTrial
     cell: Cell
     session: Session
-    stacks: Stacks
+    setups: Setups
     folder: Path  # for raw records, on the controller
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    standing: dict[str, StandingStack] = field(default_factory=dict)
+    built: Built = field(init=False)
     facts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     guests: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    async def run(self) -> tuple[TrialRecord, TrialTables | None]:
-        """Run it and take down what is not to be kept. Every failure becomes part of the record.
+    def __post_init__(self) -> None:
+        self.built = self.setups.begin(self.cell)
 
-        Cancelled, it takes everything down and lets the cancellation go on.
+    async def run(self) -> tuple[TrialRecord, TrialTables | None]:
+        """Run it and tear down what is not to be kept. Every failure becomes part of the record.
+
+        Cancelled, it tears everything down and lets the cancellation go on.
         """
         began, started = time.monotonic(), datetime.now(UTC)
         record = TrialRecord(
@@ -56,67 +66,76 @@ class TrialRun:
             round=self.planned.round,
             cell=self.cell.number,
             levels=dict(self.cell.levels),
+            block=self.planned.block,
             status="failed",
-            started=started.isoformat(timespec="microseconds"),
+            started=started,
         )
         tables: TrialTables | None = None
         try:
             record, tables = await self._measured(record)
         except Unsupported as error:
-            record = replace(record, status="unsupported", reason=str(error))
+            record = structs.replace(record, status="unsupported", reason=str(error))
         except StorlabError as error:
             record = await self._failed(record, error)
         except FileNotFoundError as error:
             if error.errno is not None:  # of the controller's own, not a node's
                 raise
-            record = replace(record, reason=f"there is no {error} any more")
+            record = structs.replace(record, reason=f"there is no {error} any more")
         finally:
-            keep = self.cell.trial.keep_stacks and record.status == "done"
-            if not keep:
-                await to_its_end(self._take_down())
+            await to_its_end(self._tear_down(failed=record.status == "failed"))
         duration = time.monotonic() - began
-        record = replace(record, duration=duration, phases=self.phases, warnings=self.warnings)
-        return replace(record, facts=self.facts, guests=self.guests), tables
+        record = structs.replace(record, duration=duration, phases=self.phases, warnings=self.warnings)
+        return structs.replace(record, facts=self.facts, guests=self.guests), tables
 
     async def _measured(self, record: TrialRecord) -> tuple[TrialRecord, TrialTables]:
-        timeout = self.cell.timeout
-        work = asyncio.create_task(self._phases(record))
-        watch = asyncio.create_task(self.session.hypervisor.until_one_is_lost())
+        await self._within(self.cell.trial.setup_timeout, "setting up", self._set_up())
+        measured = await self._within(self.cell.timeout, "the trial", self._phases(record))
+        return measured, derive_trial(self.folder, measured, self.cell)
+
+    async def _within(self, timeout: float, what: str, work: Coroutine[Any, Any, T]) -> T:
+        """What ``work`` gives, unless it takes longer than ``timeout`` seconds, or something is lost meanwhile."""
+        doing = asyncio.create_task(work)
+        watch = asyncio.create_task(self.setups.until_lost())
         try:
-            done, _ = await asyncio.wait([work, watch], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if work not in done:
-                # What waits in a guest for a disk that is gone can't be stopped, but its guest can be ended.
-                await to_its_end(self.stacks.end_guests())
+            done, _ = await asyncio.wait([doing, watch], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if doing not in done:
+                # What waits for a disk or a folder that is gone can't be stopped, but what it waits for can be.
+                await to_its_end(self.setups.cut_off(self.built))
         finally:
-            await to_its_end(_cancelled(work, watch))
-        if work in done:
-            return work.result(), derive_trial(self.folder, work.result(), self.cell)
+            await to_its_end(_cancelled(doing, watch))
+        if doing in done:
+            return doing.result()
         if watch in done:
             watch.result()
-        phase = next(reversed(self.phases), "put up")
-        message = f"the trial was stopped at its time-out of {timeout:g} s, in the phase {phase!r}"
+        phase = next(reversed(self.phases), "set up")
+        message = f"{what} was stopped at its time-out of {timeout:g} s, in the phase {phase!r}"
         raise TimedOut(message, last_output(self.folder))
 
     async def _failed(self, record: TrialRecord, error: StorlabError) -> TrialRecord:
-        """The record with its reason: where a guest was lost first, all else may only follow from that."""
+        """The record with its reason: where something was lost first, all else may only follow from that."""
         detail = error.detail if isinstance(error, TrialError) else ""
-        lost = self.session.hypervisor.first_lost
+        if any(part.programs for part in self.built.parts.values()):
+            await asyncio.sleep(_AFTERMATH)
+        lost = self.setups.first_loss(self.built)
         if lost is None:
-            return replace(record, reason=await self._reason(error), detail=detail)
-        detail = "\n".join(filter(None, [detail, f"The end of its console:\n{lost.console}"]))
-        return replace(record, reason=lost.reason, detail=detail)
+            return structs.replace(record, reason=await self._reason(error), detail=detail)
+        detail = "\n".join(filter(None, [detail, lost.log]))
+        return structs.replace(record, reason=lost.reason, detail=detail)
 
     async def _phases(self, record: TrialRecord) -> TrialRecord:
-        async with self._phase("put up"):
-            await self._put_up()
-        places = [(load, self._place(load, node)) for load in self.cell.loads for node in self._nodes(load)]
+        places = [
+            (load, await self._place(load, node, target.chain))
+            for load in self.cell.loads
+            for target in load.on
+            for node in self.built.group(target.group)
+        ]
         async with self._phase("prepare"):
             await self._commands(self.cell.trial.prepare, "prepare")
             await all_of(*(self._prepare(load.workload, place) for load, place in places))
         async with self._phase("precondition"):
             await self._precondition()
         async with self._phase("settle"):
-            await all_of(*(self._settle(node) for node in self._all_nodes()))
+            await all_of(*(self._settle(node) for node in self.built.nodes.values()))
         async with self._phase("measure"):
             record = await self._measure(record, places)
         async with self._phase("verify"):
@@ -132,63 +151,71 @@ class TrialRun:
         finally:
             self.phases[name] = time.monotonic() - began
 
-    def _folder(self, node: Node) -> str:
+    async def _folder(self, node: Node) -> str:
         """This trial's own folder on a node."""
-        return f"{self.stacks.scratch[node.name]}/trial-{self.planned.number}-{node.name}"
-
-    def _all_nodes(self) -> list[Node]:
-        return [node for name in self.cell.nodes for node in self._group(name)]
+        return f"{await self.session.scratch_on(node)}/trial-{self.planned.number}-{node.name}"
 
     def _users(self) -> list[Node]:
-        """The nodes that are for a load, and not only for serving others with disks."""
+        """The nodes that are for a load, and not only for serving others."""
         serving = self.cell.serving
-        return [node for name in self.cell.nodes if name not in serving for node in self._group(name)]
+        return [node for name in self.cell.nodes if name not in serving for node in self.built.group(name)]
 
-    def _group(self, name: str) -> list[Node]:
-        return self.session.group(name, self.cell.nodes[name])
-
-    def _nodes(self, load: Load) -> list[Node]:
-        return [node for name in load.on for node in self._group(name)]
-
-    async def _put_up(self) -> None:
-        self.session.hypervisor.forget_lost()
+    async def _set_up(self) -> None:
+        self.setups.forget_losses()
         try:
-            self.standing = await self.stacks.put_up(self.cell, self.folder)
+            async with self._phase("set up"):
+                await self.setups.set_up(self.built, self.folder)
         finally:
-            self.facts = self.stacks.facts_so_far()
-            self.guests = self.session.guest_facts()
+            self.facts = self.built.facts()
+            self.guests = {name: dict(node.about) for name, node in self.built.nodes.items() if node.about}
 
-    async def _take_down(self) -> None:
+    async def _tear_down(self, *, failed: bool) -> None:
         began = time.monotonic()
-        result = await self.stacks.take_down(self.cell)
-        self.warnings += [f"could not be taken down: {reason}" for reason in result.failed]
-        self.phases["take down"] = time.monotonic() - began
+        result = await self.setups.tear_down(self.built, failed=failed)
+        self.warnings += self.setups.parts.warnings
+        self.warnings += [f"could not be torn down: {reason}" for reason in result.failed]
+        self.phases["tear down"] = time.monotonic() - began
 
-    def _place(self, load: Load, node: Node) -> Place:
-        return self._place_named(load.name, node, self.cell.trial.warm_up)
+    async def _place(self, load: Load, node: Node, chain: str) -> RunContext:
+        stack = self.built.stacks[node.name, chain]
+        target, group = stack.resource, self.built.group_of(node.name)
+        if isinstance(target, Dir) and not load.same_files and shared_directory(self.built, group, chain):
+            target = replace(target, path=f"{target.path}/{node.name}")  # or nodes would overwrite each other's files
+            await node.run(["mkdir", "--parents", "--", target.path])
+        return await self._context(load.name, node, replace(stack, resource=target), self.cell.trial.warm_up)
 
-    def _place_named(self, name: str, node: Node, warm_up: float) -> Place:
-        target = self.standing[node.name].resource
+    async def _context(self, name: str, node: Node, stack: BuiltStack, warm_up: float) -> RunContext:
+        target = stack.resource
         assert target is not None, "what serves others has no load"
         words = {
-            "target": _path(target),
+            **target.words(),
             "node": node.name,
             "round": str(self.planned.round),
             "trial": str(self.planned.number),
             "seed": str(self.planned.seed),
         }
-        folder = f"{self._folder(node)}/{name}"
-        memory = self.standing[node.name].memory if self.cell.trial.keep_stacks else None
-        return Place(node, target, folder, name, warm_up, self.planned.seed, words, memory)
+        folder = f"{await self._folder(node)}/{name}"
+        return RunContext(node, target, folder, name, warm_up, self.planned.seed, words, stack.memory)
+
+    async def _contexts(self, name: str) -> list[RunContext]:
+        """On every node that a load may be on: its own stack, or the further chain that a load uses."""
+        chains = {target.group: target.chain for load in self.cell.loads for target in load.on}
+        return [
+            await self._context(name, node, self.built.stacks[node.name, chains.get(group, MAIN)], 0.0)
+            for group in self.cell.nodes
+            if group not in self.cell.serving
+            for node in self.built.group(group)
+            if (node.name, chains.get(group, MAIN)) in self.built.stacks
+        ]
 
     @staticmethod
-    async def _prepare(workload: Workload, place: Place) -> None:
+    async def _prepare(workload: Workload, place: RunContext) -> None:
         await place.node.run(["mkdir", "--parents", "--", place.folder])
         await workload.prepare(place)
 
     async def _commands(self, commands: Sequence[Sequence[str]], phase: str) -> None:
         for argv in commands:
-            places = [self._place_named(phase, node, 0.0) for node in self._users()]
+            places = await self._contexts(phase)
             try:
                 await all_of(*(place.node.run([place.fill(word) for word in argv]) for place in places))
             except TrialError as error:
@@ -198,7 +225,7 @@ class TrialRun:
         workload = self.cell.precondition
         if workload is None:
             return
-        places = [self._place_named("precondition", node, 0.0) for node in self._users()]
+        places = await self._contexts("precondition")
         await all_of(*(self._prepare(workload, place) for place in places))
         launches = [await workload.launch(place) for place in places]
         runs = (
@@ -221,48 +248,30 @@ class TrialRun:
         if settle.wait:
             await asyncio.sleep(settle.wait)
 
-    async def _measure(self, record: TrialRecord, places: Sequence[tuple[Load, Place]]) -> TrialRecord:
-        disks = {name: disk_of(standing.resource) for name, standing in self.standing.items()}
-        users = {node.name for node in self._users()}
-        measured = await measure(
-            places,
-            self.cell.probes,
-            disks,
-            self.session,
-            self.folder,
-            backings=await self.stacks.backings(self.cell),
-            others=[node for node in self._all_nodes() if node.name not in users],
-            processes=self.session.hypervisor.processes,
-        )
-        await all_of(*(node.run(["rm", "-rf", "--", self._folder(node)]) for node in self._all_nodes()))
-        return replace(record, status="done", **measured)
+    async def _measure(self, record: TrialRecord, places: Sequence[tuple[Load, RunContext]]) -> TrialRecord:
+        subjects = await subjects_of(self.built, self.session)
+        nodes = {self.session.host.name: self.session.host, **self.built.nodes}
+        measured = await measure(places, self.cell.probes, subjects, nodes, self.folder)
+        await all_of(*[node.run(["rm", "-rf", "--", await self._folder(node)]) for node in self.built.nodes.values()])
+        return structs.replace(record, status="done", **measured)
 
     async def _reason(self, error: StorlabError) -> str:
         """The error in one sentence; a full disk is named as such, whoever noticed it and in whatever words."""
         if isinstance(error, DiskFull):
             return str(error)
-        for name in self.standing:
-            if await self._is_full(name):
-                return f"{error} (the file system of {self.stacks.scratch[name]} is full)"
-        for name, guest in self.session.hypervisor.guests.items():
-            if killed := guest.killed_for_memory():
-                return f"{error} (the guest {name} ran out of memory, and its kernel killed {killed})"
+        for name, node in self.built.nodes.items():
+            if await self._is_full(node):
+                return f"{error} (the file system of {await self.session.scratch_on(node)} on {name} is full)"
+            if complaint := node.complaint():
+                return f"{error} ({complaint})"
         return str(error)
 
-    async def _is_full(self, name: str) -> bool:
-        node = self.session.nodes.get(name)
-        if node is None:  # a guest that was ended at the trial's time-out
-            return False
+    async def _is_full(self, node: Node) -> bool:
         try:
-            listing = await node.output("df", "--output=avail", "-B1", self.stacks.scratch[name])
+            listing = await node.output("df", "--output=avail", "-B1", await self.session.scratch_on(node))
             return int(listing.split()[-1]) < _FULL
         except (StorlabError, ValueError, IndexError):
-            return False
-
-
-def _path(target: Resource) -> str:
-    assert isinstance(target, Dir | Disk), "checked when the study was loaded"
-    return target.path
+            return False  # such as of a guest that was ended at the trial's time-out
 
 
 async def _cancelled(*tasks: asyncio.Task[Any]) -> None:

@@ -2,81 +2,122 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from storlab.layers.base import Layer
+from storlab.layers.resources import Resource
 from storlab.probes.base import Probe
-from storlab.study.positions import Path
-from storlab.study.schema import NodeGroup, Trial
+from storlab.study.chains import MAIN, Chain, Chains, Declared, continued, ends_as, in_order, resolve, started
+from storlab.study.schema import HOST, NodeGroup, Trial
 from storlab.workloads.base import Workload
 
-HOST = "host"
+__all__ = ["HOST", "MAIN", "Cell", "Load", "Target", "node_names"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a workload runs on: a chain of a node group, by default its own stack."""
+
+    group: str
+    chain: str = MAIN
 
 
 @dataclass(frozen=True)
 class Load:
-    """One workload of a cell and the node groups that it runs on."""
+    """One workload of a cell and what it runs on.
+
+    ``same_files``: nodes that share a directory use the same files in it, and not each a folder of its own.
+    """
 
     name: str
     workload: Workload
-    on: tuple[str, ...]
+    on: tuple[Target, ...]
+    same_files: bool = False
 
-
-@dataclass(frozen=True)
-class Disk:
-    """What becomes the disk of each virtual machine of a group: layers, of which the last attaches it.
-
-    ``on``: the node group that the others stand on. ``origins``: where each was written.
-    """
-
-    on: str
-    layers: tuple[Layer, ...]
-    origins: tuple[Path, ...]
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The node groups that it runs on."""
+        return tuple(target.group for target in self.on)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination of levels. ``stacks`` by node group; ``origins`` says where each stack's layers were written.
-
-    ``disks``: those of the groups whose nodes are virtual machines, as far as they have one. A group without a stack
-    of its own has an empty one.
-    """
+    """One combination of levels. ``groups`` are all node groups of the study, ``declared`` their stacks as written."""
 
     number: int
     levels: Mapping[str, str]
-    nodes: Mapping[str, NodeGroup]
-    stacks: Mapping[str, tuple[Layer, ...]]
+    groups: Mapping[str, NodeGroup]
+    declared: tuple[Declared, ...]
     loads: tuple[Load, ...]
     probes: Mapping[str, Probe]
     trial: Trial
     precondition: Workload | None = None
-    origins: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
-    disks: Mapping[str, Disk] = field(default_factory=dict)
 
-    @property
-    def in_order(self) -> list[str]:
-        """The node groups, each after the one that its disk is made on."""
-        ordered: list[str] = []
-        while len(ordered) < len(self.nodes):
-            ready = [name for name in self.nodes if name not in ordered and self.foundation(name) in (None, *ordered)]
-            assert ready, "checked when the study was loaded"
-            ordered += ready
-        return ordered
+    @cached_property
+    def all_chains(self) -> Chains:
+        """Every chain of every group, also of groups that this cell does not start. Raises ``ChainError``."""
+        return resolve(self.groups, self.declared)
 
-    def foundation(self, group: str) -> str | None:
-        """The group that a group's disk is made on; ``None`` where that is just this machine."""
-        disk = self.disks.get(group)
-        return None if disk is None or disk.on not in self.nodes else disk.on
+    @cached_property
+    def nodes(self) -> Mapping[str, NodeGroup]:
+        """The node groups of this cell, each after the one that it stands on."""
+        wanted = started(self.groups, self.all_chains, (name for load in self.loads for name in load.groups))
+        return {name: self.groups[name] for name in in_order(self.groups) if name in wanted}
+
+    @cached_property
+    def chains(self) -> tuple[Chain, ...]:
+        """The chains of the groups of this cell, each after the one that it stands on."""
+        return tuple(chain for chain in self.all_chains.values() if chain.group in self.nodes)
+
+    def chain(self, group: str, name: str = MAIN) -> Chain | None:
+        """A group's own stack, or a further chain of it; ``None`` where it has none."""
+        return self.all_chains.get((group, name)) if group in self.nodes else None
+
+    def ends_as(self, group: str, name: str = MAIN) -> type[Resource] | None:
+        """What a chain gives."""
+        chain = self.chain(group, name)
+        return ends_as(chain, self.all_chains) if chain is not None else None
+
+    def continued(self, chain: Chain) -> Chain | None:
+        """The chain that another one stands on."""
+        return continued(chain, self.all_chains)
 
     @property
     def serving(self) -> set[str]:
-        """The groups that disks of others are made on, and that have no load of their own."""
-        return {disk.on for disk in self.disks.values() if disk.on in self.nodes and not self.working(disk.on)}
+        """The groups that chains of others cross from, and that have no load of their own."""
+        return {chain.source for chain in self.chains if chain.crossing is not None and self.only_serves(chain.source)}
+
+    def only_serves(self, group: str) -> bool:
+        """Whether no workload runs on these nodes, of this study's."""
+        return group in self.nodes and not self.working(group)
 
     def working(self, group: str) -> bool:
         """Whether a workload runs on these nodes."""
-        return any(group in load.on for load in self.loads)
+        return any(group in load.groups for load in self.loads)
+
+    def node_names(self) -> Iterator[tuple[str, str]]:
+        """Group and name of every node."""
+        return ((name, node) for name, group in self.nodes.items() for node in node_names(name, group))
+
+    def networked(self, group: str) -> bool:
+        """Whether something is served to these nodes, or by them, over the network among the run's nodes."""
+        return any(
+            group in (chain.group, chain.source)
+            if chain.crossing is not None and chain.crossing.transport == "network"
+            else group == chain.source and self.opened_remotely(chain)
+            for chain in self.chains
+        )
+
+    def opened_remotely(self, chain: Chain) -> bool:
+        """Whether a hypervisor opens over the network what is served to it."""
+        source = self.nodes.get(chain.source)
+        crossing = chain.crossing
+        return crossing is not None and crossing.transport == "hypervisor" and source is not None and not source.here
+
+    def with_groups(self, groups: Mapping[str, NodeGroup]) -> Cell:
+        """The same on other kinds of nodes. Raises ``ChainError``."""
+        return replace(self, groups={**self.groups, **groups})
 
     @property
     def timeout(self) -> float:
@@ -87,3 +128,8 @@ class Cell:
             if all(self.levels.get(factor) == level for factor, level in rule.where.items())
         ]
         return matching[-1] if matching else self.trial.timeout
+
+
+def node_names(name: str, group: NodeGroup) -> list[str]:
+    """``vm`` → ``vm``, or ``vm-1`` … ``vm-4`` where there are several."""
+    return [name] if group.count == 1 else [f"{name}-{number}" for number in range(1, group.count + 1)]

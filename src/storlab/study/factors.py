@@ -42,7 +42,7 @@ def read_factors(raw: Mapping[str, Any], report: Report) -> list[Factor]:
         for level in levels:
             if not is_label(level.label):
                 named = f"give it a short name: [factors.{name}] and NAME = {shown(level.value)}"
-                report(level.origin, f"{shown(level.value)} is no name that a table could show: {named}")
+                report(level.origin, f"{shown(level.value)} cannot be shown as a name in tables: {named}")
         if levels:
             factors.append(Factor(name, tuple(levels)))
     return factors

@@ -12,8 +12,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from storlab.layers.registry import layer_types
+from storlab.nodes.registry import node_kinds
 from storlab.probes.registry import probe_types
-from storlab.study.schema import NAME, WORD, NodeGroup, StudyFile, Trial
+from storlab.study.schema import NAME, WORD, StudyFile, Trial, group_model
 from storlab.workloads.registry import workload_types
 
 Schema = dict[str, Any]
@@ -45,7 +46,8 @@ def json_schema() -> Schema:
 
     kinds = {kind: _add(definitions, cls) for kind, cls in workload_types().items()}
     nodes = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
-    definitions["Workload"] = {**_one_of(kinds), "properties": {**kinds, "on": nodes}}
+    files = {"anyOf": [{"enum": ["own", "same"]}, _WORD]}
+    definitions["Workload"] = {**_one_of(kinds), "properties": {**kinds, "on": nodes, "shared_files": files}}
     definitions["Precondition"] = _one_of(kinds)
     properties["workload"] |= {"additionalProperties": _ref("Workload"), **_names(NAME.pattern)}
 
@@ -54,13 +56,26 @@ def json_schema() -> Schema:
 
     properties["trial"] = _add(definitions, Trial)
     definitions["Trial"]["properties"]["precondition"] |= {"anyOf": [_ref("Precondition"), _WORD]}
-    properties["nodes"] |= {"additionalProperties": _add(definitions, NodeGroup), **_names(NAME.pattern)}
-    for key in ("stack", "disk"):
-        definitions["NodeGroup"]["properties"][key] |= _ref("Stack")
+    properties["nodes"] |= {"additionalProperties": _groups(definitions), **_names(NAME.pattern)}
     properties["profiles"] |= _names(WORD.pattern)
     needs_one = {"anyOf": [{"required": ["stack"]}, {"required": ["nodes"]}]}  # nodes may have stacks of their own
     whole = {"title": "Storlab study", "required": ["title", "workload"], **needs_one}
     return {"$schema": _DIALECT, **schema, **whole}
+
+
+def _groups(definitions: Schema) -> Schema:
+    """A group of nodes: of each kind with its own keys, and ``local`` where it does not say which."""
+    groups = []
+    for kind in node_kinds():
+        model = group_model(kind)
+        groups.append(_add(definitions, model, required=() if kind == "local" else ("kind",)))
+        group = definitions[model.__name__]
+        group["properties"]["stack"] |= {"anyOf": [_ref("Stack"), {"type": "array", "maxItems": 0}]}
+        # What another group serves may be all of it.
+        group["anyOf"] = [{"required": ["from"]}, {"properties": {"stack": {"minItems": 1}}}]
+    definitions["Extra"]["properties"]["stack"] |= _ref("Stack")
+    definitions["Extra"]["required"] = ["stack"]
+    return {"anyOf": groups}
 
 
 def _ref(name: str) -> dict[str, str]:

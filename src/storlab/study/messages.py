@@ -106,7 +106,7 @@ def _message(details: list[ErrorDetails], path: Path, model: type[BaseModel]) ->
         case "literal_error":
             expected = str(context["expected"])
             words = [word.strip("' ") for word in expected.replace(" or ", ", ").split(",")]
-            return f"{given} is none of {expected}{nearest(str(detail['input']), words)}"
+            return f"{given} is not one of {expected}{nearest(str(detail['input']), words)}"
         case "too_short":
             return f"{given} is too short: it takes at least {context['min_length']}"
         case "too_long":

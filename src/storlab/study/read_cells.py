@@ -9,17 +9,19 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from storlab.layers.resources import Resource
+from storlab.nodes.registry import node_kinds
 from storlab.probes.base import Probe
 from storlab.probes.registry import probe_types
-from storlab.study.cells import HOST, Cell, Load
+from storlab.study.cells import HOST, Cell, Load, Target
 from storlab.study.factors import Factor
 from storlab.study.messages import explain, nearest
 from storlab.study.positions import Path
 from storlab.study.read_stacks import StackReader
-from storlab.study.schema import DEFAULT_PROBES, NodeGroup, StudyFile, Trial
+from storlab.study.schema import DEFAULT_PROBES, NodeGroup, StudyFile, Trial, default_groups, group_model
 from storlab.study.substitution import Substitution, Word
 from storlab.units import shown
-from storlab.workloads.base import PLACE_WORDS, ReadInput, Workload
+from storlab.workloads.base import PLACE_WORDS, ReadInput, Workload, words_in
 from storlab.workloads.registry import workload_types
 
 Report = Callable[[Path, str], None]
@@ -55,6 +57,19 @@ def expand(source: Source, factors: Sequence[Factor], used: set[str]) -> Iterato
             yield cell
 
 
+def _words_of(trial: Trial | None) -> dict[Path, set[str]]:
+    """The words in braces of a trial's own commands, by the place where they are written."""
+    if trial is None:
+        return {}
+    phases = {"prepare": trial.prepare, "verify": trial.verify}
+    return {
+        ("trial", phase, command, at): words_in(word)
+        for phase, commands in phases.items()
+        for command, argv in enumerate(commands)
+        for at, word in enumerate(argv)
+    }
+
+
 @dataclass
 class _CellReader:
     """Reads one cell; every problem is reported where it was written."""
@@ -67,21 +82,20 @@ class _CellReader:
         trial, precondition = self.trial()
         groups = self.groups()
         loads = self.loads(trial, groups)
-        accepted = {name: [load.workload.takes() for load in loads if name in load.on] for name in groups}
+        accepted: dict[tuple[str, str], list[tuple[type[Resource], ...]]] = {}
+        for load in loads:
+            for target in load.on:
+                accepted.setdefault((target.group, target.chain), []).append(load.workload.takes())
         if precondition is not None:
-            accepted = {name: [*kinds, precondition.takes()] for name, kinds in accepted.items()}
-        stacks = StackReader(self, self.source.raw, groups).read(accepted, loads)
+            accepted = {target: [*kinds, precondition.takes()] for target, kinds in accepted.items()}
+        declared = StackReader(self, self.source.raw, groups, _words_of(trial)).read(accepted, loads)
         probes = self.probes()
-        if trial is not None:
-            self.no_guests_kept(trial, groups)
         for path, message in self.substitution.problems:
             self._bad = True
             self.source.report(path, message)
         if self._bad or trial is None:
             return None
-        return Cell(
-            number, labels, groups, stacks.layers, loads, probes, trial, precondition, stacks.origins, stacks.disks
-        )
+        return Cell(number, labels, groups, declared, loads, probes, trial, precondition)
 
     def problem(self, path: Path, message: str) -> None:
         """Report it, unless it only follows from a word that can't be put in, which is reported in any case."""
@@ -118,7 +132,7 @@ class _CellReader:
     def known_level(self, path: Path, factor: str, level: str) -> None:
         levels = self.source.levels
         if factor not in levels:
-            self.problem(path, f"there is no factor {factor!r}{nearest(factor, levels)}")
+            self.problem(path, f"unknown factor {factor!r}{nearest(factor, levels)}")
         elif level not in levels[factor]:
             has = nearest(level, levels[factor]) or f"; it has {', '.join(levels[factor])}"
             self.problem(path, f"{factor} has no level {level!r}{has}")
@@ -127,22 +141,33 @@ class _CellReader:
         groups = {}
         for name, tree in self.source.raw.get("nodes", {}).items():
             path: Path = ("nodes", name)
-            group = self.model(NodeGroup, self.substitution.apply(tree, path), path)
-            groups[name] = group if group is not None else NodeGroup()  # what else is wrong is still found
+            group = self.group(self.substitution.apply(tree, path), path)
+            groups[name] = group if group is not None else default_groups()[HOST]  # what else is wrong is still found
             if group is None:
                 continue
             if name == HOST and group.kind != "local":
-                self.problem((*path, "kind"), "host means this machine: call virtual machines something else")
+                self.problem((*path, "kind"), "host means this machine: call other nodes something else")
             elif name == HOST and group.count != 1:
                 self.problem((*path, "count"), "host means this machine, once: call a group of several something else")
-        return groups or {HOST: NodeGroup()}
+        return groups or default_groups()
 
-    def no_guests_kept(self, trial: Trial, groups: Mapping[str, NodeGroup]) -> None:
-        """Each trial has virtual machines of its own, and with them goes what was put up in them."""
-        if trial.keep_stacks and any(group.kind != "local" for group in groups.values()):
-            self.problem(
-                ("trial", "keep_stacks"), "stacks of virtual machines can't be kept: each trial starts them anew"
-            )
+    def group(self, tree: Any, path: Path) -> NodeGroup | None:
+        kinds = node_kinds()
+        kind = tree.get("kind", "local")
+        if not isinstance(kind, str) or kind not in kinds:
+            hint = nearest(kind, kinds) if isinstance(kind, str) else ""
+            has = hint or f"; there are: {', '.join(kinds)}"
+            self.problem((*path, "kind"), f"unknown kind of node {shown(kind)}{has}")
+            return None
+        model = group_model(kind)
+        for key in tree:
+            others = [other for other in kinds if other != kind and key in _keys(group_model(other))]
+            if key not in _keys(model) and others:
+                remedy = f'{key} is for nodes of kind "{others[0]}": write kind = "{others[0]}", or leave it out'
+                self.problem((*path, key), remedy)
+                return None
+        found: NodeGroup | None = self.model(model, tree, path)
+        return found
 
     def loads(self, trial: Trial | None, groups: Mapping[str, NodeGroup]) -> tuple[Load, ...]:
         names = list(self.source.raw["workload"])
@@ -153,7 +178,7 @@ class _CellReader:
                 path: Path = ("trial", "workloads", index)
                 if name not in names:
                     has = nearest(name, names) or f"; there are: {', '.join(names)}"
-                    self.problem(path, f"there is no workload {name!r}{has}")
+                    self.problem(path, f"unknown workload {name!r}{has}")
                 elif name in chosen:
                     self.problem(path, f"the workload {name!r} is there twice: for more of the same load, see numjobs")
                 else:
@@ -166,18 +191,35 @@ class _CellReader:
     def load(self, name: str, groups: Mapping[str, NodeGroup]) -> Load | None:
         path: Path = ("workload", name)
         tree = self.substitution.apply(self.source.raw["workload"][name], path, late=True)
-        servers = {group.disk_on for group in groups.values()}
+        same = tree.pop("shared_files", "own")
+        if same not in ("own", "same"):
+            self.problem((*path, "shared_files"), f'{shown(same)} is neither "own" nor "same"')
+        servers = {source for group in groups.values() for source in group.sources} - {HOST}
         on = tree.pop("on", [group for group in groups if group not in servers] or list(groups))
-        targets = [on] if isinstance(on, str) else on
-        if not isinstance(targets, list) or not targets or not all(isinstance(target, str) for target in targets):
+        named = [on] if isinstance(on, str) else on
+        if not isinstance(named, list) or not named or not all(isinstance(target, str) for target in named):
             self.problem((*path, "on"), f"{shown(on)} should be the name of nodes, or a list of such names")
-            targets = list(groups)
-        for target in targets:
-            if target not in groups:
-                has = nearest(target, groups) or f"; there are: {', '.join(groups)}"
-                self.problem((*path, "on"), f"there are no nodes {target!r}{has}")
+            named = list(groups)
+        targets = [self.target(name, groups, (*path, "on")) for name in dict.fromkeys(named)]
+        twice = [target.group for target in targets if [each.group for each in targets].count(target.group) > 1]
+        if twice:
+            self.problem((*path, "on"), f"the load runs twice on the nodes {twice[0]}: write a workload for each chain")
         workload = self.one_of(tree, path)
-        return None if workload is None else Load(name, workload, tuple(dict.fromkeys(targets)))
+        return None if workload is None else Load(name, workload, tuple(targets), same == "same")
+
+    def target(self, text: str, groups: Mapping[str, NodeGroup], path: Path) -> Target:
+        """``vm``, or ``vm:share``: a further chain of these nodes."""
+        group, _, chain = text.partition(":")
+        if group not in groups:
+            has = nearest(group, groups) or f"; there are: {', '.join(groups)}"
+            self.problem(path, f"unknown nodes {group!r}{has}")
+        elif chain and chain not in groups[group].extra:
+            named = groups[group].extra
+            has = nearest(chain, named) or f"; there are: {', '.join(named) or 'none'}"
+            self.problem(path, f"the nodes {group} have no chain {chain!r}{has}")
+        elif chain and groups[group].extra[chain].count > 1:
+            self.problem(path, f"each of the nodes {group} has several chains {chain!r}, and a load runs on one")
+        return Target(group, chain)
 
     def one_of(self, tree: Any, path: Path) -> Workload | None:
         """A table with one key, the kind of workload: ``{ fio = {…} }``."""
@@ -186,7 +228,7 @@ class _CellReader:
         unknown = [key for key in tree if key not in kinds]
         if len(tree) > 1 and unknown:
             # Options that were written without their kind are one mistake, not one each.
-            self.problem((*path, unknown[0]), f"this is no kind of workload; a workload is {wanted}")
+            self.problem((*path, unknown[0]), f"this is not a kind of workload; a workload is {wanted}")
             return None
         if len(tree) != 1:
             self.problem(path, f"a workload is {wanted}; here are {', '.join(tree) or 'none'}")
@@ -194,7 +236,7 @@ class _CellReader:
         ((kind, options),) = tree.items()
         if unknown:
             hint = nearest(kind, kinds) or f"; it is {wanted}"
-            self.problem((*path, kind), f"there is no kind of workload {kind!r}{hint}")
+            self.problem((*path, kind), f"unknown kind of workload {kind!r}{hint}")
             return None
         workload: Workload | None = self.model(kinds[kind], options, (*path, kind))
         try:
@@ -210,7 +252,11 @@ class _CellReader:
             path: Path = ("probes", name)
             if name not in kinds:
                 has = nearest(name, kinds) or f"; there are: {', '.join(kinds)}"
-                self.problem(path, f"there is no probe {name!r}{has}")
+                self.problem(path, f"unknown probe {name!r}{has}")
             elif (probe := self.model(kinds[name], self.substitution.apply(tree, path), path)) is not None:
                 probes[name] = probe
         return probes
+
+
+def _keys(model: type[BaseModel]) -> set[str]:
+    return {info.alias or name for name, info in model.model_fields.items()}

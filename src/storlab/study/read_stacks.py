@@ -1,25 +1,27 @@
-"""Reading a cell's stacks: of each node group, and of the disks of virtual machines, which cross from node to node."""
+"""Reading a cell's stacks: of each node group, and the further chains of its nodes, checked from bottom to top."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from storlab.layers.attachment import AttachmentLayer
 from storlab.layers.base import Layer
-from storlab.layers.file import FileLayer
 from storlab.layers.registry import layer_types
-from storlab.layers.resources import Dir, Resource
+from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, File, Resource
 from storlab.layers.stack import type_errors
-from storlab.study.cells import HOST, Disk, Load
+from storlab.study.cells import Load
+from storlab.study.chains import MAIN, Chain, ChainError, Chains, Declared, down, resolve, started
 from storlab.study.messages import nearest
 from storlab.study.positions import Path
-from storlab.study.schema import NodeGroup
+from storlab.study.schema import HOST, NodeGroup
 from storlab.study.substitution import Substitution
 from storlab.units import shown, size_text
+
+Accepted = Mapping[tuple[str, str], Sequence[tuple[type[Resource], ...]]]
+"""The resources that each workload on a chain can use."""
 
 
 class Reader(Protocol):
@@ -35,160 +37,198 @@ class Reader(Protocol):
 
 
 @dataclass
-class Stacks:
-    """By node group: the layers on its nodes, where each was written, and its disk."""
-
-    layers: dict[str, tuple[Layer, ...]] = field(default_factory=dict)
-    origins: dict[str, tuple[Path, ...]] = field(default_factory=dict)
-    disks: dict[str, Disk] = field(default_factory=dict)
-
-
-@dataclass
 class StackReader:
     """Reads all stacks of one cell."""
 
     cell: Reader
     raw: Mapping[str, Any]
     groups: Mapping[str, NodeGroup]
-    _stacks: Stacks = field(default_factory=Stacks)
+    words: Mapping[Path, Collection[str]]  # in braces, of the trial's own commands
+    _declared: list[Declared] = field(default_factory=list)
+    _bad: bool = False
 
-    def read(self, accepted: Mapping[str, Sequence[tuple[type[Resource], ...]]], loads: Sequence[Load]) -> Stacks:
-        """``accepted``: the resources that each workload on a group can use."""
-        working = {name for load in loads for name in load.on} or set(self.groups)  # none: its mistake is told already
+    def read(self, accepted: Accepted, loads: Sequence[Load]) -> tuple[Declared, ...]:
+        """Every stack as it is written; what can't be is reported."""
+        working = {name for load in loads for name in load.groups} or set(self.groups)  # none: reported already
         for name, group in self.groups.items():
-            if group.disk is not None:
-                self.disk(name, group)
-            path = self.path_of(name)
-            layers = self.layers(path) if self.has_stack(name, group, name in working) else ()
-            if layers is not None:
-                self._stacks.layers[name] = layers
-                at = self.cell.substitution.origin_of
-                self._stacks.origins[name] = tuple(at((*path, index)) for index in range(len(layers)))
-        for name in self._stacks.layers:  # once all are read: they stand on each other
-            self.check_types(name, accepted[name] if name in working else ())
-        self.room(loads)
-        return self._stacks
+            self._check_sources(name, group)
+            if self._has_stack(group, name in working):
+                self._declare(name, MAIN, group.source, self._path_of(name), 1, may_be_empty=group.source != HOST)
+            for extra, further in group.extra.items():
+                path: Path = ("nodes", name, "extra", extra, "stack")
+                self._declare(name, extra, further.source, path, further.count)
+        if self._bad:
+            return ()
+        try:
+            chains = resolve(self.groups, self._declared)
+        except ChainError as error:
+            self.cell.problem(error.origin, str(error))
+            return ()
+        self._check_targets(chains, loads)
+        used = started(self.groups, chains, working)
+        for key, chain in chains.items():
+            if chain.group in used:
+                self._check_types(chain, chains, accepted.get(key, ()))
+                self._check_others(chain, chains)
+        self._check_words(chains, loads)
+        self._check_room(chains, loads)
+        return tuple(self._declared)
 
-    def path_of(self, name: str) -> Path:
-        """Where the stack of a group's nodes is written."""
+    def _path_of(self, name: str) -> Path:
         return ("stack",) if self.groups[name].stack is None else ("nodes", name, "stack")
 
-    def has_stack(self, name: str, group: NodeGroup, works: bool) -> bool:
+    def _has_stack(self, group: NodeGroup, works: bool) -> bool:
         """Whether a group's nodes have a stack: one of their own, or the study's where they have a load."""
         if group.stack is not None or not works:
             return group.stack is not None
-        written = self.raw.get("stack") is not None
-        if not written and group.kind != "local" and group.disk is None:
-            self.cell.problem(("nodes", name), "there is nothing for the load to run on: it needs a stack or a disk")
-            return False
-        return written or group.disk is None
+        missing = group.here and not group.extra  # that is reported as the study's
+        return missing or self.raw.get("stack") is not None or group.source != HOST
 
-    def disk(self, name: str, group: NodeGroup) -> None:
-        """Read the disk of a group of virtual machines, and add how it is attached where that is not written."""
-        path: Path = ("nodes", name, "disk")
-        on = group.disk_on or HOST
-        if on != HOST and on not in self.groups:
-            has = nearest(on, self.groups) or f"; there are: {', '.join([HOST, *self.groups])}"
-            return self.cell.problem(("nodes", name, "disk_on"), f"there are no nodes {on!r}{has}")
-        if on in self.groups and self.groups[on].count != 1:
-            return self.cell.problem(("nodes", name, "disk_on"), f"{on} are several nodes; a disk is made on one")
-        if self.goes_in_circles(name):
-            return self.cell.problem(("nodes", name, "disk_on"), "these disks are made on each other, in a circle")
-        layers = self.layers(path)
+    def _check_sources(self, name: str, group: NodeGroup) -> None:
+        places: dict[Path, str] = {("nodes", name, "from"): group.source}
+        places |= {("nodes", name, "extra", key, "from"): extra.source for key, extra in group.extra.items()}
+        for path, source in places.items():
+            if source != HOST and source not in self.groups:
+                has = nearest(source, self.groups) or f"; there are: {', '.join([HOST, *self.groups])}"
+                self._problem(path, f"unknown nodes {shown(source)}{has}")
+            elif source != HOST and (count := self.groups[source].count) != 1:
+                serves = f"{source} is a group of {count} nodes, and one node serves the others"
+                self._problem(path, f"{serves}: write count = 1 in [nodes.{source}]")
+
+    def _problem(self, path: Path, message: str) -> None:
+        self._bad = True
+        self.cell.problem(path, message)
+
+    def _declare(
+        self, group: str, name: str, source: str, path: Path, count: int, *, may_be_empty: bool = False
+    ) -> None:
+        layers = self.layers(path, may_be_empty=may_be_empty)
         if layers is None:
-            return None
-        origins = [self.cell.substitution.origin_of((*path, index)) for index in range(len(layers))]
-        if not isinstance(layers[-1], AttachmentLayer):
-            layers = (*layers, layer_types()["virtio-blk"]())  # type: ignore[call-arg]
-            origins.append(origins[-1])
-        self._stacks.disks[name] = Disk(on, layers, tuple(origins))
-        return None
+            self._bad = True
+            return
+        at = self.cell.substitution.origin_of
+        origins = tuple(at((*path, index)) for index in range(len(layers)))
+        self._declared.append(Declared(group, name, source, layers, origins, path, count))
 
-    def goes_in_circles(self, name: str) -> bool:
-        """Whether a group's disk is made, in the end, on the group itself."""
-        seen = [name]
-        while (on := self.groups[seen[-1]].disk_on) in self.groups and on is not None:
-            if on in seen:
-                return True
-            seen.append(on)
-        return False
+    def _check_targets(self, chains: Chains, loads: Sequence[Load]) -> None:
+        """Whether there is something for each load to run on."""
+        for load in loads:
+            for target in load.on:
+                chain = chains.get((target.group, target.chain))
+                group = self.groups.get(target.group)
+                known = group is not None and target.chain in (MAIN, *group.extra)
+                if group is not None and known and (chain is None or not chain.links):
+                    further = [f'on = "{target.group}:{name}"' for name in group.extra]
+                    remedy = f"write {' or '.join(further)}, or a stack" if further else "write a stack"
+                    self.cell.problem(
+                        ("workload", load.name),
+                        f"there is nothing on the nodes {target.group} for this load to run on: {remedy}",
+                    )
 
-    def check_types(self, name: str, accepted: Sequence[tuple[type[Resource], ...]]) -> None:
-        """Whether a group's whole stack fits together, from the lowest layer on another node to the top."""
-        chain: list[tuple[Layer, Path]] = []
-        group: str | None = name
-        while group is not None and group in self.groups:
-            own = self._stacks.layers.get(group)
-            disk = self._stacks.disks.get(group)
-            if own is None or (disk is None and self.groups[group].disk is not None):
-                return  # it could not be read, which is told already
-            chain = [(layer, (*self.path_of(group), index)) for index, layer in enumerate(own)] + chain
-            if disk is not None:
-                chain = [(layer, ("nodes", group, "disk", i)) for i, layer in enumerate(disk.layers)] + chain
-            group = disk.on if disk is not None else None
-        if not chain:  # nothing runs here, or what is missing is told already
+    def _check_types(self, chain: Chain, chains: Chains, accepted: Sequence[tuple[type[Resource], ...]]) -> None:
+        """Whether a chain fits together, from the lowest layer on another node to the top."""
+        links = [link for each in reversed([*down(chain, chains)]) for link in each.links]
+        if not links:  # nothing runs here, or what is missing is reported already
             return
         wanted = set(accepted[0]).intersection(*accepted[1:]) if accepted else {Resource}
-        layers = [layer for layer, _ in chain]
-        for position, message in type_errors(layers, sorted(wanted, key=lambda kind: kind.kind))[:1]:
-            self.cell.problem(chain[position][1], message)
-        inside = [layer for layer in self._stacks.layers.get(name, ()) if isinstance(layer, AttachmentLayer)]
-        if inside:
-            self.cell.problem(
-                self.path_of(name),
-                f"layer {inside[0].layer} attaches a disk to a virtual machine: it belongs into disk",
-            )
-        return
+        kinds = sorted(wanted, key=lambda kind: kind.kind)
+        for position, message in type_errors([link.layer for link in links], kinds)[:1]:
+            self.cell.problem(links[position].origin, message)
 
-    def room(self, loads: Sequence[Load]) -> None:
+    def _check_others(self, chain: Chain, chains: Chains) -> None:
+        """Whether the further chains that a layer names are there, and give what it can take."""
+        for link in chain.links:
+            for name in link.layer.chains():
+                other = chains.get((chain.group, name)) if name != MAIN else None
+                if other is not None and link not in chain.above:
+                    served = chain.source if chain.source != HOST else "the machine below the crossing"
+                    self.cell.problem(
+                        link.origin,
+                        f"layer {link.layer.layer} is set up on {served}, and the chain {name} ends on the nodes "
+                        f"{chain.group}: a layer takes chains of its own node",
+                    )
+                elif other is None or name == chain.name:
+                    named = [each for owner, each in chains if owner == chain.group and each not in (MAIN, chain.name)]
+                    has = nearest(name, named) or f"; there are: {', '.join(named) or 'none'}"
+                    self.cell.problem(link.origin, f"layer {link.layer.layer}: unknown chain {shown(name)}{has}")
+                elif not issubclass(given := _ends_as(other, chains), Disk | File):
+                    self.cell.problem(
+                        link.origin,
+                        f"layer {link.layer.layer} takes disks or files, but the chain {name} ends as a {given.kind}",
+                    )
+
+    def _check_words(self, chains: Chains, loads: Sequence[Load]) -> None:
+        """Whether what the loads run on has all that the trial's own commands name of it."""
+        for target in {(target.group, target.chain): target for load in loads for target in load.on}.values():
+            chain = chains.get((target.group, target.chain))
+            kind = _ends_as(chain, chains) if chain is not None and chain.links else Resource
+            for path, words in self.words.items() if kind.has_words else ():
+                for word in sorted((set(words) & set(RESOURCE_WORDS)) - kind.has_words):
+                    has = ", ".join(f"{{{each}}}" for each in RESOURCE_WORDS if each in kind.has_words)
+                    self.cell.problem(path, f"the stack ends as a {kind.kind}, which has no {{{word}}}, but {has}")
+
+    def _check_room(self, chains: Chains, loads: Sequence[Load]) -> None:
         """Refuse a load that can't fit on its stack, where the study itself says how large both are."""
-        for name, layers in self._stacks.layers.items():
-            disk = self._stacks.disks.get(name)
-            whole = (*(disk.layers if disk else ()), *layers)
-            sizes = [size for layer in whole if isinstance(size := getattr(layer, "size", None), int)]
-            fits = whole and (isinstance(whole[0], FileLayer) or disk is not None)
-            if not fits or not sizes or not issubclass(whole[-1].gives, Dir):
+        for (group, name), chain in chains.items():
+            layers = [layer for each in reversed([*down(chain, chains)]) for layer in each.layers]
+            sizes = [size for layer in layers if (size := layer.capacity()) is not None]
+            if not sizes or not issubclass(_ends_as(chain, chains), Dir):
                 continue
             left = sizes[-1]
             for load in loads:
-                needed = load.workload.space() if name in load.on else 0
+                on = any(target.group == group and target.chain == name for target in load.on)
+                needed = load.workload.space() if on else 0
                 if needed > left:
-                    told = f"takes up {size_text(needed)}, but the stack has {size_text(left)}"
+                    needs = f"takes up {size_text(needed)}, but the stack has {size_text(left)}"
                     self.cell.problem(
-                        ("workload", load.name), f"this {told} for it: make one smaller or the other larger"
+                        ("workload", load.name), f"this {needs} for it: make one smaller or the other larger"
                     )
                     break
                 left -= needed
 
-    def layers(self, path: Path) -> tuple[Layer, ...] | None:
+    def layers(self, path: Path, *, may_be_empty: bool = False) -> tuple[Layer, ...] | None:
         """Read the stack that is written at ``path``; ``None`` where that failed, and was reported."""
         written: Any = self.raw
         for part in path:
-            written = written.get(part)
+            written = written.get(part) if isinstance(written, dict) else None
+        if written is None and may_be_empty:
+            return ()
         if written is None:
-            self.cell.problem(path, 'there is no stack: write stack = [{ layer = "directory" }], or other layers')
+            self.cell.problem(path, 'a stack is missing: write stack = [{ layer = "directory" }], or other layers')
             return None
         tree = self.cell.substitution.apply(written, path)
         if isinstance(tree, dict):  # one layer needs no list
             self.cell.substitution.origins[(*path, 0)] = self.cell.substitution.origin_of(path)
             tree = [tree]
-        if not isinstance(tree, list) or not tree:
-            self.cell.problem(path, f"{shown(tree)} is no stack: it is a list of one or more layers, lowest first")
+        if not isinstance(tree, list) or (not tree and not may_be_empty):
+            self.cell.problem(
+                path, f"{shown(tree)} is not a stack: write a list of one or more layers, the lowest first"
+            )
             return None
-        layers = [self.layer(item, (*path, index)) for index, item in enumerate(tree)]
+        layers = [self._layer(item, (*path, index)) for index, item in enumerate(tree)]
         return None if None in layers else tuple(layer for layer in layers if layer is not None)
 
-    def layer(self, tree: Any, path: Path) -> Layer | None:
-        """Read one layer."""
+    def _layer(self, tree: Any, path: Path) -> Layer | None:
         kinds = layer_types()
         known = f"there are: {', '.join(kinds)}"
         if not isinstance(tree, dict) or "layer" not in tree:
-            self.cell.problem(path, f'{shown(tree)} is no layer: write {{ layer = "…" }}; {known}')
+            self.cell.problem(path, f'{shown(tree)} is not a layer: write {{ layer = "…" }}; {known}')
             return None
         kind = tree["layer"]
         if not isinstance(kind, str) or kind not in kinds:
             hint = nearest(kind, kinds) if isinstance(kind, str) else ""
-            self.cell.problem((*path, "layer"), f"there is no layer {shown(kind)}{hint or f'; {known}'}")
+            self.cell.problem((*path, "layer"), f"unknown layer {shown(kind)}{hint or f'; {known}'}")
             return None
         layer: Layer | None = self.cell.model(kinds[kind], tree, path)
         return layer
+
+
+def _ends_as(chain: Chain, chains: Chains) -> type[Resource]:
+    given: type[Resource] | None = None
+    for layer in _whole(chain, chains):
+        given = layer.gives_above(given)
+    return given or Resource
+
+
+def _whole(chain: Chain, chains: Chains) -> Iterator[Layer]:
+    return (layer for each in reversed([*down(chain, chains)]) for layer in each.layers)

@@ -7,6 +7,7 @@ once a cell's levels are put in, ``read_cells`` reads them with the models of la
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -17,28 +18,34 @@ from pydantic import (
     Field,
     Strict,
     WithJsonSchema,
+    create_model,
     field_validator,
     model_validator,
 )
 
-from storlab.nodes.vm.hardware import Hardware
+from storlab.layers.base import Keep
+from storlab.nodes.kind import NodeKind
+from storlab.nodes.registry import node_kinds, own_keys
 from storlab.study.factors import label_of
 from storlab.units import Duration, Share, parse_share, shown
 
-DEFAULT_PROBES: dict[str, dict[str, Any]] = {"host-load": {}, "stalls": {}, "guests": {}}
+HOST = "host"
+"""This machine, as a node."""
+
+DEFAULT_PROBES: dict[str, dict[str, Any]] = {"host-load": {}, "stalls": {}, "processes": {}}
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
 def _name(value: str) -> str:
     if not NAME.fullmatch(value):
-        raise ValueError(f"{shown(value)} is no name: up to 63 letters, digits, - _ and ., beginning with a letter")
+        raise ValueError(f"{shown(value)} is not a valid name: at most 63 letters, digits, - _ and ., a letter first")
     return value
 
 
 def _word(value: str) -> str:
     if not WORD.fullmatch(value):
-        raise ValueError(f"{shown(value)} is no name: up to 63 letters, digits, - and _, beginning with a letter")
+        raise ValueError(f"{shown(value)} is not a valid name: at most 63 letters, digits, - and _, a letter first")
     return value
 
 
@@ -108,7 +115,7 @@ class Repeat(Model):
         try:
             return parse_share(value)
         except ValueError:
-            raise ValueError(f'{shown(value)} is none of "decided", "max" or a precision such as "±5%"') from None
+            raise ValueError(f'{shown(value)} is neither "decided" nor "max" nor a precision such as "±5%"') from None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -117,35 +124,74 @@ class Repeat(Model):
         return self
 
 
-class NodeGroup(Hardware):
-    """Machines of one kind. A group of several is named NAME-1, NAME-2, …
+class Extra(Model):
+    """A further chain of each node of a group, by name."""
 
-    What a guest's machine consists of is for `kind = "vm"`, and for `"auto"` where that becomes a guest.
-    """
+    stack: Any = Field(None, description="Its layers, the lowest first.")
+    count: Whole = Field(1, ge=1, le=64, description="How many each node has of it.")
+    source: Name = Field(HOST, alias="from", description="The nodes whose stack it continues; by default this machine.")
 
-    kind: Literal["local", "vm", "auto"] = Field(
-        "local",
-        description="`local`: this machine. `vm`: a virtual machine. `auto`: this machine where it has all that the "
-        "disks made on it need, else a virtual machine.",
-    )
+
+class NodeGroup(NodeKind):
+    """Machines of one kind. A group of several is named NAME-1, NAME-2, …"""
+
     count: Whole = Field(1, ge=1, le=256, description="How many such nodes.")
     stack: Any = Field(None, description="The stack on these nodes, if not the study's.")
-    disk: Any = Field(
-        None,
-        description="The stack that becomes each virtual machine's disk; `stack` goes on above it, inside. It may end "
-        "with how it is attached: virtio-blk (the default), virtio-scsi or nvme.",
+    source: Name = Field(
+        HOST, alias="from", description="The nodes whose stack this one continues; by default this machine."
     )
-    disk_on: Name | None = Field(None, description="The nodes that the disk is made on; by default this machine.")
+    extra: dict[WordName, Extra] = Field(
+        default_factory=dict, description="Further chains of each node: layers and workloads use them by name."
+    )
+    keep: Keep = Field(
+        "trial", description="How long the nodes and their stacks stay set up: a `trial`, a `round`, or the `run`."
+    )
+    placement: Literal["kind", "auto"] = Field(
+        "kind",
+        description="`auto`: this machine where it has all that the layers on these nodes need, else nodes of `kind`.",
+    )
 
     @model_validator(mode="after")
-    def _no_hardware_here(self) -> Self:
-        if self.kind == "local":
-            given = [key for key in self.model_fields_set if key in Hardware.model_fields or key.startswith("disk")]
-            if given:
-                raise ValueError(f'{sorted(given)[0]} is for virtual machines: write kind = "vm", or leave it out')
-        if self.kind == "auto" and self.count != 1:
-            raise ValueError('nodes of kind "auto" serve others: there is one, so count = 1')
+    def _one_to_place(self) -> Self:
+        if self.placement == "auto" and self.count != 1:
+            raise ValueError('nodes with placement = "auto" serve others, and one node does that: write count = 1')
         return self
+
+    @property
+    def lasts(self) -> Keep:
+        """How long a node stays: the kinds that live as long as a session do so for the run."""
+        return "run" if self.session else self.keep
+
+    @property
+    def placed(self) -> bool:
+        """Whether these nodes became this machine because it has what they need."""
+        return self.placement == "auto" and self.here
+
+    @property
+    def sources(self) -> set[str]:
+        """The groups that chains of these nodes continue; this machine is called ``host``."""
+        return {self.source, *(extra.source for extra in self.extra.values())}
+
+    def spec(self) -> NodeKind:
+        """What a node of it is, without what the group adds."""
+        return own_keys(self)
+
+
+@cache
+def group_model(kind: str) -> type[NodeGroup]:
+    """The keys of a group of nodes of one kind: those of every group, and the kind's own."""
+    cls = node_kinds()[kind]
+    make: Any = create_model  # whose types know nothing of keys that are computed
+    about = Field(kind, description="What kind of node they are.")
+    model: type[NodeGroup] = make(
+        f"{cls.__name__}Group", __base__=(NodeGroup, cls), __doc__=cls.__doc__, kind=(Literal[kind], about)
+    )
+    return model
+
+
+def default_groups() -> dict[str, NodeGroup]:
+    """What a study has that names no nodes: this machine."""
+    return {HOST: group_model("local")()}  # type: ignore[call-arg]
 
 
 class Settle(Model):
@@ -176,10 +222,8 @@ class Trial(Model):
     warm_up: Duration = Field(0.0, description="Beginning of the load that is not measured.")
     verify: tuple[Command, ...] = Field((), description="Commands afterwards; one that fails fails the trial.")
     timeout: Timeout = Field(600.0, description="A trial that takes longer is stopped and recorded as failed.")
+    setup_timeout: Timeout = Field(600.0, description="The same for setting up, which comes before the trial's time.")
     timeouts: tuple[TimeoutRule, ...] = Field((), description="Other time-outs for some cells.")
-    keep_stacks: bool = Field(
-        False, description="Keep stacks up between trials: faster, but each trial finds what the last one left."
-    )
 
 
 class Compare(Model):

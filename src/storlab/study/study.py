@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from storlab.errors import Problem, StudyError, UserError
+from storlab.metrics import MetricSpec
 from storlab.study.cells import Cell
 from storlab.study.factors import Factor, read_factors
 from storlab.study.messages import explain, nearest
@@ -25,8 +26,6 @@ from storlab.study.substitution import Outgrown
 from storlab.study.toml_text import MAX_TEXT, read_toml
 from storlab.units import printable, shown
 from storlab.workloads.base import PLACE_WORDS, ReadInput
-from storlab.workloads.command import CommandWorkload
-from storlab.workloads.metric_rule import MetricRule
 
 MAX_CELLS = 10_000
 
@@ -71,7 +70,7 @@ def find_study(name: str) -> Path:
     if os.path.exists(path):  # noqa: PTH110 - also a pipe: storlab plan <(generate-study)
         return path
     hint = nearest(name, shipped)
-    raise UserError(f"there is no study {name!r}: neither a file nor one of {', '.join(shipped)}{hint}")
+    raise UserError(f"unknown study {name!r}: neither a file nor one of {', '.join(shipped)}{hint}")
 
 
 def load_study(path: Path, overrides: Sequence[str] = (), only: Sequence[str] = ()) -> Study:
@@ -173,12 +172,12 @@ def _model(raw: Mapping[str, Any], report: Report) -> StudyFile | None:
 def _check_profiles(model: StudyFile, report: Report) -> None:
     if model.profile is not None and model.profile not in model.profiles:
         has = nearest(model.profile, model.profiles) or f"; there are: {', '.join(model.profiles) or 'none'}"
-        report(("profile",), f"there is no profile {model.profile!r}{has}")
+        report(("profile",), f"unknown profile {model.profile!r}{has}")
     for profile, values in model.profiles.items():
         for name in values:
             if name not in model.parameters:
                 has = nearest(name, model.parameters) or f"; there are: {', '.join(model.parameters) or 'none'}"
-                report(("profiles", profile, name), f"there is no parameter {name!r}{has}")
+                report(("profiles", profile, name), f"unknown parameter {name!r}{has}")
 
 
 def _check_names(model: StudyFile, levels: Mapping[str, Sequence[str]], report: Report) -> None:
@@ -193,7 +192,7 @@ def _check_names(model: StudyFile, levels: Mapping[str, Sequence[str]], report: 
         path: TreePath = ("compare", index)
         if compare.factor is not None and compare.factor not in levels:
             has = nearest(compare.factor, levels) or (f"; there are: {', '.join(levels)}" if levels else "")
-            report((*path, "factor"), f"there is no factor {compare.factor!r}{has}")
+            report((*path, "factor"), f"unknown factor {compare.factor!r}{has}")
         elif levels:
             factor = compare.factor or next(iter(levels))
             _check_pairs(compare.pairs or (), factor, levels[factor], (*path, "pairs"), report)
@@ -221,14 +220,14 @@ def _check_pairs(
 
 def _check_metrics(cells: Sequence[Cell], report: Report) -> None:
     """A metric means one thing in all cells: else seconds would be compared with rates."""
-    known: dict[tuple[str, str], MetricRule] = {}
+    known: dict[tuple[str, str], MetricSpec] = {}
     for load in (load for cell in cells for load in cell.loads):
-        for rule in load.workload.metrics if isinstance(load.workload, CommandWorkload) else ():
-            first = known.setdefault((load.name, rule.name), rule)
-            for key in ("unit", "better"):
-                one, other = getattr(first, key), getattr(rule, key)
+        for spec in load.workload.declares():
+            first = known.setdefault((load.name, spec.name), spec)
+            for key in ("unit", "better") if first is not spec else ():
+                one, other = getattr(first, key), getattr(spec, key)
                 if one != other:
-                    message = f"{rule.name} has {key} = {shown(one)} in one cell and {shown(other)} in another"
+                    message = f"{spec.name} has {key} = {shown(one)} in one cell and {shown(other)} in another"
                     report(("workload", load.name), f"{message}: levels can't be compared by it")
 
 

@@ -159,7 +159,7 @@ class Substitution:
         for key in keys:
             if not isinstance(word.value, dict) or key not in word.value:
                 keys_there = list(word.value) if isinstance(word.value, dict) else []
-                has = f"which has no key {key!r}{nearest(key, keys_there)}" if keys_there else "which is no table"
+                has = f"which has no key {key!r}{nearest(key, keys_there)}" if keys_there else "which is not a table"
                 self._problem(origin, f"{{{name}}}: {first} is {shown(word.value)} here, {has}")
                 return None
             word = Word(word.value[key], (*word.origin, key))
@@ -174,8 +174,9 @@ class Substitution:
         if name in self.late:
             return f"{{{name}}} is known only while a trial runs: in workloads, prepare, precondition and verify"
         known = [*self.words, *(self.late if self._late_here else ())]
-        hint = nearest(name.partition(".")[0], known) or f"; for the text itself, write {{{{{name}}}}}"
-        return f"there is no factor or parameter {{{name}}}{hint}"
+        text = f"; for the text itself, write {{{{{name}}}}}" if self._late_here else ""
+        hint = (nearest(name.partition(".")[0], known) + text) or f"; for the text itself, write {{{{{name}}}}}"
+        return f"unknown factor or parameter {{{name}}}{hint}"
 
     def _grow(self, parts: int) -> None:
         self._parts += parts

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+from storlab.metrics import MetricSpec
 
 Floats = NDArray[np.float64]
 
@@ -20,6 +23,25 @@ WHISKERS = 1.5
 
 STALLED = 0.01
 """A sample of at most this share of the median is part of a stall."""
+
+
+STATISTICS = ("variance", "sigma", "cv", "outliers", "longest_stall")
+"""What is known of the samples of a throughput, by which names."""
+
+
+@cache
+def declares(throughput: MetricSpec) -> tuple[MetricSpec, ...]:
+    """``STATISTICS`` of a throughput as metrics, in their order."""
+    units = (squared(throughput.unit), throughput.unit, "1", "1", "s")
+    return tuple(
+        MetricSpec(f"{throughput.name}.{name}", unit, "lower", "none", of=throughput.name, statistic=name)
+        for name, unit in zip(STATISTICS, units, strict=True)
+    )
+
+
+def squared(unit: str) -> str:
+    """The unit of a variance: "1/s²"."""
+    return "/".join(part if part == "1" else f"{part}²" for part in unit.split("/"))
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,17 @@ from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from storlab.layers.resources import Dir, Disk, Resource
+from storlab.errors import TrialError
+from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Resource
 from storlab.measurements import Measurements
+from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.units import shown
 
 
 @dataclass(frozen=True)
-class Place:
+class RunContext:
     """Where a workload runs in one trial.
 
     ``folder`` is on the node, exists, and is the workload's own; all that it holds afterwards is fetched into the
@@ -44,13 +47,22 @@ class Place:
         """Put this place's words in: ``{target}/a`` → ``/mnt/x/a``; ``{{target}}`` stands for the text itself."""
 
         def put_in(match: re.Match[str]) -> str:
+            if match[2] in RESOURCE_WORDS and match[2] not in self.words:
+                has = ", ".join(f"{{{word}}}" for word in RESOURCE_WORDS if word in self.words)
+                raise TrialError(f"{shown(text)}: this {self.target.kind} has no {match[0]}, but {has}")
             return match[1] if match[1] is not None else self.words.get(match[2], match[0])
 
         return _PLACE_WORD.sub(put_in, text)
 
 
-PLACE_WORDS = ("target", "node", "round", "trial", "seed")
+PLACE_WORDS = (*RESOURCE_WORDS, "node", "round", "trial", "seed")
 """Words in braces that a workload fills in when its trial runs, and that are no factors."""
+
+
+def words_in(text: str) -> set[str]:
+    """Those of them that ``RunContext.fill`` would put in."""
+    return {match[2] for match in _PLACE_WORD.finditer(text) if match[2] is not None}
+
 
 _PLACE_WORD = re.compile(rf"\{{(\{{(?:{'|'.join(PLACE_WORDS)})\}})\}}|\{{({'|'.join(PLACE_WORDS)})\}}")
 
@@ -92,6 +104,10 @@ class Workload(BaseModel):
         """The kinds of resource that it can run on with these options."""
         return self.accepts
 
+    @abstractmethod
+    def declares(self) -> tuple[MetricSpec, ...]:
+        """The metrics and histograms that it may yield with these options; ``parse`` yields no others."""
+
     def needs(self) -> Needs:
         """What the node must have."""
         return Needs()
@@ -119,11 +135,11 @@ class Workload(BaseModel):
     async def check_node(self, node: Node) -> None:
         """Look, without changing anything, whether the node's tool takes these options. Raises ``UserError``."""
 
-    async def prepare(self, place: Place) -> None:
+    async def prepare(self, place: RunContext) -> None:
         """All that must be done before the measured phase: laying out files, loading a database."""
 
     @abstractmethod
-    async def launch(self, place: Place) -> Launch:
+    async def launch(self, place: RunContext) -> Launch:
         """Write what the command needs into ``place.folder`` and give the command."""
 
     @abstractmethod

@@ -8,9 +8,18 @@ from pathlib import Path
 import orjson
 
 from storlab.errors import ParseError
+from storlab.measurements import Value
+from storlab.metrics import MetricSpec
 from storlab.nodes.node import Exit
 
 NAME = "exit.json"
+ELAPSED = (
+    MetricSpec("elapsed", "s", "lower", "max"),
+    MetricSpec("cpu.user.time", "s", "lower"),
+    MetricSpec("cpu.system.time", "s", "lower"),
+    MetricSpec("max_rss", "B", "lower", "max"),
+)
+"""Metrics of every command, without a rule."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,12 @@ class ExitRecord:
     cpu_system: float
     max_rss: int
     survivors: int
+
+
+def elapsed_values(record: ExitRecord) -> tuple[Value, ...]:
+    """What is known of any command that ended."""
+    known = (record.elapsed, record.cpu_user, record.cpu_system, record.max_rss)
+    return tuple(spec.value(value) for spec, value in zip(ELAPSED, known, strict=True))
 
 
 def exit_bytes(ended: Exit) -> bytes:

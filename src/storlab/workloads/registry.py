@@ -9,9 +9,9 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from storlab.workloads.base import Workload
-from storlab.workloads.command import CommandWorkload
-from storlab.workloads.files import FilesWorkload
-from storlab.workloads.fio import FioWorkload
+from storlab.workloads.command.workload import CommandWorkload
+from storlab.workloads.files.workload import FilesWorkload
+from storlab.workloads.fio.workload import FioWorkload
 
 _BUILT_IN: tuple[type[Workload], ...] = (FioWorkload, FilesWorkload, CommandWorkload)
 

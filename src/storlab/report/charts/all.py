@@ -10,7 +10,7 @@ from functools import cached_property, partial
 
 import polars as pl
 
-from storlab.analysis.block_shares import SIZES
+from storlab.analysis.block_shares import histograms_of
 from storlab.analysis.summary import Comparison, Estimate
 from storlab.report import block, effects, words
 from storlab.report import format as fmt
@@ -100,17 +100,23 @@ class _Gallery:
         found = self.given.series.filter(source=combination.source)["metric"].unique(maintain_order=True).to_list()
         if combination.metric in found:
             return [combination.metric]
-        return [metric for metric in found if metric.endswith(f".{combination.metric}")]
+        specs = self.given.declared[combination.source]
+        return [metric for metric in found if specs.find(metric).total == combination.metric]
 
     def course(self) -> Iterator[Panel]:
         for of in self.sampled:
             yield from course_panels(of, self.taken)
 
     def percentiles(self) -> Iterator[Panel]:
-        series = self.given.series.with_columns(latency=pl.col("metric").str.extract(_PERCENTILE)).drop_nulls("latency")
-        for (source, latency), own in series.group_by("source", "latency", maintain_order=True):
-            for within, cells in self._by_load(own["cell"]).items():
-                of = Combination(str(source), str(latency), "s", "lower", within, cells)
+        places = self.given.series.select("source", "metric", "cell").unique(maintain_order=True)
+        found: dict[tuple[str, str], list[int]] = {}
+        for source, metric, cell in places.iter_rows():
+            spec = self.given.declared[source].find(metric)
+            if spec.percentile is not None:
+                found.setdefault((source, spec.of), []).append(cell)
+        for (source, latency), cells in found.items():
+            for within, those in self._by_load(pl.Series(cells)).items():
+                of = Combination(source, latency, "s", "lower", within, those)
                 yield from percentile_panels(self.given, of, self.levels, self.taken)
 
     def series(self) -> Iterator[Panel]:
@@ -122,10 +128,10 @@ class _Gallery:
             yield from variability_panels(of, self.taken)
 
     def latency(self) -> Iterator[Panel]:
-        histograms = self.given.histograms.filter(~pl.col("metric").str.contains(SIZES))
-        kinds = histograms.sort("cell").select("source", "metric").unique(maintain_order=True)
+        histograms = self.given.histograms
+        kinds = histograms_of(self.given.declared, histograms.sort("cell"), "latency")
         shown: list[pl.DataFrame] = []
-        for source, metric in kinds.iter_rows():
+        for source, metric, *_ in kinds.iter_rows():
             own = histograms.filter(source=source, metric=metric)
             for within, cells in self._by_load(own["cell"]).items():
                 together = pl.concat(
@@ -196,7 +202,6 @@ class _Gallery:
                     yield Panel("effects", stem, title, f"{across} × {by}", told, draw)
 
 
-_PERCENTILE = r"^(.*\blatency)\.p[0-9.]+$"
 _NO_POINTS = pl.DataFrame(schema={"round": pl.Int64, "ratio": pl.Float64, "pair": pl.String, "verdict": pl.String})
 
 

@@ -18,13 +18,18 @@ from storlab.report import words
 from storlab.report.charts.combinations import file_stem
 from storlab.report.charts.panel import Panel
 from storlab.report.charts.theme import Chart
-from storlab.report.charts.variability.against import factor_chart, quantiles_chart
-from storlab.report.charts.variability.boxes import box_chart, boxes_chart
+from storlab.report.charts.variability.distributions import (
+    box_chart,
+    boxes_chart,
+    density_chart,
+    factor_chart,
+    histogram_chart,
+    quantiles_chart,
+)
 from storlab.report.charts.variability.over_time import course_chart, series_chart, variance_chart
 from storlab.report.charts.variability.sampled import INSTANTS, Sampled
-from storlab.report.charts.variability.shapes import density_chart, histogram_chart
-from storlab.report.variability import squared
 from storlab.timeseries.course import HOUR
+from storlab.timeseries.variability import squared
 
 _STEPS_ALONE = 120  # of a level by itself, in a chart a third as wide
 _PARTS = 60  # of the variance over time

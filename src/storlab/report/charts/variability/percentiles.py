@@ -9,6 +9,7 @@ from functools import partial
 import altair as alt
 import polars as pl
 
+from storlab.percentiles import percentile_name
 from storlab.report import words
 from storlab.report.charts.combinations import Combination, file_stem
 from storlab.report.charts.panel import Panel
@@ -18,6 +19,7 @@ from storlab.report.charts.variability.axes import Axes, Clock
 from storlab.report.charts.variability.sampled import INSTANTS, Sampled, sampled
 from storlab.report.input import ReportInput
 
+_DRAWN = (99.0, 50.0)
 _DASHES: dict[str, list[int]] = {"p99": [1, 0], "p50": [4, 3]}
 _TOLD = {"p99": "p99", "p50": "p50 (dashed)"}
 _NO_LINES = pl.DataFrame(
@@ -29,7 +31,7 @@ def percentile_panels(
     given: ReportInput, combination: Combination, levels: Sequence[str], taken: set[str]
 ) -> Iterator[Panel]:
     """``combination.metric`` over time, such as ``read.latency``; nothing where its percentiles have no course."""
-    found = [(name, _percentile(given, combination, levels, name)) for name in _DASHES]
+    found = [(percentile_name(p), _percentile(given, combination, levels, p)) for p in _DRAWN]
     courses = [(name, of) for name, of in found if of is not None and of.samples["t"].n_unique() >= INSTANTS]
     lines = pl.concat([_NO_LINES, *(_in_seconds(name, of) for name, of in courses)])
     if lines.is_empty():
@@ -45,8 +47,9 @@ def percentile_panels(
     yield Panel("course", stem, combination.title, title, told, draw, wide=True)
 
 
-def _percentile(given: ReportInput, of: Combination, levels: Sequence[str], name: str) -> Sampled | None:
-    return sampled(given, replace(of, metric=f"{of.metric}.{name}"), levels, "none")
+def _percentile(given: ReportInput, of: Combination, levels: Sequence[str], percentile: float) -> Sampled | None:
+    name = given.declared[of.source].statistic(of.metric, "percentile", percentile)
+    return sampled(given, replace(of, metric=name), levels, "none") if name else None
 
 
 def _in_seconds(name: str, of: Sampled) -> pl.DataFrame:

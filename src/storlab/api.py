@@ -1,0 +1,136 @@
+"""All that an extension is made of, in one place: what to derive from, what that gets, and what it gives.
+
+``storlab.conformance`` checks an extension against what is expected of it. What is in neither may change at any time.
+"""
+
+from __future__ import annotations
+
+from storlab.errors import (
+    CommandFailed,
+    DiskFull,
+    MissingTool,
+    NodeError,
+    NodeLost,
+    ParseError,
+    SafetyError,
+    StorlabError,
+    TimedOut,
+    TrialError,
+    Unsupported,
+    UserError,
+)
+from storlab.importing.importer import Importer, Part
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.crossing import Crossing
+from storlab.layers.fs.mountinfo import Mount, parse_mountinfo
+from storlab.layers.resources import Dir, Disk, Export, File, Pool, Resource, Server
+from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.measurements import (
+    HISTOGRAM_COLUMNS,
+    METRIC_COLUMNS,
+    REQUEST_COLUMNS,
+    SERIES_COLUMNS,
+    Measurements,
+    Value,
+    metric_frame,
+)
+from storlab.metrics import MetricSpec, declared_by, latencies, percentiles_of
+from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agents import AgentLauncher
+from storlab.nodes.demands import Demands
+from storlab.nodes.identity import NodeIdentity
+from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services, Transport
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Exit, Node, Process
+from storlab.nodes.ours import refuse_foreign, remove_folder
+from storlab.nodes.processes import end_marked
+from storlab.nodes.undo import LONG, Undo, undo
+from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
+from storlab.probes.sampling import around, read_samples, sampling
+from storlab.probes.subject import End, Interface, Kind, ProcessGroup, Service, Subject
+from storlab.units import Duration, Size
+from storlab.workloads.base import Launch, OptionError, RunContext, Workload
+from storlab.workloads.exit_record import ExitRecord, read_exit
+
+__all__ = [
+    "HISTOGRAM_COLUMNS",
+    "LONG",
+    "METRIC_COLUMNS",
+    "REQUEST_COLUMNS",
+    "SERIES_COLUMNS",
+    "AgentLauncher",
+    "CommandFailed",
+    "Crossing",
+    "Demands",
+    "Dir",
+    "Disk",
+    "DiskFull",
+    "Duration",
+    "End",
+    "Exit",
+    "ExitRecord",
+    "Export",
+    "File",
+    "Importer",
+    "Interface",
+    "Kind",
+    "Launch",
+    "Launcher",
+    "Layer",
+    "LayerContext",
+    "Loss",
+    "Measurements",
+    "MetricSpec",
+    "MissingTool",
+    "Mount",
+    "Needs",
+    "Node",
+    "NodeError",
+    "NodeIdentity",
+    "NodeKind",
+    "NodeLost",
+    "OptionError",
+    "ParseError",
+    "Part",
+    "Pool",
+    "Prepared",
+    "Probe",
+    "ProbeContext",
+    "ProbeRecord",
+    "Process",
+    "ProcessGroup",
+    "Resource",
+    "RunContext",
+    "SafetyError",
+    "Server",
+    "ServerContext",
+    "ServerLayer",
+    "Service",
+    "Services",
+    "Size",
+    "StorlabError",
+    "Subject",
+    "TimedOut",
+    "Transport",
+    "TrialError",
+    "Undo",
+    "Unsupported",
+    "UserError",
+    "Value",
+    "Window",
+    "Workload",
+    "agent_path",
+    "around",
+    "declared_by",
+    "end_marked",
+    "latencies",
+    "metric_frame",
+    "parse_mountinfo",
+    "percentiles_of",
+    "read_exit",
+    "read_samples",
+    "refuse_foreign",
+    "remove_folder",
+    "sampling",
+    "undo",
+]

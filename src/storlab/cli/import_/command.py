@@ -1,0 +1,232 @@
+"""``storlab import KIND``: the options of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from storlab.cli.options import one_thread_for_algebra
+from storlab.errors import UserError
+
+# "readable": of what can't be read, the importers say why in one sentence.
+Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", readable=False, help="Files, or folders of them.")]
+ImportOut = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder for the run.")]
+Label = Annotated[
+    list[str] | None,
+    typer.Option("--label", metavar="NAME", help="What a file or folder is called; once for each, in order."),
+]
+Factor = Annotated[
+    list[str] | None,
+    typer.Option("--factor", metavar="NAME=LEVEL[,LEVEL]", help="A factor: one level for all, or one for each."),
+]
+Interleaved = Annotated[
+    bool,
+    typer.Option(
+        "--interleaved",
+        help="They were measured in turns on one machine, in the order of their own times or, without these, as given: "
+        "compare them by round, with verdicts.",
+    ),
+]
+
+
+class ImportCommands(TyperGroup):
+    """The commands below, and one for each importer of an extension."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """All kinds."""
+        from storlab.importing.registry import importers
+
+        return list(dict.fromkeys([*super().list_commands(ctx), *importers()]))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of one kind."""
+        from storlab.importing.registry import importers
+
+        found = super().get_command(ctx, cmd_name)
+        return _extension(cmd_name) if found is None and cmd_name in importers() else found
+
+
+import_ = typer.Typer(
+    name="import",
+    cls=ImportCommands,
+    help="Make a run of results that other tools have left.",
+    no_args_is_help=True,
+    callback=one_thread_for_algebra,
+)
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What of which kind is to be imported. ``of_kind`` is what only this kind of file has to be read by."""
+
+    kind: str
+    paths: Sequence[Path]
+    out: Path | None
+    labels: Sequence[str] | None
+    factors: Sequence[str] | None
+    _: KW_ONLY
+    interleaved: bool = False
+    of_kind: Mapping[str, object] = field(default_factory=dict)
+
+
+def _import(options: ImportOptions) -> None:
+    from storlab.cli.import_.files import import_files
+
+    import_files(options)
+
+
+@import_.command("blkalgn")
+def import_blkalgn(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", readable=False, help="JSON of blkalgn, of any version.")
+    ],
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    dialect: Annotated[
+        int | None,
+        typer.Option("--dialect", metavar="1-4", min=1, max=4, help="Which it is, where a file does not show it."),
+    ] = None,
+    interleaved: Interleaved = False,
+) -> None:
+    """Histograms of block requests by blkalgn.
+
+    Its four dialects of JSON are told apart by what is in them. Each file is a cell of the run.
+    """
+    options = {} if dialect is None else {"dialect": dialect}
+    _import(ImportOptions("blkalgn", files, out, label, factor, interleaved=interleaved, of_kind=options))
+
+
+@import_.command("fio")
+def import_fio(
+    paths: Paths,
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    interleaved: Interleaved = False,
+) -> None:
+    """Output of fio: JSON, JSON+ or terse, with its logs where they lie beside.
+
+    Options that differ among the jobs become factors; runs with the same options are rounds, in the order of their
+    times, or as given.
+    """
+    _import(ImportOptions("fio", paths, out, label, factor, interleaved=interleaved))
+
+
+@import_.command("virtiofs-tests")
+def import_virtiofs_tests(paths: Paths, out: ImportOut = None, label: Label = None, factor: Factor = None) -> None:
+    """Raw files of virtiofs-tests: fio jobs on shared folders.
+
+    A cell for each set-up (TEST_NAME) and job, a round for each loop. `storlab report --format virtiofs-tests`
+    prints the table that is published from such files.
+    """
+    _import(ImportOptions("virtiofs-tests", paths, out, label, factor))
+
+
+@import_.command("sysbench")
+def import_sysbench(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", readable=False, help="Text that sysbench printed.")],
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    interleaved: Interleaved = False,
+) -> None:
+    """Text of sysbench: OLTP, fileio and others, with any report interval.
+
+    Each file is a cell, or a round of one: files with the same label or levels are rounds, in order.
+    """
+    _import(ImportOptions("sysbench", files, out, label, factor, interleaved=interleaved))
+
+
+@import_.command("bonnie")
+def import_bonnie(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", readable=False, help="What Bonnie++ printed, or its CSV.")
+    ],
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    interleaved: Interleaved = False,
+) -> None:
+    """Results of Bonnie++: CSV and text tables of all versions.
+
+    A cell for each machine's name; several results of one name are its rounds.
+    """
+    _import(ImportOptions("bonnie", files, out, label, factor, interleaved=interleaved))
+
+
+@import_.command("csv")
+def import_csv(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", readable=False, help="Tables whose first line names the columns.")
+    ],
+    value: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--value",
+            metavar="COLUMN[:UNIT[:BETTER]]",
+            help="Numbers: IOPS:1/s:higher, lat:ms:lower, or METRIC=COLUMN for another name. A unit in the heading "
+            "need not be named.",
+        ),
+    ] = None,
+    factor_column: Annotated[
+        list[str] | None, typer.Option("--factor-column", metavar="NAME", help="A column that tells set-ups apart.")
+    ] = None,
+    metric_column: Annotated[
+        str | None, typer.Option("--metric-column", metavar="NAME", help="The column that says what each number is of.")
+    ] = None,
+    round_column: Annotated[
+        str | None, typer.Option("--round-column", metavar="NAME", help="The column that numbers the repeats, from 1.")
+    ] = None,
+    time_column: Annotated[
+        str | None,
+        typer.Option("--time-column", metavar="NAME[:UNIT]", help="Seconds since the trial began, or ms, min."),
+    ] = None,
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    interleaved: Interleaved = False,
+) -> None:
+    """Any table, long or wide, with commas, semicolons or tabs.
+
+    Wide: a row is a trial, with a --value for each column of numbers. Long: --metric-column says what each row's
+    number is of. Rows with the same factors are rounds of one cell, in order or as --round-column numbers them; with
+    --time-column, they are the series of one trial.
+    """
+    columns = {"metric_column": metric_column, "round_column": round_column, "time_column": time_column}
+    options: dict[str, object] = {"value": value or [], "factor_column": factor_column or []}
+    options |= {name: column for name, column in columns.items() if column is not None}
+    _import(ImportOptions("csv", files, out, label, factor, interleaved=interleaved, of_kind=options))
+
+
+def _extension(kind: str) -> Any:
+    """The command of an importer that an extension brings."""
+
+    def import_extension(
+        paths: Paths,
+        out: ImportOut = None,
+        label: Label = None,
+        factor: Factor = None,
+        option: Annotated[
+            list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="What the extension asks for.")
+        ] = None,
+        interleaved: Interleaved = False,
+    ) -> None:
+        options = {}
+        for text in option or []:
+            name, equals, options[name] = text.partition("=")
+            if not equals:
+                raise UserError(f"--option {text}: write NAME=VALUE")
+        _import(ImportOptions(kind, paths, out, label, factor, interleaved=interleaved, of_kind=options))
+
+    from storlab.importing.registry import importers
+
+    package = importers()[kind].dist
+    app = typer.Typer(rich_markup_mode=None)
+    app.command(kind, help=f"Files of {kind}, read by {package.name if package else 'an extension'}.")(import_extension)
+    return typer.main.get_command(app)

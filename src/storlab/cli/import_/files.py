@@ -1,0 +1,257 @@
+"""Files become a run: found, read, given their levels, and written once all of them could be read."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import stat
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from storlab.analysis.wording import plural
+from storlab.cli.import_.command import ImportOptions
+from storlab.cli.import_.folder import new_import
+from storlab.cli.import_.turns import refuse_fixed_order, refuse_other_dates
+from storlab.errors import ParseError, UserError
+from storlab.importing.cells import assemble
+from storlab.importing.foreign import foreign
+from storlab.importing.imported import ImportedFile
+from storlab.importing.importer import Importer, Part
+from storlab.importing.registry import importer_of
+from storlab.records.imported import write_imported
+from storlab.records.manifest import LOCK
+from storlab.records.manifest import NAME as MANIFEST
+from storlab.units import printable, shown, storable
+
+_FILE = "file"  # the factor that tells files apart, unless the user names others
+_LONGEST = 63
+_HEAD = 1 << 16  # bytes of a file by which the files of a folder are known
+_NAMED = 5  # of many files
+_LARGEST = 256 * 1024**2  # bytes; no tool that is imported from writes a larger one
+
+
+def import_files(options: ImportOptions) -> None:
+    """Make a run of the files. Nothing is written before all of them could be read.
+
+    Refused where they were measured ``interleaved``, by the word of their user, and say otherwise themselves.
+    """
+    importer = importer_of(options.kind)
+    found = [_files(importer, path) for path in options.paths]
+    files = [path for each in found for path in each]
+    texts = [_read(path) for path in files]
+    logs = [_beside(importer, path, text) for path, text in zip(files, texts, strict=True)]
+    try:
+        read = [_parts(importer, path, text, options.of_kind) for text, path in zip(texts, files, strict=True)]
+    except ParseError as error:
+        raise UserError(str(error)) from None
+    told_apart = importer.repeats or (len(files) == 1 and any(part.levels for part in read[0]))
+    given = levels_of(options.paths, options.labels or [], options.factors or [], told_apart)
+    levels = [each for each, held in zip(given, found, strict=True) for _ in held]
+    _refuse_copies(
+        files, texts, [{} for _ in files] if options.interleaved else levels
+    )  # no file is of two of the turns
+    kept = [
+        ImportedFile(storable(str(path)), dict(each), dict(options.of_kind), list(beside))
+        for path, each, beside in zip(files, levels, logs, strict=True)
+    ]
+    imported = assemble(options.kind, kept, read, options.interleaved)
+    if options.interleaved:
+        refuse_other_dates(imported, files)
+        refuse_fixed_order(imported)
+    now = datetime.now(UTC)
+    identity = f"{now:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
+    folder = options.out if options.out is not None else Path("runs") / f"{options.kind}-{identity}"
+    with new_import(folder) as run:
+        write_imported(run, identity, [storable(word) for word in sys.argv], imported, texts, read, logs).write(run)
+    for path, parts in zip(files, read, strict=True):
+        print(printable(f"{path}: {_found(parts)}"))
+    _warn(files, read)
+    for note in () if options.interleaved else imported.notes:
+        print(printable(note), file=sys.stderr)
+    used = {*files, *(path for each in logs for path in each.values())}
+    for path in options.paths if importer.folders else ():
+        _say_left_out(path, used)
+    count = len(imported.trials)
+    where = printable(str(folder))
+    print(f"Run: {where}, {plural(count, 'trial')} of {plural(len(imported.cells), 'cell')}; ", end="")
+    print(f"`storlab report {where}` shows it")
+
+
+def _files(importer: Importer, path: Path) -> list[Path]:
+    """The path itself, or of a folder all files below it that are the tool's, by name."""
+    try:
+        if not (importer.folders and path.is_dir()):
+            return [path]
+        files = _all_files(path)
+    except OSError as error:
+        raise UserError(f"{error.filename or path} can't be read: {error.strerror}") from None
+    if not files:
+        raise UserError(f"{path}: there is no file in it")
+    known = [each for each in files if importer.knows(_head(each))]
+    if not known:
+        raise UserError(f"{path}: none of its {plural(len(files), 'file')} is one of {importer.kind}")
+    return known
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(_HEAD)
+    except OSError as error:
+        raise UserError(f"{path} can't be read: {error.strerror}") from None
+
+
+def _beside(importer: Importer, path: Path, text: bytes) -> dict[str, Path]:
+    """What lies beside the file and belongs to it, by name."""
+    try:
+        others = [each.name for each in path.parent.iterdir() if each.is_file() and each.name != path.name]
+    except OSError:  # a folder may let its files be read and not itself
+        others = []
+    return {name: path.with_name(name) for name in importer.beside(text, others)}
+
+
+def _parts(importer: Importer, path: Path, text: bytes, options: Mapping[str, object]) -> Sequence[Part]:
+    parts = importer.read(text, str(path), options)
+    try:
+        return importer.read_beside(parts, path.parent, str(path))
+    except OSError as error:
+        raise UserError(f"{error.filename or path} can't be read: {error.strerror}") from None
+
+
+def _say_left_out(path: Path, used: Collection[Path]) -> None:
+    """Which files of a folder aren't in the run: those of other kinds, and of other tools."""
+    left = [str(each.relative_to(path)) for each in _all_files(path) if each not in used] if path.is_dir() else []
+    if left:
+        print(printable(f"{path}: files that were not read: {_first(left)}"), file=sys.stderr)
+
+
+def _all_files(folder: Path) -> list[Path]:
+    """All files below a folder, without those of runs of Storlab's in it, which hold copies: 9.json before 10.json.
+
+    Raises ``OSError``.
+    """
+    files = []
+    for at, below, names in os.walk(folder, onerror=_raise):
+        if {MANIFEST, LOCK} <= set(names) and Path(at) != folder:
+            below.clear()
+        else:
+            files += [path for path in (Path(at, name) for name in names) if path.is_file()]
+    return sorted(files, key=_by_number)
+
+
+def _by_number(path: Path) -> tuple[list[str | int], Path]:
+    """To sort names by the numbers in them, as ``ls -v`` does."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", str(path))], path
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _found(parts: Sequence[Part]) -> str:
+    """What was found in a file."""
+    if len(parts) > 1:
+        return plural(len(parts), "trial")
+    facts = parts[0].measured.facts
+    return "; ".join(f"{name} {value}" for name, value in facts.items() if isinstance(value, str)) or "1 trial"
+
+
+def _warn(files: Sequence[Path], read: Sequence[Sequence[Part]]) -> None:
+    """Say what is wrong with the files: each sentence once, with those that it is true of."""
+    where: dict[str, dict[str, None]] = {}
+    for path, parts in zip(files, read, strict=True):
+        for part in parts:
+            for warning in part.measured.warnings:
+                where.setdefault(warning, {})[str(path)] = None
+    for warning, names in where.items():
+        print(printable(f"{_first(list(names))}: {warning}"), file=sys.stderr)
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+
+
+def levels_of(
+    paths: Sequence[Path], labels: Sequence[str], factors: Sequence[str], told_apart: bool = False
+) -> list[dict[str, str]]:
+    """The levels that the user gives each file.
+
+    ``labels``: one for each file. ``factors``: ``NAME=LEVEL`` for all files, or ``NAME=LEVEL,LEVEL`` one for each.
+    Without either, files are told apart by their names, unless what they hold does (``told_apart``). The same label,
+    or levels, for several files: these are rounds of one cell, in order. Raises ``UserError``.
+    """
+    levels: list[dict[str, str]] = [{} for _ in paths]
+    for factor in factors:
+        name, equals, text = factor.partition("=")
+        values = [value.strip() for value in text.split(",")]
+        if not equals or not name.isidentifier() or len(name) > _LONGEST:
+            raise UserError(f"--factor {shown(factor)}: write NAME=LEVEL, or NAME=LEVEL,LEVEL with one for each file")
+        if name in levels[0]:
+            raise UserError(f"--factor {shown(factor)}: {name} was given before")
+        if len(values) not in (1, len(paths)):
+            raise UserError(f"--factor {shown(factor)}: {len(values)} levels for {plural(len(paths), 'file')}")
+        for number, each in enumerate(levels):
+            each[name] = _level(f"--factor {name}", values[number % len(values)])
+    if labels and len(labels) != len(paths):
+        raise UserError(
+            f"--label: {plural(len(labels), 'label')} for {plural(len(paths), 'file')}: give one for each, in order"
+        )
+    if labels or not (factors or told_apart):
+        for each, label in zip(levels, labels or _names(paths), strict=True):
+            each[_FILE] = _level("--label", label)
+    if not (labels or factors or told_apart):
+        _refuse_alike(paths, levels)
+    return levels
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """File names without their endings, where that tells them apart; else the paths as they were given."""
+    stems = [printable(path.stem) for path in paths]
+    return stems if len(set(stems)) == len(stems) else [printable(str(path)) for path in paths]
+
+
+def _level(option: str, text: str) -> str:
+    if not text or not text.isprintable():
+        raise UserError(f"{option}: {shown(text)} can't be a level: it is empty, or not to be printed")
+    return text if len(text) <= _LONGEST else f"…{text[1 - _LONGEST :]}"
+
+
+def _refuse_copies(files: Sequence[Path], texts: Sequence[bytes], levels: Sequence[Mapping[str, str]]) -> None:
+    """Refuse a file that is another one, and would be a round of the same cell: a copy is no repeat."""
+    seen: dict[tuple[bytes, tuple[str, ...]], Path] = {}
+    for path, text, each in zip(files, texts, levels, strict=True):
+        first = seen.setdefault((text, tuple(each.values())), path)
+        if first is not path:
+            raise UserError(f"{first} and {path} are the same to the byte: a copy is no repeat; leave one out")
+
+
+def _refuse_alike(paths: Sequence[Path], levels: Sequence[dict[str, str]]) -> None:
+    seen: dict[tuple[str, ...], Path] = {}
+    for path, each in zip(paths, levels, strict=True):
+        key = tuple(each.values())
+        if key in seen:
+            said = ", ".join(f"{name} = {level}" for name, level in each.items())
+            raise UserError(
+                f"{seen[key]} and {path} are both {said}: tell them apart by --label or --factor, "
+                "or say by the same label that they are rounds of one cell"
+            )
+        seen[key] = path
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if stat.S_ISREG(mode := path.stat().st_mode) and path.stat().st_size > _LARGEST:
+            raise UserError(f"{path} is larger than {_LARGEST >> 20} MiB: it is no file of that tool")
+        if stat.S_ISFIFO(mode) and not path.is_relative_to("/dev"):  # there, it is what a shell's <(…) writes into
+            raise UserError(f"{path} is a pipe, not a file")
+        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+            raise UserError(f"{path} is a device, not a file")
+        text = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path} can't be read: {error.strerror}") from None
+    if (said := foreign(text)) is not None:
+        raise UserError(f"{path} {said}")
+    return text.removeprefix(codecs.BOM_UTF8)

@@ -1,0 +1,57 @@
+"""``storlab import --interleaved``: what is refused though each file by itself is sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise
+from pathlib import Path
+
+from storlab.analysis.interleaving import same_order
+from storlab.errors import UserError
+from storlab.importing.imported import Imported
+from storlab.importing.rounds import INSTEAD
+
+
+def refuse_other_dates(imported: Imported, files: Sequence[Path]) -> None:
+    """Raise ``UserError`` where files name no times, and were written in another order than they are given in.
+
+    Dates that lie less than a second apart are those of copies: no run of a benchmark is so short.
+    """
+    if imported.turns != "given" or not all(path.is_file() for path in files):
+        return
+    dates = [path.stat().st_mtime for path in files]
+    ordered = sorted(dates)
+    if any(later - earlier < 1 for earlier, later in pairwise(ordered)):
+        return
+    for (earlier, one), (later, other) in pairwise(zip(dates, files, strict=True)):
+        if later < earlier:
+            raise UserError(
+                f"--interleaved: {other} is given after {one} and was written before it, by their dates: give them in "
+                "the order in which they were measured. If these are dates of copies: `cp -p` keeps those of files"
+            )
+
+
+def refuse_fixed_order(imported: Imported) -> None:
+    """Raise ``UserError`` where no comparison could have a verdict, as the same side mostly ran first."""
+    order = imported.order(range(1, len(imported.trials) + 1))
+    compared = list(_compared(imported))
+    if not compared:
+        others = ", ".join(name for name, levels in imported.factors.items() if len(levels) > 1)
+        raise UserError(
+            f"--interleaved: no two set-ups differ in {imported.compared} alone, so there is nothing to compare; they "
+            f"differ in {others}: give one --factor that says which is which"
+        )
+    why = [same_order(order, cells, names) for cells, names in compared]
+    if all(why):
+        raise UserError(f"--interleaved: {why[0]}. {INSTEAD}")
+
+
+def _compared(imported: Imported) -> Iterator[tuple[tuple[int, int], tuple[str, str]]]:
+    """Every two cells that differ in the compared factor only, and their levels of it: what a report compares."""
+    groups: dict[tuple[str, ...], list[tuple[int, str]]] = {}
+    for cell, levels in imported.cells:
+        others = tuple(level for name, level in levels.items() if name != imported.compared)
+        groups.setdefault(others, []).append((cell, levels[imported.compared]))
+    for group in groups.values():
+        for (a, level_a), (b, level_b) in combinations(group, 2):
+            yield (a, b), (level_a, level_b)

@@ -1,0 +1,1 @@
+"""``storlab plan``: what a study would do, and what it needs."""

@@ -1,0 +1,30 @@
+"""The options of ``storlab plan``, and the look at this machine that it takes."""
+
+from __future__ import annotations
+
+from storlab.cli.options import Json, Only, Rounds, Seed, Set, StudyName, StudyOptions
+
+
+def plan(
+    study: StudyName, set_: Set = None, rounds: Rounds = None, seed: Seed = None, only: Only = None, json: Json = False
+) -> None:
+    """Say what a study would do and what it needs.
+
+    Its cells, their stacks, what is unsupported here and why, disk space, privileges and time. Runs nothing.
+    """
+    options = StudyOptions(study, set_ or [], only or [], rounds, seed)
+    loaded = options.load()
+
+    # Slow to load, so only once there is a study to plan.
+    import asyncio
+
+    from storlab.cli.plan.view import print_json, print_text
+    from storlab.run.executor import new_run_id
+    from storlab.run.plan import Plan, make_plan
+    from storlab.run.session import open_session
+
+    async def look() -> Plan:
+        async with open_session(new_run_id()) as session:
+            return await make_plan(loaded, session, seed or 0, options.rounds_of(loaded))
+
+    (print_json if json else print_text)(asyncio.run(look()), seed)

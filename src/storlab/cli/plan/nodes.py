@@ -1,0 +1,124 @@
+"""What a plan says of nodes: where each layer stands, and what the nodes are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from storlab.study.cells import Cell
+from storlab.study.chains import Chain, Link
+from storlab.study.schema import NodeGroup
+
+if TYPE_CHECKING:
+    from storlab.run.plan import Plan
+
+CROSSES = " ⇢ "
+"""Between the nodes of a chain."""
+
+
+def cells_text(numbers: Sequence[int], of: int) -> str:
+    """``1–3, 7``; ``all`` where these are as many as there are."""
+    if len(numbers) == of:
+        return "all"
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ", ".join(f"{first}" if first == last else f"{first}–{last}" for first, last in ranges)
+
+
+def chain_text(cell: Cell, chain: Chain) -> str:
+    """A chain from the lowest layer on, with the nodes that each part stands on where they differ."""
+    above = _layers(chain.above)
+    if chain.crossing is None:
+        return above
+    below = _layers(chain.below) or "what it gives"
+    return f"{chain.source}: {below}{CROSSES}{chain.group}: {above}"
+
+
+def stack_text(cell: Cell, group: str) -> str:
+    """A group's own stack; empty where it has none."""
+    chain = cell.chain(group)
+    return chain_text(cell, chain) if chain is not None and chain.links else ""
+
+
+def _layers(links: Iterable[Link]) -> str:
+    return " → ".join(link.layer.label() for link in links)
+
+
+def needs_list(cells: Sequence[Cell]) -> bool:
+    """Whether stacks are too much for a column beside the cells: several nodes have one, or it crosses nodes."""
+    return any(chain.crossing is not None for cell in cells for chain in cell.chains) or any(
+        sum(bool(chain.links) for chain in cell.chains) > 1 for cell in cells
+    )
+
+
+def stack_rows(cells: Sequence[Cell]) -> list[tuple[str, str, str]]:
+    """Cells, nodes and stack, each stack once. Nodes with a load come before those that serve them."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for group in groups_in_order(cells):
+        for cell in cells:
+            for chain in cell.chains:
+                if chain.group == group and chain.links:
+                    nodes = nodes_text(group, cell.nodes[group])
+                    if chain.name:
+                        nodes += f", {chain.name}{f' ×{chain.count}' if chain.count > 1 else ''}"
+                    found.setdefault((nodes, chain_text(cell, chain)), []).append(cell.number)
+    return [(cells_text(numbers, len(cells)), nodes, text) for (nodes, text), numbers in found.items()]
+
+
+def groups_in_order(cells: Sequence[Cell]) -> list[str]:
+    """Every group of nodes; those that only serve others come last."""
+    names = dict.fromkeys(name for cell in cells for name in cell.nodes)
+    return sorted(names, key=lambda name: not any(cell.working(name) for cell in cells if name in cell.nodes))
+
+
+def nodes_text(name: str, group: NodeGroup) -> str:
+    """``vm ×4``."""
+    return f"{name} ×{group.count}" if group.count > 1 else name
+
+
+def node_lines(made: Plan) -> list[str]:
+    """What the nodes are that are not just this machine, and what they run with."""
+    groups: dict[str, dict[str, None]] = {}
+    for name in groups_in_order(made.study.cells):
+        for group in (cell.nodes[name] for cell in made.study.cells if name in cell.nodes):
+            if described := group.describe():
+                groups.setdefault(name, {})[f"{group.count} × {described}" if group.count > 1 else described] = None
+    lines = [f"{name}: {' or '.join(machines)}" for name, machines in groups.items()]
+    return [*lines, *dict.fromkeys(line for name in groups for line in made.prepared[name].lines())]
+
+
+def memory_text(made: Plan) -> str:
+    """``4.6G of 21.9G available, QEMU's own included``; empty where nothing needs any."""
+    if not made.memory.needed:
+        return ""
+    available = made.memory.available
+    rest = f" of {_gibibytes(available)} available" if available is not None else ""
+    return f"{_gibibytes(made.memory.needed)}{rest}, QEMU's own included"
+
+
+def _gibibytes(size: int) -> str:
+    return f"{size / 1024**3:.1f}G"
+
+
+def nodes_as_data(made: Plan) -> dict[str, dict[str, Any]]:
+    """By node group, for programs: what its nodes run with, and what they are in each cell."""
+    return {
+        name: {
+            **prepared.facts(),
+            "machines": {
+                str(cell.number): {"count": cell.nodes[name].count, **_spec(cell.nodes[name])}
+                for cell in made.study.cells
+                if name in cell.nodes
+            },
+        }
+        for name, prepared in made.prepared.items()
+        if prepared.facts()
+    }
+
+
+def _spec(group: NodeGroup) -> dict[str, Any]:
+    return group.spec().model_dump(mode="json", exclude_none=True)

@@ -1,0 +1,240 @@
+"""What a run would do, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from itertools import chain, repeat
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from storlab.cli.plan.nodes import (
+    CROSSES,
+    cells_text,
+    memory_text,
+    needs_list,
+    node_lines,
+    nodes_as_data,
+    stack_rows,
+    stack_text,
+)
+from storlab.study.schema import Compare
+from storlab.units import size_text
+
+if TYPE_CHECKING:
+    from storlab.run.plan import Plan
+
+
+_LABELS = 11  # columns
+
+
+def print_json(made: Plan, seed: int | None) -> None:
+    """For programs."""
+    print(json.dumps(_as_dict(made, seed), indent=2))
+
+
+def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
+    order = {str(number): [trial.cell for trial in made.order(number)] for number in range(1, made.rounds[1] + 1)}
+    return {
+        "title": made.study.model.title,
+        **made.as_dict(),
+        "rounds": {"min": made.rounds[0], "max": made.rounds[1]},
+        "seed": seed,
+        "order": order if seed is not None else None,
+        "space": {"needed": made.space, "free": made.free},
+        "nodes": nodes_as_data(made),
+        "memory": {"needed": made.memory.needed, "available": made.memory.available},
+        "root_needed_for": list(made.root_needed_for),
+        "seconds_per_round": _round_time(made),
+        "notes": list(made.notes),
+        "cautions": list(made.cautions),
+    }
+
+
+def print_text(made: Plan, seed: int | None) -> None:
+    """For people."""
+    console = Console(highlight=False)
+    console.print(Text(made.study.model.title, style="bold"))
+    if made.study.model.description:
+        console.print(Text(made.study.model.description, style="dim"))
+    console.print()
+    listed = needs_list(made.study.cells)
+    console.print(_cells(made, with_stacks=not listed))
+    if listed:
+        console.print()
+        console.print(_stacks(made))
+    for reason, numbers in _unsupported(made).items():
+        which = f"Cell {numbers[0]} is" if len(numbers) == 1 else f"Cells {cells_text(numbers, 0)} are"
+        console.print(Text(f"{which} unsupported here: {reason}", style="yellow"))
+    console.print()
+    for label, text in _facts(made, seed):
+        _fact(console, label, text)
+    for caution in made.cautions:
+        console.print(Text(f"Caution: {caution}", style="yellow"))
+    for note in made.notes:
+        console.print(Text(f"Note: {note}", style="yellow"))
+
+
+def _unsupported(made: Plan) -> dict[str, list[int]]:
+    """Each reason, and the cells that it is for."""
+    found: dict[str, list[int]] = {}
+    for number, reasons in sorted(made.unsupported.items()):
+        for reason in reasons:
+            found.setdefault(reason, []).append(number)
+    return found
+
+
+def _fact(console: Console, label: str, text: str) -> None:
+    """What is too long for a line goes on beneath its beginning."""
+    room = max(20, console.width - _LABELS)
+    for line in textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False):
+        console.print(Text(f"{label:<{_LABELS}}", style="cyan") + Text(line), soft_wrap=True)
+        label = ""
+
+
+def _cells(made: Plan, *, with_stacks: bool) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("cell", justify="right", style="cyan")
+    for factor in made.study.factors:
+        table.add_column(factor.name)
+    if with_stacks:
+        table.add_column("stack", overflow="fold")
+    table.add_column("load")
+    for cell in made.study.cells:
+        mark = "dim" if cell.number in made.unsupported else ""
+        loads = ", ".join(load.name for load in cell.loads)
+        stack = [next(filter(None, (stack_text(cell, name) for name in cell.nodes)), "")] if with_stacks else []
+        row = [str(cell.number), *cell.levels.values(), *stack, loads]
+        table.add_row(*(Text(value) for value in row), style=mark)
+    return table
+
+
+def _stacks(made: Plan) -> Table:
+    rows = stack_rows(made.study.cells)
+    crosses = any(CROSSES in stack for _, _, stack in rows)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("cells", style="cyan")
+    table.add_column("nodes", no_wrap=True)
+    table.add_column(f"stack{', with the nodes that each part stands on' if crosses else ''}", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(value) for value in row))
+    return table
+
+
+def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
+    least, most = made.rounds
+    cells = len(made.supported)
+    rounds = f"{least}" if least == most else f"{least} to {most}"
+    trials = f"{cells * least}" if least == most else f"{cells * least} to {cells * most}"
+    facts = [("Trials", f"{trials} ({cells} cells, {rounds} rounds)"), ("Time", _time(made))]
+    facts += [("Noise", text) for text in [_noise(made)] if text]
+    if seed is None:
+        facts.append(("Order", "each round in a random order of its own; --seed N shows and fixes it"))
+    else:
+        first = made.order(1)
+        shown = ", ".join(str(trial.cell) for trial in first)
+        facts.append(("Order", f"seed {seed}; cells of round 1: {shown}"))
+    facts.append(("Disk space", _space(made)))
+    facts += [("Memory", text) for text in [memory_text(made)] if text]
+    facts += zip(_once("Nodes"), node_lines(made), strict=False)
+    needed = ", ".join(made.root_needed_for)
+    facts.append(("Privileges", f"root, for {needed}" if needed else "none"))
+    facts.append(("Probes", ", ".join(_probes(made)) or "none"))
+    facts += zip(_once("Question"), _questions(made), strict=False)
+    return facts
+
+
+def _space(made: Plan) -> str:
+    free = f"{made.free // 1024**3}G free in {made.study.model.scratch}"
+    if made.space:
+        return f"{size_text(made.space)} of {free}"
+    layers = (layer for cell in made.supported for chain in cell.chains for layer in chain.layers)
+    sparse = max((layer.overcommitted() for layer in layers), default=0)
+    return f"what is written to sparse files of {size_text(sparse)} ({free})" if sparse else f"none ({free})"
+
+
+def _probes(made: Plan) -> list[str]:
+    """Those that have something to see: where there are no guests, one that watches them is not worth a word."""
+    from storlab.run.subjects import watched_groups
+
+    cell = made.study.cells[0]
+    return [name for name, probe in cell.probes.items() if watched_groups(probe, cell)]
+
+
+def _once(label: str) -> Iterator[str]:
+    """The label, then nothing: for facts of several lines."""
+    return chain([label], repeat(""))
+
+
+def _round_time(made: Plan) -> float | None:
+    """With what a trial costs beyond its load, as `storlab noise` measured it, but no less than is usual."""
+    from storlab.run.noise import saved
+    from storlab.run.plan import OVERHEAD
+
+    noise = saved()
+    measured = noise.overhead if noise is not None else None
+    return made.round_time(max(OVERHEAD, measured) if measured is not None else OVERHEAD)
+
+
+def _noise(made: Plan) -> str | None:
+    """What such a study can see here, if its trials are as noisy as those that `storlab noise` ran."""
+    from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
+    from storlab.run.noise import saved
+
+    noise = saved()
+    if noise is None or not made.study.factors or not made.study.model.compare:
+        return None
+    try:
+        sd = noise_of(noise.values)[0].sd
+    except ValueError:
+        return None
+    alpha, most = 1 - made.study.model.confidence, made.rounds[1]
+    least = visible(sd, most, alpha)
+    if least is None:
+        seen = f"{most} rounds are too few for any verdict"
+    else:
+        seen = f"one comparison over {most} rounds sees differences from {100 * least:.2g} %"
+    needed = rounds_to_see(0.1, sd, alpha)
+    takes = f"; 10 % takes about {needed} rounds" if needed is not None else ""
+    return f"if trials are as noisy as those of {noise.study} on {noise.measured[:10]}: {seen}{takes}"
+
+
+def _time(made: Plan) -> str:
+    each = _round_time(made)
+    if each is None:
+        return "unknown before the first round: a load runs until its work is done, not for a time"
+    from storlab.report.format import duration
+
+    least, most = (duration(round(each * rounds)) for rounds in made.rounds)
+    return f"about {least}" if least == most else f"about {least} to {most}"
+
+
+def _questions(made: Plan) -> Iterator[str]:
+    if not made.study.factors:
+        yield "none: without factors there is nothing to compare"
+    elif not made.study.model.compare:
+        yield "none: compare = [] compares nothing"
+    else:
+        yield from (_question(made, compare) for compare in made.study.model.compare)
+
+
+def _question(made: Plan, compare: Compare) -> str:
+    from storlab.cli.progress import levels_text
+
+    factors = {factor.name: factor for factor in made.study.factors}
+    factor = factors[compare.factor] if compare.factor else made.study.factors[0]
+    metrics = ", ".join(compare.metrics or (made.study.model.primary,))
+    others = [name for name in factors if name != factor.name]
+    fixed = (
+        f"with {levels_text(dict.fromkeys(others, 'fixed'))}"
+        if compare.within
+        else f"over all levels of {', '.join(others)}"
+    )
+    rest = f", {fixed}" if others else ""
+    if compare.pairs is None:
+        return f"{metrics} between the levels of {factor.name} ({', '.join(lev.label for lev in factor.levels)}){rest}"
+    return f"{metrics}: {', '.join(f'{a} against {b}' for a, b in compare.pairs)}{rest}"

@@ -1,0 +1,156 @@
+"""The options of ``storlab trace``: checked, and as the tracer's arguments."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from storlab.errors import UserError
+
+FILES = (".json", ".parquet", ".txt", ".csv")
+EVENT_FILES = (".parquet", ".csv")
+"""Those of ``FILES`` that hold single requests where these are wanted."""
+_SHORTEST = 0.001  # s
+_LONGEST_REQUEST = 1 << 32  # bytes; the kernel counts them in 32 bits
+
+
+@dataclass(frozen=True)
+class TraceOptions:
+    """Filters of one kind are alternatives; ``interval`` and ``period`` are in s."""
+
+    disks: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
+    comms: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = ()
+    alignments: tuple[int, ...] = ()
+    by_comm: bool = False
+    events: bool = False
+    json: bool = False
+    interval: float | None = None
+    period: float | None = None
+    out: Path | None = None
+    command: tuple[str, ...] = ()
+
+    def arguments(self, interval: float | None) -> list[str]:
+        """What the agent's ``trace`` is called with."""
+        filters = (
+            ("--disk", self.disks),
+            ("--op", self.operations),
+            ("--comm", self.comms),
+            ("--length", self.lengths),
+            ("--alignment", self.alignments),
+        )
+        arguments = [word for name, values in filters for value in values for word in (name, str(value))]
+        arguments += ["--by-comm"] if self.by_comm else []
+        arguments += ["--events"] if self.events else []
+        arguments += ["--interval", f"{interval:.6f}"] if interval is not None else []
+        arguments += ["--for", f"{self.period:.6f}"] if self.period is not None else []
+        return arguments
+
+
+def trace(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND ...]", help="Trace while this runs.", show_default=False)
+    ] = None,
+    disk: Annotated[
+        list[str] | None, typer.Option("--disk", metavar="DISK", help="Only this disk or partition.")
+    ] = None,
+    op: Annotated[
+        list[str] | None, typer.Option("--op", metavar="OP", help="Only read, write, flush, discard, …")
+    ] = None,
+    comm: Annotated[list[str] | None, typer.Option("--comm", metavar="NAME", help="Only of this command.")] = None,
+    length: Annotated[list[str] | None, typer.Option("--length", metavar="SIZE", help="Only of this length.")] = None,
+    alignment: Annotated[
+        list[str] | None, typer.Option("--alignment", metavar="SIZE", help="Only with this joint alignment.")
+    ] = None,
+    interval: Annotated[
+        str | None, typer.Option("--interval", metavar="TIME", help="Show the counts so often; live by default 1s.")
+    ] = None,
+    for_: Annotated[str | None, typer.Option("--for", metavar="TIME", help="End after this time: 30s.")] = None,
+    by_comm: Annotated[bool, typer.Option("--by-comm", help="Count each command apart.")] = False,
+    events: Annotated[bool, typer.Option("--events", help="Each request by itself, a row as it is issued.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="blkalgn's JSON, keys in bytes, instead of tables.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write it too: .json, .parquet, .txt or .csv.")
+    ] = None,
+) -> None:
+    """Watch block I/O: lengths, alignment, flags, latencies.
+
+    Counted exactly, in the kernel, by eBPF; needs root. Until Ctrl-C, or while COMMAND runs: then its exit status
+    is passed on, and what was seen goes to standard error.
+    """
+    from storlab.cli.trace.disks import kernel_name
+    from storlab.cli.trace.run import run
+
+    if out is not None:
+        _check_file(out)
+    if events and json and not (out is not None and out.suffix in EVENT_FILES):
+        files = " or ".join(EVENT_FILES)
+        raise UserError(f"--json shows counts, and --events single requests: with both, these need --out FILE{files}")
+    options = TraceOptions(
+        disks=tuple(dict.fromkeys(kernel_name(each) for each in disk or [])),
+        operations=tuple(dict.fromkeys(each.lower().replace("-", "_") for each in op or [])),
+        comms=tuple(dict.fromkeys(comm or [])),
+        lengths=tuple(_length(each) for each in length or []),
+        alignments=tuple(_alignment(each) for each in alignment or []),
+        by_comm=by_comm,
+        events=events,
+        json=json,
+        interval=None if interval is None else _time("--interval", interval),
+        period=None if for_ is None else _time("--for", for_),
+        out=out,
+        command=tuple(command or []),
+    )
+    raise typer.Exit(run(options))
+
+
+def _length(text: str) -> int:
+    length = _size("--length", text)
+    if length >= _LONGEST_REQUEST:
+        raise UserError(f"--length {text}: no request is of 4 GiB or more")
+    return length
+
+
+def _alignment(text: str) -> int:
+    alignment = _size("--alignment", text)
+    if alignment < 512 or alignment.bit_count() != 1 or alignment >= _LONGEST_REQUEST:
+        raise UserError(f"--alignment {text}: an alignment is a power of two from 512 on, below 4 GiB")
+    return alignment
+
+
+def _size(option: str, text: str) -> int:
+    from storlab.units import parse_size
+
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise UserError(f"{option}: {error}") from None
+
+
+def _time(option: str, text: str) -> float:
+    from storlab.units import parse_duration
+
+    try:
+        seconds = parse_duration(float(text) if text.replace(".", "", 1).isdecimal() else text)
+    except ValueError as error:
+        raise UserError(f"{option}: {error}") from None
+    if seconds < _SHORTEST:
+        raise UserError(f"{option} {text}: must be 1 ms or more")
+    return seconds
+
+
+def _check_file(path: Path) -> None:
+    if path.suffix not in FILES:
+        raise UserError(f"--out {path}: the ending says what to write, and is one of {', '.join(FILES)}")
+    if path.exists() and not path.is_file():
+        raise UserError(f"--out {path}: {'is a folder' if path.is_dir() else 'is no regular file'}")
+    if not path.absolute().parent.is_dir():
+        from storlab.units import shown
+
+        raise UserError(f"--out {path}: the folder {shown(str(path.parent))} does not exist")
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise UserError(f"--out {path}: can't be written there")

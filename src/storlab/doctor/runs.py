@@ -1,0 +1,78 @@
+"""Runs: what those left that did not end properly, and whether the shipped studies could run here."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from storlab.doctor.check import Check, missing, ok, warn
+from storlab.errors import RecordsError, StorlabError
+from storlab.run.executor import new_run_id
+from storlab.run.journal import read_pending
+from storlab.run.plan import Plan, make_plan
+from storlab.run.registry_of_runs import remembered_runs
+from storlab.run.session import open_session
+from storlab.study.study import Study, load_study, shipped_studies
+
+GROUP = "Runs"
+STUDIES = "Shipped studies"
+
+
+def checks() -> list[Check]:
+    """One line a remembered run, or one that says that there is none."""
+    return leftovers(remembered_runs())
+
+
+def leftovers(runs: Mapping[str, Path]) -> list[Check]:
+    """``runs``: run → folder."""
+    if not runs:
+        return [ok("leftovers", GROUP, "no run has left anything")]
+    return [_judge(name, folder) for name, folder in runs.items()]
+
+
+def _judge(name: str, folder: Path) -> Check:
+    if not folder.is_dir():
+        return warn(name, GROUP, f"{folder} is gone, and its journal with it", "storlab clean")
+    command = f"storlab clean {shlex.quote(str(folder))}"
+    try:
+        pending = read_pending(folder / "journal.jsonl")
+    except (OSError, RecordsError) as error:
+        return missing(name, GROUP, str(error), command)
+    if not pending:
+        return warn(name, GROUP, f"{folder}: nothing stands, but the run did not end", command)
+    kinds = ", ".join(dict.fromkeys(entry.undo for entry in pending))
+    says = f"{folder}: still running, or it left {len(pending)} things standing ({kinds})"
+    return warn(name, GROUP, says, command)
+
+
+def shipped() -> list[Check]:
+    """One line a study."""
+    return [study(name) for name in sorted(shipped_studies())]
+
+
+def study(name: str) -> Check:
+    """Load it, ask the nodes, run nothing."""
+    try:
+        loaded = load_study(shipped_studies()[name])
+        return judge(name, asyncio.run(_plan(loaded)))
+    except (StorlabError, OSError) as error:
+        return missing(name, STUDIES, str(error).splitlines()[0])
+
+
+async def _plan(loaded: Study) -> Plan:
+    async with open_session(new_run_id()) as session:
+        repeat = loaded.model.repeat
+        return await make_plan(loaded, session, 0, (repeat.min, repeat.max))
+
+
+def judge(name: str, plan: Plan) -> Check:
+    """A plan in one line."""
+    cells = len(plan.study.cells)
+    if not plan.unsupported:
+        return ok(name, STUDIES, f"all {cells} cells can run")
+    reasons = "; ".join(dict.fromkeys(reason for each in plan.unsupported.values() for reason in each))
+    if plan.supported:
+        return warn(name, STUDIES, f"{len(plan.supported)} of {cells} cells can run: {reasons}", f"storlab plan {name}")
+    return missing(name, STUDIES, reasons, f"storlab plan {name}")

@@ -1,0 +1,1 @@
+"""blkalgn's JSON and tables."""

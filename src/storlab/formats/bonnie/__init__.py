@@ -1,0 +1,1 @@
+"""bonnie++'s CSV and tables."""

@@ -1,0 +1,211 @@
+"""The text tables of Bonnie++: what versions 1.03 to 2.00 print on the terminal, and what bon_csv2txt(1) makes of CSV.
+
+Machines are in an upper half, and again, in the same order, in a lower half; both cut their names, at different places.
+From 1.96 on, each row is followed by one of latencies. Columns are ten wide, from the 21st on, and blank where a test
+was not run; a longer number moves what is right of it. Source: tables that 2.00a printed beside its CSV, and published
+ones of older versions. Two things in them are known to be wrong: 2.00a prints, as rates of files, how many there were;
+its bon_csv2txt prints pluses as ``0k``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from storlab.formats.bonnie.run import CREATE, IN_BYTES, OUTPUT, BonnieRun, Draft
+from storlab.units import shown
+
+_RATE = r"(?:\d+(?:\.\d+)?[kmgt]?|\++)"
+_CELL = re.compile(rf"({_RATE})\s+(\d+|\++)")
+_PLACED = re.compile(rf"( +{_RATE})( +(?:\d+|\++))")
+_RATE_WIDTH, _CPU_WIDTH = 6, 4  # each with the blank before it
+_WHOLE = re.compile(rf"(?P<head>.*?)(?P<cells>(?:\s+{_RATE}\s+(?:\d+|\++)){{6}})\s*")
+_CUT = re.compile(rf"(?P<head>\S.*?|\s+)\s+\d[\w.:/]*(\s+{_RATE})+\s*")
+_HEAD = re.compile(r"(?P<name>.*?)\s*(?P<size>\d[\w.:/]*)")
+_LATENCY = re.compile(r"\d+(\.\d+)?(us|ms|s)")
+_VERSION = re.compile(r"Version\s+(?P<version>[12]\.\d+[a-z]?)\b")
+_FIRST, _WIDTH = 20, 10
+_LENGTH = _FIRST + 6 * _WIDTH - 1
+_LATENCY_END = 28
+_KIB = {"k": 1.0, "m": 1024.0, "g": 1024.0**2, "t": 1024.0**3}
+_FILES = 1024  # of which ``-n`` counts
+
+
+@dataclass
+class _Table:
+    """Where in a table we are. ``rows``: the runs of its upper half; ``last``: the row before, and its tests."""
+
+    half: str = ""
+    version: str = "1.03"
+    margin: str = ""  # before all of its lines, as where it is quoted
+    name: str = ""  # from the head of a lower half that has a single row, without a name
+    rows: list[Draft] = field(default_factory=list)
+    lower: int = 0
+    last: Draft | None = None
+
+
+def table_runs(lines: Sequence[str], whole: bool, source: str) -> tuple[list[BonnieRun], list[str]]:
+    """All runs in the tables of a file, in order, and what was wrong with them. Other lines are skipped.
+
+    ``whole``: whether the last line has an end. Raises ``ParseError``.
+    """
+    read = _Reader(source, [], [])
+    for number, line in enumerate(lines, start=1):
+        read.line(line, number, ended=whole or number < len(lines))
+    return [run.run() for run in read.runs], read.warnings
+
+
+def _margin(line: str) -> str:
+    """What stands left of a table, by the line that heads one of its halves."""
+    return line[: max(line.index("Sequential ") - len("------") - _FIRST, 0)]
+
+
+def _version(line: str) -> str:
+    match = _VERSION.search(line)
+    return match["version"] if match else "1.03"
+
+
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    size: str
+    cells: tuple[tuple[str, str] | None, ...]  # rate and CPU of each test, or nothing where it was not run
+
+
+def _row(line: str) -> _Row | None:
+    """A row of six cells: all of them, however wide, or some, each in its place."""
+    if whole := _WHOLE.fullmatch(line):
+        head = _HEAD.fullmatch(whole["head"].strip())
+        found = [(rate, cpu) for rate, cpu in _CELL.findall(whole["cells"])]
+        return None if head is None else _Row(head["name"], head["size"], tuple(found))
+    head, cells = _HEAD.fullmatch(line[: _FIRST - 1].strip()), _placed(line[_FIRST - 1 :].rstrip())
+    return _Row(head["name"], head["size"], tuple(cells)) if head and len(cells) == len(OUTPUT) else None
+
+
+def _placed(text: str) -> list[tuple[str, str] | None]:
+    """The cells of a row, from the blank before the first on; none where some aren't in their places.
+
+    One of a test that was not run is all blank. Numbers are right in their columns; longer ones make a cell wider.
+    """
+    cells = list[tuple[str, str] | None]()
+    while text:
+        if text.startswith(" " * _WIDTH):
+            cells.append(None)
+            text = text[_WIDTH:]
+        elif (cell := _PLACED.match(text)) and len(cell[1]) >= _RATE_WIDTH and len(cell[2]) >= _CPU_WIDTH:
+            cells.append((cell[1].strip(), cell[2].strip()))
+            text = text[cell.end() :]
+        else:
+            return []
+    return cells
+
+
+def _sizes(text: str) -> dict[str, str]:
+    """``64M``, ``64M:16k``, ``64M:16k:8192:5``."""
+    names = ("file_size", "io_chunk_size", "seek_count", "seek_processes")
+    return {name: value for name, value in zip(names, text.split(":"), strict=False) if value}
+
+
+def _counts_files(row: _Row) -> bool:
+    """Whether all rates are the number of files. A true rate is that once in a thousand."""
+    files = re.split("[:/]", row.size)[0]
+    rates = {cell[0] for cell in row.cells if cell and not cell[0].startswith("+")}
+    return bool(rates) and files.isdigit() and rates == {str(int(files) * _FILES)}
+
+
+def _plain(test: str, rate: str, cpu: str) -> tuple[str, str]:
+    """Both as CSV has them: ``399m`` is 408576."""
+    if rate.strip("0") == "k" and not cpu.strip("+"):
+        return "+++++", cpu
+    if rate[-1] in _KIB and test in IN_BYTES:
+        return f"{float(rate[:-1]) * _KIB[rate[-1]]:.10g}", cpu
+    return rate, cpu
+
+
+@dataclass
+class _Reader:
+    """Reads a file line by line."""
+
+    source: str
+    runs: list[Draft]
+    warnings: list[str]
+    table: _Table = field(default_factory=_Table)
+
+    def line(self, line: str, number: int, ended: bool) -> None:
+        table = self.table
+        if "Sequential Output" in line:
+            self.table = _Table("output", _version(line), _margin(line))
+        elif "Sequential Create" in line:
+            # Without an upper half of its own, this is of a run that had none (-s 0).
+            rows = table.rows if table.half == "output" else []
+            version = _version(line) if "Version" in line else table.version
+            self.table = _Table("create", version, _margin(line), rows=rows)
+        elif table.half:
+            self._below(line.removeprefix(table.margin), number, ended)
+
+    def _below(self, line: str, number: int, ended: bool) -> None:
+        """A line below the head of a half, without the margin."""
+        table = self.table
+        cut = not ended and len(line) < _LENGTH
+        if table.half == "create" and "-Create--" in line:
+            table.name = line[:_FIRST].strip()
+        elif line.startswith("Latency"):
+            self._latencies(line, number)
+        elif not cut and (row := _row(line)) is not None:
+            self._upper_row(row, number) if table.half == "output" else self._lower_row(row, number)
+        elif _CUT.fullmatch(line):
+            self.warnings.append(f"line {number} is cut short and left out")
+            table.lower += table.half == "create"
+            table.last = None
+
+    def _upper_row(self, row: _Row, number: int) -> None:
+        run = Draft(self.source, number, row.name, {"bonnie_version": self.table.version, **_sizes(row.size)})
+        self._take(run, OUTPUT, row)
+        self.table.rows.append(run)
+        self.runs.append(run)
+
+    def _lower_row(self, row: _Row, number: int) -> None:
+        table, name = self.table, row.name or self.table.name
+        run = table.rows[table.lower] if table.lower < len(table.rows) else None
+        matches = run is not None and (run.name.startswith(name) or name.startswith(run.name))
+        if table.name and not row.name and not matches:
+            run = Draft(
+                self.source, number, name, {"bonnie_version": table.version}
+            )  # with -s 0 there is no upper half
+            self.runs.append(run)
+        elif not matches:
+            said = f"{shown(name)} isn't the machine in that place of the upper half"
+            self.warnings.append(f"line {number} is left out: {said}")
+            run = None
+        table.lower += 1
+        table.last = None
+        if run is None:
+            return
+        run.name = max(run.name, name, key=len)
+        sizes = re.split("[:/]", row.size)
+        run.facts |= dict(zip(("num_files", "max_size", "min_size", "num_dirs"), sizes, strict=False))
+        if _counts_files(row):
+            said = f"Bonnie++ {table.version} prints how many there were: the line of CSV has the rates"
+            self.warnings.append(f"line {number}: its rates of files are left out, for {said}")
+            row = _Row(row.name, row.size, tuple(cell if cell and cell[0][0] == "+" else None for cell in row.cells))
+        self._take(run, CREATE, row)
+
+    def _take(self, run: Draft, tests: Iterable[str], row: _Row) -> None:
+        for test, cell in zip(tests, row.cells, strict=True):
+            if cell is not None:
+                run.take(test, *_plain(test, *cell))
+        self.table.last = run
+
+    def _latencies(self, line: str, number: int) -> None:
+        """Those of the row before: of all its tests, or each at the end of its column."""
+        tests = OUTPUT if self.table.half == "output" else CREATE
+        words = line.split()[1:]
+        ends = [_LATENCY_END + _WIDTH * at for at in range(len(tests))]
+        places = [line[end - _WIDTH : end].strip() for end in ends]
+        found = words if len(words) == len(tests) else places
+        if [text for text in found if text] != words or not all(map(_LATENCY.fullmatch, words)):
+            self.warnings.append(f"line {number} is left out: it isn't a row of latencies as Bonnie++ prints it")
+        elif self.table.last is not None:
+            for test, text in zip(tests, found, strict=True):
+                self.table.last.take_latency(test, text)

@@ -1,0 +1,1 @@
+"""fio's JSON, terse lines and logs."""

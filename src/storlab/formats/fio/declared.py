@@ -1,0 +1,74 @@
+"""What fio measures, declared: of each direction, of all of them, of fsync and its like, and of its steady state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from storlab.metrics import MetricSpec, Quantity, by_name, latencies
+
+DIRECTIONS = ("read", "write", "trim", "mixed")
+PREFIXES = (*(f"{name}." for name in DIRECTIONS), "")
+"""Of the names of what is of one direction, and of all together."""
+SYNC = "sync."
+
+_BYTES: dict[str, Quantity] = {"read.": "bytes read", "write.": "bytes written"}
+
+
+def rates(prefix: str) -> tuple[MetricSpec, ...]:
+    """Bandwidth, IOPS, and what they come to."""
+    bandwidth = MetricSpec("bandwidth", "B/s", "higher", quantity="throughput", series=True, follows="iops")
+    iops = MetricSpec("iops", "1/s", "higher", quantity="throughput", series=True)
+    return (
+        *(replace(spec, name=f"{prefix}{spec.name}", total=spec.name if prefix else "") for spec in (bandwidth, iops)),
+        MetricSpec(f"{prefix}bytes", "B", quantity=_BYTES.get(prefix, "bytes")),
+        MetricSpec(f"{prefix}ios", "1", quantity="operations"),
+    )  # fmt: skip
+
+
+def _latency(prefix: str) -> tuple[MetricSpec, ...]:
+    return latencies(f"{prefix}latency", f"{prefix}ios")
+
+
+_SYNCS = MetricSpec(f"{SYNC}ios", "1")
+_WHOLE = (
+    MetricSpec("cpu.user", "1", across="mean"),
+    MetricSpec("cpu.system", "1", across="mean"),
+    MetricSpec("runtime", "s", across="max"),
+    MetricSpec("errors", "1", "lower"),
+)
+_STALLS = (
+    MetricSpec("stall.longest", "s", "lower", "max"),
+    MetricSpec("stall.total", "s", "lower"),
+    MetricSpec("stall.count", "1", "lower"),
+)
+_STEADY = (
+    MetricSpec("steady.attained", "1", across="min"),
+    MetricSpec("steady.deviation", "1", "lower", "max"),
+    MetricSpec("steady.slope", "1/s", across="none"),
+)
+
+COLUMNS = (
+    *(spec for prefix in PREFIXES for spec in rates(prefix)),
+    _SYNCS,
+    *(spec for prefix in (*PREFIXES, SYNC) for spec in _latency(prefix)[1:]),  # without the histogram
+    *_WHOLE,
+)
+"""The numbers of a report's jobs, in the order in which ``metrics.frames`` computes them."""
+
+METRICS = by_name([*COLUMNS, *_STALLS, *_STEADY])
+
+
+@cache
+def declared(
+    directions: frozenset[str] = frozenset(DIRECTIONS), *, sync: bool = True, steady: bool = True
+) -> tuple[MetricSpec, ...]:
+    """All that fio yields of jobs that may do I/O in these directions, with fsync or its like, or a steady state."""
+    prefixes = [prefix for prefix in PREFIXES if not prefix or prefix[:-1] in directions]
+    return (
+        *(spec for prefix in prefixes for spec in (*rates(prefix), *_latency(prefix))),
+        *((_SYNCS, *_latency(SYNC)) if sync else ()),
+        *_WHOLE,
+        *_STALLS,
+        *(_STEADY if steady else ()),
+    )

@@ -1,0 +1,193 @@
+"""Metrics and histograms of fio's jobs, each by itself and all of a report together, for many reports at once.
+
+An *owner* is whom a metric is of: the report as a whole, or one of its jobs. All that can be known of an owner
+is a row of one wide array, a column for each metric, NaN where there is none; the long frame comes from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from storlab.formats.fio import histogram
+from storlab.formats.fio.declared import COLUMNS, DIRECTIONS, PREFIXES, SYNC
+from storlab.formats.fio.document import Latency
+from storlab.formats.fio.latency import STATISTICS, Latencies, latencies
+from storlab.percentiles import Floats, Ints
+
+_TOTAL, _SYNC = len(DIRECTIONS), len(DIRECTIONS) + 1
+_WAYS = (*PREFIXES, SYNC)  # what a latency is of
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What one job did in one direction; ``runtime`` in s. ``total``: latency from submission's preparation on."""
+
+    bytes: int
+    ios: int
+    runtime: float
+    latency: Latency
+    total: bool
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job. ``phase`` counts the stonewalls before it; CPU times and ``cpu_runtime`` are in s.
+
+    ``cpu_runtime`` is the sum of the run times of the processes that fio merged into this job. ``error`` is
+    the errno that ended it, or 0; ``errors`` counts failed operations, that one included.
+    """
+
+    name: str
+    phase: int
+    directions: dict[str, Direction]
+    sync: Latency
+    cpu_user: float
+    cpu_system: float
+    cpu_runtime: float
+    errors: int
+    error: int
+
+    @property
+    def runtime(self) -> float:
+        """From the start to the end of the direction that took longest, s."""
+        return max((direction.runtime for direction in self.directions.values()), default=0.0)
+
+
+_COLUMNS = [(spec.name, spec.unit, spec.better, spec.across) for spec in COLUMNS]
+# The same again, for percentiles that aren't from bins and so never combine.
+_DESCRIBED = pl.DataFrame(
+    _COLUMNS + [(name, unit, better, "none") for name, unit, better, _ in _COLUMNS],
+    schema=["metric", "unit", "better", "across"],
+    orient="row",
+)
+_FIRST_LATENCY = [metric for metric, *_ in _COLUMNS].index(f"{_WAYS[0]}latency.{STATISTICS[0]}")
+_LATENCY = pl.DataFrame({"metric": [f"{way}latency" for way in _WAYS]})
+
+
+def frames(reports: Sequence[Sequence[Job]]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """``METRIC_COLUMNS`` and ``HISTOGRAM_COLUMNS`` of reports, both with the report's number (from 0) before them.
+
+    For each report first all jobs together (``job`` null), then each. Histograms are of ``d.latency``,
+    ``latency`` and ``sync.latency``.
+    """
+    owners = _Owners(reports)
+    measured = _latencies(owners)
+    runtimes = _runtimes(owners)
+    syncs = measured.n[_SYNC :: len(_WAYS)]
+    wide = np.column_stack(
+        [
+            _rates(owners, runtimes),
+            np.where(syncs > 0, syncs, np.nan),
+            measured.statistics().reshape(-1, len(_WAYS) * len(STATISTICS)),
+            _rest(owners, runtimes),
+        ]
+    )
+    owner, column = np.nonzero(~np.isnan(wide))
+    described = _rows(_DESCRIBED, column + _never_combines(measured, owner, column) * len(_COLUMNS))
+    value = pl.Series("value", wide[owner, column])
+    metrics = pl.DataFrame([*_rows(owners.frame, owner), described[0], value, *described[1:]])
+    owner, way = np.divmod(measured.rows, len(_WAYS))
+    edges = pl.Series("lower", histogram.LOWER[measured.bins]), pl.Series("upper", histogram.UPPER[measured.bins])
+    of = [*_rows(owners.frame, owner), *_rows(_LATENCY, way)]
+    return metrics, pl.DataFrame([*of, *edges, pl.Series("count", measured.counts)])
+
+
+def _rows(frame: pl.DataFrame, numbers: Ints) -> list[pl.Series]:
+    """Columns of these rows. Not ``frame[numbers]``, nor ``gather``: for few rows, they mostly wait for threads."""
+    positions = pl.Series(numbers.astype(np.uint32))  # Polars' own type of index
+    return [column[positions] for column in frame]
+
+
+def _never_combines(measured: Latencies, owner: Ints, column: Ints) -> npt.NDArray[np.bool_]:
+    """Of which values ``across`` is none: of percentiles that aren't from bins."""
+    way, statistic = np.divmod(column - _FIRST_LATENCY, len(STATISTICS))
+    latency = (way >= 0) & (way < len(_WAYS))
+    binned = measured.has_bins[owner * len(_WAYS) + np.where(latency, way, 0)]
+    return latency & (statistic >= STATISTICS.index("p50")) & ~binned
+
+
+class _Owners:
+    """Reports and their jobs, numbered: every report right before its jobs. ``frame``: ``report`` and ``job`` of each.
+
+    ``of_job`` gives the owner that each job is, ``all_of`` that of its whole report.
+    """
+
+    def __init__(self, reports: Sequence[Sequence[Job]]) -> None:
+        self.jobs = [job for jobs in reports for job in jobs]
+        sizes = np.array([len(jobs) + 1 for jobs in reports], dtype=np.int64)
+        firsts = np.cumsum(sizes) - sizes
+        self.number = int(sizes.sum())
+        report = np.repeat(np.arange(sizes.size), sizes)
+        of_job = np.ones(self.number, dtype=np.bool_)
+        of_job[firsts] = False
+        self.of_job = np.flatnonzero(of_job)
+        self.all_of = firsts[report[self.of_job]]
+        names = [name for jobs in reports for name in (None, *(job.name for job in jobs))]
+        self.frame = pl.DataFrame([pl.Series("report", report), pl.Series("job", names, pl.String)])
+
+    def summed(self, of_jobs: Floats) -> Floats:
+        """Rows of jobs as rows of owners: those of the jobs, and for each report their sum."""
+        rows = np.zeros((self.number, *of_jobs.shape[1:]))
+        rows[self.of_job] = of_jobs
+        np.add.at(rows, self.all_of, of_jobs)
+        return rows
+
+
+def _latencies(owners: _Owners) -> Latencies:
+    """A row for each owner and each of ``_WAYS``."""
+    blocks: list[Latency] = []
+    of_job: list[int] = []
+    ways: list[int] = []
+    for number, job in enumerate(owners.jobs):
+        own = {DIRECTIONS.index(name): direction.latency for name, direction in job.directions.items()}
+        own[_SYNC] = job.sync
+        blocks += own.values()
+        ways += own
+        of_job += [number] * len(own)
+    way = np.array(ways, dtype=np.int64)
+    each, everyone = (owner[of_job] * len(_WAYS) for owner in (owners.of_job, owners.all_of))
+    part, directed = np.arange(way.size), np.flatnonzero(way != _SYNC)
+    into = [each + way, everyone + way, each[directed] + _TOTAL, everyone[directed] + _TOTAL]
+    parts = np.concatenate([part, part, directed, directed])
+    return latencies(blocks).merged(parts, np.concatenate(into), owners.number * len(_WAYS))
+
+
+def _runtimes(owners: _Owners) -> Floats:
+    """Of each owner in each direction. Of all jobs: the longest of each phase, and the phases' added."""
+    rows = np.zeros((owners.number, len(DIRECTIONS)))
+    for at, job in zip(owners.of_job, owners.jobs, strict=True):
+        rows[at] = [job.directions[name].runtime if name in job.directions else 0.0 for name in DIRECTIONS]
+    phases = np.array([job.phase for job in owners.jobs], dtype=np.int64)
+    most = phases.max(initial=0) + 1
+    keys, phase = np.unique(owners.all_of * most + phases, return_inverse=True)
+    longest = np.zeros((keys.size, len(DIRECTIONS)))
+    np.maximum.at(longest, phase, rows[owners.of_job])
+    np.add.at(rows, keys // most, longest)
+    return rows
+
+
+def _rates(owners: _Owners, runtimes: Floats) -> Floats:
+    """Bandwidth, IOPS, bytes and operations in each direction, and over all; rates where there is a run time."""
+    done = [[job.directions.get(name) for name in DIRECTIONS] for job in owners.jobs]
+    # The third says whether there is the direction.
+    of_jobs = np.array([[(way.bytes, way.ios, 1) if way else (0, 0, 0) for way in ways] for ways in done], dtype=float)
+    summed = owners.summed(of_jobs.reshape(-1, len(DIRECTIONS), 3))
+    amounts = np.where(summed[:, :, 2:] > 0, summed[:, :, :2], np.nan)
+    rates = np.full_like(amounts, np.nan)
+    np.divide(amounts, runtimes[:, :, np.newaxis], out=rates, where=runtimes[:, :, np.newaxis] > 0)
+    ways = np.concatenate([rates, amounts], axis=2)
+    total = np.where(np.isnan(ways).all(axis=1), np.nan, np.nansum(ways, axis=1))
+    return np.concatenate([ways.reshape(-1, len(DIRECTIONS) * ways.shape[2]), total], axis=1)
+
+
+def _rest(owners: _Owners, runtimes: Floats) -> Floats:
+    """CPU times as shares of the run time, run time, errors."""
+    of_jobs = [(job.cpu_user, job.cpu_system, job.cpu_runtime, job.errors) for job in owners.jobs]
+    user, system, runtime, errors = owners.summed(np.array(of_jobs).reshape(-1, 4)).T
+    runtime = np.where(runtime > 0, runtime, np.nan)
+    return np.column_stack([user / runtime, system / runtime, runtimes.max(axis=1), errors])

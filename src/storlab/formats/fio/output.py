@@ -1,0 +1,307 @@
+"""fio's JSON output (``--output-format=json+``) as measurements.
+
+Source: fio 3.33, ``stat.c`` (``show_thread_status_json``, ``sum_thread_stats``) and ``HOWTO.rst``. For every
+job, and for all together (``job`` null), in each direction ``d`` that had any I/O (``read``, ``write``,
+``trim``; ``mixed`` under ``unified_rw_reporting=1``):
+
+| metric | unit | better | across | |
+| --- | --- | --- | --- | --- |
+| ``d.bandwidth``, ``d.iops`` | B/s, 1/s | higher | sum | over the direction's run time |
+| ``d.bytes``, ``d.ios`` | B, 1 | neither | sum | |
+| ``d.latency.mean`` | s | lower | merge | exact |
+| ``d.latency.min``, ``.max`` | s | lower | min, max | exact |
+| ``d.latency.p50`` … ``.p99.99`` | s | lower | merge | from bins, to within 1/128 |
+| ``bandwidth``, ``iops``, ``bytes``, ``ios``, ``latency.*`` | | | | the same over all directions |
+| ``sync.ios``, ``sync.latency.*`` | | | | fsync and its like; not in the totals |
+| ``cpu.user``, ``cpu.system`` | 1 | neither | mean | CPU time over the jobs' run time |
+| ``runtime`` | s | neither | max | |
+| ``errors`` | 1 | lower | sum | operations that failed and were passed over |
+| ``steady.*`` | | | | see ``steady.py`` |
+
+Latency is completion latency (``clat``: submission to completion), or total latency where fio was told
+``lat_percentiles=1`` without ``clat_percentiles=1``; the fact ``latency`` says which.
+
+Rates of all jobs together are those of fio's ``group_reporting``: bytes and operations of all jobs over the
+longest run time among them; so they don't depend on whether fio or Storlab merged the jobs. Jobs that ran
+one after another (``stonewall``) have their run times added. Totals over directions are sums of the
+directions' rates.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from storlab.errors import CommandFailed, DiskFull, ParseError
+from storlab.formats.fio import histogram
+from storlab.formats.fio import metrics as fio_metrics
+from storlab.formats.fio import steady as fio_steady
+from storlab.formats.fio.declared import DIRECTIONS, declared
+from storlab.formats.fio.document import (
+    MOST_OPERATIONS,
+    NO_LATENCY,
+    DirectionBlock,
+    Document,
+    JobBlock,
+    Latency,
+    SyncBlock,
+    percentiles_in_place,
+    read_document,
+)
+from storlab.formats.fio.metrics import Direction, Job
+from storlab.formats.fio.steady import Steady
+from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
+
+_FULL = re.compile(r"error on file (?P<path>.+?): No space left on device")
+_LAST_BIN = str(histogram.VALUE_NS[-1])
+_ALL_CLIENTS = "All clients"  # fio --client adds this sum of all jobs of all servers
+
+
+@dataclass(frozen=True)
+class JobError:
+    """A job that fio ended with an error: its name, errno, and what fio said of it."""
+
+    job: str
+    errno: int
+    messages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """One report of fio's, checked; ``frames`` makes the numbers of it."""
+
+    jobs: tuple[Job, ...]
+    steady: Steady
+    warnings: tuple[str, ...]
+    facts: dict[str, object]
+
+
+def parse_fio(output: bytes, source: str, messages: bytes = b"") -> Measurements:
+    """All that fio measured, from its standard output (or ``--output`` file) and, if apart, standard error.
+
+    Raises as ``read_report``.
+    """
+    return measured(read_report(output, source, messages))
+
+
+def measured(report: Report) -> Measurements:
+    """The numbers of one report."""
+    metrics, series, histograms = (frame[:, 1:] for frame in frames([report]))
+    return Measurements(metrics, series, histograms, report.warnings, report.facts, declared=declared())
+
+
+def read_report(output: bytes, source: str, messages: bytes = b"") -> Report:
+    """The report, in as much memory as its numbers need.
+
+    Raises ``DiskFull`` where a job met a full file system, ``CommandFailed`` where fio ended a job or itself
+    with another error, both with fio's own message; ``ParseError`` where this is not fio 3's JSON, with
+    ``source`` and, where known, the line.
+    """
+    return report_of(_document(output, source, messages), source)
+
+
+def report_of(document: Document, source: str) -> Report:
+    """The report that a document is. Raises as ``read_report``."""
+    blocks = _job_blocks(document, source)
+    jobs = _jobs(blocks, source)
+    errors = job_errors(jobs, document.messages)
+    if errors:
+        raise _failure(errors, source, document.messages)
+    steady = fio_steady.steady_states(blocks, [job.name for job in jobs])
+    warnings = (*_warnings(document, jobs), *steady.warnings)
+    return Report(tuple(jobs), steady, warnings, _facts(document, blocks, jobs) | steady.facts)
+
+
+def frames(reports: Sequence[Report]) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Metrics, series and histograms of many reports, for much less than one by one.
+
+    Their columns are those of ``Measurements`` and before them ``report``, the number (from 0) of the report.
+    """
+    metrics, histograms = fio_metrics.frames([report.jobs for report in reports])
+    steady = [report.steady for report in reports]
+    values = [metrics, *(_of(at, metric_frame(each.values)) for at, each in enumerate(steady) if each.values)]
+    series = [_NO_SERIES, *(_of(at, each.series) for at, each in enumerate(steady) if each.values)]
+    return pl.concat(values), pl.concat(series), histograms
+
+
+_NO_SERIES = empty({"report": pl.Int64(), **SERIES_COLUMNS})
+
+
+def _of(report: int, frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.select(pl.lit(report, pl.Int64).alias("report"), pl.all())
+
+
+def job_errors(jobs: Sequence[Job], messages: Sequence[str]) -> tuple[JobError, ...]:
+    """The jobs that ended with an error, each with those of fio's messages that are about errors."""
+    said = tuple(line for line in messages if line.startswith("fio:"))
+    return tuple(JobError(job.name, job.error, said) for job in jobs if job.error)
+
+
+def _document(output: bytes, source: str, messages: bytes) -> Document:
+    found = read_document(output, source, messages)
+    if isinstance(found, Document):
+        return found
+    said = [line for line in found if line.startswith("fio:")]
+    if said:
+        # Options that fio refuses, an engine that it hasn't: it ends without a document.
+        raise CommandFailed(f"{source}: {said[0]}", "\n".join(found))
+    raise ParseError("no JSON in fio's output: it needs --output-format=json+", source)
+
+
+def _failure(errors: Sequence[JobError], source: str, messages: Sequence[str]) -> CommandFailed | DiskFull:
+    detail = "\n".join(messages)
+    for error in errors:
+        if error.errno == errno.ENOSPC:
+            full = next((found for line in error.messages if (found := _FULL.search(line))), None)
+            laid_out = any("laying out" in line for line in error.messages)
+            where = full["path"] if full else f"laying out a file of {error.job}" if laid_out else error.job
+            return DiskFull(f"fio: no space left on device: {where}", detail)
+    first = errors[0]
+    # The line that names the file, if there is one, before the line that names a line of fio's source.
+    said = min(first.messages, key=lambda line: "io_u error on file" not in line, default="")
+    name = errno.errorcode.get(first.errno, "unknown")
+    said = said.removeprefix("fio:").strip() or f"error {first.errno} ({name})"
+    return CommandFailed(f"{source}: fio: job {first.job}: {said}", detail)
+
+
+def _job_blocks(document: Document, source: str) -> list[JobBlock]:
+    root = document.root
+    listed = root.jobs if root.client_stats is None else root.client_stats
+    if listed is None:
+        raise ParseError("jobs is missing: truncated, or not from fio 3", source)
+    blocks = [percentiles_in_place(block, root) for block in listed if block.jobname != _ALL_CLIENTS]
+    if not blocks:
+        raise ParseError("fio reported no job", source)
+    return blocks
+
+
+def _jobs(blocks: Sequence[JobBlock], source: str) -> list[Job]:
+    names = unique_names([block.jobname for block in blocks])
+    rows = zip(blocks, names, _phases(blocks), strict=True)
+    return [_job(block, name, phase, source) for block, name, phase in rows]
+
+
+def unique_names(names: Sequence[str]) -> list[str]:
+    """Names of which each stands for one job: repeated ones are numbered, ``rand.1``, ``rand.2`` …"""
+    repeated = {name for name, times in Counter(names).items() if times > 1}
+    taken = set(names) - repeated
+    numbers: Counter[str] = Counter()
+    unique = []
+    for name in names:
+        candidate = name
+        while name in repeated and (candidate == name or candidate in taken):
+            numbers[name] += 1
+            candidate = f"{name}.{numbers[name]}"
+        taken.add(candidate)
+        unique.append(candidate)
+    return unique
+
+
+def _phases(blocks: Sequence[JobBlock]) -> list[int]:
+    """For each job the number of phases before its own: a phase is a group that fio reports.
+
+    A group begins at ``stonewall``, after which jobs wait for those before, or at ``new_group``, where they don't.
+    fio 3.33 prints neither among the options; ``stonewall`` is by far the more usual.
+    """
+    groups = [block.groupid for block in blocks]
+    order = {group: phase for phase, group in enumerate(dict.fromkeys(groups))}
+    return [order[group] for group in groups]
+
+
+def _job(block: JobBlock, name: str, phase: int, source: str) -> Job:
+    directions = {}
+    # "both" (unified_rw_reporting=2) gives the directions and their sum, which would count twice.
+    mixed = block.mixed if block.read is None else None
+    for key, way in zip(DIRECTIONS, (block.read, block.write, block.trim, mixed), strict=True):
+        if way is not None and (way.total_ios or way.io_bytes):
+            directions[key] = _direction(way, f"job {name}: {key}", source)
+    run = block.job_runtime / 1000
+    return Job(
+        name=name,
+        phase=phase,
+        directions=directions,
+        sync=NO_LATENCY if block.sync is None else _sync(block.sync, f"job {name}: sync", source),
+        cpu_user=(block.usr_cpu or 0.0) / 100 * run,
+        cpu_system=(block.sys_cpu or 0.0) / 100 * run,
+        cpu_runtime=run,
+        errors=int(block.error != 0) if block.total_err is None else block.total_err,
+        error=block.error,
+    )
+
+
+def _direction(block: DirectionBlock, path: str, source: str) -> Direction:
+    if block.clat_ns is None:
+        raise ParseError(f"{path}.clat_ns is missing: truncated, or not from fio 3", source)
+    kind, latency = "clat_ns", block.clat_ns
+    if not latency.has_bins and block.lat_ns is not None and _tells_more(block.lat_ns, latency):
+        kind, latency = "lat_ns", block.lat_ns
+    latency = _fios(latency, f"{path}.{kind}", source).counted(block.total_ios)
+    return Direction(block.io_bytes, block.total_ios, block.runtime / 1000, latency, kind == "lat_ns")
+
+
+def _sync(block: SyncBlock, path: str, source: str) -> Latency:
+    return _fios(block.lat_ns, f"{path}.lat_ns", source).counted(block.total_ios)
+
+
+def _tells_more(total: Latency, completion: Latency) -> bool:
+    """lat_percentiles=1 moves bins and percentiles from one to the other; disable_clat=1 leaves the total alone."""
+    moved = total.has_bins or bool(total.percentile and not completion.percentile)
+    return moved or bool(total.maximum and not completion.maximum)
+
+
+def _fios(latency: Latency, path: str, source: str) -> Latency:
+    """The latency, if its bins are fio's and their counts can be added."""
+    if not latency.bins.keys() <= histogram.BIN_OF_VALUE.keys():
+        wrong = next(key for key in latency.bins if key not in histogram.BIN_OF_VALUE)
+        raise ParseError(f"{path}.bins: {wrong!r} is none of fio's latency bins", source)
+    if sum(latency.bins.values()) > MOST_OPERATIONS:
+        raise ParseError(f"{path}.bins should be counts of operations", source)
+    return latency
+
+
+def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
+    if document.dropped:
+        yield f"fio wrote {document.dropped + 1} reports; only the last was read"
+    for line in document.messages:
+        yield line if line.startswith("fio") else f"fio: {line}"
+    latencies = [direction.latency for job in jobs for direction in job.directions.values()]
+    if any(latency.n and not latency.has_bins for latency in latencies):
+        yield "fio gave no latency bins (without --output-format=json+): its percentiles can't be merged"
+    if _any_total(jobs):
+        yield "latencies are total latencies (lat), not completion latencies (clat): lat_percentiles or disable_clat"
+    beyond = sum(latency.bins.get(_LAST_BIN, 0) for latency in latencies)
+    if beyond:
+        yield (
+            f"{beyond} operations took {histogram.LAST_LOWER:.1f} s or longer, where fio's bins end: "
+            "a percentile there is a lower bound; the maximum is exact"
+        )
+    if jobs[-1].phase:
+        yield (
+            "fio reported several groups of jobs, which are taken to have run one after another (stonewall): "
+            "rates of all jobs together are over the groups' added run times"
+        )
+    if passed_over := sum(job.errors for job in jobs):
+        yield f"fio passed over {passed_over} failed operations (continue_on_error)"
+    for job in jobs:
+        if not job.directions:
+            yield f"job {job.name} did no I/O"
+        elif not job.runtime:
+            yield f"job {job.name} ran for less than a millisecond: no rates"
+
+
+def _any_total(jobs: Sequence[Job]) -> bool:
+    return any(direction.total for job in jobs for direction in job.directions.values())
+
+
+def _facts(document: Document, blocks: Sequence[JobBlock], jobs: Sequence[Job]) -> dict[str, object]:
+    options = {} if document.root.options is None else {"global": document.root.options}
+    options |= {job.name: block.options for block, job in zip(blocks, jobs, strict=True) if block.options is not None}
+    facts: dict[str, object] = {"latency": "total" if _any_total(jobs) else "completion", "options": options}
+    if document.root.version is not None:
+        facts["version"] = document.root.version.removeprefix("fio-")
+    return facts

@@ -1,0 +1,116 @@
+"""Raw files of virtiofs-tests (``run-fio-test.sh``): fio jobs, each run several times, on one mounted folder.
+
+Source: https://github.com/rhvgoyal/virtiofs-tests. A file has a head of ``KEY=VALUE`` lines, then for each job and each
+of its loops a line ``Running: fio … JOB.job`` and what fio printed: its messages, a terse line (version 3), its text.
+Where fio could not do the operation, the terse line has an errno and zeros.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import PurePosixPath
+
+from storlab.errors import ParseError
+from storlab.formats.fio.terse import TerseReport, read_terse
+from storlab.units import printable, shown
+
+PATTERNS = ("seqread", "randread", "seqwrite", "randwrite", "randrw")
+ENGINES = ("psync", "mmap", "libaio")
+WORKLOADS = tuple(f"{pattern}-{engine}{jobs}" for pattern, engine, jobs in product(PATTERNS, ENGINES, ("", "-multi")))
+"""In the order of the tables that it publishes (``parse-fio-results.sh``); each alone, then with several jobs."""
+
+_RUNNING = "Running: fio "
+_KEY = re.compile(r"([A-Z][A-Z_]*)=(.*)")
+_HEAD = re.compile(rb"^TEST_NAME=", re.MULTILINE)
+_TERSE = re.compile(r"[2-9];fio-[^;]*;")
+_ERROR = re.compile(r"fio: pid=\d+, err=(?P<errno>\d+)/file:.*?func=(?P<function>[^,]*), error=(?P<error>.*)")
+_ENGINE = re.compile(r"\brw=(?P<rw>[^,]+),.*\bioengine=(?P<engine>[^,]+), iodepth=(?P<depth>\d+)")
+_STARTING = re.compile(r"Starting (?P<jobs>\d+) (?:process|thread)")
+
+
+@dataclass(frozen=True)
+class FioRun:
+    """One fio of such a file, begun at line ``number``, from 1.
+
+    ``report``: what it measured; ``None`` where the file ends before all of it was written, or fio was killed.
+    ``facts``: of the job what fio's messages say. ``refusal``: of a run without figures, why it has none.
+    """
+
+    number: int
+    workload: str
+    report: TerseReport | None
+    facts: Mapping[str, str]
+    refusal: str
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """One file: what its head says, and every fio that it ran, in order."""
+
+    head: Mapping[str, str]
+    runs: tuple[FioRun, ...]
+
+
+def begins_raw_file(head: bytes) -> bool:
+    """Whether a file that begins like this is one."""
+    return _HEAD.search(head) is not None and b"\n" + _RUNNING.encode() in head
+
+
+def read_raw(text: bytes, source: str) -> RawFile:
+    """The file in its parts. Raises ``ParseError`` where it is none of virtiofs-tests, with the line."""
+    lines = text.decode(errors="replace").splitlines()
+    starts = [number for number, line in enumerate(lines) if line.startswith(_RUNNING)]
+    head: dict[str, str] = {}
+    for number, line in enumerate(lines[: starts[0] if starts else len(lines)], start=1):
+        found = _KEY.match(line)
+        if found is not None:
+            head[found[1]] = found[2].strip()
+        elif line.strip():
+            said = f"{shown(line[:40])} is no KEY=VALUE line, with which files of virtiofs-tests begin"
+            raise ParseError(said, source, number)
+    if "TEST_NAME" not in head or not head["TEST_NAME"]:
+        raise ParseError("has no TEST_NAME=: it is no raw file of virtiofs-tests, or only its end", source, 1)
+    if not starts:
+        raise ParseError("has no line `Running: fio …`: no job was run", source, len(lines))
+    ends = [*starts[1:], len(lines)]
+    whole = text.endswith(b"\n")
+    runs = (
+        _run(lines[start:end], source, start + 1, whole or end < len(lines))
+        for start, end in zip(starts, ends, strict=True)
+    )
+    return RawFile(head, tuple(runs))
+
+
+def _run(lines: Sequence[str], source: str, number: int, whole: bool) -> FioRun:
+    """The fio whose lines these are. ``whole``: whether the last of them has an end."""
+    workload, report = _workload(lines[0], source, number), None
+    for at, line in enumerate(lines):
+        if _TERSE.match(line):
+            if whole or at + 1 < len(lines):  # else its last field may be a part of one
+                report = read_terse(line, source, number + at)
+            break
+    options = next((found for line in lines if (found := _ENGINE.search(line))), None)
+    jobs = next((found for line in lines if (found := _STARTING.match(line))), None)
+    facts = {name: said for found in (options, jobs) if found for name, said in found.groupdict().items()}
+    return FioRun(number, workload, report, facts, _refusal(lines, report))
+
+
+def _workload(running: str, source: str, number: int) -> str:
+    """``randread-psync`` of ``… fio-jobs/randread-psync.job``: fio's own name for the job may be another."""
+    name = PurePosixPath(running.split()[-1])
+    if name.suffix != ".job":
+        raise ParseError("the line `Running: fio …` ends without a job file, such as x.job", source, number)
+    return printable(name.stem)
+
+
+def _refusal(lines: Sequence[str], report: TerseReport | None) -> str:
+    said = next((found for line in lines if (found := _ERROR.match(line))), None)
+    if said is not None:
+        return f"not supported there: {said['function']} failed, {said['error']}"
+    if report is not None and report.error:
+        return f"not supported there: fio ended with {errno.errorcode.get(report.error, report.error)}"
+    return "fio moved no data, and doesn't say why"

@@ -1,0 +1,1 @@
+"""Results that other tools left, as runs."""

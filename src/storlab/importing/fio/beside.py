@@ -1,0 +1,201 @@
+"""fio's logs beside its JSON, as series: averaged ones (``log_avg_msec``), those with a line for every operation, and
+those with histograms (``write_hist_log``); each as text, or as fio packs it (``log_store_compressed``).
+
+Those of single operations may have gigabytes. They are read in chunks, by steps of a second; where the JSON has no
+histograms (it isn't JSON+), theirs take that place. All of them count the same operations, so one kind is read: of
+latencies where there is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from storlab.formats.fio.declared import declared
+from storlab.formats.fio.document import Document
+from storlab.formats.fio.histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
+from storlab.formats.fio.log_lines import is_cut
+from storlab.formats.fio.logs import AVERAGED_WRONG, averages_are_sound, read_series
+from storlab.formats.fio.operations import read_operations
+from storlab.formats.fio.packed_log import ENDING
+from storlab.importing.fio.document import HISTOGRAM_LOGS, LOGS
+from storlab.importing.fio.traits import log_prefixes, options_of
+from storlab.importing.importer import Part
+from storlab.measurements import Measurements
+
+_LOG = re.compile(
+    r"(?P<prefix>.+)_(?P<kind>bw|iops|clat|lat|slat|clat_hist)(\.(?P<number>\d+))?\.log(?P<packed>\.fz)?", re.DOTALL
+)
+_AVERAGED = ("bw", "iops", "clat")
+_LATENCIES = ("clat", "lat")
+_KINDS = (*_LATENCIES, "bw", "iops", "slat")  # of single operations, the best first
+_HISTOGRAM = "clat_hist"
+_STEP = 1.0  # s
+
+
+def logs_of(documents: Iterable[Document], names: Collection[str]) -> list[str]:
+    """Which of ``names`` are logs that jobs of the documents wrote, and that are read."""
+    found: dict[str, None] = {}
+    for document in documents:
+        blocks = document.root.jobs or document.root.client_stats or ()
+        options = [options_of(document, job) for job in blocks]
+        for prefix in dict.fromkeys(prefix for each in options for prefix in log_prefixes(each)):
+            found |= dict.fromkeys(_of(prefix, options, names))
+        for prefix in dict.fromkeys(prefix for each in options for prefix in log_prefixes(each, histograms=True)):
+            found |= dict.fromkeys(_histograms_of(prefix, names))
+    return sorted(found)
+
+
+def with_logs(parts: Sequence[Part], folder: Path) -> list[Part]:
+    """The parts with what their logs in ``folder`` add. Raises ``ParseError`` with file and line."""
+    used, used_histograms = (Counter(p for part in parts for p in _prefixes(part, of)) for of in (LOGS, HISTOGRAM_LOGS))
+    names = [path.name for path in folder.iterdir() if path.is_file()] if used or used_histograms else []
+    read = [_with_logs(part, folder, names, used) for part in parts]
+    return [_with_histogram_logs(part, folder, names, used_histograms) for part in read]
+
+
+def _prefixes(part: Part, of: str) -> list[str]:
+    logs = part.measured.facts.get(of)
+    return list(logs) if isinstance(logs, list) else []
+
+
+def _options(part: Part) -> dict[str, dict[str, str]]:
+    options = part.measured.facts.get("options")
+    return options if isinstance(options, dict) else {}
+
+
+def _logs(prefix: str, names: Iterable[str]) -> list[re.Match[str]]:
+    """Those with this prefix. Of a log that lies there packed and unpacked, the latter."""
+    logs = [log for log in map(_LOG.fullmatch, sorted(names)) if log and log["prefix"] == prefix]
+    text = {log[0] for log in logs if not log["packed"]}
+    return [log for log in logs if not log["packed"] or log[0].removesuffix(ENDING) not in text]
+
+
+def _of(prefix: str, jobs: Iterable[Mapping[str, str]], names: Collection[str]) -> list[str]:
+    """The logs to read of those with this prefix: of single operations, those of one kind."""
+    jobs = list(jobs)
+    logs = [log for log in _logs(prefix, names) if log["kind"] != _HISTOGRAM]
+    kinds = {log["kind"] for log in logs}
+    if any(_interval(job) != 0 for job in jobs):
+        wanted: tuple[str, ...] = _AVERAGED if averages_are_sound(jobs) else ("clat",)
+    else:
+        unwritten = {"clat"} if any(job.get("disable_clat", "0") != "0" for job in jobs) else set()
+        wanted = tuple(kind for kind in _KINDS if kind in kinds - unwritten)[:1]
+    return [log[0] for log in logs if log["kind"] in wanted]
+
+
+def _histograms_of(prefix: str, names: Iterable[str]) -> list[str]:
+    return [log[0] for log in _logs(prefix, names) if log["kind"] == _HISTOGRAM]
+
+
+def _interval(job: Mapping[str, str], option: str = "log_avg_msec") -> float | None:
+    """Over how many ms a job's logs are averaged; 0: not at all; nothing where that can't be read."""
+    text = job.get(option, "0")
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 8 else None
+
+
+def _with_logs(part: Part, folder: Path, names: Collection[str], used: Mapping[str, int]) -> Part:
+    """The part with the series of its logs: those that no other group of jobs, nor another run, wrote into."""
+    measured, options = part.measured, _options(part)
+    jobs = list(options.values())
+    for prefix in _prefixes(part, LOGS) if jobs else ():
+        found = _of(prefix, jobs, names)
+        interval = _interval(jobs[0])
+        rates = interval == 0 or averages_are_sound(jobs)
+        if not rates:
+            measured = _warned(measured, f"its logs {prefix}_bw and {prefix}_iops are left out: {AVERAGED_WRONG}")
+        if fault := _fault(found, jobs, used[prefix], folder):
+            said = f"its logs {prefix}_*.log {fault}: there are no series"
+            measured = _warned(measured, said) if found or rates else measured
+            continue
+        measured = _warned(measured, *_cuts(folder, found))
+        if interval:
+            series = read_series(folder, prefix, interval / 1000, list(options), rates=rates)
+            measured = replace(measured, series=pl.concat([measured.series, series]))
+        else:
+            measured = _with_operations(measured, folder, found, list(options))
+    return replace(part, measured=measured)
+
+
+def _warned(measured: Measurements, *warnings: str) -> Measurements:
+    return replace(measured, warnings=(*measured.warnings, *warnings))
+
+
+def _cuts(folder: Path, found: Iterable[str]) -> list[str]:
+    cut = "ends within {}, which is left out"
+    return [
+        f"{name} {cut.format('what fio packed' if name.endswith(ENDING) else 'a line')}"
+        for name in found
+        if is_cut(folder / name)
+    ]
+
+
+def _fault(found: Sequence[str], jobs: Sequence[Mapping[str, str]], used: int, folder: Path) -> str:
+    """Why the logs can't be read, or nothing."""
+    if fault := _fault_of_all(found, jobs, used, folder):
+        return fault
+    intervals = {_interval(job) for job in jobs}
+    if len(intervals) > 1 or None in intervals:
+        return "have no log_avg_msec in common"
+    if intervals != {0} and not all((log := _LOG.fullmatch(name)) and log["number"] for name in found):
+        return "have the averages of several jobs in one (per_job_logs=0)"
+    return ""
+
+
+def _fault_of_all(found: Sequence[str], jobs: Iterable[Mapping[str, str]], used: int, folder: Path) -> str:
+    """What may be wrong with logs of any kind."""
+    if not found:
+        return "don't lie beside it"
+    if not any((folder / name).stat().st_size for name in found):
+        return "are empty"
+    if used > 1:
+        return "are of jobs or runs that ran one after another"
+    if any(job.get(name, "0") != "0" for job in jobs for name in ("log_unix_epoch", "log_alternate_epoch")):
+        return "have the time of day, and not that since the run began (log_unix_epoch)"
+    return ""
+
+
+def _numbered(found: Iterable[str]) -> list[re.Match[str]]:
+    logs = [log for log in map(_LOG.fullmatch, found) if log]
+    return sorted(logs, key=lambda log: int(log["number"] or 0))
+
+
+def _with_operations(measured: Measurements, folder: Path, found: Sequence[str], jobs: Sequence[str]) -> Measurements:
+    """What a line for each operation adds: series, and histograms where there are none."""
+    logs = _numbered(found)
+    paths = {at: folder / log[0] for at, log in enumerate(logs, start=1)}
+    read = read_operations(paths, _STEP, jobs if len(jobs) > 1 else ())
+    series = read.series
+    if logs[0]["kind"] not in _LATENCIES:
+        rates = [spec.name for spec in declared() if spec.series]  # latencies of such logs are none
+        series = series.filter(pl.col("metric").is_in(rates))
+    elif measured.histograms.is_empty():
+        measured = replace(measured, histograms=read.histograms)
+    return replace(measured, series=pl.concat([measured.series, series]))
+
+
+def _with_histogram_logs(part: Part, folder: Path, names: Collection[str], used: Mapping[str, int]) -> Part:
+    """The part with percentiles over time, and histograms where there are none."""
+    measured, options = part.measured, _options(part)
+    for prefix in _prefixes(part, HISTOGRAM_LOGS) if options else ():
+        found = _histograms_of(prefix, names)
+        intervals = {_interval(job, "log_hist_msec") for job in options.values()}
+        (interval,) = intervals if len(intervals) == 1 else (None,)
+        fault = _fault_of_all(found, options.values(), used[prefix], folder)
+        if not fault and any(name.endswith(ENDING) for name in found):
+            fault = PACKED_HISTOGRAMS
+        elif not fault and not interval:
+            fault = "have no log_hist_msec in common"
+        if fault or not interval:
+            said = f"its logs {prefix}_clat_hist.*.log {fault}: there are no percentiles over time"
+            measured = _warned(measured, said)
+            continue
+        paths = {at: folder / log[0] for at, log in enumerate(_numbered(found), start=1)}
+        read = read_histogram_logs(paths, interval / 1000, list(options) if len(options) > 1 else ())
+        measured = with_histogram_logs(_warned(measured, *_cuts(folder, found)), read)
+    return replace(part, measured=measured)

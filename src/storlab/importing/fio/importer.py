@@ -1,0 +1,118 @@
+"""fio's output, from elsewhere: JSON, JSON+ or terse lines of versions 3 to 5, with its logs where they lie beside.
+
+Set-ups are told apart by the options of the jobs, as fio prints them, and never by file names. Jobs that ran one after
+another (``stonewall``) are trials of their own; those that ran at once are one. The JSON says when it was written, so
+repeats are put in the order of their times; terse lines don't, and are left in their order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from storlab.errors import ParseError
+from storlab.formats.fio.declared import declared
+from storlab.formats.fio.document import read_documents
+from storlab.formats.fio.terse import LINE, read_terse, terse_values
+from storlab.importing.fio.beside import logs_of, with_logs
+from storlab.importing.fio.document import json_parts
+from storlab.importing.fio.traits import said_of_jobs
+from storlab.importing.importer import Importer, Part
+from storlab.measurements import Measurements, metric_frame
+from storlab.units import printable
+
+_BOM = b"\xef\xbb\xbf"
+_KEY = b"fio version"
+_DOCUMENT = re.compile(rb'^[ \t]*\{\s*"fio version"', re.MULTILINE)
+_VERSION_2 = re.compile(rb"^2;[^;\n]*;\d+;\d+;(\d+;){4}", re.MULTILINE)
+_FOR_HUMANS = re.compile(rb"^.+: \(groupid=\d+, jobs=\d+\): err=", re.MULTILINE)
+_WANTED = "run it with --output-format=json+ (or normal,json+ for both)"
+
+
+class FioImporter(Importer):
+    """A trial for each group of jobs that ran at once."""
+
+    kind: ClassVar[str] = "fio"
+    raw_name: ClassVar[str] = "fio-output"
+    primary: ClassVar[tuple[str, ...]] = ("bandwidth",)
+    unknown: ClassVar[str] = "on which machine it was, what else that did, nor what happened between the runs"
+    repeats: ClassVar[bool] = True
+    folders: ClassVar[bool] = True
+
+    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+        return _read(text.removeprefix(_BOM), source)
+
+    def knows(self, head: bytes) -> bool:
+        return _KEY in head or LINE.search(head) is not None
+
+    def beside(self, text: bytes, names: Collection[str]) -> Sequence[str]:
+        try:
+            return logs_of(read_documents(text.removeprefix(_BOM), "")[0], names)
+        except ParseError:
+            return ()
+
+    def read_beside(self, parts: Sequence[Part], folder: Path, source: str) -> Sequence[Part]:
+        return with_logs(parts, folder)
+
+
+def _read(text: bytes, source: str) -> Sequence[Part]:
+    if _KEY in text and not _DOCUMENT.search(text):
+        line = text.count(b"\n", 0, text.index(_KEY)) + 1
+        raise ParseError("fio's JSON is in the midst of other text: leave only its lines, from { to }", source, line)
+    documents, broken = read_documents(text, source)
+    terse = LINE.search(text) is not None
+    if documents:
+        parts = json_parts(documents, broken, source)
+        return _warned(parts, ["its terse lines are left out: the JSON counts"] if terse else [])
+    if terse:
+        return _terse_parts(text, source)
+    raise broken[0] if broken else _refusal(text, source)
+
+
+def _refusal(text: bytes, source: str) -> ParseError:
+    """Why a file holds nothing that can be read: it ended before it began, or is in a form that says too little."""
+    if match := _VERSION_2.search(text):
+        line = text.count(b"\n", 0, match.start()) + 1
+        return ParseError(f"fio's terse output of version 2 isn't read: {_WANTED}", source, line)
+    if match := _FOR_HUMANS.search(text):
+        line = text.count(b"\n", 0, match.start()) + 1
+        return ParseError(f"fio's output for people, which is rounded, isn't read: {_WANTED}", source, line)
+    lines = [] if b"\0" in text else text.decode(errors="replace").splitlines()  # of a program, lines may be anything
+    said = next((line for line in lines if line.startswith("fio:")), "")
+    message = "holds no result of fio, neither JSON nor terse lines"
+    return ParseError(f"{message}; it says: {printable(said)}" if said else message, source, 1)
+
+
+def _terse_parts(text: bytes, source: str) -> list[Part]:
+    """A part for each terse line. The last is left out where the file ends within it."""
+    lines = text.decode(errors="replace").split("\n")
+    numbers = [number for number, line in enumerate(lines, start=1) if LINE.match(line.encode())]
+    said = said_of_jobs(lines)
+    parts, warnings = [], list[str]()
+    for number in numbers:
+        if number == len(lines) and not text.endswith(b"\n"):
+            warnings.append(f"line {number}: the terse line was cut off, and left out")
+            continue
+        report = read_terse(lines[number - 1].rstrip("\r"), source, number)
+        traits = {"job": printable(report.name), **said.get(report.name, {})}
+        facts: dict[str, object] = {"version": report.version}
+        if report.error or not report.directions:
+            reason = f"fio ended with errno {report.error}" if report.error else "fio read and wrote nothing"
+            parts.append(Part(Measurements(facts=facts), traits=traits, status="failed", reason=reason))
+        else:
+            measured = Measurements(metric_frame(terse_values(report)), facts=facts, declared=declared())
+            parts.append(Part(measured, traits=traits))
+    if not parts:
+        raise ParseError("fio's terse line was cut off: nothing is whole", source, numbers[0])
+    if len(parts) > 1:
+        warnings.append("terse lines don't say which jobs ran at once: each is taken to be a run of its own")
+    return _warned(parts, warnings)
+
+
+def _warned(parts: list[Part], warnings: Sequence[str]) -> list[Part]:
+    """The same parts; what is said of the whole file is with the first."""
+    first = parts[0].measured
+    return [replace(parts[0], measured=replace(first, warnings=(*warnings, *first.warnings))), *parts[1:]]

@@ -1,0 +1,68 @@
+"""What every importer is: a reader of one tool's files, which yields the trials that they hold."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from storlab.measurements import Measurements
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a file holds of one trial.
+
+    ``levels``: of which cell it is, as far as the file itself says. ``traits``: what else it says that may tell cells
+    apart; each that differs within the run becomes a factor. ``round``: where the file numbers its repeats; else parts
+    with the same levels are rounds of one cell, in the order of ``started`` where all of them say it (aware), or in
+    their order. ``lasted``: from then on, in s. ``status`` and ``reason`` are those of ``TrialRecord``: what a set-up
+    can't do is never 0.
+    """
+
+    measured: Measurements
+    levels: Mapping[str, str] = field(default_factory=dict)
+    round: int | None = None
+    traits: Mapping[str, str] = field(default_factory=dict)
+    started: datetime | None = None
+    lasted: float | None = None
+    status: Literal["done", "failed", "unsupported"] = "done"
+    reason: str | None = None
+
+
+class Importer(ABC):
+    """Reads the files of one tool. ``options`` are what its user said of a file, kept in the run's manifest."""
+
+    kind: ClassVar[str]
+    """Its name: in commands, and as the source of what it reads."""
+    raw_name: ClassVar[str]
+    """Under which name a file is kept among the run's raw records."""
+    primary: ClassVar[tuple[str, ...]] = ()
+    """The metric that a report begins with: the first of these that the files have, or else their first metric."""
+    unknown: ClassVar[str]
+    """What these files don't say, and a reader would have to know; part of a sentence."""
+    repeats: ClassVar[bool] = False
+    """Whether files that say the same of themselves are rounds of one cell. Else their names tell them apart."""
+    folders: ClassVar[bool] = False
+    """Whether a folder may be given, for all files in it that it ``knows``."""
+    published: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Factor → levels, where a tool publishes its tables in an order that is not that of its files."""
+
+    @abstractmethod
+    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+        """What one file holds, a part for each trial. Raises ``ParseError`` with ``source`` and the line or key."""
+
+    def knows(self, head: bytes) -> bool:
+        """Whether a file of a folder that begins like this (64 KiB) is one of the tool's."""
+        return False
+
+    def beside(self, text: bytes, names: Collection[str]) -> Sequence[str]:
+        """Which files of the same folder belong to the file whose contents are ``text``, such as logs."""
+        return ()
+
+    def read_beside(self, parts: Sequence[Part], folder: Path, source: str) -> Sequence[Part]:
+        """``parts`` with what the files beside it, in ``folder``, add. Raises ``ParseError`` with file and line."""
+        return parts

@@ -1,0 +1,44 @@
+"""All importers by the name of their tool. A new one is a module, a line here, and a command in ``cli/import_/``.
+
+A package of somebody else's adds importers without a line here, through the entry-point group ``storlab.importers``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
+
+from storlab.errors import RecordsError
+
+if TYPE_CHECKING:
+    from storlab.importing.importer import Importer
+
+GROUP = "storlab.importers"
+_BUILT_IN = {
+    "blkalgn": "storlab.importing.blkalgn:BlkalgnImporter",
+    "bonnie": "storlab.importing.bonnie:BonnieImporter",
+    "csv": "storlab.importing.table.importer:TableImporter",
+    "fio": "storlab.importing.fio.importer:FioImporter",
+    "sysbench": "storlab.importing.sysbench:SysbenchImporter",
+    "virtiofs-tests": "storlab.importing.virtiofs_tests:VirtiofsTestsImporter",
+}
+"""As entry points, so that each loads its own parsers, and not those of the others."""
+
+
+@cache
+def importers() -> dict[str, EntryPoint]:
+    """Kind → where its class is, of all that there are; nothing is loaded."""
+    found = {kind: EntryPoint(kind, place, GROUP) for kind, place in _BUILT_IN.items()}
+    return found | {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def importer_of(kind: str) -> Importer:
+    """The importer of this name. Raises ``RecordsError`` where there is none."""
+    found = importers().get(kind)
+    if found is None:
+        raise RecordsError(
+            f"no importer of {kind} is installed: a newer version of Storlab, or an extension, imported the run"
+        )
+    importer: Importer = found.load()()
+    return importer

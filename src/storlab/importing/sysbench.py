@@ -1,0 +1,54 @@
+"""sysbench's text: OLTP, fileio, and tests that count events, with their intervals as series."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from storlab.formats.sysbench.metrics import measured
+from storlab.formats.sysbench.text import SysbenchRun, read_sysbench
+from storlab.importing.importer import Importer, Part
+from storlab.measurements import Measurements
+from storlab.units import printable
+
+_TRAITS = (
+    *("test", "threads", "rate", "mode", "files", "total size", "block size", "open flags", "read/write ratio"),
+    *("fsync", "fsync at the end", "I/O mode", "primes up to", "memory operation", "memory block"),
+)
+"""The facts that tell runs in one file apart: all but those that change nothing measured."""
+
+
+class SysbenchImporter(Importer):
+    """Text of sysbench 1.0 and 1.1, of any report interval. Several runs alike in one file are rounds."""
+
+    kind: ClassVar[str] = "sysbench"
+    raw_name: ClassVar[str] = "sysbench.txt"
+    primary: ClassVar[tuple[str, ...]] = ("tps", "bandwidth", "eps")
+    unknown: ClassVar[str] = (
+        "on which machine and storage it ran, with which settings of the database, nor what ran beside"
+    )
+
+    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+        return [_part(run) for run in read_sysbench(text, source)]
+
+
+def _part(run: SysbenchRun) -> Part:
+    """A trial. One that counted no event failed: sysbench prints zeros of it."""
+    if run.closed.get("events") == 0:
+        reason = "; ".join(run.warnings) or "sysbench counted no event"
+        return Part(Measurements(facts=run.facts), traits=_traits(run), status="failed", reason=reason)
+    return Part(measured(run), traits=_traits(run))
+
+
+def _traits(run: SysbenchRun) -> dict[str, str]:
+    """What it was told; and which kinds of queries it made, as sysbench doesn't name its script."""
+    traits = {name: printable(str(run.facts[name])) for name in _TRAITS if name in run.facts}
+    kinds = [kind for kind in ("read", "write", "other") if run.test == "oltp" and _made(run, kind)]
+    return {**traits, **({"queries": " + ".join(kinds)} if kinds else {})}
+
+
+def _made(run: SysbenchRun, kind: str) -> bool:
+    counted = run.closed.get(f"queries.{kind}")
+    if counted is None and kind in run.intervals.columns:
+        return bool((run.intervals[kind] > 0).any())
+    return bool(counted)

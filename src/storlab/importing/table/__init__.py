@@ -1,0 +1,1 @@
+"""Importer of any table of text."""

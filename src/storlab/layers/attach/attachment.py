@@ -1,0 +1,154 @@
+"""Attachments: crossings by which a file, a disk or an export becomes a disk of a QEMU guest.
+
+What stands below is opened by QEMU, on the machine that runs it; the layer's resource is in the guest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from storlab.errors import TrialError, Unsupported
+from storlab.layers.attach.blockdev import (
+    AIO_HELP,
+    CACHE_HELP,
+    Aio,
+    Cache,
+    Json,
+    blockdev,
+    cache_facts,
+    check_aio,
+    has_write_cache,
+)
+from storlab.layers.attach.guest_disk import disk_with_serial
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.block.loop import LoopLayer
+from storlab.layers.block.queue import queue_facts
+from storlab.layers.crossing import Crossing
+from storlab.layers.resources import Disk, Export, File, Resource
+from storlab.layers.server.nbd_export import NbdExportLayer
+from storlab.nodes.demands import Demands, Devices
+from storlab.nodes.node import Node
+from storlab.units import Size, size_text
+
+_LONGEST_SERIAL = 20  # bytes, of virtio-blk and NVMe
+_UNTIL_FOUND = 10.0  # s; a guest without hardware virtualisation takes about one
+_LOOK = 0.1
+_SECTOR = 512
+_LARGEST_BLOCK = 64 * 1024
+_PAGE = 4096  # bytes: the largest sector of kernels before 6.15
+
+
+def serial_of(name: str) -> str:
+    """The serial number of the disk ``name``, by which the guest knows it."""
+    serial = f"storlab-{name}"
+    assert len(serial) <= _LONGEST_SERIAL, f"{serial} is longer than QEMU allows"
+    return serial
+
+
+class AttachmentLayer(Crossing):
+    """What all attachments have in common."""
+
+    cache: Cache = Field("none", description=CACHE_HELP + " Of an NBD export, the server's own mode counts, too.")
+    aio: Aio = Field("threads", description=AIO_HELP + " Of an NBD export, the server's counts.")
+    queues: int | None = Field(None, ge=1, le=64, description="Request queues; without it, QEMU's choice.")
+    logical_block_size: Size = Field(
+        512, description="The guest's sectors: a power of two from 512 to 64k; kernels before 6.15 take 4k at most."
+    )
+    physical_block_size: Size | None = Field(
+        None, description="What the disk says that it writes at once; without it, the logical block size."
+    )
+    discard: bool = Field(True, description="The guest can discard, and discards are passed on.")
+
+    takes: ClassVar = (File, Disk, Export)
+    gives: ClassVar = Disk
+    transport: ClassVar = "hypervisor"
+
+    drivers: ClassVar[tuple[str, ...]]
+    """Modules of the guest's kernel."""
+
+    @field_validator("logical_block_size", "physical_block_size")
+    @classmethod
+    def _power_of_two(cls, size: int | None) -> int | None:
+        if size is not None and (not 512 <= size <= _LARGEST_BLOCK or size & (size - 1)):
+            raise ValueError(f"{size} is no size of a block: a power of two from 512 to 64k")
+        return size
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        check_aio(self.cache, self.aio)
+        if self.physical_block_size is not None and self.physical_block_size < self.logical_block_size:
+            raise ValueError(
+                f"physical_block_size ({size_text(self.physical_block_size)}) is less than logical_block_size "
+                f"({size_text(self.logical_block_size)})"
+            )
+        return self
+
+    def label(self) -> str:
+        return f"{self.layer} {self.cache}"
+
+    def demands(self, below: Resource, slot: str) -> Demands:
+        """What makes ``below`` a disk of a guest; ``slot`` is the block node's name, and part of all other names."""
+        objects, devices = self.devices(slot, serial_of(slot))
+        node = blockdev(below, slot, self.cache, self.aio, self.discard)
+        reached = isinstance(below, Export) and below.server["type"] == "inet"
+        return Demands(Devices(objects=objects, blockdevs=(node,), devices=devices), reaches_network=reached)
+
+    def exported(self) -> Layer | None:
+        return NbdExportLayer(cache=self.cache, aio=self.aio, discard=self.discard)
+
+    def at_home(self, below: Layer) -> tuple[Layer, ...] | None:
+        if issubclass(below.gives, Export):
+            return None
+        return (LoopLayer(sector_size=self.logical_block_size),) if issubclass(below.gives, File) else ()
+
+    @abstractmethod
+    def devices(self, name: str, serial: str) -> tuple[tuple[Json, ...], tuple[Json, ...]]:
+        """Objects and devices. The first device is the one that sits in a PCI slot."""
+
+    def disk_properties(self, name: str, serial: str) -> Json:
+        """Properties of every kind of disk, see hw/block/block.h in QEMU's sources."""
+        return {
+            "drive": name,
+            "serial": serial,
+            "write-cache": "on" if has_write_cache(self.cache) else "off",
+            "logical_block_size": self.logical_block_size,
+            "physical_block_size": self.physical_block_size or self.logical_block_size,
+        }
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
+        """Find the disk in the guest, to which it was attached already; ``context`` is the guest's."""
+        assert isinstance(below, File | Disk | Export)
+        serial = serial_of(context.slot)
+        await self._load_drivers(context.node)
+        for attempt in range(int(_UNTIL_FOUND / _LOOK)):
+            await asyncio.sleep(_LOOK if attempt else 0)
+            disk = await disk_with_serial(context.node, serial)
+            sectors = int(await context.node.read_text(f"/sys/block/{disk}/size")) if disk is not None else 0
+            if sectors:
+                return Disk(context.node.name, f"/dev/{disk}", sectors * _SECTOR, ours=True)
+        large = self.logical_block_size > _PAGE
+        raise (Unsupported if large else TrialError)(
+            f"node {context.node.name}: its disk (serial {serial}) did not appear within {_UNTIL_FOUND:g} s: "
+            + (
+                f"kernels before 6.15 take no sectors of {size_text(self.logical_block_size)}, only up to 4k"
+                if large
+                else f"does its kernel have the drivers {' and '.join(self.drivers)}?"
+            )
+        )
+
+    async def _load_drivers(self, node: Node) -> None:
+        """No udev does that in a guest. One that can't be loaded may be part of the kernel."""
+        loaded = {line.partition(" ")[0] for line in (await node.read_text("/proc/modules")).splitlines()}
+        for driver in self.drivers:
+            if driver not in loaded:
+                await node.run(["modprobe", driver], check=False)
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Disk)
+        qemu = cache_facts(self.cache, self.aio, self.discard)
+        guest = await queue_facts(context.node, resource.name)
+        return {"device": resource.path, "size": resource.size, "qemu": qemu, "guest": guest}

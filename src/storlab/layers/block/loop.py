@@ -1,0 +1,104 @@
+"""Layer ``loop``: a file as a block device, see losetup(8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import orjson
+from pydantic import Field, field_validator
+
+from storlab.errors import CommandFailed, Unsupported
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.block.queue import queue_facts
+from storlab.layers.resources import Disk, File, Resource
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.ours import refuse_foreign
+from storlab.nodes.undo import undo
+from storlab.units import Size
+
+_CONTROL = "/dev/loop-control"
+
+
+@undo("loop.detach")
+async def _detach(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    file = arguments["file"]
+    refuse_foreign(file)
+    # A file that is gone is still listed under its old name, with "(deleted)" after it.
+    devices = [loop for loop, back in await loop_devices(node) if back in (file, f"{file} (deleted)")]
+    for device in devices:
+        await node.run(["losetup", "--detach", device])
+    return f"detached {', '.join(devices)} from {file}" if devices else None
+
+
+async def loop_devices(node: Node) -> list[tuple[str, str]]:
+    """Each loop device in use, and the file behind it."""
+    listing = await node.run(["losetup", "--list", "--json", "--output", "NAME,BACK-FILE"], check=False)
+    return parse_losetup(listing.stdout)
+
+
+def parse_losetup(listing: bytes) -> list[tuple[str, str]]:
+    """``losetup --list --json``, which prints nothing where there is none."""
+    rows = orjson.loads(listing)["loopdevices"] if listing.strip() else []
+    return [(row["name"], row["back-file"]) for row in rows if row["back-file"]]
+
+
+class LoopLayer(Layer):
+    """A loop device over the file beneath."""
+
+    layer: Literal["loop"] = "loop"
+    sector_size: Size = Field(512, description="Logical sector size: a power of two from 512 to 64k.")
+    direct_io: bool = Field(
+        True, description="Bypass the page cache of the file system beneath, so that data are not cached twice."
+    )
+
+    takes: ClassVar = (File,)
+    gives: ClassVar = Disk
+    undoes: ClassVar = (_detach,)
+
+    @field_validator("sector_size")
+    @classmethod
+    def _power_of_two(cls, size: int) -> int:
+        if not 512 <= size <= 65536 or size & (size - 1):
+            raise ValueError(f"{size} is no sector size: a power of two from 512 to 64k")
+        return size
+
+    def needs(self) -> Needs:
+        return Needs(programs=("losetup", "blockdev"), paths=(_CONTROL,), root="loop devices")
+
+    def check_above(self, below: Layer | None) -> str | None:
+        if below is not None and below.file_format() != "raw":
+            return (
+                f"a loop device shows a file as it is, and layer {below.layer} gives a {below.file_format()} file: "
+                "attach that to a virtual machine, or make it a raw one"
+            )
+        return None
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
+        assert isinstance(below, File)
+        if not (await context.node.run(["test", "-e", _CONTROL], check=False)).ok:
+            await context.node.run(["modprobe", "loop"])  # udev would have made the file, and its use load the module
+        await context.register_undo("loop.detach", file=below.path)
+        try:
+            device = await context.node.output(
+                "losetup",
+                "--find",
+                "--show",
+                "--nooverlap",
+                f"--sector-size={self.sector_size}",
+                f"--direct-io={'on' if self.direct_io else 'off'}",
+                below.path,
+            )
+        except CommandFailed as error:
+            if self.sector_size != 512 and "Invalid argument" in error.detail:
+                raise Unsupported(f"this kernel refuses such a loop device: {error}") from None
+            raise
+        device = device.strip()
+        size = int(await context.node.output("blockdev", "--getsize64", device))
+        return Disk(context.node.name, device, size, ours=True)
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Disk)
+        direct = (await context.node.read_text(f"/sys/block/{resource.name}/loop/dio")).strip()
+        return {"device": resource.path, "direct_io": direct == "1", **await queue_facts(context.node, resource.name)}

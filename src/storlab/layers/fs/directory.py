@@ -1,0 +1,77 @@
+"""Layer ``directory``: a directory that exists already. Needs no privileges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from storlab.errors import UserError
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.fs.mountinfo import parse_mountinfo
+from storlab.layers.resources import Dir, Resource
+from storlab.nodes.node import Node
+from storlab.nodes.ours import remove_folder
+from storlab.nodes.undo import LONG, undo
+
+_PREFIX = ".storlab-"
+
+
+@undo("directory.remove", patience=LONG, outlives_boot=True)
+async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    return await remove_folder(node, arguments["path"])
+
+
+class DirectoryLayer(Layer):
+    """An existing directory; Storlab works in a subfolder of its own and removes that again."""
+
+    layer: Literal["directory"] = "directory"
+    path: str | None = Field(None, description="The directory, on the node. Without it: the study's scratch folder.")
+
+    takes: ClassVar = (None,)
+    gives: ClassVar = Dir
+    undoes: ClassVar = (_remove,)
+
+    def existing_directory(self, scratch: str) -> str | None:
+        return self.path or scratch
+
+    async def check_node(self, node: Node) -> None:
+        if self.path is None:
+            return
+        if not self.path.startswith("/"):
+            raise UserError(f"directory {self.path}: write an absolute path, beginning with /")
+        if not (await node.run(["test", "-d", self.path], check=False)).ok:
+            raise UserError(f"node {node.name}: there is no directory {self.path}; make it first, or name another")
+        if not (await node.run(["test", "-w", self.path], check=False)).ok:
+            raise UserError(f"node {node.name}: the directory {self.path} can't be written to")
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
+        # The kernel names mounts and loop devices by real paths, and so must the journal.
+        real = await context.node.output("readlink", "--canonicalize-existing", self.path or context.scratch)
+        path = f"{real.removesuffix(chr(10)).rstrip('/')}/{_PREFIX}{context.run}-{context.node.name}-{context.position}"
+        await context.register_undo("directory.remove", path=path)
+        await context.node.run(["mkdir", "--", path])
+        return Dir(context.node.name, path, disk=await _disk_of(context.node, path))
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Dir)
+        mounts = parse_mountinfo(await context.node.read_text("/proc/self/mountinfo"))
+        inside = [m for m in mounts if resource.path.startswith(m.path.rstrip("/") + "/")]
+        if not inside:  # in a chroot, "/" need not be a mount
+            filesystem = await context.node.output("stat", "--file-system", "--format=%T", resource.path)
+            return {"filesystem": filesystem.strip()}
+        mount = max(inside, key=lambda m: len(m.path))
+        return {
+            "filesystem": mount.filesystem,
+            "source": mount.source,
+            "mounted_on": mount.path,
+            "options": mount.options,
+        }
+
+
+async def _disk_of(node: Node, path: str) -> str | None:
+    """The kernel's name of the disk beneath a path; ``None`` where there is none (tmpfs, NFS) or it is not known."""
+    device = (await node.output("stat", "--format=%Hd:%Ld", path)).strip()
+    link = await node.run(["readlink", f"/sys/dev/block/{device}"], check=False)
+    return link.stdout.decode().strip().rpartition("/")[2] or None

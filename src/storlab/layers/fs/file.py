@@ -1,0 +1,111 @@
+"""Layer ``file``: a regular file, in the scratch folder or in the directory beneath."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from storlab.errors import UserError
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.resources import Dir, File, Resource
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.ours import refuse_foreign
+from storlab.nodes.undo import LONG, undo
+from storlab.units import Size, size_text
+
+
+@undo("file.remove", patience=LONG, outlives_boot=True)
+async def remove_file(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Remove a file of Storlab's."""
+    path = arguments["path"]
+    refuse_foreign(path)
+    if not (await node.run(["test", "-e", path], check=False)).ok:
+        return None
+    await node.run(["rm", "--force", "--", path])
+    return f"removed {path}"
+
+
+class FileLayer(Layer):
+    """A regular file: sparse, preallocated or written full, or a copy of another file."""
+
+    layer: Literal["file"] = "file"
+    size: Size | None = Field(None, description="Size of the file; with `copy`, the copy is extended to it.")
+    allocate: Literal["sparse", "preallocated", "written"] = Field(
+        "sparse",
+        description="`sparse`: no blocks yet (truncate). `preallocated`: blocks reserved, unwritten (fallocate). "
+        "`written`: every block written with random data, as on a disk that has been in use.",
+    )
+    copy_of: str | None = Field(None, alias="copy", description="Path of a file to copy, on the node.")
+    overcommit: bool = Field(False, description="Allow a sparse file that is larger than the free space.")
+
+    takes: ClassVar = (None, Dir)
+    gives: ClassVar = File
+    undoes: ClassVar = (remove_file,)
+
+    @model_validator(mode="after")
+    def _size_or_copy(self) -> Self:
+        if self.size is None and self.copy_of is None:
+            raise ValueError('it needs a size, such as size = "1G", or the path of a file to copy')
+        if self.copy_of is not None and self.allocate != "sparse":
+            raise ValueError(f"allocate = {self.allocate!r} does not go together with copy: a copy is written")
+        if self.overcommit and self.allocate != "sparse":
+            raise ValueError("overcommit is for sparse files only")
+        return self
+
+    def label(self) -> str:
+        return f"file {size_text(self.size)}" if self.size else f"copy of {self.copy_of}"
+
+    def needs(self) -> Needs:
+        return Needs(programs=("truncate", "fallocate", "dd", "cp"))
+
+    def space(self) -> int:
+        return 0 if self.overcommit else self.size or 0
+
+    def overcommitted(self) -> int:
+        return self.size or 0 if self.overcommit else 0
+
+    def capacity(self) -> int | None:
+        return self.size
+
+    async def check_node(self, node: Node) -> None:
+        if self.copy_of is not None and not (await node.run(["test", "-f", self.copy_of], check=False)).ok:
+            raise UserError(f"node {node.name}: there is no file {self.copy_of} to copy")
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> File:
+        path = f"{below.path}/{context.owner}.img" if isinstance(below, Dir) else context.path("file.img")
+        await context.register_undo("file.remove", path=path)
+        if self.copy_of is not None:
+            await context.node.run(["cp", "--reflink=auto", "--sparse=auto", "--", self.copy_of, path])
+        size = str(self.size)
+        if self.size is not None:
+            match self.allocate:
+                case "sparse":
+                    await context.node.run(["truncate", "--size", size, path])
+                case "preallocated":
+                    await context.node.run(["fallocate", "--length", size, path])
+                case "written":
+                    # Random data: zeros would be a hole, or compressed away, on some file systems beneath.
+                    argv = [
+                        "dd",
+                        "if=/dev/urandom",
+                        f"of={path}",
+                        "bs=1M",
+                        f"count={size}",
+                        "iflag=fullblock,count_bytes",
+                    ]
+                    await context.node.run([*argv, "conv=fsync", "status=none"])
+        return File(context.node.name, path, int(await context.node.output("stat", "--format=%s", path)))
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, File)
+        return await file_facts(context.node, resource.path)
+
+
+async def file_facts(node: Node, path: str) -> dict[str, Any]:
+    """Its size, the bytes that it takes up, and what it lies on, which decides what a sync is."""
+    size, blocks, block = (await node.output("stat", "--format=%s %b %B", path)).split()
+    filesystem = await node.output("stat", "--file-system", "--format=%T", path)
+    return {"size": int(size), "allocated": int(blocks) * int(block), "on": filesystem.strip()}

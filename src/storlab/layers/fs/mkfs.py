@@ -1,0 +1,177 @@
+"""Layer ``mkfs``: a file system on a disk. Options by the field's names, the rest through ``args``."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, Self
+
+import orjson
+from pydantic import Field, model_validator
+
+from storlab.errors import CommandFailed, Unsupported
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.resources import Disk, Resource
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.undo import undo
+from storlab.units import Size, size_text
+
+Filesystem = Literal["ext4", "xfs", "btrfs"]
+
+_NO_KERNEL_SUPPORT = re.compile(r"too big for system|not supported by (this|the) kernel", re.IGNORECASE)
+
+
+@undo("mkfs.forget", outlives_boot=True)
+async def forget_filesystem(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Wipe the signature of a file system that Storlab made on a device of the user's: by its UUID, or not at all."""
+    device = arguments["device"]
+    found = await node.run(["wipefs", "--no-act", "--json", device], check=False)
+    types = own_types(found.stdout, arguments["uuid"])
+    if not types:
+        return None
+    await node.run(["wipefs", "--all", "--quiet", "--types", ",".join(types), device])
+    return f"wiped the signature of Storlab's own file system from {device}"
+
+
+def own_types(listing: bytes, uuid: str) -> list[str]:
+    """Types of the signatures (``wipefs --json``) that are all of the file system with this UUID, and no one else's."""
+    rows = orjson.loads(listing)["signatures"] if listing.strip() else []
+    foreign = {row["type"] for row in rows if row["uuid"] != uuid}
+    return sorted({row["type"] for row in rows if row["uuid"] == uuid} - foreign)
+
+
+class MkfsLayer(Layer):
+    """Makes a file system on the disk beneath."""
+
+    layer: Literal["mkfs"] = "mkfs"
+    type: Filesystem = Field(description="The file system; see mkfs(8).")
+    block_size: Size | None = Field(None, description="ext4 -b, xfs -b size=, btrfs --sectorsize")
+    sector_size: Size | None = Field(None, description="xfs only: -s size=")
+    cluster_size: Size | None = Field(None, description="ext4 only: bigalloc with this cluster size")
+    node_size: Size | None = Field(None, description="btrfs only: --nodesize")
+    reflink: bool | None = Field(None, description="xfs only: -m reflink=")
+    journal: bool | None = Field(None, description="ext4 only: false makes a file system without journal")
+    features: tuple[str, ...] = Field((), description="ext4 -O, btrfs -O: a leading ^ switches a feature off")
+    args: tuple[str, ...] = Field((), description="Further arguments, passed on as they stand")
+
+    takes: ClassVar = (Disk,)
+    gives: ClassVar = Disk
+    undoes: ClassVar = (forget_filesystem,)
+
+    @model_validator(mode="after")
+    def _options_of_this_type(self) -> Self:
+        owners = {
+            "sector_size": ("xfs",),
+            "reflink": ("xfs",),
+            "cluster_size": ("ext4",),
+            "journal": ("ext4",),
+            "node_size": ("btrfs",),
+            "features": ("ext4", "btrfs"),
+        }
+        for name, types in owners.items():
+            if getattr(self, name) not in (None, ()) and self.type not in types:
+                raise ValueError(f"{name} is an option of {' and '.join(types)}, not of {self.type}")
+        return self
+
+    def label(self) -> str:
+        return f"mkfs {self.type}"
+
+    def needs(self) -> Needs:
+        programs = {"ext4": ("dumpe2fs",), "xfs": ("xfs_info",), "btrfs": ("btrfs",)}[self.type]
+        return Needs((f"mkfs.{self.type}", "blkid", "wipefs", *programs), (self.type,), root="file systems")
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
+        assert isinstance(below, Disk)
+        identity = str(uuid.uuid4())
+        if not below.ours:
+            await context.register_undo("mkfs.forget", device=below.path, uuid=identity)
+        try:
+            # Some only warn that this kernel won't mount what they make, and go by less than it: mounting tells.
+            await context.node.run([f"mkfs.{self.type}", *self.arguments(identity), below.path])
+        except CommandFailed as error:
+            if _NO_KERNEL_SUPPORT.search(error.detail):
+                raise Unsupported(str(error)) from None
+            raise
+        return Disk(below.node, below.path, below.size, below.ours, filesystem=self.type)
+
+    def arguments(self, identity: str) -> list[str]:
+        """The command's arguments without the device; ``identity`` is the file system's UUID."""
+        return [*getattr(self, f"_{self.type}")(identity), *self.args]
+
+    def _ext4(self, identity: str) -> list[str]:
+        features = list(self.features)
+        if self.cluster_size:
+            features.append("bigalloc")
+        if self.journal is False:
+            features.append("^has_journal")
+        return [
+            "-q",
+            "-F",  # on a whole disk without asking; a mounted one is refused all the same
+            *("-U", identity),
+            *(("-b", str(self.block_size)) if self.block_size else ()),
+            *(("-C", str(self.cluster_size)) if self.cluster_size else ()),
+            *(("-O", ",".join(features)) if features else ()),
+            # Lazy initialisation would go on writing beneath the load that is being measured.
+            *("-E", "lazy_itable_init=0,lazy_journal_init=0"),
+        ]
+
+    def _xfs(self, identity: str) -> list[str]:
+        reflink = "" if self.reflink is None else f",reflink={int(self.reflink)}"
+        return [
+            *("-q", "-f"),
+            *("-m", f"uuid={identity}{reflink}"),
+            *(("-b", f"size={size_text(self.block_size)}") if self.block_size else ()),
+            *(("-s", f"size={size_text(self.sector_size)}") if self.sector_size else ()),
+        ]
+
+    def _btrfs(self, identity: str) -> list[str]:
+        return [
+            *("-q", "-f"),
+            *("-U", identity),
+            *(("--sectorsize", str(self.block_size)) if self.block_size else ()),
+            *(("--nodesize", str(self.node_size)) if self.node_size else ()),
+            *(("-O", ",".join(self.features)) if self.features else ()),
+        ]
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Disk)
+        argv = {
+            "ext4": ["dumpe2fs", "-h", resource.path],
+            "xfs": ["xfs_info", resource.path],
+            "btrfs": ["btrfs", "inspect-internal", "dump-super", resource.path],
+        }[self.type]
+        text = await context.node.output(*argv)
+        parse = {"ext4": parse_dumpe2fs, "xfs": parse_xfs_info, "btrfs": parse_dump_super}[self.type]
+        return {"command": " ".join(argv), **parse(text)}
+
+
+def parse_dumpe2fs(text: str) -> dict[str, Any]:
+    """``dumpe2fs -h``: lines ``Block size:               4096``."""
+    pairs = (line.partition(":") for line in text.splitlines())
+    return {name.strip(): value.strip() for name, separator, value in pairs if separator and value.strip()}
+
+
+def parse_xfs_info(text: str) -> dict[str, Any]:
+    """``xfs_info``: sections ``data     =       bsize=4096   blocks=65536``; a line may continue its section."""
+    facts: dict[str, Any] = {}
+    section = ""
+    for line in text.splitlines():
+        head, separator, rest = line.partition("=")
+        if not separator:
+            continue
+        section = head.strip().split(" ")[0] or section
+        for name, value in re.findall(r"([\w-]+)=([^\s,]+)", head.partition(" ")[2] + " " + rest):
+            facts[f"{section}.{name}"] = value
+    return facts
+
+
+def parse_dump_super(text: str) -> dict[str, Any]:
+    """``btrfs inspect-internal dump-super``: lines ``nodesize\\t\\t16384``."""
+    facts: dict[str, Any] = {}
+    for line in text.splitlines():
+        words = line.split(None, 1)
+        if len(words) == 2 and re.fullmatch(r"[a-z_.]+", words[0]):
+            facts[words[0]] = words[1].strip()
+    return facts

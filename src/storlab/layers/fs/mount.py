@@ -1,0 +1,97 @@
+"""Layer ``mount``: the file system on the disk beneath as a directory, see mount(8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from storlab.errors import CommandFailed, Unsupported
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.fs.mkfs import MkfsLayer
+from storlab.layers.fs.mountinfo import Mount, parse_mountinfo
+from storlab.layers.resources import Dir, Disk, Resource
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.ours import refuse_foreign
+from storlab.nodes.undo import undo
+
+_BUSY_TRIES = 40
+_BUSY_WAIT = 0.25  # s; the kernel may still drop references of processes that were just killed
+
+
+@undo("mount.unmount")
+async def unmount(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Unmount a path of Storlab's and remove the mount point."""
+    path = arguments["path"]
+    refuse_foreign(path)
+    done = None
+    while any(mount.path == path for mount in await _mounts(node)):
+        await _unmount_once(node, path)
+        done = f"unmounted {path}"
+    removed = await node.run(["rmdir", "--", path], check=False)
+    return done or (f"removed {path}" if removed.ok else None)
+
+
+async def _unmount_once(node: Node, path: str) -> None:
+    for attempt in range(_BUSY_TRIES):
+        ended = await node.run(["umount", "--", path], check=attempt == _BUSY_TRIES - 1)
+        if ended.ok:
+            return
+        await asyncio.sleep(_BUSY_WAIT)
+
+
+async def _mounts(node: Node) -> list[Mount]:
+    return parse_mountinfo(await node.read_text("/proc/self/mountinfo"))
+
+
+class MountLayer(Layer):
+    """Mounts the file system beneath, on a directory of Storlab's own."""
+
+    layer: Literal["mount"] = "mount"
+    options: tuple[str, ...] = Field((), description='Mount options: "noatime,discard" or a list.')
+
+    takes: ClassVar = (Disk,)
+    gives: ClassVar = Dir
+    undoes: ClassVar = (unmount,)
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _one_string_or_a_list(cls, value: object) -> object:
+        return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value
+
+    def needs(self) -> Needs:
+        return Needs(programs=("mount", "umount"), root="mounts")
+
+    def check_above(self, below: Layer | None) -> str | None:
+        if isinstance(below, MkfsLayer):
+            return None
+        return 'there is no file system beneath it to mount: put { layer = "mkfs", type = "ext4" } before it'
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
+        assert isinstance(below, Disk) and below.filesystem is not None
+        path = context.path("mnt")
+        await context.register_undo("mount.unmount", path=path)
+        await context.node.run(["mkdir", "--parents", "--", path])
+        options = ["-o", ",".join(self.options)] if self.options else []
+        try:
+            await context.node.run(["mount", "-t", below.filesystem, *options, below.path, path])
+        except CommandFailed as error:
+            reason = await _kernel_says(context.node, below)
+            # We made this file system a moment ago: that it won't mount is the kernel's limit, not damage.
+            raise Unsupported(f"the kernel does not mount it: {reason}" if reason else str(error)) from None
+        return Dir(context.node.name, path, disk=below.name)
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Dir)
+        mount = next(mount for mount in await _mounts(context.node) if mount.path == resource.path)
+        return {"filesystem": mount.filesystem, "source": mount.source, "options": mount.options}
+
+
+async def _kernel_says(node: Node, disk: Disk) -> str:
+    """The kernel log's last line about this disk, where the log may be read; without its name, which may change."""
+    log = await node.run(["dmesg"], check=False)
+    lines = [line for line in log.stdout.decode(errors="replace").splitlines() if f"({disk.name})" in line]
+    return lines[-1].partition("] ")[2].replace(f" ({disk.name})", "") if lines else ""

@@ -1,0 +1,137 @@
+"""Base images: what a fresh disk already holds, made once and shared by all disks on the same foundation.
+
+The data of an image that Storlab makes come from fio's generator with a fixed seed, so every run has the same ones.
+They can't be compressed or deduplicated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Self
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from storlab.errors import UserError
+from storlab.layers.base import LayerContext
+from storlab.layers.resources import Dir, File, Resource
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.units import Size, size_text
+
+_SEED = 20240316
+_GRAIN = 4096
+_LARGEST_WRITE = 1024**2
+
+BASE_HELP = (
+    'The image that it starts from: `{ size = "4G", written = "256M" }` is one whose first `written` bytes are '
+    "incompressible data, always the same, and the rest a hole (without `written`: all of it is data); "
+    '`{ file = "/srv/image.qcow2" }` is one of yours, raw or qcow2, which stays as it is. '
+    "It is made once and shared by all nodes on the same foundation."
+)
+
+
+class Base(BaseModel):
+    """A base image: one that Storlab makes, or the user's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    size: Size | None = Field(None, description="Size of an image that Storlab makes.")
+    written: Size | None = Field(None, description="Bytes from its start on that are data; without it, all are.")
+    file: str | None = Field(None, description="An image of yours, raw or qcow2: its absolute path on the node.")
+
+    @model_validator(mode="after")
+    def _made_or_given(self) -> Self:
+        if (self.size is None) == (self.file is None):
+            raise ValueError('a base has either a size, such as size = "4G", or the path of an image as its file')
+        if self.file is not None and self.written is not None:
+            raise ValueError("written is for a base that Storlab makes, with size; a file is taken as it is")
+        if self.file is not None and not self.file.startswith("/"):
+            raise ValueError(f"file {self.file}: write an absolute path, beginning with /")
+        for name, value in (("size", self.size), ("written", self.written)):
+            if value is not None and value % _GRAIN:
+                raise ValueError(f"{name} = {value} is no multiple of 4k")
+        if self.size is not None and not self.size:
+            raise ValueError("a base of size 0 holds nothing")
+        if self.size is not None and self.written is not None and self.written > self.size:
+            raise ValueError(f"written ({size_text(self.written)}) is more than the size ({size_text(self.size)})")
+        return self
+
+    @property
+    def data(self) -> int:
+        """Bytes of data, where that is known before it is looked at."""
+        return self.size or 0 if self.written is None else self.written
+
+    def key(self, *more: object) -> str:
+        """A name for it and for how it is kept, of 12 hexadecimal digits."""
+        described = orjson.dumps([self.model_dump(mode="json"), *map(repr, more)])
+        return hashlib.sha256(described).hexdigest()[:12]
+
+    def needs(self) -> Needs:
+        """What makes it."""
+        return Needs(programs=("fio", "truncate") if self.file is None else ("qemu-img",))
+
+    def check_size(self, size: int | None) -> None:
+        """Raise ``ValueError`` for a disk of this ``size`` that is smaller than its base."""
+        if size is not None and self.size is not None and size < self.size:
+            raise ValueError(f"size ({size_text(size)}) is less than the base's ({size_text(self.size)})")
+
+    async def check_node(self, node: Node) -> None:
+        """Raise ``UserError`` where the user's image does not exist."""
+        if self.file is not None and not (await node.run(["test", "-f", self.file], check=False)).ok:
+            raise UserError(f"node {node.name}: there is no image {self.file}")
+
+    async def length(self, node: Node, size: int | None) -> int:
+        """Bytes of the disk that it holds. Raises ``UserError`` where a disk on it is to have fewer."""
+        if self.size is not None:
+            return self.size
+        length = int((await image_info(node, str(self.file)))["virtual-size"])
+        if size is not None and size < length:
+            raise UserError(
+                f"size ({size_text(size)}) is less than that of the image {self.file} ({size_text(length)}): "
+                "make it larger, or leave it out",
+                ("size",),
+            )
+        return length
+
+    async def fill(self, node: Node, target: str) -> None:
+        """Write it to a new file or a blank device."""
+        if self.file is not None:
+            info = await image_info(node, self.file)
+            argv = ["qemu-img", "convert", "-n", "--target-is-zero", "-f", info["format"], "-O", "raw", self.file]
+            await node.run([*argv, target])
+        elif self.data:
+            await node.run(_fio(target, self.data))
+
+
+def _fio(target: str, data: int) -> list[str]:
+    block = min(data & -data, _LARGEST_WRITE)  # the largest power of two that divides it
+    return [
+        *("fio", "--name=base", "--output=/dev/null", "--ioengine=psync", "--rw=write", "--fallocate=none"),
+        *(f"--filename={target.replace(':', chr(92) + ':')}", f"--bs={block}", f"--size={data}"),
+        *(f"--randseed={_SEED}", "--allrandrepeat=1", "--refill_buffers=1", "--end_fsync=1"),
+    ]
+
+
+async def image_info(node: Node, path: str) -> dict[str, Any]:
+    """``qemu-img info`` of an image, also of one that is in use."""
+    text = await node.output("qemu-img", "info", "--force-share", "--output=json", path)
+    info: dict[str, Any] = orjson.loads(text)
+    return info
+
+
+async def base_file(base: Base, below: Resource | None, context: LayerContext) -> File:
+    """The raw file that holds the base, in the directory beneath or the scratch folder. Made by whoever comes first."""
+
+    name = f"base-{base.key()}.img"
+
+    async def make() -> File:
+        path = f"{below.path}/{name}" if isinstance(below, Dir) else context.path(name)
+        await context.foundation.register_undo("file.remove", path=path)
+        size = await base.length(context.node, None)
+        await context.node.run(["truncate", "--size", str(size), path])
+        await base.fill(context.node, path)
+        await context.node.run(["sync", "--", path])
+        return File(context.node.name, path, size)
+
+    return await context.once(f"{below.path if isinstance(below, Dir) else ''}/{name}", make)

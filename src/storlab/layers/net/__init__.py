@@ -1,0 +1,1 @@
+"""Crossings over the network: what another node serves."""

@@ -1,0 +1,335 @@
+"""A long-running program as a layer: started, watched, and stopped in order.
+
+A subclass says which program, with which command and configuration, and how one knows that it answers. This module
+gives it a user and folders of its own, a named cgroup, a log with times in the run's records, and an undo that ends
+what is left of it, whoever comes to do so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import os
+import shlex
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from storlab.errors import CommandFailed, DiskFull, StorlabError, TimedOut, TrialError, Unsupported
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.resources import Dir, Resource
+from storlab.layers.server.log import ServerLog
+from storlab.nodes import binding
+from storlab.nodes.binding import Numbers
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Exit, Node, Process
+from storlab.nodes.ours import own_folders, refuse_foreign, remove_folder
+from storlab.nodes.process import telling
+from storlab.nodes.programs import version_commands
+from storlab.nodes.undo import LONG, Undo, undo
+
+_LONGEST_SOCKET = 107  # bytes of a path, see unix(7)
+_TRIES = 20  # ports that others have taken
+_TAKEN, _FULL = os.strerror(errno.EADDRINUSE), os.strerror(errno.ENOSPC)
+_LOOK = 0.02  # s
+_REST = 10.0  # s, for what was killed to be gone
+_KILL = 'echo 1 > "$1/cgroup.kill" || xargs --no-run-if-empty kill -KILL < "$1/cgroup.procs"'  # the latter before 5.14
+
+
+@undo("server.stop", patience=LONG, outlives_boot=True)
+async def _stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    name, program = arguments["name"], arguments["program"]
+    refuse_foreign(f"/{name}", itself=True)
+    for path in arguments["folders"]:
+        refuse_foreign(path)
+    process = node.named.get(name)
+    if process is None or process.ended is not None or process.lost is not None:
+        did = await _end_leftovers(node, name, program)
+    else:
+        did = await _end(process, program, arguments["signal"], arguments["patience"])
+    node.named.pop(name, None)
+    for path in arguments["folders"]:
+        removed = await remove_folder(node, path, itself=False)
+        did = did or removed
+    return did
+
+
+async def _end(process: Process, program: str, signal: str, patience: float) -> str:
+    await process.stop(patience, signal)
+    try:
+        async with asyncio.timeout(patience + _REST):
+            await process.rest()
+    except TimeoutError:
+        raise _hangs(program) from None
+    if process.ended is not None and process.ended.stopped_by == "KILL":
+        return f"killed {program} (process {process.pid}), which had not ended {patience:g} s after {signal}"
+    return f"stopped {program} (process {process.pid})"
+
+
+async def _end_leftovers(node: Node, name: str, program: str) -> str | None:
+    """Kill what an agent left that was killed itself. One that could make no cgroup took its programs with it."""
+    found = await node.run(["find", "/sys/fs/cgroup", "-type", "d", "-name", f"run-*-{name}"], check=False)
+    killed = False
+    for folder in found.stdout.decode().split():
+        deadline = asyncio.get_running_loop().time() + _REST
+        while await _is_populated(node, folder):
+            if asyncio.get_running_loop().time() > deadline:
+                raise _hangs(program)
+            killed = True
+            await node.run(["sh", "-c", _KILL, "sh", folder], check=False)
+            await asyncio.sleep(_LOOK)
+        await node.run(["find", folder, "-depth", "-type", "d", "-exec", "rmdir", "--", "{}", ";"], check=False)
+    return f"killed {program}, which its agent had left" if killed else None
+
+
+async def _is_populated(node: Node, folder: str) -> bool:
+    try:
+        return "populated 1" in (await node.read_text(f"{folder}/cgroup.events")).splitlines()
+    except FileNotFoundError:
+        return False
+
+
+def _hangs(program: str) -> StorlabError:
+    return StorlabError(f"{program} does not end, not even by KILL: it hangs in the kernel")
+
+
+@dataclass(frozen=True)
+class ServerContext:
+    """Where one server works.
+
+    ``folder`` is its own in the scratch folder, for its configuration and socket; ``data`` its own in the directory
+    beneath, where there is one. ``user`` and ``group`` own both, and it runs as them; ``None``: as Storlab's own user.
+    ``host`` and ``port``: where it is to listen for other nodes; ``None``: its node is not in the run's network.
+    """
+
+    context: LayerContext
+    below: Resource | None
+    folder: str
+    data: str | None = None
+    user: str | None = None
+    group: str | None = None
+    host: str | None = None
+    port: int | None = None
+
+    @property
+    def node(self) -> Node:
+        """The node that it runs on."""
+        return self.context.node
+
+    @property
+    def name(self) -> str:
+        """What its cgroup's name ends with; no other server's does."""
+        return f"storlab-{self.context.run}-{hashlib.sha256(self.folder.encode()).hexdigest()[:12]}"
+
+    @property
+    def socket(self) -> str:
+        """The path for its socket. Raises ``Unsupported`` where no socket can have such a path."""
+        path = f"{self.folder}/socket"
+        if len(path.encode()) > _LONGEST_SOCKET:
+            raise Unsupported(
+                f"the socket {path} has a path of more than {_LONGEST_SOCKET} bytes, the longest that Linux allows: "
+                "set scratch to a folder with a shorter path"
+            )
+        return path
+
+    async def run(self, *argv: str) -> Exit:
+        """Run a command to its end as the server's user. Raises where it fails."""
+        return await self.node.run([*self.as_user(), *argv], env={"HOME": self.folder}, cwd=self.folder)
+
+    def as_user(self) -> list[str]:
+        """The words before a command that runs as the server's user."""
+        if self.user is None:
+            return []
+        # With the user, a process sheds the signal that it gets when its parent, the agent, dies.
+        return ["setpriv", f"--reuid={self.user}", f"--regid={self.group}", "--init-groups", "--pdeathsig=KILL", "--"]
+
+
+class ServerLayer(Layer):
+    """A program that serves what is beneath it to others, for as long as it is set up.
+
+    It runs in the foreground: the agent ends whatever a finished command leaves behind.
+    """
+
+    undoes: ClassVar[tuple[Undo, ...]] = (_stop,)
+    program: ClassVar[str]
+    """Its executable."""
+    first_port: ClassVar[int | None] = None
+    """The port that it has by custom, which is tried first; ``None`` for a program that other nodes don't reach."""
+    users: ClassVar[tuple[str, ...]] = ()
+    """For programs that refuse root: where Storlab is root, it runs as the first of these system users that exists."""
+    stop_signal: ClassVar[str] = "SIGTERM"
+    """What asks it to end in order; its first process gets it."""
+    start_patience: ClassVar[float] = 60.0
+    """Seconds until it must answer."""
+    stop_patience: ClassVar[float] = 60.0
+    """Seconds after which it is killed where it has not ended."""
+
+    pin: Numbers | None = Field(None, description='CPUs of its machine that the server may use: "0-1,4".')
+    numa: Numbers | None = Field(None, description="NUMA nodes of its machine for the server: CPUs and memory.")
+
+    @abstractmethod
+    def command(self, server: ServerContext) -> Sequence[str]:
+        """The program with its arguments, to run in the foreground and to print its log."""
+
+    @abstractmethod
+    async def answers(self, server: ServerContext) -> bool:
+        """Whether it does what clients ask of it by now."""
+
+    @abstractmethod
+    async def resource(self, server: ServerContext) -> Resource:
+        """What clients get, now that it answers."""
+
+    def configuration(self, server: ServerContext) -> Mapping[str, str]:
+        """Files in its folder that it reads at its start: name → contents. They are kept in the run's records."""
+        return {}
+
+    async def prepare(self, server: ServerContext) -> None:
+        """What is to be done before it starts, such as making its database."""
+
+    def complaint(self, lines: Sequence[str]) -> str:
+        """Of the last lines of its log, that which says why it ended."""
+        return telling(lines)
+
+    def needs(self) -> Needs:
+        return Needs(programs=(self.program, *binding.programs(self.pin, self.numa)))
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+        server = await self._context(below, context)
+        folders = [server.folder, *filter(None, [server.data])]
+        await context.register_undo(
+            "server.stop",
+            name=server.name,
+            program=self.program,
+            signal=self.stop_signal,
+            patience=self.stop_patience,
+            folders=folders,
+        )
+        await server.node.run(["mkdir", "--mode=0700", "--", *folders])
+        if server.user is not None:
+            await self._hand_over(server, folders)
+        await self.prepare(server)
+        return await self.resource(await self._start(server))
+
+    async def kill(self, context: LayerContext) -> None:
+        """End what was set up in this context at once, and without a word: what it does is given up."""
+        process = context.node.named.pop(ServerContext(context, None, context.path(self.layer)).name, None)
+        if process is not None and process.ended is None:
+            await process.stop(grace=0.0)
+            await process.rest()
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        """Its version. What its settings came to is for the subclass to read back."""
+        tool = (await context.node.facts(version_commands([self.program])))["tools"][self.program]
+        return {"version": None if tool is None else tool["version"]}
+
+    async def _context(self, below: Resource | None, context: LayerContext) -> ServerContext:
+        data = f"{below.path}/{self.layer}" if isinstance(below, Dir) else None
+        host = None if self.first_port is None else context.node.address
+        server = ServerContext(context, below, context.path(self.layer), data, host=host)
+        if not self.users or (await context.node.output("id", "--user")).strip() != "0":
+            return server
+        for user in self.users:
+            found = await context.node.run(["id", "--group", "--name", "--", user], check=False)
+            if found.ok:
+                return replace(server, user=user, group=found.stdout.decode().strip())
+        users = " nor ".join(self.users)
+        raise Unsupported(f"{self.program} refuses to run as root, and node {server.node.name} has no user {users}")
+
+    async def _hand_over(self, server: ServerContext, folders: Sequence[str]) -> None:
+        """Give the folders to the server's user, and let everybody pass through those of Storlab's that they lie in."""
+        await server.node.run(["chown", f"{server.user}:{server.group}", "--", *folders])
+        await server.node.run(["chmod", "o+x", "--", *{each for folder in folders for each in own_folders(folder)}])
+        for folder in folders:
+            if not (await server.node.run([*server.as_user(), "test", "-w", folder], check=False)).ok:
+                raise Unsupported(
+                    f"{self.program} runs as the user {server.user}, who can't reach {folder}: set scratch to a folder "
+                    "that everybody may pass through, such as /var/tmp"
+                )
+
+    async def _start(self, server: ServerContext) -> ServerContext:
+        """Start it at a port that is free. The context with that port."""
+        if server.host is None or self.first_port is None:
+            await self._start_at(server)
+            return server
+        for attempt in range(1, _TRIES + 1):
+            here = replace(server, port=server.node.ports.next_port(self.first_port))
+            try:
+                await self._start_at(here)
+                return here
+            except TrialError as error:
+                if attempt == _TRIES or _TAKEN not in error.detail:
+                    raise
+        raise AssertionError("the last attempt raises")
+
+    async def _start_at(self, server: ServerContext) -> None:
+        context, node = server.context, server.node
+        for name, text in self.configuration(server).items():
+            path = f"{server.folder}/{name}"
+            await node.write(path, text.encode())
+            if server.user is not None:
+                await node.run(["chown", server.user, "--", path])
+            if (kept := context.record(name)) is not None:
+                kept.write_text(text)
+        command = list(self.command(server))
+        log = ServerLog(context.record(f"{self.layer}.log"))
+        process = await node.start(
+            [*binding.numactl(self.pin, self.numa), *server.as_user(), *command],
+            env={"HOME": server.folder},
+            cwd=server.folder,
+            name=server.name,
+            on_output=log.take,
+        )
+        process.when_ended(log.close)
+        running = _Running(self, server, command, process, log)
+        await running.until_it_answers()
+        assert process.pid is not None
+        context.notify_running(self.program, process.pid, process.cgroup)
+        process.when_ended(running.ended)
+
+
+@dataclass(frozen=True)
+class _Running:
+    """A server that was started."""
+
+    layer: ServerLayer
+    server: ServerContext
+    command: list[str]
+    process: Process
+    log: ServerLog
+
+    async def until_it_answers(self) -> None:
+        """Wait until it does. Raises ``TrialError`` where it ends instead, or takes too long."""
+        patience = self.layer.start_patience
+        try:
+            async with asyncio.timeout(patience):
+                answers = False
+                while self.process.ended is None and not answers:
+                    await asyncio.sleep(_LOOK)
+                    answers = await self.layer.answers(self.server)
+        except TimeoutError:
+            await self.process.end()
+            how = f"{self.layer.program} did not answer within {patience:g} s"
+            raise TimedOut(self._sentence(how), self.log.tail) from None
+        if self.process.ended is not None:
+            error = DiskFull if _FULL in self.log.tail else CommandFailed
+            raise error(self._reason(self.process.ended), f"$ {shlex.join(self.command)}\n{self.log.tail}")
+
+    def ended(self, ended: Exit | None) -> None:
+        """Report it where that was before its time, or needed force."""
+        context = self.server.context
+        if ended is None or self.server.node.named.get(self.server.name) is not self.process:
+            return  # its node is lost, which is known elsewhere, or it was given up
+        if ended.stopped_by is None:
+            context.notify_lost(self._reason(ended), self.log.tail)
+        elif ended.stopped_by == "KILL":
+            context.warn(f"node {self.server.node.name}: {self.layer.program} had to be killed")
+
+    def _reason(self, ended: Exit) -> str:
+        return self._sentence(replace(ended, argv=tuple(self.command)).describe())
+
+    def _sentence(self, how: str) -> str:
+        return f"node {self.server.node.name}: {how}: {self.layer.complaint(self.log.lines)}"

@@ -1,0 +1,1 @@
+"""ZFS: pools, datasets and volumes."""

@@ -1,0 +1,88 @@
+"""Layer ``zfs``: a dataset of ZFS as a directory, see zfs-create(8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from storlab.errors import StorlabError
+from storlab.layers.base import LayerContext
+from storlab.layers.resources import Dir, Pool, Resource
+from storlab.layers.zfs.module import ZFS_NEEDS, is_loaded
+from storlab.layers.zfs.output import parse_changed, parse_properties
+from storlab.layers.zfs.properties import PropertiesLayer, Value, arguments
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.ours import refuse_foreign, refuse_foreign_pool
+from storlab.nodes.undo import undo
+from storlab.units import Size
+
+_BUSY_TRIES = 40
+_BUSY_WAIT = 0.25  # s; what was just killed may still hold it
+
+
+@undo("zfs.destroy", outlives_boot=True)
+async def destroy_dataset(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Destroy a dataset or volume in a pool of Storlab's, and remove where it was mounted."""
+    dataset, path = arguments["dataset"], arguments["path"]
+    refuse_foreign_pool(dataset)
+    if "/" not in dataset or "@" in dataset:
+        raise StorlabError(f"{dataset} is no dataset in a pool: left alone")
+    if path is not None:
+        refuse_foreign(path)
+    done = None
+    if await is_loaded(node) and (await node.run(["zfs", "list", "-H", "-o", "name", dataset], check=False)).ok:
+        await _destroy_once_free(node, dataset)
+        done = f"destroyed {dataset}"
+    if path is not None:
+        await node.run(["rmdir", "--", path], check=False)  # ZFS does it itself, mostly
+    return done
+
+
+async def _destroy_once_free(node: Node, dataset: str) -> None:
+    for attempt in range(_BUSY_TRIES):
+        ended = await node.run(["zfs", "destroy", "-r", "-f", dataset], check=attempt == _BUSY_TRIES - 1)
+        if ended.ok:
+            return
+        await asyncio.sleep(_BUSY_WAIT)
+
+
+class ZfsLayer(PropertiesLayer):
+    """A dataset (file system) in the pool beneath, mounted on a directory of Storlab's own."""
+
+    layer: Literal["zfs"] = "zfs"
+    recordsize: Size | None = Field(None, description="Largest block of a file: a power of two, ZFS's default is 128k.")
+    atime: bool | None = Field(None, description="Update access times.")
+
+    takes: ClassVar = (Pool,)
+    gives: ClassVar = Dir
+    undoes: ClassVar = (destroy_dataset,)
+    own: ClassVar = (*PropertiesLayer.own, "recordsize", "atime")
+    reserved: ClassVar = ("mountpoint", "canmount")
+
+    def label(self) -> str:
+        return f"zfs{f' sync={self.sync}' if self.sync else ''}"
+
+    def needs(self) -> Needs:
+        return ZFS_NEEDS
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
+        assert isinstance(below, Pool)
+        dataset, path = f"{below.name}/{context.owner}-{context.position}", context.path("zfs")
+        await context.register_undo("zfs.destroy", dataset=dataset, path=path)
+        options: dict[str, Value] = {"mountpoint": path, "canmount": "on", **self.options()}
+        await context.node.run(["zfs", "create", *arguments("-o", options), dataset])
+        return Dir(context.node.name, path)
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Dir)
+        return await dataset_facts(context.node, resource.path)
+
+
+async def dataset_facts(node: Node, name: str) -> dict[str, Any]:
+    """All properties of a dataset or volume, by its name or mount point."""
+    text = await node.output("zfs", "get", "-Hp", "-o", "property,value,source", "all", name)
+    return {"set": parse_changed(text), "properties": parse_properties(text)}

@@ -1,0 +1,80 @@
+"""The kernel module of ZFS: loading it, and its parameters, see zfs(4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from storlab.errors import CommandFailed, NodeError, StorlabError, Unsupported
+from storlab.layers.base import LayerContext
+from storlab.layers.zfs.output import parse_parameters, parse_version
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.undo import undo
+
+ZFS_NEEDS = Needs(programs=("zpool", "zfs", "modprobe"), modules=("zfs",), root="storage pools")
+
+PARAMETER = re.compile(r"[a-z0-9_]+")
+_PARAMETERS = "/sys/module/zfs/parameters"
+
+
+@undo("zfs.parameter")
+async def restore_parameter(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Give a parameter of the module the value again that it had."""
+    name, before = arguments["parameter"], arguments["value"]
+    if not PARAMETER.fullmatch(name):
+        raise StorlabError(f"{name} is no parameter of a kernel module: left alone")
+    try:
+        now = (await node.read_text(f"{_PARAMETERS}/{name}")).strip()
+    except FileNotFoundError:
+        return None  # the module is gone, and the parameter with it
+    if now == before:
+        return None
+    await node.write(f"{_PARAMETERS}/{name}", f"{before}\n".encode())
+    return f"set ZFS's {name} back to {before}"
+
+
+async def is_loaded(node: Node) -> bool:
+    """Whether the module is there; without it, no pool is."""
+    return (await node.run(["test", "-e", "/sys/module/zfs"], check=False)).ok
+
+
+async def load_zfs(node: Node) -> None:
+    """Load the module, unless it is there. It stays: others may have come to use it. Raises ``Unsupported``."""
+    if await is_loaded(node):
+        return
+    try:
+        await node.run(["modprobe", "zfs"])
+    except CommandFailed as error:
+        raise Unsupported(f"ZFS can't be loaded: {error}") from None
+
+
+async def set_parameters(context: LayerContext, wanted: Mapping[str, str]) -> None:
+    """Set parameters of the module, each restored when the context is torn down. Raises ``Unsupported``."""
+    for name, value in wanted.items():
+        path = f"{_PARAMETERS}/{name}"
+        try:
+            before = (await context.node.read_text(path)).strip()
+        except FileNotFoundError:
+            version = parse_version(await context.node.output("zfs", "version")).get("module", "?")
+            raise Unsupported(f"ZFS {version} on node {context.node.name} has no module parameter {name}") from None
+        if before == value:
+            continue
+        await context.register_undo("zfs.parameter", parameter=name, value=before)
+        try:
+            await context.node.write(path, f"{value}\n".encode())
+        except NodeError as error:
+            raise Unsupported(
+                f"ZFS on node {context.node.name} does not take {value} for its module parameter {name}, which stays "
+                f"at {before} ({error})"
+            ) from None
+
+
+async def module_facts(node: Node) -> dict[str, Any]:
+    """Versions, and all parameters that can be read."""
+    listing = await node.run(["grep", "--recursive", "--with-filename", "", _PARAMETERS], check=False)
+    return {
+        "version": parse_version(await node.output("zfs", "version")),
+        "module": parse_parameters(listing.stdout.decode(errors="replace")),
+    }

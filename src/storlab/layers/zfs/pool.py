@@ -1,0 +1,216 @@
+"""Layer ``zpool``: a storage pool of ZFS, see zpool-create(8) and zpoolconcepts(7)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.fs.file import remove_file
+from storlab.layers.resources import Dir, Disk, File, Pool, Resource
+from storlab.layers.zfs.module import (
+    PARAMETER,
+    ZFS_NEEDS,
+    is_loaded,
+    load_zfs,
+    module_facts,
+    restore_parameter,
+    set_parameters,
+)
+from storlab.layers.zfs.output import parse_changed, parse_layout, parse_properties
+from storlab.layers.zfs.pool_disk import forget_labels, pool_disk, remove_device_node
+from storlab.layers.zfs.properties import PROPERTIES_HELP, Value, arguments, word
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.ours import refuse_foreign_pool
+from storlab.nodes.undo import undo
+from storlab.units import Size, size_text
+
+_LAYOUT = re.compile(r"stripe|mirror|raidz[123]?|draid[123]?(:\d+[dcs])*")
+_FEWEST = {"stripe": 1, "mirror": 2, "raidz": 3, "raidz1": 3, "raidz2": 4, "raidz3": 5}
+_SMALLEST = 64 * 1024**2  # SPA_MINDEVSIZE of ZFS
+_BUSY_TRIES = 40
+_BUSY_WAIT = 0.25  # s; what was just killed may still hold a volume open
+
+
+@undo("zpool.destroy", outlives_boot=True)
+async def _destroy(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    pool = arguments["pool"]
+    refuse_foreign_pool(pool)
+    if not await _imported(node, pool):
+        return None
+    for _ in range(_BUSY_TRIES):
+        if (await node.run(["zpool", "destroy", "-f", pool], check=False)).ok:
+            return f"destroyed the pool {pool}"
+        await asyncio.sleep(_BUSY_WAIT)
+    await node.run(["zpool", "export", "-f", pool])  # at least nobody stumbles over it any more
+    return f"exported the pool {pool}, which could not be destroyed"
+
+
+async def _imported(node: Node, pool: str) -> bool:
+    if not await is_loaded(node):
+        return False
+    return pool in (await node.output("zpool", "list", "-H", "-o", "name")).split("\n")
+
+
+class ZpoolLayer(Layer):
+    """A ZFS pool: on files that it makes, or on the disk or file beneath. Datasets and volumes go above it.
+
+    The kernel module is loaded where it is not, and stays loaded.
+    """
+
+    layer: Literal["zpool"] = "zpool"
+    layout: str = Field(
+        "stripe", description="`stripe`, `mirror`, `raidz1` to `raidz3`, or a dRAID such as `draid2:4d:8c:1s`."
+    )
+    disks: int | None = Field(
+        None, ge=1, le=255, description="How many files to make; without it, the fewest that the layout makes sense of."
+    )
+    vdevs: tuple[str, ...] = Field((), description="Further chains of the node whose disks the pool is made of.")
+    log: tuple[str, ...] = Field((), description="Further chains whose disks become its separate log.")
+    special: tuple[str, ...] = Field((), description="Further chains whose disks hold metadata and small blocks.")
+    size: Size | None = Field(None, description="Size of each of the files, which are sparse; at least 64M.")
+    ashift: int | None = Field(None, ge=9, le=16, description="Smallest block, as a power of two: 12 is 4k.")
+    properties: dict[str, Value] = Field({}, description=f"Of the pool (zpool -o). {PROPERTIES_HELP}")
+    dataset: dict[str, Value] = Field(
+        {}, description="Properties of its root dataset (zpool -O), which all above inherit."
+    )
+    module: dict[str, Value] = Field(
+        {},
+        description="Parameters of the kernel module, such as `{ spa_num_allocators = 1 }`: set before the pool is "
+        "made, restored afterwards. They count for all pools of the machine.",
+    )
+
+    takes: ClassVar = (None, Disk, File, Dir)
+    gives: ClassVar = Pool
+    flush: ClassVar = ("zpool", "sync")
+    undoes: ClassVar = (
+        _destroy,
+        forget_labels,
+        remove_device_node,
+        restore_parameter,
+        remove_file,
+    )
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if not _LAYOUT.fullmatch(self.layout):
+            raise ValueError(
+                f"{self.layout} is no layout: stripe, mirror, raidz1, raidz2, raidz3, or a dRAID such as draid1:3d:1s"
+            )
+        fewest = 2 if self.layout.startswith("draid") else _FEWEST[self.layout] - self.layout.startswith("raidz")
+        if self.disks is not None and self.disks < fewest:
+            raise ValueError(f"a {self.layout} needs at least {fewest} disks, not {self.disks}")
+        if self.layout.startswith("draid") and self.disks is None:
+            raise ValueError("a dRAID needs the number of its disks, such as disks = 8")
+        if self.size is not None and self.size < _SMALLEST:
+            raise ValueError(f"size = {size_text(self.size)}: ZFS needs disks of at least 64M")
+        for name in self.module:
+            if not PARAMETER.fullmatch(name):
+                raise ValueError(f"module: {name} is not a valid name of a parameter")
+        for given, field, names in (
+            ("properties", self.properties, ("ashift", "cachefile", "altroot")),
+            ("dataset", self.dataset, ("mountpoint", "canmount")),
+        ):
+            for name in names:
+                if name in field:
+                    remedy = "use the key ashift" if name == "ashift" else "Storlab sets it"
+                    raise ValueError(f"{given}: {name} can't be given here: {remedy}")
+        return self
+
+    def label(self) -> str:
+        layout = "" if self.layout == "stripe" else f" {self.layout}"
+        return f"zpool{layout}{f' sync={word(sync)}' if (sync := self.dataset.get('sync')) is not None else ''}"
+
+    def needs(self) -> Needs:
+        return ZFS_NEEDS | Needs(programs=("truncate", "wipefs"))
+
+    def space(self) -> int:
+        return self._count * self.size if self.size else 0
+
+    @property
+    def _count(self) -> int:
+        return self.disks or _FEWEST[self.layout]
+
+    def chains(self) -> tuple[str, ...]:
+        return (*self.vdevs, *self.log, *self.special)
+
+    def check_above(self, below: Layer | None) -> str | None:
+        if self.vdevs:
+            if below is not None:
+                return f"vdevs name its disks, so it must be the lowest of its stack, but there is layer {below.layer}"
+            return "vdevs name its disks, so it takes no size and no disks" if self.size or self.disks else None
+        if below is None or issubclass(below.gives, Dir):
+            return None if self.size else 'it needs the size of the files that it makes, such as size = "4G"'
+        if below.file_format() != "raw":
+            return f"ZFS takes a file as it is, and layer {below.layer} gives a {below.file_format()} file"
+        if self.size is not None or self.disks is not None or self.layout != "stripe":
+            return (
+                f"layer {below.layer} gives it its one disk, so it takes no size, disks or layout: leave them out, or "
+                "put nothing or a directory beneath"
+            )
+        return None
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Pool:
+        await load_zfs(context.node)
+        await set_parameters(context, {name: word(value) for name, value in self.module.items()})
+        pool = f"storlab-{context.run}-{context.owner}-{context.position}-{zlib.crc32(context.scratch.encode()):08x}"
+        vdevs = await self._vdevs(below, context, pool)
+        await context.register_undo("zpool.destroy", pool=pool)
+        options = {"cachefile": "none", **({"ashift": self.ashift} if self.ashift else {}), **self.properties}
+        # Nothing is mounted for the pool itself; what somebody makes in it would be, in the scratch folder.
+        dataset = {**self.dataset, "canmount": "off", "mountpoint": context.path("pool")}
+        # What lies on a device of the user's was seen to by the layer ``device``; anything else is Storlab's own.
+        force = [] if isinstance(below, Disk) and not below.ours else ["-f"]
+        layout = [] if self.layout == "stripe" else [self.layout]
+        for kind, names in (("log", self.log), ("special", self.special)):
+            if names:
+                vdevs += [kind, *await self._further(names, context, pool)]
+        argv = ["zpool", "create", *force, *arguments("-o", options), *arguments("-O", dataset), pool]
+        await context.node.run([*argv, *layout, *vdevs])
+        return Pool(context.node.name, pool)
+
+    async def _vdevs(self, below: Resource | None, context: LayerContext, pool: str) -> list[str]:
+        if self.vdevs:
+            return await self._further(self.vdevs, context, pool)
+        if isinstance(below, Disk):
+            return [await pool_disk(below, pool, context)]
+        if isinstance(below, File):
+            return [below.path]
+        paths = []
+        for number in range(self._count):
+            name = f"disk-{number}.img"
+            paths.append(f"{below.path}/{context.owner}-{name}" if isinstance(below, Dir) else context.path(name))
+            await context.register_undo("file.remove", path=paths[-1])
+        await context.node.run(["truncate", "--size", str(self.size), "--", *paths])
+        return paths
+
+    async def _further(self, names: Sequence[str], context: LayerContext, pool: str) -> list[str]:
+        """What the node's further chains of these names give, as ZFS takes it."""
+        vdevs = []
+        for resource in (resource for name in names for resource in context.others[name]):
+            if isinstance(resource, Disk):
+                vdevs.append(await pool_disk(resource, pool, context))
+            else:
+                assert isinstance(resource, File), "checked when the study was loaded"
+                vdevs.append(resource.path)
+        return vdevs
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Pool)
+        pool = await context.node.output("zpool", "get", "-Hp", "-o", "property,value,source", "all", resource.name)
+        dataset = await context.node.output("zfs", "get", "-Hp", "-o", "property,value,source", "all", resource.name)
+        status = await context.node.output("zpool", "status", "-P", resource.name)
+        return {
+            "pool": resource.name,
+            "layout": parse_layout(status),
+            "set": parse_changed(pool),
+            "properties": parse_properties(pool),
+            "dataset": parse_properties(dataset),
+            **await module_facts(context.node),
+        }

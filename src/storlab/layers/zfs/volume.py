@@ -1,0 +1,130 @@
+"""Layer ``zvol``: a volume of ZFS as a block device, see zfs-create(8); new, or a clone of a base's snapshot."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from storlab.layers.base import LayerContext
+from storlab.layers.block.queue import queue_facts
+from storlab.layers.fs.file import remove_file
+from storlab.layers.image.base import BASE_HELP, Base
+from storlab.layers.resources import Disk, Pool, Resource
+from storlab.layers.zfs.dataset import dataset_facts, destroy_dataset
+from storlab.layers.zfs.module import ZFS_NEEDS
+from storlab.layers.zfs.properties import PropertiesLayer, arguments
+from storlab.layers.zfs.volume_device import ZVOL_ID, volume_device, volume_of
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.units import Size, size_text
+
+_LARGEST_DEFAULT = 16 * 1024  # volblocksize since ZFS 2.2; 8k before
+
+
+class ZvolLayer(PropertiesLayer):
+    """A volume in the pool beneath. With a base, that is written to a volume once, and each node gets a clone of it."""
+
+    layer: Literal["zvol"] = "zvol"
+    size: Size | None = Field(None, description="Size of the disk; without it, the base's.")
+    volblocksize: Size | None = Field(None, description="Its blocks: a power of two, 512 to 16M; ZFS's default is 16k.")
+    sparse: bool = Field(True, description="false reserves its whole size in the pool (refreservation).")
+    base: Base | None = Field(
+        None, description=f"{BASE_HELP} Here: a volume, its snapshot `@base`, and clones of that."
+    )
+
+    takes: ClassVar = (Pool,)
+    gives: ClassVar = Disk
+    undoes: ClassVar = (
+        destroy_dataset,
+        remove_file,
+    )
+    own: ClassVar = PropertiesLayer.own
+    reserved: ClassVar = ("volsize", "volblocksize", "refreservation")
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.size is None and self.base is None:
+            raise ValueError('it needs a size, such as size = "4G", or a base to be a clone of')
+        if self.base is not None:
+            self.base.check_size(self.size)
+        block = self.volblocksize
+        if block is not None and (not 512 <= block <= 16 * 1024**2 or block & (block - 1)):
+            raise ValueError(f"volblocksize = {block}: a power of two from 512 to 16M")
+        if self.size is not None and self.size % (block or 512):
+            raise ValueError(f"size = {self.size} is no multiple of the blocks of {size_text(block or 512)}")
+        return self
+
+    def label(self) -> str:
+        what = "clone" if self.base is not None else size_text(self.size or 0)
+        return f"zvol {what}{f' sync={self.sync}' if self.sync else ''}"
+
+    def needs(self) -> Needs:
+        base = self.base.needs() if self.base is not None else Needs()
+        return ZFS_NEEDS | base | Needs(programs=("blockdev",), paths=(ZVOL_ID,))
+
+    def capacity(self) -> int | None:
+        return self.size
+
+    async def check_node(self, node: Node) -> None:
+        if self.base is not None:
+            await self.base.check_node(node)
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
+        assert isinstance(below, Pool)
+        volume = f"{below.name}/{context.owner}-{context.position}"
+        if self.base is None:
+            await context.register_undo("zfs.destroy", dataset=volume, path=None)
+            await self._create(context.node, volume, self.size or 0, sparse=self.sparse)
+        else:
+            size = self.size or await self.base.length(context.node, None)
+            snapshot = await self._base(self.base, below, context)
+            await context.register_undo("zfs.destroy", dataset=volume, path=None)
+            await context.node.run(["zfs", "clone", *arguments("-o", self.options()), snapshot, volume])
+            await self._resize(context.node, volume, self._rounded(size))
+        device = await volume_device(context.node, volume)
+        size = int(await context.node.output("blockdev", "--getsize64", device))
+        return Disk(context.node.name, device, size, ours=True)
+
+    async def _create(self, node: Node, volume: str, size: int, *, sparse: bool) -> None:
+        blocks = {"volblocksize": self.volblocksize} if self.volblocksize else {}
+        options = arguments("-o", {**blocks, **self.options()})
+        await node.run(["zfs", "create", *(["-s"] if sparse else []), *options, "-V", str(size), volume])
+
+    async def _resize(self, node: Node, volume: str, size: int) -> None:
+        """A clone is as large as its origin, and reserves nothing."""
+        now = int(await node.output("zfs", "get", "-Hp", "-o", "value", "volsize", volume))
+        if size != now:
+            await node.run(["zfs", "set", f"volsize={size}", volume])
+        if not self.sparse:
+            await node.run(["zfs", "set", f"refreservation={size}", volume])
+
+    async def _base(self, base: Base, pool: Pool, context: LayerContext) -> str:
+        """The snapshot that clones are made of. It belongs to the pool, and goes away with it."""
+        key = base.key(self.volblocksize, sorted(self.options().items()))
+        volume = f"{pool.name}/base-{key}"
+        await base.length(context.node, self.size)
+
+        async def make() -> str:
+            size = self._rounded(await base.length(context.node, None))
+            await self._create(context.node, volume, size, sparse=True)
+            await base.fill(context.node, await volume_device(context.node, volume))
+            await context.node.run(["zfs", "snapshot", f"{volume}@base"])
+            return f"{volume}@base"
+
+        return await context.once(volume, make)
+
+    def _rounded(self, size: int) -> int:
+        """A volume consists of whole blocks; a user's image need not."""
+        block = self.volblocksize or _LARGEST_DEFAULT
+        return -(-size // block) * block
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Disk)
+        volume = await volume_of(context.node, resource.path) or ""
+        return {
+            "volume": volume,
+            "device": resource.path,
+            **await dataset_facts(context.node, volume),
+            "queue": await queue_facts(context.node, resource.name),
+        }

@@ -1,0 +1,189 @@
+"""Nodes whose agent is a command of the controller, over its standard streams: here, in a namespace, or by ssh.
+
+They are there for the whole run. Leaving them ends all that their agents started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from storlab.errors import StorlabError
+from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.connection import Connection, Stream
+from storlab.nodes.demands import NO_DEMANDS, Demands
+from storlab.nodes.identity import NodeIdentity, machine_of
+from storlab.nodes.kind import K, Launcher, Prepared, Services
+from storlab.nodes.node import Node
+from storlab.nodes.processes import end_marked, end_processes, mark
+from storlab.nodes.waiting import to_its_end
+
+HELLO_TIMEOUT = 10.0  # s; a loaded machine needs far less
+_EXIT_TIMEOUT = 10.0
+_DRAIN_TIMEOUT = 1.0
+
+
+@contextlib.asynccontextmanager
+async def running_agent(name: str, argv: Sequence[str], *, hello: float | None = None) -> AsyncIterator[Node]:
+    """The agent that ``argv`` starts, for as long as the context lasts."""
+    process = await asyncio.create_subprocess_exec(
+        *argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        # Ctrl-C in the terminal is for the controller alone: it decides what is stopped, and in which order.
+        start_new_session=True,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    connection = Connection(name, Stream(process.stdout, process.stdin))
+    try:
+        greeting = await connection.greet(hello or HELLO_TIMEOUT)
+        yield Node(name, connection, pid=greeting["pid"])
+    finally:
+        await to_its_end(_end(connection, process))
+
+
+async def _end(connection: Connection, process: asyncio.subprocess.Process) -> None:
+    if connection.lost is not None:
+        _kill(process)  # it may still live, and stand still
+    try:
+        async with asyncio.timeout(_EXIT_TIMEOUT):
+            await connection.close()
+            await process.wait()
+    except TimeoutError:  # something that it started hangs in the kernel
+        _kill(process)
+        await process.wait()
+        await connection.close()
+    assert process.stdout is not None
+    with contextlib.suppress(TimeoutError):  # a reader that was paused never sees the end, and asyncio keeps its pipe
+        async with asyncio.timeout(_DRAIN_TIMEOUT):
+            await process.stdout.read()
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    # Not process.kill(): that reaps the child behind asyncio's back, which then warns of it (Python 3.11).
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+
+
+@dataclass
+class _Launched:
+    """A node that is there, or was and is lost."""
+
+    node: Node
+    cgroup: str
+    context: AsyncExitStack
+
+
+class AgentLauncher(Launcher[K]):
+    """What the launchers of such kinds have in common. A subclass says where an agent is, and how it is started."""
+
+    hello: ClassVar[float] = HELLO_TIMEOUT
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._nodes: dict[tuple[str, str], _Launched] = {}  # by the node's name and what it is
+        self._launches = 0
+        self._lock = asyncio.Lock()
+
+    @abstractmethod
+    async def address_of(self, instance: str, spec: K) -> str:
+        """Where a new node's agent is to be, in words that ``command`` understands in another process, too."""
+
+    async def command(self, address: str, environment: Mapping[str, str], arguments: Sequence[str]) -> list[str]:
+        """The command of this machine that starts the agent at an address."""
+        return ["env", *(f"{key}={value}" for key, value in environment.items()), str(agent_path()), *arguments]
+
+    async def took_in(self, node: Node) -> None:
+        """Its agent answers: what else the launcher knows of a node."""
+
+    async def stand_in(self, spec: K) -> Node | None:
+        """One of these nodes; where none is open yet, one of the kind's name, to be asked before the others are."""
+        opened = (known.node for (_, dump), known in self._nodes.items() if dump == spec.model_dump_json())
+        return next(opened, None) or await self.open(spec.kind, spec, Prepared(), NO_DEMANDS, Path("/dev/null"))
+
+    async def open(self, name: str, spec: K, prepared: Prepared, demands: Demands, folder: Path) -> Node:
+        key = name, spec.model_dump_json()
+        async with self._lock:
+            if key not in self._nodes:
+                instance = self.services.new_instance(name)
+                self._nodes[key] = await self._launch(name, instance, spec.kind, await self.address_of(instance, spec))
+                self._announce(self._nodes[key])
+        return self._nodes[key].node
+
+    def announce(self) -> None:
+        """Journal, now that there is a journal, how to end what the agents leave, should they be killed themselves."""
+        for known in self._nodes.values():
+            self._announce(known)
+
+    async def end(self, node: Node) -> None:
+        """It is there for the whole run."""
+
+    async def close(self) -> None:
+        async with AsyncExitStack() as together:
+            for known in self._nodes.values():
+                together.push_async_callback(known.context.aclose)
+        self._nodes.clear()
+
+    async def revive(self) -> None:
+        for known in list(self._nodes.values()):
+            if known.node.lost is not None:
+                with contextlib.suppress(StorlabError):  # it stays lost, and what needs it says why
+                    await self._revive(known)
+
+    async def reach(self, identity: NodeIdentity) -> Node | None:
+        for known in self._nodes.values():
+            if (known.node.instance, known.node.identity.address) == (identity.name, identity.address):
+                if known.node.lost is not None:
+                    await self._revive(known)
+                return known.node
+        known = await self._launch(identity.name, identity.name, identity.kind, identity.address)
+        self._nodes[identity.name, identity.address] = known
+        return known.node
+
+    async def _launch(self, name: str, instance: str, kind: str, address: str) -> _Launched:
+        self._launches += 1
+        # A run that is resumed, and an agent that is launched again, use another than what may be left of the first.
+        cgroup = f"storlab-{self.services.run}.{os.getpid()}.{self._launches}-{instance}"
+        environment = mark(self.services.run, instance)
+        argv = await self.command(address, environment, ["serve", "--cgroup", cgroup])
+        context = AsyncExitStack()
+        node = await context.enter_async_context(running_agent(name, argv, hello=self.hello))
+        try:
+            node.environment = environment
+            machine = await machine_of(node)
+            node.identity, node.machine = NodeIdentity(instance, kind, address, machine), machine.boot
+            await self.took_in(node)
+        except BaseException:
+            await context.aclose()
+            raise
+        return _Launched(node, cgroup, context)
+
+    async def _revive(self, known: _Launched) -> None:
+        """Launch an agent again, and let it end all that the lost one could have left. The ``Node`` stays the same."""
+        node, before = known.node, known.cgroup
+        await known.context.aclose()
+        new = await self._launch(node.name, node.instance, node.identity.kind, node.identity.address)
+        node.connection, node.pid, node.identity, node.machine = (
+            new.node.connection,
+            new.node.pid,
+            new.node.identity,
+            new.node.machine,
+        )
+        known.cgroup, known.context = new.cgroup, new.context
+        self._announce(known)
+        with contextlib.suppress(StorlabError):  # what hangs in the kernel stays in the journal, and is reported later
+            await end_processes(node, self.services.run, node.instance, before)
+
+    def _announce(self, known: _Launched) -> None:
+        if self.services.journal is not None:
+            arguments = {"run": self.services.run, "node": known.node.instance, "cgroup": known.cgroup}
+            self.services.journal.register(known.node.identity, end_marked.name, arguments)

@@ -1,0 +1,130 @@
+"""What the crossings that end on a node demand of it before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+
+Arguments = Mapping[str, Any]
+
+_PCI = ("-pci", "nvme", "virtio-net")
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Devices in QEMU's own terms (QAPI, as JSON), for the command line, or plugged in over QMP; each in its order.
+
+    ``objects`` for object-add, ``blockdevs`` for blockdev-add, ``netdevs`` for netdev_add, ``devices`` for device_add.
+    ``chardevs`` maps an id to the path of a Unix socket on which another program listens. ``fsdevs`` are folders for 9p
+    (``fsdriver``, ``id``, ``path``, ``security_model`` …), which QEMU takes on its command line only.
+    """
+
+    objects: tuple[Arguments, ...] = ()
+    blockdevs: tuple[Arguments, ...] = ()
+    netdevs: tuple[Arguments, ...] = ()
+    devices: tuple[Arguments, ...] = ()
+    chardevs: tuple[tuple[str, str], ...] = ()
+    fsdevs: tuple[Arguments, ...] = ()
+
+    def __add__(self, other: Devices) -> Devices:
+        return Devices(
+            self.objects + other.objects,
+            self.blockdevs + other.blockdevs,
+            self.netdevs + other.netdevs,
+            self.devices + other.devices,
+            self.chardevs + other.chardevs,
+            self.fsdevs + other.fsdevs,
+        )
+
+    def on_ports(self, ports: Iterable[str]) -> Devices:
+        """Each PCI device on a port of its own, for machines whose root bus takes none while they run."""
+        free = iter(ports)
+        return replace(self, devices=tuple({**d, "bus": next(free)} if _is_pci(d) else d for d in self.devices))
+
+    @property
+    def pci(self) -> int:
+        """How many PCI slots they take."""
+        return sum(_is_pci(device) for device in self.devices)
+
+    def command_line(self) -> list[str]:
+        """As arguments of QEMU; its ``-chardev`` and ``-fsdev`` take no JSON."""
+        kinds = (
+            ("-object", self.objects),
+            ("-blockdev", self.blockdevs),
+            ("-netdev", self.netdevs),
+            ("-device", self.devices),
+        )
+        words = self.fsdev_arguments()
+        for name, path in self.chardevs:
+            words += ["-chardev", f"socket,id={name},path={escaped(path)}"]
+        for option, all_ in kinds:
+            words += [word for each in all_ for word in (option, orjson.dumps(dict(each)).decode())]
+        return words
+
+    def fsdev_arguments(self) -> list[str]:
+        """The folders for 9p, as arguments of QEMU."""
+        options = (",".join(f"{key}={escaped(str(value))}" for key, value in each.items()) for each in self.fsdevs)
+        return [word for option in options for word in ("-fsdev", option)]
+
+    def commands(self) -> list[tuple[str, dict[str, Any]]]:
+        """As QMP commands, in the order in which they can be carried out; ``fsdevs`` can't be."""
+        sockets = [
+            {"id": name, "backend": {"type": "socket", "data": {"addr": _unix(path), "server": False}}}
+            for name, path in self.chardevs
+        ]
+        kinds: tuple[tuple[str, Iterable[Arguments]], ...] = (
+            ("object-add", self.objects),
+            ("chardev-add", sockets),
+            ("blockdev-add", self.blockdevs),
+            ("netdev_add", self.netdevs),
+            ("device_add", self.devices),
+        )
+        return [(command, dict(each)) for command, all_ in kinds for each in all_]
+
+
+def _unix(path: str) -> Arguments:
+    return {"type": "unix", "data": {"path": path}}
+
+
+def _is_pci(device: Arguments) -> bool:
+    driver = str(device["driver"])
+    return "bus" not in device and (driver.endswith(_PCI[0]) or driver in _PCI)
+
+
+def escaped(path: str) -> str:
+    """QEMU takes a doubled comma in an option's value for one that belongs to it."""
+    return path.replace(",", ",,")
+
+
+NO_DEVICES = Devices()
+
+
+@dataclass(frozen=True)
+class Demands:
+    """All that the crossings of a node's chains, and those of other nodes that start there, demand of it together.
+
+    ``devices`` of its machine, where that is QEMU's. ``network``: an address in the run's network; ``reaches_network``:
+    its machine opens something over that network, before it has an address there itself. ``shared_memory``: another
+    program maps its memory. ``cold``: it must boot, and can't be a copy of a guest that was saved.
+    """
+
+    devices: Devices = NO_DEVICES
+    network: bool = False
+    reaches_network: bool = False
+    shared_memory: bool = False
+    cold: bool = False
+
+    def __or__(self, other: Demands) -> Demands:
+        return Demands(
+            self.devices + other.devices,
+            self.network or other.network,
+            self.reaches_network or other.reaches_network,
+            self.shared_memory or other.shared_memory,
+            self.cold or other.cold,
+        )
+
+
+NO_DEMANDS = Demands()

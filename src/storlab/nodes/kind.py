@@ -1,0 +1,185 @@
+"""The interface of node kinds: what a kind says of itself, and the launcher that opens, ends and finds its nodes.
+
+A kind is a file with two classes: its keys in a study's ``[nodes.NAME]``, and its launcher. Nothing outside ``nodes/``
+asks which kind a node has.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from storlab.nodes.demands import Demands
+from storlab.nodes.identity import NodeIdentity
+from storlab.nodes.needs import Needs
+from storlab.nodes.network import RunNetwork
+from storlab.nodes.node import Node
+from storlab.nodes.undo import Undo
+
+Transport = Literal["hypervisor", "network"]
+
+
+class NodeKind(BaseModel):
+    """A kind of node. The fields of a subclass are its own keys in ``[nodes.NAME]``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    session: ClassVar[bool]
+    """Opened once, for the whole run; else its nodes start and end with what is set up on them."""
+
+    volatile: ClassVar[bool] = False
+    """What is set up on such a node ends with it, and is not undone piece by piece."""
+
+    here: ClassVar[bool] = False
+    """It shares this machine's kernel, devices and disks."""
+
+    transports: ClassVar[frozenset[Transport]] = frozenset()
+    """Crossings that can end on such a node."""
+
+    undoes: ClassVar[tuple[Undo, ...]] = ()
+    """How to undo what its launcher announces."""
+
+    kind: str  # the kind's name in study files; a subclass narrows it to a literal with that default
+
+    def needs(self) -> Needs:
+        """What this machine must have so that there can be such nodes."""
+        return Needs()
+
+    def memory_needed(self) -> int:
+        """Bytes of this machine's memory that one such node takes."""
+        return 0
+
+    def start_time(self) -> float:
+        """Seconds that one such node takes to start, as an estimate for plans."""
+        return 0.0
+
+    def image(self, needs: Needs) -> frozenset[str] | None:
+        """What a guest image must have, beyond what all have, to boot such nodes; ``None`` where they need none."""
+        return None
+
+    def describe(self) -> str:
+        """One line for plan and report: ``512M, 1 CPU``."""
+        return ""
+
+    @classmethod
+    @abstractmethod
+    def launcher(cls, services: Services) -> Launcher[Any]:
+        """A launcher of such nodes, for one run."""
+
+
+class UndoJournal(Protocol):
+    """The run's journal, as far as launchers need it."""
+
+    def register(self, node: NodeIdentity, undo: str, arguments: Mapping[str, Any]) -> object:
+        """Announce something that is about to be set up on a node."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Something that was lost before its time: when (monotonic), on which node (its ``instance``), and why.
+
+    ``detail``: the last lines of its console.
+    """
+
+    at: float
+    node: str
+    reason: str
+    detail: str = ""
+
+
+@dataclass
+class Services:
+    """What a run offers to its launchers. ``host`` is this machine; ``journal`` is there once the run has a folder."""
+
+    run: str
+    journal: UndoJournal | None = None
+    notify: Callable[[str], None] = lambda _: None
+    on_loss: Callable[[Loss], None] = lambda _: None
+    host: Node = field(init=False)
+    network: RunNetwork = field(init=False)
+    _taken: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.network = RunNetwork(self.run, lambda: self.host, self.announce)
+
+    def announce(self, undo: str, /, **arguments: Any) -> None:
+        """Journal, durably, how to undo what is set up next on this machine, for this run as a whole."""
+        assert self.journal is not None, "nothing is set up before the run has a journal"
+        self.journal.register(self.host.identity, undo, arguments)
+
+    def new_instance(self, name: str) -> str:
+        """A name for a node that no other of this run has or had."""
+        number = self._taken[name] = self._taken.get(name, 0) + 1
+        return name if number == 1 else f"{name}+{number}"  # no name in a study has such a sign
+
+
+class Prepared:
+    """What was found out of a group's nodes while planning. A kind adds what its launcher needs to open them."""
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What a reader of the results must know first."""
+        return ()
+
+    def lacks(self, needs: Needs) -> list[str]:
+        """What nodes that don't run yet will lack of ``needs``, in words."""
+        return []
+
+    def facts(self) -> dict[str, Any]:
+        """For plan and manifest, as data."""
+        return {}
+
+    def lines(self) -> list[str]:
+        """The same for people."""
+        return []
+
+
+K = TypeVar("K", bound=NodeKind)
+
+
+class Launcher(ABC, Generic[K]):
+    """Opens the nodes of one kind in one run, and owns them."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+
+    async def prepare(self, spec: K, needs: Needs) -> Prepared:
+        """Look, while planning, whether such nodes can be had, and with what; ``needs``: all that is asked of them.
+
+        Changes nothing but caches. Raises ``UserError`` with the ``key`` of the spec that is at fault.
+        """
+        return Prepared()
+
+    async def stand_in(self, spec: K) -> Node | None:
+        """A node that can be asked, while planning, what such nodes have; ``None`` where only ``Prepared`` knows."""
+        return None
+
+    @abstractmethod
+    async def open(self, name: str, spec: K, prepared: Prepared, demands: Demands, folder: Path) -> Node:
+        """A node, ready for commands; ``folder`` takes what it leaves to be read, such as a console.
+
+        Raises ``NodeError``.
+        """
+
+    @abstractmethod
+    async def end(self, node: Node) -> None:
+        """End a node. Idempotent."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End all nodes."""
+
+    async def revive(self) -> None:
+        """Of a kind whose nodes are there for the whole run: launch again what was lost, as the same ``Node``."""
+
+    @abstractmethod
+    async def reach(self, identity: NodeIdentity) -> Node | None:
+        """The node of a journal's entry that is not among those that are open; ``None`` where it is gone for good.
+
+        Raises ``NodeError`` where that is not known, as it can't be reached now.
+        """

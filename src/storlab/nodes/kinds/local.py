@@ -1,0 +1,68 @@
+"""Nodes of kind ``local``: an agent on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import ClassVar, Literal
+
+from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agents import AgentLauncher, running_agent
+from storlab.nodes.identity import NodeIdentity, machine_of
+from storlab.nodes.kind import Launcher, NodeKind, Services
+from storlab.nodes.node import Node, Ports
+from storlab.nodes.processes import end_marked
+
+
+class LocalKind(NodeKind):
+    """This machine, with an agent of its own."""
+
+    kind: Literal["local"] = "local"
+
+    session: ClassVar = True
+    here: ClassVar = True
+    undoes: ClassVar = (end_marked,)
+
+    @classmethod
+    def launcher(cls, services: Services) -> Launcher[LocalKind]:
+        return LocalLauncher(services)
+
+
+class LocalLauncher(AgentLauncher[LocalKind]):
+    """Agents on this machine."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._ports = Ports()
+
+    async def address_of(self, instance: str, spec: LocalKind) -> str:
+        return ""
+
+    async def took_in(self, node: Node) -> None:
+        node.ports = self._ports  # they all have this machine's
+
+    async def stand_in(self, spec: LocalKind) -> Node | None:
+        return self.services.host
+
+    async def reach(self, identity: NodeIdentity) -> Node | None:
+        """Each agent on this machine can do what another one could."""
+        host = self.services.host
+        if host.lost is not None:
+            await super().reach(host.identity)
+        return host
+
+
+@contextlib.asynccontextmanager
+async def local_node(
+    name: str, *, cgroup: str | None = None, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Node]:
+    """An agent on this machine that belongs to no run, for as long as the context lasts.
+
+    ``environment`` is added to that of every command. ``cgroup`` names the agent's cgroup.
+    """
+    argv = [str(agent_path()), "serve", *(["--cgroup", cgroup] if cgroup else [])]
+    async with running_agent(name, argv) as node:
+        node.environment = environment or {}
+        machine = await machine_of(node)
+        node.identity, node.machine = NodeIdentity(name, "local", "", machine), machine.boot
+        yield node

@@ -1,0 +1,94 @@
+"""Whether KVM really works, which only a guest can tell: on some machines ``/dev/kvm`` answers and every guest dies."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from storlab.errors import MissingTool
+from storlab.images.cache import storlab_cache
+from storlab.images.image import Image
+from storlab.nodes.kinds.vm.causes import panic
+from storlab.nodes.kinds.vm.command import QEMU, Accelerator
+from storlab.nodes.node import Node
+
+_ALIVE = "storlab-init: alive"
+_PATIENCE = 10.0  # s; with KVM it takes about one
+
+
+@dataclass(frozen=True)
+class Acceleration:
+    """What guests run with, and, where that is emulation, why KVM can't be had."""
+
+    accelerator: Accelerator
+    reason: str = ""
+
+
+def kvm_device() -> str | None:
+    """Why ``/dev/kvm`` can't even be opened; ``None`` where it can."""
+    try:
+        os.close(os.open("/dev/kvm", os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return "there is no /dev/kvm"
+    except OSError as error:
+        return f"/dev/kvm can't be opened: {error.strerror}"
+    return None
+
+
+async def find_acceleration(image: Image, initrd: Path, host: Node) -> Acceleration:
+    """KVM where a tiny guest lives in it, else emulation. Tried once for each boot of this machine and each QEMU.
+
+    QEMU runs as a command of ``host``, and so never outlives the controller.
+    """
+    reason = kvm_device()
+    if reason is not None:
+        return Acceleration("tcg", reason)
+    remembered = storlab_cache() / "kvm" / f"{await _machine(image)}.json"
+    try:
+        return Acceleration(**orjson.loads(remembered.read_bytes()))
+    except (OSError, orjson.JSONDecodeError, TypeError):
+        pass
+    found = await _try_kvm(image, initrd, host)
+    remembered.parent.mkdir(parents=True, exist_ok=True)
+    remembered.write_bytes(orjson.dumps({"accelerator": found.accelerator, "reason": found.reason}))
+    return found
+
+
+async def _machine(image: Image) -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+    key = "\0".join([boot, await qemu_version(), str(image.kernel), str(os.geteuid())])
+    return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+async def qemu_version() -> str:
+    """The first line of ``--version``. Raises ``MissingTool``."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            QEMU, "--version", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        )
+    except FileNotFoundError:
+        raise MissingTool(f"{QEMU} is not installed, which guests need: apt-get install qemu-system-x86") from None
+    output, _ = await process.communicate()
+    return output.decode(errors="replace").partition("\n")[0]
+
+
+async def _try_kvm(image: Image, initrd: Path, host: Node) -> Acceleration:
+    argv = [
+        *(QEMU, "-no-user-config", "-nodefaults", "-display", "none", "-no-reboot"),
+        *("-accel", "kvm", "-machine", "q35", "-cpu", "host", "-m", "256M"),
+        *("-kernel", str(image.kernel), "-initrd", str(initrd), "-serial", "stdio"),
+        *("-append", "console=ttyS0 panic=-1 storlab.try=1"),
+    ]
+    ended = await host.run(argv, check=False, timeout=_PATIENCE, grace=0.5)
+    text = ended.stdout.decode(errors="replace").replace("\r", "")
+    if _ALIVE in text:
+        return Acceleration("kvm")
+    said = [] if ended.timed_out else ended.stderr.decode(errors="replace").strip().splitlines()
+    waited = f"it did not boot within {_PATIENCE:g} s" if ended.timed_out else ended.describe()
+    why = said[0] if said else panic(text) or waited
+    return Acceleration("tcg", f"/dev/kvm answers, but a guest dies in it: {why}")

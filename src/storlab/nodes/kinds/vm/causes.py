@@ -1,0 +1,165 @@
+"""Why a guest is gone, in words: what QEMU reported, how it ended, and what the console said."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from qemu.qmp import EventListener, QMPClient, QMPError
+
+from storlab.errors import NodeError, StorlabError
+from storlab.nodes.kinds.vm.qmp import connect
+from storlab.nodes.process import Process, telling
+
+_WAIT = 2.0  # s: the stream closes a moment before the process that held it is known to have ended
+_ANSWER = 2.0  # s, for QEMU's monitor
+_PANIC = re.compile(r"Kernel panic - not syncing: (?P<reason>.*)")
+_KILLED = re.compile(r"Out of memory: Killed process \d+ \((?P<program>.*?)\) ")
+_TIME = re.compile(r"^\[ *\d+\.\d+\] ")
+_INIT = "storlab-init: "
+_TAIL = 30  # lines
+_PANIC_TAIL = 80  # lines; a kernel that panics prints its call trace after the reason
+_MOST = 64 * 1024  # bytes
+_EVENTS = ("BLOCK_IO_ERROR", "GUEST_PANICKED", "SHUTDOWN", "STOP")
+
+
+class Causes:
+    """Gathers what is known of one guest's end; the first cause counts. ``at``: when, on the monotonic clock."""
+
+    def __init__(self, name: str, process: Process, console: Path) -> None:
+        self._name, self._process, self._console = name, process, console
+        self._said: str | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._qmp: QMPClient | None = None
+        self.on_disk_error: Any = None
+        self.at: float | None = None
+
+    async def monitor(self, path: Path) -> QMPClient:
+        """QEMU's monitor, once it is there. Raises ``NodeError`` with the reason where QEMU ends instead."""
+        try:
+            return await connect(path, self._name, lambda: self._process.ended is not None)
+        except NodeError as error:
+            raise NodeError(await self.name(str(error))) from None
+
+    def listen(self, qmp: QMPClient) -> None:
+        """Take note of the events that QEMU reports, from now on."""
+        self._qmp = qmp
+        listener = EventListener(names=_EVENTS)
+        qmp.register_listener(listener)
+        self._task = asyncio.create_task(self._take(listener), name=f"events of {self._name}")
+
+    async def name(self, otherwise: str) -> str:
+        """The reason, as a sentence; ``otherwise`` where none is known. Waits a moment for what is still to come."""
+        if self._said is None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_WAIT):
+                    await self._process.rest()
+        said = self._said or self._ending()
+        if said is None and self._process.lost is not None:
+            return f"{self._process.lost}, and with the agent its virtual machines ended"
+        return otherwise if said is None else f"node {self._name}: {said}"
+
+    async def hung(self, silence: float) -> str:
+        """What to say of a guest whose agent is silent."""
+        return self._note(f"its agent has been silent for {silence:g} s: the guest hangs{await self._state()}")
+
+    async def _state(self) -> str:
+        """What QEMU says of a guest that hangs, to be added to a sentence."""
+        if self._qmp is None:
+            return ""
+        try:
+            async with asyncio.timeout(_ANSWER):
+                status: Any = await self._qmp.execute("query-status")
+        except TimeoutError:
+            return ", and so does QEMU: it does not answer either"
+        except (QMPError, OSError):
+            return ""
+        return "" if status["running"] else f"; QEMU says that it is {status['status']}"
+
+    def _ending(self) -> str | None:
+        text = console_text(self._console)
+        reason = panic(text)
+        if reason is not None:
+            return self._note(f"the guest's kernel panicked: {reason}")
+        ended = self._process.ended
+        if ended is None:
+            return None
+        if ended.signal is not None:
+            return self._note(f"QEMU was killed by {ended.signal}")
+        if ended.code:
+            lines = ended.stderr.decode(errors="replace").strip().splitlines()
+            return self._note(f"QEMU ended with status {ended.code}: {telling(lines) if lines else 'it said nothing'}")
+        word = last_word(text)
+        return self._note(f"the guest powered off{f': {word}' if word and word != 'ready' else ''}")
+
+    def _note(self, said: str) -> str:
+        if self._said is None:
+            self._said, self.at = said, time.monotonic()
+        return self._said
+
+    async def _take(self, listener: EventListener) -> None:
+        async for event in listener:
+            data = event.get("data", {})
+            if event["event"] == "BLOCK_IO_ERROR":
+                said = self._note(disk_error(data))
+                if self.on_disk_error is not None:
+                    self.on_disk_error(said)
+
+    async def end(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, StorlabError):
+                await self._task
+
+
+def disk_error(data: Any) -> str:
+    """A ``BLOCK_IO_ERROR`` event in words (QAPI: block-core.json)."""
+    operation = {"read": "a read from", "write": "a write to"}.get(str(data.get("operation")), "an operation on")
+    if data.get("nospace"):
+        return f"{operation} what is behind its disk failed: no space left there; QEMU stopped the guest"
+    reason = data.get("reason") or "I/O error"
+    return f"{operation} what is behind its disk failed: {reason}; QEMU stopped the guest"
+
+
+def console_text(path: Path) -> str:
+    """The end of a console, as text."""
+    try:
+        with path.open("rb") as file:
+            file.seek(0, 2)
+            file.seek(max(file.tell() - _MOST, 0))
+            return file.read().decode(errors="replace").replace("\r", "")
+    except OSError:
+        return ""
+
+
+def panic(text: str) -> str | None:
+    """Why the guest's kernel panicked; ``None`` where it did not."""
+    found = _PANIC.search(text)
+    return found["reason"].strip() if found else None
+
+
+def killed_for_memory(text: str) -> str | None:
+    """The program that the guest's kernel killed last because memory ran out; ``None`` where that did not happen."""
+    found = _KILLED.findall(text)
+    return found[-1] if found else None
+
+
+def last_word(text: str) -> str | None:
+    """What the guest's first process said last, but for its good-bye; ``None`` where it said nothing."""
+    said = [line.partition(_INIT)[2].strip() for line in text.splitlines() if _INIT in line]
+    return said[-1].removesuffix("; powering off") if said else None
+
+
+def tail(text: str) -> str:
+    """The last lines, without the kernel's times; where it panicked, the reason is among them."""
+    lines = [line for line in (_TIME.sub("", line).rstrip() for line in text.splitlines()) if line]
+    panicked = [number for number, line in enumerate(lines) if _PANIC.match(line)]
+    first = max(len(lines) - _TAIL, 0)
+    if panicked:
+        first = max(min(first, panicked[0]), len(lines) - _PANIC_TAIL, 0)
+    return "\n".join(lines[first:])

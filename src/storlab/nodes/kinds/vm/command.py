@@ -1,0 +1,198 @@
+"""QEMU's command line for a guest; a pure function of its specification.
+
+No network, no graphics, no default device: a guest has what the study gives it, and what the agent needs.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from storlab.errors import Unsupported
+from storlab.images.image import Image
+from storlab.nodes.binding import numactl
+from storlab.nodes.demands import NO_DEVICES, Devices, escaped
+from storlab.nodes.kinds.vm.hardware import Hardware
+from storlab.nodes.network import Card
+
+Accelerator = Literal["kvm", "tcg"]
+
+QEMU = "qemu-system-x86_64"
+LAYER_SERIAL = "storlab-layer-"
+PORT = "storlab.agent"
+_PORTS_AT_ONCE = 8  # functions of a PCI slot; guests of one kind share a saved one, though not all have as many devices
+_FIRST_SLOT, _LAST_SLOT = 0x10, 0x1E  # on the root bus: what all guests have comes below, the chipset above
+
+
+@dataclass(frozen=True)
+class GuestSpec:
+    """One guest. ``devices`` are its own (its disks), beyond what every guest has; ``initrd`` holds the agent.
+
+    ``card`` is on the network among the nodes, where it has an address there, and ``within`` the words before QEMU's
+    command that let it run in that network.
+    """
+
+    name: str
+    hardware: Hardware
+    image: Image
+    initrd: Path
+    accelerator: Accelerator
+    devices: Devices = NO_DEVICES
+    card: Card | None = None
+    within: tuple[str, ...] = ()
+    qemu: str = ""  # its version, for the records
+    ports: int = _PORTS_AT_ONCE  # for devices that are plugged in while it runs, on machines that need them
+
+    def with_ports(self) -> GuestSpec:
+        """The same with a port for each of its devices. Raises ``Unsupported`` where no machine has so many."""
+        count = self.all_devices.pci
+        ports = max(-(-count // _PORTS_AT_ONCE), 1) * _PORTS_AT_ONCE
+        most = (_LAST_SLOT - _FIRST_SLOT + 1) * _PORTS_AT_ONCE
+        if ports > most:
+            raise Unsupported(f"node {self.name}: a virtual machine takes {most} devices at most, and not {count}")
+        return replace(self, ports=ports)
+
+    @property
+    def cpu(self) -> str:
+        """QEMU's CPU model."""
+        return self.hardware.cpu or ("host" if self.accelerator == "kvm" else "max")
+
+    @property
+    def all_devices(self) -> Devices:
+        """Its own devices and its network card."""
+        return self.devices + (self.card.devices() if self.card else NO_DEVICES)
+
+    def port_names(self) -> list[str]:
+        """The names of its ports, in their order."""
+        return [f"port{number}" for number in range(self.ports)]
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where a guest's sockets and its console lie on this machine."""
+
+    qmp: Path
+    agent: Path
+    console: Path
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The file that is a guest's memory, where it has one: ``shared`` to write it, else a private copy of it."""
+
+    file: Path
+    shared: bool
+
+
+def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, incoming: bool = False) -> list[str]:
+    """The argv. With ``incoming`` the guest is a copy of a saved one, and its own devices come over QMP."""
+    hardware = spec.hardware
+    restorable = memory is not None
+    own = NO_DEVICES if restorable else spec.all_devices
+    on_ports = own.on_ports(spec.port_names()) if hardware.machine == "q35" else own
+    argv = [
+        *_where(spec),
+        QEMU,
+        # Nothing that a user's or the system's configuration adds.
+        *("-no-user-config", "-nodefaults", "-display", "none"),
+        *("-name", f"{spec.name},process=storlab-guest,debug-threads=on"),
+        *("-accel", "kvm" if spec.accelerator == "kvm" else "tcg,thread=multi"),
+        *("-machine", _machine(spec)),
+        *("-cpu", spec.cpu),
+        *("-smp", str(hardware.cpus)),
+        *("-m", f"{hardware.memory // 1024**2}M"),
+        *("-object", _memory(spec, memory)),
+        # A guest that panics reboots (panic=-1), and that ends QEMU: nothing hangs, and the console tells why.
+        "-no-reboot",
+        *("-kernel", str(spec.image.kernel), "-initrd", str(spec.initrd), "-append", _kernel_command_line(spec)),
+        *("-chardev", f"file,id=console,path={escaped(str(files.console))}", "-serial", "chardev:console"),
+        *("-chardev", f"socket,id=qmp,path={escaped(str(files.qmp))},server=on,wait=off"),
+        *("-mon", "chardev=qmp,mode=control"),
+        *("-chardev", f"socket,id=agent,path={escaped(str(files.agent))},server=on,wait=off"),
+        *("-device", "virtio-serial-pci,id=serial0,max_ports=2"),
+        *("-device", f"virtserialport,bus=serial0.0,chardev=agent,name={PORT}"),
+        *_layers(spec).command_line(),
+    ]
+    if hardware.machine == "q35":
+        argv += _ports(spec.port_names()[: None if restorable else own.pci])
+    argv += on_ports.command_line()
+    if incoming:
+        argv += [*spec.devices.fsdev_arguments(), "-incoming", "defer"]
+    return [*argv, *hardware.qemu_args]
+
+
+def _where(spec: GuestSpec) -> list[str]:
+    """Which CPUs, memory and network of this machine QEMU gets."""
+    return [*spec.within, *numactl(spec.hardware.pin, spec.hardware.numa)]
+
+
+def _machine(spec: GuestSpec) -> str:
+    options = {
+        # What no guest uses costs time at boot.
+        "q35": "q35,usb=off,vmport=off,smbus=off,sata=off,hpet=off,graphics=off",
+        "pc": "pc,usb=off,vmport=off,hpet=off,graphics=off",
+    }
+    return f"{options[spec.hardware.machine]},memory-backend=memory"
+
+
+def _memory(spec: GuestSpec, memory: Memory | None) -> str:
+    size = f"size={spec.hardware.memory}"
+    if memory is None:
+        return f"memory-backend-memfd,id=memory,share=on,{size}"
+    # A private mapping: the file's pages are shared by all copies until one of them writes.
+    return f"memory-backend-file,id=memory,mem-path={escaped(str(memory.file))},share={_on(memory.shared)},{size}"
+
+
+def _kernel_command_line(spec: GuestSpec) -> str:
+    words = [
+        "console=ttyS0",
+        "quiet",
+        "panic=-1",
+        # What would be measured on a noisy machine is a watchdog's complaint: the study's own limit says what hangs.
+        "nowatchdog",
+        # Else the kernel tests every cipher it has, an eighth of an emulated boot; they work all the same.
+        "cryptomgr.notests",
+        # Else it counts timer interrupts, and thinks ill of the timer where an emulated CPU has to wait for its turn.
+        # With KVM the kernel sets this itself (arch/x86/kernel/kvm.c).
+        "no_timer_check",
+        "tsc=reliable" if spec.accelerator == "kvm" else "",
+        f"storlab.layers={len(spec.image.layers)}",
+        f"storlab.port={PORT}",
+        spec.hardware.kernel_args,
+    ]
+    return " ".join(filter(None, words))
+
+
+def _layers(spec: GuestSpec) -> Devices:
+    """The parts of the root file system, read-only, shared by all guests."""
+    blockdevs: list[dict[str, Any]] = []
+    devices: list[dict[str, Any]] = []
+    for number, path in enumerate(spec.image.layers):
+        node = f"layer{number}"
+        file = {"driver": "file", "filename": str(path), "locking": "off"}
+        blockdevs.append({"driver": "raw", "node-name": node, "read-only": True, "file": file})
+        serial = f"{LAYER_SERIAL}{number}"
+        devices.append({"driver": "virtio-blk-pci", "drive": node, "serial": serial, "id": f"{node}-dev"})
+    return Devices(blockdevs=tuple(blockdevs), devices=tuple(devices))
+
+
+def _ports(names: Sequence[str]) -> list[str]:
+    """PCI Express ports, of which each takes one device at any time; eight are the functions of one slot."""
+    words = []
+    for number, name in enumerate(names):
+        slot, function = divmod(number, _PORTS_AT_ONCE)
+        where = f"addr={_FIRST_SLOT + slot:#x}.{function},multifunction=on"
+        words += ["-device", f"pcie-root-port,id={name},chassis={number + 1},slot={number + 1},{where}"]
+    return words
+
+
+def _on(flag: bool) -> str:
+    return "on" if flag else "off"
+
+
+def shell_text(argv: Sequence[str]) -> str:
+    """The command as one could type it."""
+    return shlex.join(argv)

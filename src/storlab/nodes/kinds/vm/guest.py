@@ -1,0 +1,198 @@
+"""A running guest: QEMU as a command on this machine, its monitor, and the agent inside as a ``Node``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import struct
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qemu.qmp import QMPClient
+
+from storlab.errors import NodeError, NodeLost
+from storlab.nodes.connection import Connection, Stream
+from storlab.nodes.kinds.vm.causes import Causes, console_text, killed_for_memory, tail
+from storlab.nodes.kinds.vm.command import Files, GuestSpec, command, shell_text
+from storlab.nodes.kinds.vm.qmp import execute, hang_up, ignore_shared_memory, migration_ends
+from storlab.nodes.kinds.vm.saved import Saved
+from storlab.nodes.network import CARD, PREFIX
+from storlab.nodes.node import Node
+from storlab.nodes.process import Process
+from storlab.nodes.waiting import to_its_end
+
+MAGIC = b"storlab-renew/1\n"
+ENTROPY = 64  # bytes
+BOOT = 180.0  # s, for a guest to boot; emulated, and beside many others
+_HEARTBEAT = 1.0  # s
+_END = 3.0  # s, for QEMU to obey `quit`; one that does not is killed
+
+
+@dataclass
+class Guest:
+    """A guest that runs. ``boot_seconds``: from its start until the agent answered."""
+
+    spec: GuestSpec
+    node: Node
+    qmp: QMPClient
+    process: Process
+    files: Files
+    restored: bool
+    causes: Causes
+    boot_seconds: float
+    argv: tuple[str, ...]
+
+    @property
+    def pid(self) -> int | None:
+        """QEMU's process on this machine."""
+        return self.process.pid
+
+    def facts(self) -> dict[str, Any]:
+        """What this machine is and how it was started, for the records."""
+        hardware, image = self.spec.hardware, self.spec.image
+        pinning = {"cpus": hardware.pin, "numa": hardware.numa}
+        return {
+            "accelerator": self.spec.accelerator,
+            "machine": hardware.machine,
+            "cpu": self.spec.cpu,
+            "cpus": hardware.cpus,
+            "memory": hardware.memory,
+            "kernel": image.release,
+            "kernel_args": hardware.kernel_args,
+            "image": image.name,
+            "boot": "restored" if self.restored else "cold",
+            "boot_seconds": round(self.boot_seconds, 3),
+            "pinning": {key: value for key, value in pinning.items() if value is not None},
+            "qemu": self.spec.qemu,
+            "command": shell_text(self.argv),
+        }
+
+    def console_tail(self) -> str:
+        """The last lines of its console."""
+        return tail(console_text(self.files.console))
+
+    def complaint(self) -> str | None:
+        """That its kernel killed a program because memory ran out, where it did."""
+        killed = killed_for_memory(console_text(self.files.console))
+        return killed and f"the guest {self.spec.name} ran out of memory, and its kernel killed {killed}"
+
+
+@asynccontextmanager
+async def running_guest(
+    spec: GuestSpec, host: Node, files: Files, saved: Saved | None, on_lost: Callable[[Guest], None]
+) -> AsyncIterator[Guest]:
+    """A guest for as long as the context lasts; a copy of ``saved``, or booted. Raises ``NodeError``.
+
+    QEMU runs as a command of ``host``: it ends with that agent, and so with the controller, however either ends.
+    ``on_lost`` is called where the guest is gone before the context ends.
+    """
+    began = time.monotonic()
+    memory = saved.memory if saved is not None else None
+    argv = command(spec, files, memory=memory, incoming=saved is not None)
+    async with AsyncExitStack() as stack:
+        process = await host.start(argv)
+        stack.push_async_callback(process.end)
+        causes = Causes(spec.name, process, files.console)
+        qmp = await causes.monitor(files.qmp)
+        stack.push_async_callback(_quit, qmp, process)
+        causes.listen(qmp)
+        stack.push_async_callback(causes.end)
+        if saved is not None:
+            await _restore(qmp, spec, saved)
+        connection = await _agent(files.agent, spec, causes)
+        stack.push_async_callback(connection.close)
+        causes.on_disk_error = connection.give_up
+        try:
+            greeting = await connection.greet(BOOT)
+        except NodeLost as error:
+            raise NodeError(str(error)) from None
+        node = Node(spec.name, connection, pid=greeting["pid"], address=spec.card.address if spec.card else None)
+        await _settle_in(node, spec)
+        guest = Guest(spec, node, qmp, process, files, saved is not None, causes, time.monotonic() - began, tuple(argv))
+        watching = asyncio.create_task(_watch(guest, on_lost), name=f"heartbeat of {spec.name}")
+        stack.push_async_callback(_cancelled, watching)
+        yield guest
+
+
+async def _restore(qmp: QMPClient, spec: GuestSpec, saved: Saved) -> None:
+    """Load the saved state, plug in what is this guest's own, and let it run."""
+    await ignore_shared_memory(qmp)
+    await execute(qmp, "migrate-incoming", {"uri": f"file:{saved.state}"})
+    await migration_ends(qmp)
+    devices = spec.all_devices.on_ports(spec.port_names()) if spec.hardware.machine == "q35" else spec.all_devices
+    for name, arguments in devices.commands():
+        await execute(qmp, name, arguments)
+    await execute(qmp, "cont")
+
+
+def preamble() -> bytes:
+    """What a guest is told before anything else: the time, and entropy of its own, fresh for each guest.
+
+    A guest that is a copy of a saved one has the clock and the random numbers of that one; and an emulated one has
+    little entropy, and a clock that counts whole seconds. ``docs/reference/agent-protocol.md`` defines these bytes.
+    """
+    return MAGIC + struct.pack(">Q", time.time_ns()) + os.urandom(ENTROPY)
+
+
+async def _agent(path: Path, spec: GuestSpec, causes: Causes) -> Connection:
+    reader, writer = await asyncio.open_unix_connection(str(path))
+    writer.write(preamble())  # at the very last moment, since it carries the time
+    return Connection(spec.name, Stream(reader, writer), patience=spec.hardware.silence, why=causes.name)
+
+
+async def _settle_in(node: Node, spec: GuestSpec) -> None:
+    await node.write("/proc/sys/kernel/hostname", spec.name.encode())
+    if spec.card is None:
+        return
+    await node.run(["modprobe", "virtio_net"])
+    await node.run(["ip", "link", "set", "dev", await _card(node, spec.card.mac), "name", CARD])
+    await node.run(["ip", "address", "add", f"{spec.card.address}/{PREFIX}", "dev", CARD])
+    await node.run(["ip", "link", "set", "dev", CARD, "up"])
+
+
+async def _card(node: Node, mac: str) -> str:
+    """The kernel's name of the card with this address, once it is there."""
+    for _ in range(100):
+        found = await node.run(["sh", "-c", 'grep -l -F "$0" /sys/class/net/*/address', mac], check=False)
+        if found.ok:
+            return found.stdout.decode().split("/")[4]
+        await asyncio.sleep(0.1)
+    raise NodeError(f"node {node.name}: its network card {mac} did not appear")
+
+
+async def _watch(guest: Guest, on_lost: Callable[[Guest], None]) -> None:
+    """Ask the agent for its clock each second; one that is silent for too long counts as hung."""
+    silence = guest.spec.hardware.silence
+    connection = guest.node.connection
+    while not connection.gone.is_set():
+        try:
+            async with asyncio.timeout(silence):
+                await connection.ask("clock")
+        except TimeoutError:
+            connection.give_up(await guest.causes.hung(silence))
+        except NodeLost:
+            break
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_HEARTBEAT):
+                await connection.gone.wait()
+    on_lost(guest)
+
+
+async def _quit(qmp: QMPClient, process: Process) -> None:
+    """End QEMU at once: nothing in a guest is worth a clean shutdown."""
+    with contextlib.suppress(NodeError, TimeoutError):
+        async with asyncio.timeout(_END):
+            if process.ended is None:
+                await execute(qmp, "quit")
+            await process.rest()
+    await to_its_end(hang_up(qmp))
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

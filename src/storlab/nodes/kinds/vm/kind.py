@@ -1,0 +1,234 @@
+"""Nodes of kind ``vm``: virtual machines on this machine, what they boot from, how they are started and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from storlab.errors import NodeError, UserError
+from storlab.images.image import Image, find_image, own_image
+from storlab.nodes.binding import programs
+from storlab.nodes.demands import Demands
+from storlab.nodes.identity import NodeIdentity, boot_of
+from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services
+from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration, qemu_version
+from storlab.nodes.kinds.vm.command import QEMU, Files, GuestSpec
+from storlab.nodes.kinds.vm.guest import Guest, running_guest
+from storlab.nodes.kinds.vm.hardware import Hardware
+from storlab.nodes.kinds.vm.initrd import initrd_with_agent
+from storlab.nodes.kinds.vm.saved import saved_guest
+from storlab.nodes.needs import Needs
+from storlab.nodes.network import remove_network
+from storlab.nodes.node import Node
+from storlab.nodes.ours import remove_folder
+from storlab.nodes.undo import undo
+from storlab.units import size_text
+
+_SOCKETS = "/tmp"
+_EXTRAS = {"zfs": "zfs"}  # kernel module → the part of the image that has it
+_OWN_MEMORY = 200 * 1024**2  # bytes of QEMU itself for each guest, emulated: mostly translated code
+_START = 4.0  # s
+_CAUTION = "The virtual machines ran emulated: good for counts and for relations, not for absolute speeds"
+
+
+@undo("sockets.remove", outlives_boot=True)
+async def _remove_sockets(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    return await remove_folder(node, arguments["path"])
+
+
+class VmKind(Hardware, NodeKind):
+    """A virtual machine on this machine."""
+
+    kind: Literal["vm"] = "vm"
+
+    session: ClassVar = False
+    volatile: ClassVar = True
+    transports: ClassVar = frozenset({"hypervisor", "network"})
+    undoes: ClassVar = (_remove_sockets, remove_network)
+
+    def needs(self) -> Needs:
+        return Needs(programs=(QEMU, *programs(self.pin, self.numa)))
+
+    def memory_needed(self) -> int:
+        return self.memory + _OWN_MEMORY
+
+    def start_time(self) -> float:
+        return _START
+
+    def image(self, needs: Needs) -> frozenset[str] | None:
+        return None if self.kernel is not None else extras_of(needs)
+
+    def describe(self) -> str:
+        words = (
+            size_text(self.memory),
+            f"{self.cpus} CPU{'s' if self.cpus > 1 else ''}",
+            self.machine if self.machine != "q35" else "",
+            f"pinned to CPUs {self.pin}" if self.pin else "",
+            f"on NUMA node {self.numa}" if self.numa else "",
+            "booted anew each time" if self.start == "cold" else "",
+        )
+        return ", ".join(filter(None, words))
+
+    @classmethod
+    def launcher(cls, services: Services) -> Launcher[VmKind]:
+        return VmLauncher(services)
+
+
+@dataclass(frozen=True)
+class Boot(Prepared):
+    """What the guests of one group boot from, and with which QEMU."""
+
+    image: Image
+    initrd: Path
+    acceleration: Acceleration
+    qemu: str  # its version
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        found = self.acceleration
+        return () if found.accelerator == "kvm" else (f"{_CAUTION} ({found.reason}).",)
+
+    def lacks(self, needs: Needs) -> list[str]:
+        image = self.image
+        absent = [f"{program} is not in it" for program in needs.programs if program not in image.programs]
+        if image.modules:  # of a user's own kernel without modules, what is built in is not known: a trial will tell
+            absent += [f"its kernel has no {name}" for name in needs.filesystems if name not in image.filesystems]
+            modules = (name for name in needs.modules if name.replace("-", "_") not in image.modules)
+            absent += [f"its kernel has no module {name}" for name in modules]
+        return [f"the guest image {image.name} can't do this: {what}" for what in absent]
+
+    def facts(self) -> dict[str, Any]:
+        found = self.acceleration
+        return {"image": self.image.name, "accelerator": found.accelerator, "reason": found.reason}
+
+    def lines(self) -> list[str]:
+        found = self.acceleration
+        emulated = f"emulated: good for counts and for relations, not for absolute speeds ({found.reason})"
+        with_ = "with KVM, in which a guest was booted" if found.accelerator == "kvm" else emulated
+        return [f"image {self.image.name}", with_]
+
+
+class VmLauncher(Launcher[VmKind]):
+    """Starts and ends guests. QEMU runs as a command of this machine's agent, and ends with it."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._boots: dict[tuple[Any, ...], Boot] = {}
+        self._contexts: dict[str, AsyncExitStack] = {}
+        self._lock = asyncio.Lock()
+        self._made_folder = False
+        self._count = 0
+
+    @property
+    def _folder(self) -> Path:
+        """For the sockets of this run's guests; a short path, see unix(7)."""
+        return Path(_SOCKETS) / f"storlab-{self.services.run}"
+
+    async def prepare(self, spec: VmKind, needs: Needs) -> Boot:
+        """Find the image that has what is needed, and how it can be run. Raises ``MissingImage`` where it has to be
+        built, and another ``UserError`` where a user's own kernel or root can't be used."""
+        extras = extras_of(needs)
+        key = spec.kernel, spec.modules, spec.rootfs, spec.accel, extras
+        async with self._lock:
+            if key not in self._boots:
+                try:
+                    image = await asyncio.to_thread(_image_of, spec, extras)  # hashes and packs what is a user's own
+                except UserError as error:
+                    if spec.kernel is not None and not error.key:
+                        raise UserError(str(error), ("kernel",)) from None
+                    raise
+                initrd = await initrd_with_agent(image)
+                acceleration = await _acceleration(spec, image, initrd, self.services.host)
+                self._boots[key] = Boot(image, initrd, acceleration, await qemu_version())
+            return self._boots[key]
+
+    async def open(self, name: str, spec: VmKind, prepared: Prepared, demands: Demands, folder: Path) -> Node:
+        assert isinstance(prepared, Boot)
+        await self._make_folder()
+        instance = self.services.new_instance(name)
+        host, network = self.services.host, self.services.network
+        folder.mkdir(parents=True, exist_ok=True)
+        self._count += 1  # names of sockets are short, and those of nodes may not be
+        sockets = self._folder / str(self._count)
+        files = Files(sockets.with_suffix(".qmp"), sockets.with_suffix(".agent"), folder / "console.log")
+        async with AsyncExitStack() as stack:
+            in_network = demands.network or demands.reaches_network
+            within = tuple(await network.enter()) if in_network else ()
+            card = await network.tap() if demands.network else None
+            if card is not None:
+                stack.push_async_callback(network.take_back, card)
+            boot, kvm = prepared, prepared.acceleration.accelerator
+            guest_spec = GuestSpec(
+                name, spec, boot.image, boot.initrd, kvm, demands.devices, card, within, boot.qemu
+            ).with_ports()
+            saved = None
+            if spec.start == "restored" and not (demands.cold or demands.shared_memory):
+                saved = await saved_guest(guest_spec, host, self._folder, self.services.notify)
+            running = running_guest(guest_spec, host, files, saved, partial(self._lost, instance))
+            guest = await stack.enter_async_context(running)
+            node = guest.node
+            node.identity = NodeIdentity(instance, spec.kind, "", host.identity.machine, volatile=True)
+            node.machine, node.about, node.process = await boot_of(node), guest.facts(), guest.pid
+            node.complaint = guest.complaint
+            self._contexts[instance] = stack.pop_all()
+        return node
+
+    async def end(self, node: Node) -> None:
+        context = self._contexts.pop(node.instance, None)
+        if context is not None:
+            await context.aclose()
+
+    async def close(self) -> None:
+        contexts, self._contexts = self._contexts, {}
+        async with AsyncExitStack() as together:
+            for context in contexts.values():
+                together.push_async_callback(context.aclose)
+
+    async def reach(self, identity: NodeIdentity) -> Node | None:
+        """A guest ends with the process that started it."""
+        if not self.services.host.identity.machine.is_same(identity.machine):
+            raise NodeError(f"the virtual machine {identity.name} was on another machine: run `storlab clean` there")
+        return None
+
+    def _lost(self, instance: str, guest: Guest) -> None:
+        reason = guest.node.lost or f"node {guest.spec.name} is gone"
+        at = guest.causes.at or time.monotonic()
+        console = f"The end of its console:\n{guest.console_tail()}"
+        self.services.on_loss(Loss(at, instance, reason, console))
+
+    async def _make_folder(self) -> None:
+        async with self._lock:
+            if not self._made_folder:
+                self.services.announce(_remove_sockets.name, path=str(self._folder))
+                await self.services.host.run(["mkdir", "--mode=0700", "--parents", "--", str(self._folder)])
+                self._made_folder = True
+
+
+def extras_of(needs: Needs) -> frozenset[str]:
+    """The parts that an image must have besides the ones that all have."""
+    return frozenset(_EXTRAS[module] for module in needs.modules if module in _EXTRAS)
+
+
+def _image_of(hardware: Hardware, extras: frozenset[str]) -> Image:
+    if hardware.kernel is None:
+        return find_image(extras)
+    return own_image(
+        Path(hardware.kernel),
+        None if hardware.modules is None else Path(hardware.modules),
+        None if hardware.rootfs is None else Path(hardware.rootfs),
+    )
+
+
+async def _acceleration(hardware: Hardware, image: Image, initrd: Path, host: Node) -> Acceleration:
+    if hardware.accel == "tcg":
+        return Acceleration("tcg", "the study asks for emulation")
+    found = await find_acceleration(image, initrd, host)
+    if hardware.accel == "kvm" and found.accelerator != "kvm":
+        raise UserError(f"the study asks for KVM, which does not work here: {found.reason}", ("accel",))
+    return found

@@ -1,0 +1,138 @@
+"""The network among a run's nodes: a namespace of its own with a bridge, and a port for each node that is in it.
+
+Nothing leads from there to the outside, and nobody else on this machine can reach what is served in it. The QEMUs
+whose disks come over this network run in the namespace, too. Needs root.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from storlab.errors import StorlabError
+from storlab.nodes.demands import Devices
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.undo import undo
+
+CARD = "storlab0"  # the name of each node's card
+NEEDS = Needs(programs=("ip", "nsenter"), root="a network among the nodes")
+_BRIDGE = "nodes"
+_SUBNET, PREFIX = "10.213", 16
+_MOST = 2**16 - 2
+_NAME = re.compile(r"storlab-\d{8}-\d{6}-[0-9a-f]{4}(-[A-Za-z0-9_.+-]+)?")
+
+
+@undo("network.remove")
+async def remove_network(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Remove a namespace with all that is in it. Refuses a name that is not Storlab's."""
+    name = arguments["name"]
+    if not _NAME.fullmatch(name):
+        raise StorlabError(f"the network namespace {name} is not Storlab's own: left alone")
+    if not (await node.run(["test", "-e", f"/run/netns/{name}"], check=False)).ok:
+        return None
+    await node.run(["ip", "netns", "delete", name])
+    return f"removed the network namespace {name}"
+
+
+@dataclass(frozen=True)
+class Card:
+    """A node's card on the network: the device on the bridge, the card's MAC, and the node's address."""
+
+    number: int  # in the subnet, counted from 2; 1 is the bridge
+    device: str
+
+    @property
+    def mac(self) -> str:
+        return f"52:54:00:5b:{self.number >> 8:02x}:{self.number & 255:02x}"
+
+    @property
+    def address(self) -> str:
+        return f"{_SUBNET}.{self.number >> 8}.{self.number & 255}"
+
+    def devices(self) -> Devices:
+        """The card of a virtual machine, on a tap, in QEMU's terms."""
+        netdev = {"type": "tap", "id": "net0", "ifname": self.device, "script": "no", "downscript": "no"}
+        device = {"driver": "virtio-net-pci", "netdev": "net0", "mac": self.mac, "id": "nic0"}
+        return Devices(netdevs=(netdev,), devices=(device,))
+
+
+class _Announce(Protocol):
+    def __call__(self, undo: str, /, **arguments: Any) -> None: ...
+
+
+class RunNetwork:
+    """Made when the first node joins; hands out cards, and takes them back from nodes that ended."""
+
+    def __init__(self, run: str, host: Callable[[], Node], announce: _Announce) -> None:
+        self._run, self._host, self._announce = run, host, announce
+        self._made = False
+        self._numbers: set[int] = set()
+        self._lock = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        """Of its namespace."""
+        return f"storlab-{self._run}"
+
+    async def enter(self) -> list[str]:
+        """The words before a command on this machine that let it run in the network, made if it is not there yet.
+
+        Not ``ip netns exec``, under which mounts become private.
+        """
+        async with self._lock:
+            if not self._made:
+                await self.namespace(self.name)
+                await self._configure(["link", "add", "name", _BRIDGE, "type", "bridge"])
+                await self._configure(["address", "add", f"{_SUBNET}.0.1/{PREFIX}", "dev", _BRIDGE])
+                await self._configure(["link", "set", "dev", _BRIDGE, "up"])
+                self._made = True
+        return enter(self.name)
+
+    async def namespace(self, name: str) -> None:
+        """A namespace of the run's, with nothing but its loopback."""
+        self._announce(remove_network.name, name=name)
+        await self._host().run(["ip", "netns", "add", name])
+        await self._configure(["link", "set", "dev", "lo", "up"], name)
+
+    async def tap(self) -> Card:
+        """The card of a virtual machine."""
+        card = await self._card("tap")
+        await self._configure(["tuntap", "add", "dev", card.device, "mode", "tap"])
+        await self._plug_in(card)
+        return card
+
+    async def veth(self, namespace: str) -> Card:
+        """The card of a namespace of its own, where it is up when this returns."""
+        card = await self._card("veth")
+        peer = ["peer", "name", CARD, "address", card.mac, "netns", namespace]
+        await self._configure(["link", "add", "name", card.device, "type", "veth", *peer])
+        await self._plug_in(card)
+        await self._configure(["address", "add", f"{card.address}/{PREFIX}", "dev", CARD], namespace)
+        await self._configure(["link", "set", "dev", CARD, "up"], namespace)
+        return card
+
+    async def take_back(self, card: Card) -> None:
+        """Remove the card of a node that has ended; its address is free for others."""
+        await self._host().run(["ip", "-netns", self.name, "link", "delete", "dev", card.device], check=False)
+        self._numbers.discard(card.number)
+
+    async def _card(self, kind: str) -> Card:
+        await self.enter()
+        number = next(number for number in range(2, _MOST) if number not in self._numbers)
+        self._numbers.add(number)
+        return Card(number, f"{kind}{number}")
+
+    async def _plug_in(self, card: Card) -> None:
+        await self._configure(["link", "set", "dev", card.device, "master", _BRIDGE, "up"])
+
+    async def _configure(self, words: list[str], namespace: str = "") -> None:
+        await self._host().run(["ip", "-netns", namespace or self.name, *words])
+
+
+def enter(namespace: str) -> list[str]:
+    """The words before a command that let it run in a network namespace of this machine, and change nothing else."""
+    return ["nsenter", f"--net=/run/netns/{namespace}", "--"]

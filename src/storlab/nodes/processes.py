@@ -1,0 +1,81 @@
+"""Processes of a node that outlived their agent, found by the mark that every one of them carries.
+
+Normally the agent ends what it started. Where it was killed itself, what escaped it is found here: by the variables
+``STORLAB_RUN`` and ``STORLAB_NODE`` in its environment, and in the agent's cgroup. Agents carry the mark too. All this
+is looked for on the machine of the node that acts, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from storlab.errors import StorlabError
+from storlab.nodes.node import Node
+from storlab.nodes.undo import undo
+
+_RUN, _NODE = "STORLAB_RUN", "STORLAB_NODE"
+_PATIENCE = 10.0  # s, for a process that was killed to be gone
+_FIND = """
+cd /proc && marked=$(grep -lzxF -- "$1" [0-9]*/environ 2>/dev/null)
+[ -z "$marked" ] || grep -lzxF -- "$2" $marked 2>/dev/null
+true
+"""
+# What shed its mark, by an environment of its own, is still in the cgroup. The acting agent looks after its own.
+_REMOVE = """
+grep -qF "/$1/" /proc/self/cgroup && exit
+for root in /sys/fs/cgroup /sys/fs/cgroup/unified; do
+    [ -e "$root/cgroup.procs" ] && find "$root" -type d -name "$1" -prune 2>/dev/null
+done | while read -r top; do
+    echo 1 2>/dev/null >"$top/cgroup.kill"
+    find "$top" -depth -type d -exec rmdir {} + 2>/dev/null && echo "$top"
+done
+true
+"""
+
+
+def mark(run: str, node: str) -> dict[str, str]:
+    """What stands in the environment of a node's agent and of all its processes."""
+    return {_RUN: run, _NODE: node}
+
+
+@undo("processes.end")
+async def end_marked(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """End what an agent left, on the node that it was on."""
+    return await end_processes(node, **arguments)
+
+
+async def end_processes(acting: Node, run: str, node: str, cgroup: str) -> str | None:
+    """Kill what is left of a node's processes on the machine of ``acting``, but that one's own agent and processes."""
+    killed: set[int] = set()
+    deadline = time.monotonic() + _PATIENCE
+    words = [f"{name}={value}" for name, value in mark(run, node).items()]
+    while left := await _marked(acting, words):
+        if time.monotonic() > deadline:
+            raise StorlabError(f"the processes {sorted(left)} of the run can't be killed: they hang in the kernel")
+        killed |= left
+        await acting.run(["kill", "-KILL", *map(str, left)], check=False)
+        await asyncio.sleep(0.01)
+    removed = (await acting.output("sh", "-c", _REMOVE, "remove", cgroup)).split()
+    return f"killed {len(killed)} processes" if killed else f"removed the cgroup {cgroup}" if removed else None
+
+
+async def _marked(acting: Node, words: list[str]) -> set[int]:
+    """Processes with these variables that are no zombies, and not the acting agent's own."""
+    found = (await acting.output("sh", "-c", _FIND, "find", *words)).split()
+    pids = {int(path.partition("/")[0]) for path in found}
+    return {pid for pid in pids if not await _descends(acting, pid)}
+
+
+async def _descends(acting: Node, pid: int) -> bool:
+    """Whether a process is the acting agent, or one of its own, or has just ended."""
+    while pid != acting.pid:
+        try:
+            pid = int((await acting.read_text(f"/proc/{pid}/stat")).rpartition(") ")[2].split()[1])
+        except FileNotFoundError:
+            return True
+        if pid <= 1:
+            return False
+    return True

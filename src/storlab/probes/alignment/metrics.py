@@ -1,0 +1,249 @@
+"""What the tracer counted, as metrics and histograms: ``docs/reference/metrics.md`` lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+
+import numpy as np
+import polars as pl
+
+from storlab.blockio.alignment import UNITS, by_length, shares, unit_name, with_alignment
+from storlab.blockio.ratios import RATIOS, WAYS, ratios_by
+from storlab.blockio.requests import KEYS, added_up
+from storlab.blockio.trace_output import LATENCY_COLUMNS, OTHER_COLUMNS, Counts, Output, Started
+from storlab.measurements import HISTOGRAM_COLUMNS, REQUEST_COLUMNS, Measurements, Value, metric_frame
+from storlab.metrics import MetricSpec, percentiles_of
+from storlab.percentiles import percentiles_of_each
+
+_PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+_SECTOR = 512
+_FAR = 1 << 30
+"""Bytes: an offset aligned to this or more, 0 among them, stands as aligned to this in histograms."""
+
+_TRACE = "trace"
+"""The column with the number of the trace, of several, that a row is of."""
+_Numbered = tuple[int, Value]
+
+_BTF = "btf"
+_HOOKS = {_BTF: "tp_btf", "tracepoint": "classic tracepoint"}
+"""As the tracer has it, and as people say."""
+
+_REQUESTS, _BYTES = MetricSpec("{operation}.requests", "1"), MetricSpec("{operation}.bytes", "B")
+_FLAGGED = {
+    flag: (MetricSpec(f"write.{flag}.requests", "1"), MetricSpec(f"write.{flag}.bytes", "B"))
+    for flag in ("fua", "meta")
+}
+_BELOW = {
+    (way, unit): MetricSpec(f"{way}.below.{unit_name(unit)}", "1", "lower", granule=unit)
+    for way in WAYS
+    for unit in UNITS
+}
+_OTHERS = {
+    "back_merge": MetricSpec("{operation}.merges.back", "1"),
+    "front_merge": MetricSpec("{operation}.merges.front", "1"),
+    "request_merge": MetricSpec("{operation}.merges.request", "1"),
+    "split": MetricSpec("{operation}.splits", "1"),
+    "requeue": MetricSpec("{operation}.requeues", "1", "lower"),
+    "error": MetricSpec("{operation}.errors", "1", "lower"),
+}
+_OF_TIMES = {
+    what: (
+        *percentiles_of(f"{{operation}}.{what}", _PERCENTILES),
+        MetricSpec(f"{{operation}}.{what}.max", "s", "lower", "max"),  # where the last bin ends, and no time of any
+    )
+    for what in ("service", "queued")
+}
+_SIZES = (
+    MetricSpec("{operation}.granularity", "B", quantity="request length"),
+    MetricSpec("{operation}.length-alignment", "B", quantity="request length alignment"),
+    MetricSpec("{operation}.alignment", "B", quantity="request alignment"),
+    MetricSpec("{operation}.offset-alignment", "B", quantity="request offset"),
+)
+METRICS = (
+    *(_REQUESTS, _BYTES, *RATIOS, *_BELOW.values()),
+    *(spec for both in _FLAGGED.values() for spec in both),
+    *_OTHERS.values(),
+    *(MetricSpec(f"{{operation}}.{what}", "s", "lower", "merge", "latency") for what in _OF_TIMES),
+    *(spec for specs in _OF_TIMES.values() for spec in specs),
+    *_SIZES,
+)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What each of several tracers counted, all its disks together. In each frame its number, ``trace``, comes first.
+
+    ``requests``: ``REQUEST_COLUMNS``; ``latency``: ``LATENCY_COLUMNS`` without ``disk``, only bins that are used.
+    """
+
+    traces: range
+    requests: pl.DataFrame
+    latency: pl.DataFrame
+    others: pl.DataFrame
+
+
+def measurements(outputs: Sequence[Output], notes: Sequence[Sequence[str]]) -> list[Measurements]:
+    """All that follows from what each tracer printed, all its disks together; ``notes`` of each come before its
+    warnings. Many at once take little longer than one.
+    """
+    counted = _counted([output.counts for output in outputs])
+    values: list[list[Value]] = [[] for _ in outputs]
+    for trace, value in _values(counted):
+        values[trace].append(value)
+    metrics = _cut(metric_frame(chain(*values)), [len(each) for each in values])
+    frames = (_by_trace(frame, len(outputs)) for frame in (_histograms(counted), counted.requests))
+    return [
+        Measurements(
+            metrics=own,
+            histograms=histograms,
+            requests=requests,
+            warnings=(*said, *_hook(output.started), *_without(output.started.without), *output.warnings()),
+            facts=_facts(output.started),
+        )
+        for output, said, own, histograms, requests in zip(outputs, notes, metrics, *frames, strict=True)
+    ]
+
+
+def _counted(counts: Sequence[Counts]) -> _Counted:
+    requests = _numbered([each.request_rows() for each in counts], REQUEST_COLUMNS)
+    latency = _numbered([each.latency_rows() for each in counts], LATENCY_COLUMNS).filter(pl.col("count") > 0)
+    keys = [_TRACE, "operation", "what", "lower", "upper"]
+    return _Counted(
+        range(len(counts)),
+        added_up(requests, [_TRACE, *KEYS]),
+        latency.group_by(keys).agg(pl.col("count").sum()).sort(keys),
+        _numbered([each.others for each in counts], OTHER_COLUMNS),
+    )
+
+
+def _numbered(rows: Sequence[Sequence[Sequence[object]]], columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """The rows of all traces, before them the number of each."""
+    numbered = [(trace, *row) for trace, own in enumerate(rows) for row in own]
+    return pl.DataFrame(numbered, schema={_TRACE: pl.Int64(), **columns}, orient="row")
+
+
+def _by_trace(frame: pl.DataFrame, traces: int) -> list[pl.DataFrame]:
+    """The rows of each, in their order; ``frame`` is sorted by ``trace``."""
+    return _cut(frame.drop(_TRACE), np.bincount(frame[_TRACE].to_numpy(), minlength=traces).tolist())
+
+
+def _cut(frame: pl.DataFrame, heights: Sequence[int]) -> list[pl.DataFrame]:
+    """One part after the other, of these heights."""
+    return [frame[end - height : end] for height, end in zip(heights, accumulate(heights), strict=True)]
+
+
+def _facts(started: Started) -> dict[str, object]:
+    """Where in the kernel requests were seen, and why there."""
+    facts: dict[str, object] = {"disks": list(started.disks), "hook": _HOOKS.get(started.hook, started.hook)}
+    facts["why"] = started.reason or ("this kernel has BTF" if started.hook == _BTF else "unknown")
+    return facts | ({"without": list(started.without)} if started.without else {})
+
+
+def _hook(started: Started) -> tuple[str, ...]:
+    if started.hook == _BTF:
+        return ()
+    why = f": {started.reason}" if started.reason else ""
+    return (f"block I/O was counted at the classic tracepoints, which costs more for each request{why}",)
+
+
+def _values(counted: _Counted) -> Iterator[_Numbered]:
+    """The metrics of all traces, each with the number of its own; those of one trace are in order."""
+    of_traces = ((int(str(trace)), value) for (trace,), value in ratios_by(counted.requests, [_TRACE]))
+    return chain(_totals(counted), of_traces, _below(counted.requests), _others(counted), _times(counted.latency))
+
+
+def _without(events: Sequence[str]) -> tuple[str, ...]:
+    return (f"this kernel does not tell of {', '.join(events)}: there are no counts of these",) if events else ()
+
+
+def _totals(counted: _Counted) -> Iterator[_Numbered]:
+    """Requests and bytes of each operation; of reads and writes also where there were none."""
+    size = (pl.col("count") * pl.col("length")).sum().alias("bytes")
+    keys = [_TRACE, "operation"]
+    sums = counted.requests.group_by(keys).agg(pl.col("count").sum(), size).sort(keys)
+    found: dict[int, dict[str, tuple[int, int]]] = {}
+    for trace, operation, count, moved in sums.iter_rows():
+        found.setdefault(trace, {})[operation] = (count, moved)
+    flagged = {flag: _flagged(counted.requests, flag) for flag in _FLAGGED}
+    for trace in counted.traces:
+        own = found.get(trace, {})
+        for operation in dict.fromkeys((*WAYS, *own)):
+            count, moved = own.get(operation, (0, 0))
+            yield trace, _REQUESTS.value(count, operation=operation)
+            if moved or operation in WAYS:
+                yield trace, _BYTES.value(moved, operation=operation)
+        for flag, sums_of in flagged.items() if "write" in own else ():
+            for spec, number in zip(_FLAGGED[flag], sums_of.get(trace, (0, 0)), strict=True):
+                yield trace, spec.value(number)
+
+
+def _flagged(requests: pl.DataFrame, flag: str) -> dict[int, tuple[int, int]]:
+    """Number and bytes of the writes of each trace that have the flag."""
+    own = requests.filter(pl.col("operation") == "write", pl.col("flags").str.split("+").list.contains(flag))
+    size = (pl.col("count") * pl.col("length")).sum().alias("bytes")
+    sums = own.group_by(_TRACE).agg(pl.col("count").sum(), size)
+    return {trace: (count, moved) for trace, count, moved in sums.iter_rows()}
+
+
+def _below(requests: pl.DataFrame) -> Iterator[_Numbered]:
+    for row in shares(requests, by=[_TRACE, "operation"]).iter_rows(named=True):
+        if row["operation"] in WAYS:
+            yield row[_TRACE], _BELOW[row["operation"], row["unit"]].value(row["below"])
+
+
+def _others(counted: _Counted) -> Iterator[_Numbered]:
+    """What became of requests on their way; of what reads and writes did never, 0."""
+    counts = counted.others.group_by(_TRACE, "operation", "what").agg(pl.col("count").sum())
+    found = {(trace, operation, what): count for trace, operation, what, count in counts.iter_rows()}
+    all_done = counted.requests.select(_TRACE, "operation").unique().rows()
+    done = {(trace, operation) for trace, operation in all_done if operation in WAYS}
+    for trace, operation in sorted(done | {(trace, operation) for trace, operation, _ in found}):
+        for what, spec in _OTHERS.items():
+            count = found.get((trace, operation, what), 0)
+            if (trace, operation) in done or count:
+                yield trace, spec.value(count, operation=operation)
+
+
+def _times(latency: pl.DataFrame) -> Iterator[_Numbered]:
+    keys = latency.select(_TRACE, "operation", "what").to_struct()
+    begins = keys.is_first_distinct().to_numpy()  # they are sorted
+    lower, upper, counts = (latency[name].to_numpy() for name in ("lower", "upper", "count"))
+    each = percentiles_of_each(np.cumsum(begins) - 1, lower, upper, counts, _PERCENTILES)
+    slowest = upper[np.append(begins[1:], True)] if len(upper) else upper
+    for key, found, most in zip(keys.filter(begins), each, slowest.tolist(), strict=True):
+        *percentiles, longest = _OF_TIMES[key["what"]]
+        for spec, seconds in zip(percentiles, found.values(), strict=True):
+            yield key[_TRACE], spec.value(seconds, operation=key["operation"])
+        yield key[_TRACE], longest.value(most, operation=key["operation"])
+
+
+def _histograms(counted: _Counted) -> pl.DataFrame:
+    """``trace`` and ``HISTOGRAM_COLUMNS``."""
+    by = (_TRACE, "operation")
+    lengths = by_length(counted.requests, by)
+    parts = [_bins(lengths, pl.lit("granularity"), "length", pl.col("length") + _SECTOR)]
+    offset = pl.col("offset_alignment")
+    far = pl.when((offset == 0) | (offset > _FAR)).then(_FAR).otherwise(offset)
+    data = with_alignment(counted.requests.with_columns(far.alias("near")).filter(pl.col("length") > 0))
+    for column, name in (
+        ("alignment", "alignment"),
+        ("near", "offset-alignment"),
+        ("length_alignment", "length-alignment"),
+    ):
+        counts = data.group_by(*by, column).agg(pl.col("count").sum())
+        parts.append(_bins(counts, pl.lit(name), column, pl.col(column) * 2))
+    parts.append(_bins(counted.latency, pl.col("what"), "lower", pl.col("upper")))
+    return pl.concat(parts).sort(_TRACE, "metric", "lower", maintain_order=True)
+
+
+def _bins(counts: pl.DataFrame, name: pl.Expr, lower: str, upper: pl.Expr) -> pl.DataFrame:
+    return counts.select(
+        _TRACE,
+        pl.lit(None, pl.String).alias("job"),
+        pl.concat_str(pl.col("operation"), pl.lit("."), name).alias("metric"),
+        pl.col(lower).cast(pl.Float64).alias("lower"),
+        upper.cast(pl.Float64).alias("upper"),
+        "count",
+    ).cast({_TRACE: pl.Int64(), **HISTOGRAM_COLUMNS})  # type: ignore[dict-item]

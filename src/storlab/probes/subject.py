@@ -1,0 +1,123 @@
+"""What a probe watches on one node, and at which end of a chain that node is: kept with the probe's raw data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from storlab.errors import ParseError
+from storlab.measurements import END
+
+NAME = "subject.json"
+
+End = Literal["load", "below"]
+"""``load``: nothing else stands on the node. ``below``: the storage, or the whole machine, of other nodes is on it."""
+
+Kind = Literal["machine", "disks", "interfaces", "processes", "server"]
+"""What a node may have for probes to watch. Every node has its machine."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Interface(_Part):
+    """A card in the network among the nodes; ``peers`` are addresses of nodes that this one serves or is served by."""
+
+    name: str
+    address: str
+    peers: tuple[str, ...] = ()
+
+
+class ProcessGroup(_Part):
+    """A program and all its processes: the QEMU of a guest, or a server. ``pid`` is the first; ``cgroup`` a folder."""
+
+    role: Literal["guest", "server"]
+    pid: int
+    cgroup: str | None = None
+
+
+class Service(_Part):
+    """A server that runs on the node (``here``) or that it uses, at ``host:port`` or the path of a socket.
+
+    ``dialect`` is what it speaks: ``nbd``, ``mysql``.
+    """
+
+    dialect: str
+    address: str
+    here: bool
+
+
+class Subject(_Part):
+    """What there is to watch on one node. ``group`` is the node's in the study; ``host`` for this machine.
+
+    ``disks``: the kernel's names of those under test or, at an end below, of those that the storage of the nodes
+    ``above`` lies on; empty where there is storage but no known disk, ``None`` where there is no storage.
+    ``processes`` by name: of a guest, or of a server's program.
+    """
+
+    group: str
+    end: End = "load"
+    above: tuple[str, ...] = ()
+    disks: tuple[str, ...] | None = None
+    interfaces: tuple[Interface, ...] = ()
+    processes: Mapping[str, ProcessGroup] = {}
+    servers: tuple[Service, ...] = ()
+
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        """What of it is there."""
+        there: dict[Kind, bool] = {
+            "machine": True,
+            "disks": self.disks is not None,
+            "interfaces": bool(self.interfaces),
+            "processes": bool(self.processes),
+            "server": bool(self.servers),
+        }
+        return frozenset(kind for kind, is_there in there.items() if is_there)
+
+    def source(self, name: str) -> str:
+        """The ``source`` of numbers from here: ``name`` where the load runs, else with the group: ``name@store``."""
+        return name if self.end == "load" else f"{name}{END}{self.group}"
+
+
+def of_machine(subjects: Mapping[str, Subject], group: str) -> Subject:
+    """All nodes of one machine, by name, as one subject of ``group``. It is below where nodes of others stand on it."""
+    guests = [name for each in subjects.values() for name, of in each.processes.items() if of.role == "guest"]
+    above = tuple(dict.fromkeys(name for each in subjects.values() for name in each.above))
+    below = any(name not in subjects for name in (*above, *guests)) or all(
+        each.end == "below" for each in subjects.values()
+    )
+    end: End = "below" if below else "load"
+    disks = [each.disks for each in subjects.values() if each.end == end and each.disks is not None]
+    return Subject(
+        group=group,
+        end=end,
+        above=above,
+        disks=tuple(dict.fromkeys(disk for each in disks for disk in each)) if disks else None,
+        interfaces=tuple(interface for each in subjects.values() for interface in each.interfaces),
+        processes={name: of for each in subjects.values() for name, of in each.processes.items()},
+        servers=tuple(dict.fromkeys(service for each in subjects.values() for service in each.servers)),
+    )
+
+
+def write_subject(raw: Path, subject: Subject) -> None:
+    """Keep it in a probe's raw folder, which is made where there is none."""
+    raw.mkdir(parents=True, exist_ok=True)
+    (raw / NAME).write_text(subject.model_dump_json(exclude_defaults=True))
+
+
+def read_subject(raw: Path) -> Subject:
+    """Read it back. Raises ``ParseError``."""
+    path = raw / NAME
+    try:
+        return Subject.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ParseError(f"cannot be read: {error.strerror}", str(path), 1) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ParseError(f"is not a subject: {f'{where}: ' if where else ''}{first['msg']}", str(path), 1) from None

@@ -1,0 +1,152 @@
+"""Distributions of samples, of several levels in one chart: histogram, density, bell curve, quartiles, quantiles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import polars as pl
+
+from storlab.report.charts.scales import PLAIN
+from storlab.report.charts.theme import INK, SOFT, Chart
+from storlab.report.charts.variability.axes import Axes
+
+_HEIGHT = 220
+_SHARE = "samples in a bin (%)"
+_ROW, _AXIS = 64, 46  # px a level, and for the axis below
+
+
+def histogram_chart(bins: pl.DataFrame, axes: Axes, curves: pl.DataFrame | None = None) -> Chart:
+    """``bins``: ``level, low, high, share``. ``curves``: ``level, value, density``, drawn over them on their scale."""
+    bars = bins.select("level", "low", "high", share=100 * pl.col("share"))
+    y = alt.Y("share:Q", title=_SHARE, scale=alt.Scale(zero=True), axis=PLAIN)
+    x = axes.values("low")
+    layers: list[alt.Chart] = [
+        alt.Chart(bars.filter(pl.col("share") > 0))
+        .mark_rect(fillOpacity=0.4, stroke=None)
+        .encode(x=x, x2=alt.X2("high:Q"), y=y, y2=alt.Y2Datum(0), color=axes.colour())
+    ]
+    if curves is not None and curves.height:
+        lines = curves.select("level", low="value", share=pl.col("density") * 100 * _width(bins))
+        layers.append(alt.Chart(lines).mark_line(strokeWidth=2).encode(x=x, y=y, color=axes.colour()))
+    chart: Chart = alt.layer(*layers, height=_HEIGHT)
+    return chart
+
+
+def density_chart(curves: pl.DataFrame, bins: pl.DataFrame, axes: Axes) -> Chart:
+    """``curves``: ``level, value, density``, and for bell curves ``mean`` and ``sigma``, whose places are dotted.
+
+    On the scale of the histogram of ``bins``, so that all of these charts can be held against each other.
+    """
+    lines = curves.select("level", "value", pl.col("density") * 100 * _width(bins))
+    y = alt.Y("density:Q", title=_SHARE, scale=alt.Scale(zero=True), axis=PLAIN)
+    x = axes.values("value")
+    layers = [
+        alt.Chart(lines).mark_area(fillOpacity=0.12).encode(x=x, y=y, color=axes.colour()),
+        alt.Chart(lines).mark_line(strokeWidth=2).encode(x=x, y=y, color=axes.colour()),
+    ]
+    if "sigma" in curves.columns:
+        marks = curves.group_by("level", maintain_order=True).first().select("level", "mean", "sigma")
+        places = pl.concat(
+            marks.select("level", value=pl.col("mean") + times * pl.col("sigma"), middle=pl.lit(times == 0))
+            for times in (-1, 0, 1)
+        )
+        for middle, size in ((True, 1.6), (False, 1.0)):
+            layers.append(
+                alt.Chart(places.filter(middle=middle))
+                .mark_rule(strokeDash=[2, 3], strokeWidth=size)
+                .encode(x=x, color=axes.colour())
+            )
+    chart: Chart = alt.layer(*layers, height=_HEIGHT)
+    return chart
+
+
+def _width(bins: pl.DataFrame) -> float:
+    return float(str((bins["high"] - bins["low"])[0]))
+
+
+def box_chart(boxes: pl.DataFrame, outliers: pl.DataFrame, axes: Axes) -> Chart:
+    """``boxes``: ``level, low, first, median, third, high``; ``outliers``: ``level, value, aside``; a row a level.
+
+    Outliers lie at random heights, so that none hides another.
+    """
+    y = axes.rows()
+    colour = axes.colour(legend=False)
+    x = axes.values("low")
+    whiskers = alt.Chart(boxes).mark_rule(strokeWidth=1.5).encode(x=x, x2=alt.X2("high:Q"), y=y, color=colour)
+    quartiles = (
+        alt.Chart(boxes)
+        .mark_bar(fillOpacity=0.55, size=24)
+        .encode(x=axes.values("first"), x2=alt.X2("third:Q"), y=y, color=colour)
+    )
+    middle = (
+        alt.Chart(boxes).mark_tick(thickness=2.5, color=INK, size=24, opacity=1).encode(x=axes.values("median"), y=y)
+    )
+    points = (
+        alt.Chart(outliers)
+        .mark_circle(size=14, fillOpacity=0.6)
+        .encode(
+            x=axes.values("value"),
+            y=y,
+            yOffset=alt.YOffset("aside:Q", scale=alt.Scale(domain=[-0.6, 0.6])),
+            color=colour,
+        )
+    )
+    chart: Chart = alt.layer(whiskers, quartiles, middle, points, height=_ROW * boxes.height + _AXIS)
+    return chart
+
+
+def boxes_chart(boxes: pl.DataFrame, axes: Axes, column: str, title: str, names: Sequence[str]) -> Chart:
+    """``boxes``: as above, with ``column``, one of ``names``: side by side from left to right, levels within."""
+    x = alt.X(f"{column}:N", title=title, sort=list(names), axis=alt.Axis(grid=False, labelAngle=0, labelOverlap=True))
+    offset = alt.XOffset("level:N", sort=list(axes.shown))
+    hint = alt.Scale(zero=False, nice=True)
+    colour = axes.colour()
+
+    def y(of: str) -> alt.Y:
+        return alt.Y(f"{of}:Q", title=axes.beside("not from zero"), scale=hint, axis=PLAIN)
+
+    whiskers = (
+        alt.Chart(boxes)
+        .mark_rule(strokeWidth=1.5)
+        .encode(x=x, xOffset=offset, y=y("low"), y2=alt.Y2("high:Q"), color=colour)
+    )
+    quartiles = (
+        alt.Chart(boxes)
+        .mark_bar(fillOpacity=0.55)
+        .encode(x=x, xOffset=offset, y=y("first"), y2=alt.Y2("third:Q"), color=colour)
+    )
+    middle = (
+        alt.Chart(boxes)
+        .mark_tick(thickness=2, color=INK, opacity=1, bandSize=14)
+        .encode(x=x, xOffset=offset, y=y("median"))
+    )
+    chart: Chart = alt.layer(whiskers, quartiles, middle, height=220)
+    return chart
+
+
+def factor_chart(variances: pl.DataFrame, axes: Axes, unit: str) -> Chart:
+    """``variances``: ``level, variance`` in display units, and ``label``, which says how many times the least it is."""
+    y = axes.rows()
+    x = alt.X("variance:Q", title=f"variance ({unit})", scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
+    bars = alt.Chart(variances).mark_bar(size=22, fillOpacity=0.75).encode(x=x, y=y, color=axes.colour(legend=False))
+    words = (
+        alt.Chart(variances)
+        .mark_text(align="left", baseline="bottom", dy=-13, fontSize=12, color=INK)
+        .encode(x=alt.XDatum(0), y=y, text=alt.Text("label:N"))
+    )
+    chart: Chart = alt.layer(bars, words, height=58 * variances.height + 46)
+    return chart
+
+
+def quantiles_chart(differences: pl.DataFrame, axes: Axes) -> Chart:
+    """``differences``: ``level, quantile, difference``, both as shares. Against which level, its heading says."""
+    rows = differences.select("level", quantile=100 * pl.col("quantile"), difference=100 * pl.col("difference"))
+    x = alt.X(
+        "quantile:Q", title="quantile (%)", scale=alt.Scale(domain=[0, 100], nice=False), axis=alt.Axis(grid=False)
+    )
+    y = alt.Y("difference:Q", title="difference (%)", scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
+    line = alt.Chart(rows).mark_line(strokeWidth=2).encode(x=x, y=y, color=axes.colour())
+    zero = alt.Chart(pl.DataFrame({"difference": [0.0]})).mark_rule(color=SOFT).encode(y=y)
+    chart: Chart = alt.layer(zero, line, height=220)
+    return chart

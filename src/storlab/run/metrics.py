@@ -1,0 +1,96 @@
+"""Which metrics a study's trials may have, and whether those are among them that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+from storlab.analysis.design import CompareSpec
+from storlab.analysis.questions import Catalogue, Metrics, Trait, plan
+from storlab.measurements import PROBE, without_end
+from storlab.metrics import Declarations, MetricSpec, named
+from storlab.probes.backing import BACKING
+from storlab.probes.host_load import HostLoadProbe
+from storlab.records.amplification import SOURCE, declares
+from storlab.records.derive_trial import NODES, START_SKEW
+from storlab.records.tables import derived
+from storlab.run.design import design_of
+from storlab.study.cells import Cell
+from storlab.study.messages import nearest
+from storlab.study.positions import Path
+from storlab.study.study import Study
+
+_Yielded = tuple[str, tuple[MetricSpec, ...]]
+
+
+def metrics_of(cell: Cell) -> Declarations:
+    """All metrics that a trial of this cell may have, by source; where that depends on the machine, those too."""
+    nodes = [sum(cell.nodes[group].count for group in load.groups) for load in cell.loads]
+    loads = tuple((load.name, load.workload.declares()) for load in cell.loads)
+    probes = tuple((PROBE + name, probe.declares()) for name, probe in cell.probes.items())
+    measures_all = all(load.workload.measures_all(cell.trial.warm_up) for load in cell.loads)
+    crosses = any(chain.crossing is not None for chain in cell.chains)
+    return _together(loads, tuple(nodes), probes, measures_all and HostLoadProbe.kind in cell.probes, crosses)
+
+
+@lru_cache(1024)
+def _together(
+    loads: tuple[_Yielded, ...], nodes: tuple[int, ...], probes: tuple[_Yielded, ...], amplified: bool, crosses: bool
+) -> Declarations:
+    asked = {spec.quantity for _, specs in loads for spec in specs}
+    shared = ((name, (*specs, *derived(specs, count))) for (name, specs), count in zip(loads, nodes, strict=True))
+    storage = (
+        (SOURCE, declares(asked, at_disk=amplified, beneath=False)),
+        (BACKING.kind, (*BACKING.metrics, *declares(asked, at_disk=False, beneath=True)) if crosses else ()),
+    )
+    return Declarations.union([*shared, *probes, *storage, (NODES, (START_SKEW,) if sum(nodes) > 1 else ())])
+
+
+def metrics_of_study(study: Study) -> Declarations:
+    """Those of all of its cells."""
+    found = {id(known): known for known in map(metrics_of, study.cells)}
+    return Declarations.union((source, tuple(specs)) for known in found.values() for source, specs in known.items())
+
+
+def refuse_unknown_metrics(study: Study) -> None:
+    """Raise ``StudyError`` for a metric that the study asks for and no trial has, or by which nothing is comparable."""
+    cells, design = {cell.number: metrics_of(cell) for cell in study.cells}, design_of(study)
+    for path, name, comparisons in _asked(study, design.planned()):
+        found = {id(known): _meant(name, known) for known in cells.values()}
+        metrics = {number: found[id(known)] for number, known in cells.items()}
+        if not any(found.values()):
+            names = dict.fromkeys(each for known in cells.values() for each in _names(known, ":" in name))
+            listed = f": nothing in this study yields it; `storlab list --metrics {study.file}` lists what there is"
+            raise study.problem(path, f"unknown metric {name!r}{nearest(name, names) or listed}")
+        by_it = tuple(replace(spec, metrics=(name,)) for spec in comparisons if design.pairs(spec))
+        planned = plan(replace(design, comparisons=by_it), Catalogue(metrics, {})) if by_it else []
+        if by_it and all(item.problem for item in planned):
+            why = planned[0].problem if planned else "none of the levels that are compared has it."
+            raise study.problem(path, f"nothing can be compared by {name!r}: {why}")
+
+
+def _asked(study: Study, planned: Sequence[CompareSpec]) -> Iterator[tuple[Path, str, Sequence[CompareSpec]]]:
+    """What the study asks for, where, and for which comparisons."""
+    by_primary = [spec for spec in planned if spec.metrics is None]
+    if by_primary or "primary" in study.model.model_fields_set:
+        yield ("primary",), study.model.primary, by_primary
+    for at, spec in enumerate(study.model.compare):
+        for number, name in enumerate(spec.metrics or ()):
+            yield ("compare", at, "metrics", number), name, planned[at : at + 1]
+
+
+def _names(known: Declarations, with_source: bool) -> Iterator[str]:
+    for source, specs in known.items():
+        yield from (f"{source}:{each.name}" if with_source else each.name for each in specs.numbers() if not each.word)
+
+
+def _meant(wanted: str, known: Declarations) -> Metrics:
+    """What it names, or may name: a member of a family is known only once a trial has run, and so is its end."""
+    found = {(source, spec.name): spec for source, specs in known.items() for spec in specs.numbers()}
+    source, _, name = wanted.rpartition(":")
+    source = without_end(source)
+    keys = named(f"{source}:{name}" if source else name, found) or [
+        key for key, spec in found.items() if source in ("", key[0]) and spec.word and spec.named(name)
+    ]
+    return {key: Trait(found[key].unit, found[key].better) for key in keys}

@@ -1,0 +1,219 @@
+"""Parts: what is set up and torn down as one, and what each stands on. All parts of a run make one graph.
+
+A part is a node that was started, or layers that follow each other on one node with the same lifetime and owner. It is
+known by all that it consists of, down to the lowest layer: so cells that need the same part share it for as long as it
+is kept, and one that is different in anything is another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from storlab.errors import StorlabError
+from storlab.layers.base import Keep, LayerContext, RegisterUndo
+from storlab.layers.crossing import Crossing
+from storlab.layers.resources import Resource
+from storlab.layers.shared import Shared
+from storlab.layers.stack import BuiltStack
+from storlab.nodes.node import Node
+from storlab.nodes.waiting import all_of
+from storlab.run.journal import Journal, Pending
+from storlab.run.session import Session
+from storlab.run.teardown import Teardown, tear_down
+
+_SEVER = 10.0  # s, for a crossing to let go of a server that is gone
+
+
+@dataclass(frozen=True)
+class LostLayer:
+    """A layer's program that ended before its time. ``depth``: of its part in the graph, 0 stands on nothing."""
+
+    depth: int
+    at: float
+    reason: str
+    log: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program that a layer keeps running: its first process, and the folder of its cgroup, where it has one."""
+
+    name: str
+    pid: int
+    cgroup: str | None
+
+
+@dataclass(eq=False)
+class Part:
+    """Something that is set up. ``label`` names it; its facts are those of ``facts_of``, a node's name."""
+
+    key: str
+    keep: Keep
+    stands_on: tuple[Part, ...] = ()
+    label: str = ""
+    facts_of: str = ""
+    node: Node | None = None
+    started: bool = False  # it is the node itself, which ends with it
+    stack: BuiltStack = field(default_factory=lambda: BuiltStack(None))
+    shared: Shared = field(default_factory=Shared)
+    crossings: list[tuple[Crossing, Resource, LayerContext]] = field(default_factory=list)
+    entries: list[Pending] = field(default_factory=list)
+    programs: list[Program] = field(default_factory=list)
+    ready: bool = False
+
+    @property
+    def depth(self) -> int:
+        """How many parts lie between it and one that stands on nothing."""
+        return 1 + max((part.depth for part in self.stands_on), default=-1)
+
+    def stands_on_any(self, nodes: set[str]) -> bool:
+        """Whether one of these nodes, by instance, is somewhere below it."""
+        return any(
+            (part.node is not None and part.node.instance in nodes) or part.stands_on_any(nodes)
+            for part in self.stands_on
+        )
+
+    @property
+    def is_set_up(self) -> bool:
+        """Whether it is more than a node that is there for the whole run anyway, which all cells of it stand on."""
+        return self.started or bool(self.entries or self.stack.resources)
+
+    @property
+    def sound(self) -> bool:
+        """Whether it can be used: all of it was set up, and no node that it needs was lost."""
+        alive = self.node is None or self.node.lost is None
+        return self.ready and alive and all(part.sound for part in self.stands_on)
+
+
+def key_of(*parts: Any) -> str:
+    """A short name for what something consists of: equal for equal values."""
+    return hashlib.sha256(orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+
+Make = Callable[[Part], Awaitable[None]]
+
+
+@dataclass
+class Parts:
+    """Every part that is set up. Parts of one graph are set up at the same time, each after what it stands on."""
+
+    session: Session
+    journal: Journal
+    lost: list[LostLayer] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)  # of the trial that runs
+    _parts: dict[str, Part] = field(default_factory=dict)  # in the order in which they were begun
+    _underway: set[str] = field(default_factory=set)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _making: Shared = field(default_factory=Shared)
+    _loss: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def get(
+        self, key: str, keep: Keep, stands_on: Sequence[Part], make: Make, used: dict[str, Part], **about: Any
+    ) -> Part:
+        """The part of this key, made by ``make`` unless it is there and sound. It is noted among those ``used``.
+
+        Whoever asks for it while it is made waits for the same. What fails stays, not ready, until it is torn down.
+        """
+        async with self._lock:  # whoever finds one that is not sound tears it down before anybody makes it again
+            known = self._parts.get(key)
+            if known is not None and key not in self._underway and not known.sound:
+                await self.tear_down([known])
+                known = None
+            if known is None:
+                known = self._parts[key] = Part(key, keep, tuple(stands_on), **about)
+                self._underway.add(key)
+        part = used[key] = known
+        if not part.ready:
+            await self._making.once(key, lambda: self._made(part, make))
+        return part
+
+    async def _made(self, part: Part, make: Make) -> None:
+        try:
+            await make(part)
+            part.ready = True
+        finally:
+            self._underway.discard(part.key)
+
+    def registering(self, part: Part, node: Node) -> RegisterUndo:
+        """How what ``part`` sets up on ``node`` is journalled: it is torn down with the part."""
+
+        async def register(undo: str, arguments: Mapping[str, Any]) -> None:
+            part.entries.append(self.journal.register(node.identity, undo, arguments))
+
+        return register
+
+    def losing(self, part: Part) -> Callable[[str, str], None]:
+        """What a layer of ``part`` calls when its program is gone before its time: a reason, and its last lines."""
+
+        def notify_lost(reason: str, log: str) -> None:
+            part.ready = False
+            self.lost.append(LostLayer(part.depth, time.monotonic(), reason, log))
+            self._loss.set()
+
+        return notify_lost
+
+    async def until_lost(self) -> None:
+        """Wait until a layer's program is gone before its time."""
+        await self._loss.wait()
+
+    def forget_losses(self) -> None:
+        """Begin a new trial."""
+        self.lost.clear()
+        self.warnings.clear()
+        self._loss.clear()
+
+    def all(self) -> list[Part]:
+        """Every part that is there."""
+        return list(self._parts.values())
+
+    async def end_nodes(self, parts: Iterable[Part]) -> None:
+        """End the nodes that were started among these parts, all at once."""
+        started = [part for part in parts if part.started and part.node is not None]
+        await all_of(*(self.session.end(part.node) for part in started if part.node is not None))
+
+    async def tear_down(self, parts: Iterable[Part], *, severed: bool = False) -> Teardown:
+        """Undo these parts and all that stand on them, newest first.
+
+        ``severed``: something failed, so crossings first let go of what may be gone.
+        """
+        doomed = self._with_dependents(parts)
+        ending = {part.node.instance for part in doomed if part.started and part.node is not None}
+        if severed:
+            await self.sever(doomed, ending)
+        for part in doomed:
+            part.ready = False
+            self._parts.pop(part.key, None)
+            self._making.forget(part.key)
+        # What uses a node that ends, and stays itself, lets go of it first. What is on such a node ends with it.
+        first = [part for part in doomed if part.node is not None and part.node.instance not in ending]
+        result = await self._undo([part for part in first if part.stands_on_any(ending)])
+        await self.end_nodes(doomed)
+        return result + await self._undo(doomed)
+
+    async def _undo(self, parts: Iterable[Part]) -> Teardown:
+        mine = {entry.number for part in parts for entry in part.entries}
+        return await tear_down(self.journal, self.session, lambda entry: entry.number in mine)
+
+    async def sever(self, doomed: Iterable[Part], ending: Collection[str] = ()) -> None:
+        """Let the crossings of these parts go of what may be gone, but on nodes that end anyway."""
+        for crossing, resource, context in [each for part in doomed for each in reversed(part.crossings)]:
+            if context.node.lost is None and context.node.instance not in ending:
+                with contextlib.suppress(StorlabError, TimeoutError):
+                    async with asyncio.timeout(_SEVER):
+                        await crossing.sever(resource, context)
+
+    def _with_dependents(self, parts: Iterable[Part]) -> list[Part]:
+        """These parts and those that stand on them, the newest first."""
+        doomed = {part.key for part in parts}
+        for part in self._parts.values():  # what stands on a part was begun after it
+            if any(below.key in doomed for below in part.stands_on):
+                doomed.add(part.key)
+        return [part for part in reversed(self._parts.values()) if part.key in doomed]

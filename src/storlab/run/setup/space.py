@@ -1,0 +1,135 @@
+"""Whether what a study sets up has room: on disks and in memory, and no device in two places at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from storlab.errors import UserError
+from storlab.nodes.node import Node
+from storlab.run.session import Session
+from storlab.run.setup.units import Unit, is_here, units
+from storlab.study.cells import HOST, Cell
+from storlab.study.study import Study
+from storlab.units import size_text
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes of this machine's memory: what the nodes of one trial take up at most, and what is available.
+
+    ``available`` is ``None`` where the kernel doesn't tell.
+    """
+
+    needed: int
+    available: int | None
+
+
+async def free_space(node: Node, path: str) -> int:
+    """Bytes that this user may still write on the file system of a directory. Raises ``UserError`` for what is none."""
+    if not (await node.run(["test", "-d", path], check=False)).ok:
+        raise UserError(f"node {node.name}: there is no directory {path} for scratch files; set scratch in the study")
+    return int((await node.output("df", "--output=avail", "-B1", path)).split()[-1])
+
+
+def _units_here(cell: Cell) -> list[Unit]:
+    """What stands on this machine, on whichever of its nodes."""
+    return [unit for unit in units(cell) if is_here(cell, unit.on)]
+
+
+def stacks_space(cells: Iterable[Cell]) -> int:
+    """Bytes on this machine's scratch file system at the worst moment: a trial's own, and all that is kept then."""
+    kept: dict[str, int] = {}
+    largest = 0
+    for cell in cells:
+        passing = 0
+        for unit in _units_here(cell):
+            for keep, size in unit.space.items():
+                if keep == "run":
+                    kept[unit.identity] = size
+                else:
+                    passing += size
+        largest = max(largest, passing)
+    return largest + sum(kept.values())
+
+
+def refuse_stacks_too_large(study: Study, cells: Sequence[Cell], needed: int, free: int) -> None:
+    """Raise ``StudyError``, at the largest layer, where this machine has less ``free`` than is ``needed``."""
+    if needed > free:
+        links = (link for cell in cells for unit in _units_here(cell) for link in unit.links)
+        sizes = ((link.layer.space(), link.origin) for link in links)
+        origin = max(sizes, key=lambda entry: entry[0], default=(0, ("stack",)))[1]
+        raise study.problem(
+            (*origin, "size"),
+            f"the stacks take up {size_text(needed)} on node {HOST}, but {study.model.scratch} has only "
+            f"{free // 1024**2}M free: make them smaller, or set scratch to a larger file system",
+        )
+
+
+async def refuse_loads_too_large(study: Study, cells: Sequence[Cell], session: Session) -> None:
+    """Raise ``StudyError`` where the loads write more into an existing directory than there is room for."""
+    free: dict[str, int] = {}
+    for cell in cells:
+        for unit in _units_here(cell):
+            path = unit.links[0].layer.existing_directory(study.model.scratch)
+            if path is None or unit.below:
+                continue
+            loads = [load for load in cell.loads if unit.on in load.groups]
+            count = cell.nodes[unit.on].count if unit.on in cell.nodes else 1
+            needed = sum(load.workload.space() for load in loads) * count
+            if path not in free:
+                free[path] = await free_space(session.host, path)
+            if needed > free[path]:
+                raise study.problem(
+                    ("workload", loads[0].name),
+                    f"the load writes {size_text(needed)}, but {path} has only "
+                    f"{free[path] // 1024**2}M free: make its size smaller, or name another directory",
+                )
+
+
+def refuse_double_claims(study: Study, cells: Sequence[Cell]) -> None:
+    """A device can't be in two stacks that are set up at the same time, on several nodes or because one is kept."""
+    kept: dict[str, str] = {}
+    for cell in cells:
+        owners = dict(kept)
+        for unit in _units_here(cell):
+            for link in unit.links:
+                claim = link.layer.claims()
+                if claim is None:
+                    continue
+                owner = unit.identity if link.keep == "run" else f"{cell.number} {unit.identity}"
+                if owners.setdefault(claim, owner) != owner:
+                    remedy = ", or leave out keep" if link.keep == "run" or claim in kept else ""
+                    reason = f"several stacks that are set up at the same time: take a device for each{remedy}"
+                    raise study.problem(link.origin, f"{claim} is in {reason}")
+                if link.keep == "run":
+                    kept[claim] = owner
+
+
+def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str) -> Memory:
+    """Raise ``UserError`` where the nodes of one trial want more memory than this machine has to give."""
+    available = _available(meminfo)
+    kept: dict[str, int] = {}
+    most = 0
+    for cell in cells:
+        for name, group in cell.nodes.items():
+            if group.lasts == "run":
+                kept[f"{name} {group.spec().model_dump_json()}"] = group.memory_needed() * group.count
+        passing = sum(each.memory_needed() * each.count for each in cell.nodes.values() if each.lasts != "run")
+        most = max(most, passing + sum(kept.values()))
+        if available is not None and most > available:
+            groups = {name: group for name, group in cell.nodes.items() if group.memory_needed()}
+            guests = ", ".join(f"{name}: {group.count} × {group.describe()}" for name, group in groups.items())
+            raise study.problem(
+                ("nodes", next(iter(groups)), "memory"),
+                f"the virtual machines ({guests}, and QEMU's own) take up {size_text(most // 1024**2 * 1024**2)}, "
+                f"but this machine has only {available // 1024**2}M left: make them smaller or fewer",
+            )
+    return Memory(most, available)
+
+
+def _available(meminfo: str) -> int | None:
+    for line in meminfo.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None

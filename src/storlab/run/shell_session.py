@@ -1,0 +1,56 @@
+"""One cell of a study set up for a user to look around in, as a trial would find it; nothing is measured."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from storlab.nodes.waiting import to_its_end
+from storlab.records.run_folder import new_run_folder
+from storlab.run.executor import begin_manifest, new_run_id
+from storlab.run.interrupts import Interrupts
+from storlab.run.journal import Journal
+from storlab.run.observer import Observer
+from storlab.run.plan import make_plan
+from storlab.run.registry_of_runs import forget_run, remember_run
+from storlab.run.session import Session, open_session
+from storlab.run.setup.build import Built
+from storlab.run.setup.setups import Setups
+from storlab.run.teardown import tear_down
+from storlab.study.study import Study
+
+
+@asynccontextmanager
+async def shell_session(study: Study, folder: Path, observer: Observer) -> AsyncIterator[Built]:
+    """The study's first cell that can be set up here, for as long as the context lasts.
+
+    ``folder`` holds the journal meanwhile, so that ``storlab clean`` can tear everything down should this be killed.
+    Raises ``UserError`` where nothing can be set up, ``StorlabError`` where that fails.
+    """
+    run = new_run_id()
+    interrupts = Interrupts(observer.notify)
+    with interrupts.listening():
+        async with open_session(run, observer.notify) as session:
+            plan = await make_plan(study, session, 0, (1, 1))
+            plan.refuse_empty()
+            with new_run_folder(folder) as records:
+                begin_manifest(folder, run, session, plan)
+                remember_run(run, folder)
+                with Journal(records.journal) as journal:
+                    session.begin(journal, study.model.scratch)
+                    setups = Setups(session, journal, folder)
+                    built = setups.begin(plan.supported[0])
+                    try:
+                        await setups.set_up(built, folder)
+                        yield built
+                    finally:
+                        interrupts.stage = "teardown"
+                        if await to_its_end(_tear_down(setups, session, journal)):
+                            forget_run(run)
+
+
+async def _tear_down(setups: Setups, session: Session, journal: Journal) -> bool:
+    """Whether all is down; what is not stays in the journal."""
+    await setups.tear_down_all()
+    return not (await tear_down(journal, session)).failed

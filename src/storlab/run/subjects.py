@@ -1,0 +1,187 @@
+"""What there is for probes to watch on the nodes of a trial: what is expected of a cell, and what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from storlab.errors import StorlabError
+from storlab.layers.crossing import Crossing
+from storlab.layers.resources import Dir, Disk, Export, Server
+from storlab.nodes.node import Node
+from storlab.nodes.waiting import all_of
+from storlab.probes.base import Probe
+from storlab.probes.subject import End, Interface, Kind, ProcessGroup, Service, Subject
+from storlab.run.session import Session
+from storlab.run.setup.build import Built
+from storlab.run.setup.parts import Part
+from storlab.study.cells import HOST, Cell, node_names
+from storlab.study.chains import down
+
+
+def watched_groups(probe: Probe, cell: Cell) -> list[str]:
+    """The node groups that a probe will watch, before any of them is there; this machine is ``host``."""
+    return [name for name, (end, kinds) in _expected(cell).items() if probe.watches_at(end, kinds)]
+
+
+def _expected(cell: Cell) -> dict[str, tuple[End, set[Kind]]]:
+    above = _above(cell)
+    guests = any(group.memory_needed() for group in cell.nodes.values())
+    kinds: dict[str, set[Kind]] = {name: {"machine"} for name in cell.nodes}
+    if guests or HOST in above or any(group.here for group in cell.nodes.values()):
+        kinds.setdefault(HOST, {"machine"})
+    for name in above:
+        kinds[name].add("disks")
+    for name in filter(cell.networked, cell.nodes):
+        kinds[name].add("interfaces")
+    if guests:
+        kinds[HOST].add("processes")
+    for chain in cell.chains:
+        for name, links in ((chain.source, chain.below), (chain.group, chain.above)):
+            for link in links:
+                if issubclass(link.layer.gives, Disk | Dir):
+                    kinds[name].add("disks")
+                if issubclass(link.layer.gives, Server | Export):
+                    kinds[name] |= {"server"} if isinstance(link.layer, Crossing) else {"server", "processes"}
+    below = {name for name in kinds if name in above or (name == HOST and guests)}
+    return {name: ("below" if name in below else "load", each) for name, each in kinds.items()}
+
+
+async def subjects_of(built: Built, session: Session) -> dict[str, Subject]:
+    """What there is to watch, by node; this machine is among them where any of the others is on it, or stands on it."""
+    above = {_node_of(built, source): names for source, names in _above(built.cell).items()}
+    guests = {
+        name: ProcessGroup(role="guest", pid=node.process)
+        for name, node in built.nodes.items()
+        if node.process is not None
+    }
+    nodes = {HOST: session.host, **built.nodes}
+    if not guests and HOST not in above and all(node.machine != session.host.machine for node in built.nodes.values()):
+        del nodes[HOST]
+    addresses = {name: node.address for name, node in nodes.items() if node.address is not None}
+
+    async def subject(name: str, node: Node) -> Subject:
+        mine = above.get(name, [])
+        below = [other for other, names in above.items() if name in names]
+        return Subject(
+            group=HOST if name not in built.nodes else built.group_of(name),
+            end="below" if mine or (name == HOST and guests) else "load",
+            above=tuple(mine),
+            disks=await _disks_below(built, node, session) if mine else _disks_of_loads(built, node),
+            interfaces=await _interfaces(node, [addresses[each] for each in (*mine, *below) if each in addresses]),
+            processes={**(guests if name == HOST else {}), **_programs(built, node)},
+            servers=_servers(built, node),
+        )
+
+    found = await all_of(*(subject(name, node) for name, node in nodes.items()))
+    return dict(zip(nodes, found, strict=True))
+
+
+def _node_of(built: Built, source: str) -> str:
+    return HOST if source not in built.cell.nodes else built.group(source)[0].name
+
+
+def _above(cell: Cell) -> dict[str, list[str]]:
+    """Group → the nodes whose chains stand on it, directly or through others."""
+    found: dict[str, list[str]] = {}
+    for chain in cell.chains:
+        for each in down(chain, cell.all_chains):
+            if each.crossing is not None:
+                names = found.setdefault(each.source, [])
+                names += [name for name in node_names(chain.group, cell.nodes[chain.group]) if name not in names]
+    return found
+
+
+def _parts_on(built: Built, node: Node) -> list[Part]:
+    """In an order that is the same in every trial."""
+    return sorted((part for part in built.parts.values() if part.node is node), key=lambda p: (len(p.label), p.label))
+
+
+def _programs(built: Built, node: Node) -> dict[str, ProcessGroup]:
+    """The programs that layers run on a node; each has whom it serves in its name."""
+    return {
+        program.name: ProcessGroup(role="server", pid=program.pid, cgroup=program.cgroup)
+        for part in _parts_on(built, node)
+        for program in part.programs
+    }
+
+
+def _servers(built: Built, node: Node) -> tuple[Service, ...]:
+    """The servers that run on a node, and those of other nodes that it uses, or that its guests' QEMUs do."""
+    run = [resource for part in _parts_on(built, node) for resource in part.stack.resources]
+    used = []
+    for (name, chain), stack in built.beneath.items():
+        by_hypervisor = built.nodes[name].process is not None and not _over_network(built, name, chain)
+        if (HOST if by_hypervisor else name) == node.name and stack.resource is not None:
+            used.append(stack.resource)
+    services = [
+        Service(dialect=_dialect(each), address=_address(each.words()), here=each.node == node.name)
+        for each in (*run, *used)
+        if isinstance(each, Server | Export)
+    ]
+    return tuple(dict.fromkeys(services))
+
+
+def _over_network(built: Built, node: str, chain: str) -> bool:
+    found = built.cell.chain(built.group_of(node), chain)
+    return found is not None and found.crossing is not None and found.crossing.transport == "network"
+
+
+def _dialect(resource: Server | Export) -> str:
+    return resource.dialect if isinstance(resource, Server) else "nbd"
+
+
+def _address(words: Mapping[str, str]) -> str:
+    return f"{words['host']}:{words['port']}" if "host" in words else words["socket"]
+
+
+def _disks_of_loads(built: Built, node: Node) -> tuple[str, ...] | None:
+    """The disks under test: those that a node's chains end as, or the nearest beneath; ``None`` without storage."""
+    tops = [stack for (name, _), stack in built.stacks.items() if name == node.name]
+    found: list[str] = []
+    for stack in tops:
+        resource = stack.resource
+        if isinstance(resource, Disk):
+            found.append(resource.name)
+        elif isinstance(resource, Dir | Server) and resource.disk is not None and resource.node == node.name:
+            found.append(resource.disk)
+        elif resource is not None:
+            found += [disk for part in built.parts.values() if part.stack is stack for disk in _nearest(part)]
+    storage = any(isinstance(each, Disk | Dir) for part in _parts_on(built, node) for each in part.stack.resources)
+    return tuple(dict.fromkeys(found)) if storage else None
+
+
+def _nearest(part: Part) -> list[str]:
+    """The disks that a part gives on its own node, the topmost, or else those that it stands on there."""
+    disks = [each.name for each in part.stack.resources if isinstance(each, Disk)]
+    below = [disk for each in part.stands_on if each.node is part.node for disk in _nearest(each)]
+    return disks[-1:] or below
+
+
+async def _disks_below(built: Built, node: Node, session: Session) -> tuple[str, ...] | None:
+    """The lowest disks that layers on a node stand on, or else the one that its scratch folder is on."""
+    found = [disk for part in _parts_on(built, node) for disk in _lowest(part)]
+    return tuple(dict.fromkeys(found)) or await _disks_beneath(node, await session.scratch_on(node))
+
+
+def _lowest(part: Part) -> list[str]:
+    below = [disk for each in part.stands_on if each.node is part.node for disk in _lowest(each)]
+    return below or [each.name for each in part.stack.resources if isinstance(each, Disk)][:1]
+
+
+async def _disks_beneath(node: Node, path: str) -> tuple[str, ...] | None:
+    """The disk that a folder's file system is on; ``None`` where it has none, or several."""
+    try:
+        number = int((await node.output("stat", "--format=%d", path)).strip())
+        link = f"/sys/dev/block/{number >> 8 & 0xFFF}:{number & 0xFF | number >> 12 & 0xFFF00}"
+        found = await node.run(["readlink", "--canonicalize-existing", link], check=False)
+    except (StorlabError, ValueError):
+        return None
+    name = found.stdout.decode().strip().rpartition("/")[2]
+    return (name,) if found.ok and name else None
+
+
+async def _interfaces(node: Node, peers: Sequence[str]) -> tuple[Interface, ...]:
+    if node.address is None:
+        return ()
+    listed = (await node.output("ip", "-oneline", "address", "show", "to", node.address)).split()
+    return (Interface(name=listed[1], address=node.address, peers=tuple(peers)),) if len(listed) > 1 else ()

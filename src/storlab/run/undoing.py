@@ -1,0 +1,34 @@
+"""All ways of tearing something down, in one table: those of layers and node kinds, and the run's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from itertools import chain
+from typing import Any
+
+from storlab.layers.registry import layer_types
+from storlab.nodes.node import Node
+from storlab.nodes.ours import remove_folder
+from storlab.nodes.registry import node_kinds
+from storlab.nodes.undo import LONG, Undo, undo
+
+
+@undo("scratch.remove", patience=LONG, outlives_boot=True)
+async def remove_scratch(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Remove the run's own folder on a node."""
+    return await remove_folder(node, arguments["path"])
+
+
+_OWN = (remove_scratch,)
+
+
+@cache
+def undo_table() -> dict[str, Undo]:
+    """Each by the name that journals use; also those of somebody else's packages."""
+    layers = (cls.undoes for cls in layer_types().values())
+    kinds = (cls.undoes for cls in node_kinds().values())
+    table: dict[str, Undo] = {}
+    for each in chain(_OWN, *layers, *kinds):
+        assert table.setdefault(each.name, each) is each, f"two ways to undo {each.name}"
+    return table

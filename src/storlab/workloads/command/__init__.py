@@ -1,0 +1,1 @@
+"""Workload ``command``: any program."""

@@ -1,0 +1,1 @@
+"""Workload ``files``: many small files."""

@@ -1,0 +1,313 @@
+"""fio's options as study files hold them, and as its job files do: text, sections, what they come to. See fio(1)."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from storlab.formats.fio.declared import DIRECTIONS
+from storlab.units import parse_duration, parse_size, shown
+from storlab.workloads.base import OptionError, ReadInput
+
+Option = bool | int | float | str | list[str | int | float]
+Options = Mapping[str, Option]
+
+TARGET = "{target}"
+
+_OURS = frozenset(
+    {"output", "output_format", "create_only", "parse_only", "showcmd", "client", "server", "daemonize", "name"}
+    | {"write_bw_log", "write_iops_log", "write_lat_log", "per_job_logs"}
+)
+_OURS_IN_FILES = frozenset({"output", "output_format", "create_only"})
+_PATHS = frozenset({"filename", "filename_format", "directory", "opendir", "replay_redirect", "write_iolog"})
+_FOLDERS = frozenset({"directory", "opendir"})
+_NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
+_JOB_NAME = re.compile(r"[^\[\]/;#\x00-\x1f]{1,63}")
+_INCLUDE = re.compile(r"\s*include\s+(\S.*?)\s*$")
+_DEEPEST = 16
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job with all the options that hold for it, those of ``[global]`` among them."""
+
+    name: str
+    options: Options
+
+
+@dataclass
+class Sections:
+    """A job file in parts: each section's name and options, in order."""
+
+    found: list[tuple[str, dict[str, Option]]] = field(default_factory=list)
+
+    def jobs(self) -> list[Job]:
+        """What fio would run; ``[global]`` may come several times, and holds for what follows it."""
+        shared: dict[str, Option] = {}
+        jobs = []
+        for name, options in self.found:
+            if name == "global":
+                shared |= options
+            else:
+                jobs.append(Job(name, {**shared, **options}))
+        return jobs
+
+
+def section(title: str, options: Options) -> str:
+    """A section of a job file."""
+    return "".join([f"[{title}]\n", *(f"{key}={text(value)}\n" for key, value in options.items())])
+
+
+def text(value: Option) -> str:
+    """A value as job files write it: true as 1, a list with colons, numbers without exponents."""
+    match value:
+        case bool():
+            return str(int(value))
+        case float():
+            return f"{value:.12f}".rstrip("0").rstrip(".")
+        case list():
+            return ":".join(text(item) for item in value)
+        case _:
+            return str(value)
+
+
+def check_job_name(name: str) -> None:
+    """Raises ``OptionError`` for what fio could not read back from a job file."""
+    if name == "global":
+        raise OptionError("global is no job: what holds for all jobs stands beside jobs", "jobs", name)
+    if not _JOB_NAME.fullmatch(name) or name != name.strip():
+        raise OptionError(f"{shown(name)} is not a valid name of a job: leave out / [ ] ; #", "jobs", name)
+
+
+def check_options(options: Options, *path: str) -> None:
+    """Raises ``OptionError`` for what a job file can't hold, is Storlab's own, or leads away from the stack."""
+    for key, value in options.items():
+        at = (*path, key)
+        if not _NAME.fullmatch(key):
+            raise OptionError(f"{shown(key)} is not a valid name of an option", *at)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, float) and not math.isfinite(item):
+                raise OptionError(f"{item} is no number that fio takes", *at)
+            if isinstance(item, str) and not item.isprintable():
+                raise OptionError(f"{shown(item)}: a value of fio's stands on one line", *at)
+            if isinstance(item, str) and re.search("[;#]", item):
+                raise OptionError(f"{shown(item)}: fio takes what follows a ; or # for a comment", *at)
+        _check_ours(key, _OURS, at)
+        if _plain(key) in _PATHS:
+            for item in value if isinstance(value, list) else [value]:
+                check_path(key, str(item), at)
+
+
+def check_job_file(lines: str) -> None:
+    """The same for a native job file, where line numbers say what is meant."""
+    for number, line in enumerate(lines.splitlines(), start=1):
+        key, separator, value = line.partition("=")
+        key = key.strip()
+        if not separator or key.startswith(("#", ";", "[")):
+            continue
+        try:
+            _check_ours(key, _OURS_IN_FILES, ())
+            if _plain(key) in _PATHS:
+                check_path(key, re.split("[;#]", value)[0].strip(), ())
+        except OptionError as error:
+            raise OptionError(f"line {number} of the job file: {key}: {error}", "job_file") from None
+
+
+def _plain(key: str) -> str:
+    return key.replace("-", "_")
+
+
+def _check_ours(key: str, ours: frozenset[str], path: Sequence[str]) -> None:
+    if _plain(key) in ours:
+        raise OptionError("this option is Storlab's own: leave it out", *path)
+
+
+def check_path(key: str, value: str, path: Sequence[str]) -> None:
+    """Storlab touches only what its stack provides: fio may not be sent elsewhere."""
+    for part in re.split(r"(?<!\\):", value):
+        inside = part == TARGET or part.startswith(f"{TARGET}/")
+        relative = part.removeprefix(TARGET).lstrip("/") if inside else part
+        if ".." in relative.split("/") or (not inside and part.startswith("/")):
+            away = f"{shown(value)} leads away from the stack under test"
+            remedy = (
+                "leave it out, Storlab gives fio its directory"
+                if key in _FOLDERS
+                else "write a name relative to it, and name devices by a layer in the stack"
+            )
+            raise OptionError(f"{away}: {remedy}", *path)
+        if _plain(key) in _FOLDERS and not inside:
+            raise OptionError(
+                f"{shown(value)} lies nowhere in particular: leave it out, Storlab gives fio its directory, "
+                f'or write "{TARGET}/…"',
+                *path,
+            )
+
+
+def below_directory(value: Option) -> Option:
+    """fio puts its directory before each file name, even before one that has it already: ``{target}/a`` → ``a``."""
+    if isinstance(value, list):
+        return [item.removeprefix(f"{TARGET}/") if isinstance(item, str) else item for item in value]
+    if not isinstance(value, str):
+        return value
+    return ":".join(part.removeprefix(f"{TARGET}/") for part in re.split(r"(?<!\\):", value))
+
+
+def in_job_file(lines: str, change: Callable[[Option], Option]) -> str:
+    """A job file with its file names changed, and all else as it stands."""
+    pattern = re.compile(r"^(\s*(?:filename|filename_format)\s*=\s*)(.*?)(\s*)$", re.MULTILINE)
+    return pattern.sub(lambda line: f"{line[1]}{text(change(line[2]))}{line[3]}", lines)
+
+
+def read_job_file(name: str, read: ReadInput) -> str:
+    """A job file with what it includes put in. Raises ``OptionError`` where a file can't be read."""
+    return "\n".join(_included(name, read, ())) + "\n"
+
+
+def _included(name: str, read: ReadInput, above: tuple[str, ...]) -> Iterator[str]:
+    if name in above or len(above) > _DEEPEST:
+        raise OptionError(f"the job file {name} includes itself: {' → '.join([*above, name])}", "job_file")
+    try:
+        lines = read(name).splitlines()
+    except ValueError as error:
+        raise OptionError(str(error), "job_file") from None
+    for line in lines:
+        found = _INCLUDE.fullmatch(line)
+        if found is None:
+            yield line
+        else:
+            yield from _included(str(PurePosixPath(name).parent / found[1]), read, (*above, name))
+
+
+def sections_of(lines: str) -> Sections:
+    """A native job file's sections; an option without a value is switched on."""
+    sections = Sections()
+    for line in lines.splitlines():
+        bare = re.split("[;#]", line)[0].strip()
+        if bare.startswith("[") and bare.endswith("]"):
+            sections.found.append((bare[1:-1].strip(), {}))
+        elif bare and sections.found:
+            key, separator, value = bare.partition("=")
+            sections.found[-1][1][key.strip()] = value.strip() if separator else True
+    return sections
+
+
+def total_size(jobs: Iterable[Job]) -> int:
+    """Bytes of all files that the jobs lay out, as far as they can be known: jobs that name the same file share it."""
+    files: dict[str, int] = {}
+    for job in jobs:
+        size, count = _size(job.options), _count(job.options)
+        if "filename" in job.options:
+            name = text(job.options["filename"])
+            files[name] = max(files.get(name, 0), size)
+        else:
+            files[f"[{job.name}]"] = size * count
+    return sum(files.values())
+
+
+def names_files(jobs: Iterable[Job]) -> bool:
+    """Whether they name files of their own, which only a directory can hold."""
+    return any(
+        part != TARGET
+        for job in jobs
+        for key in _PATHS - {"replay_redirect", "write_iolog"}
+        if key in job.options
+        for part in text(job.options[key]).split(":")
+    )
+
+
+def duration(jobs: Sequence[Job], warm_up: float) -> float | None:
+    """Seconds that they run: at once, or one after another where there is a ``stonewall``; ``None`` where unknown."""
+    groups: list[list[float]] = [[]]
+    for job in jobs:
+        waits = any(_is_on(job.options.get(name, False)) for name in ("stonewall", "wait_for_previous"))
+        if waits and groups[-1]:
+            groups.append([])
+        seconds = _seconds(job.options)
+        if seconds is None:
+            return None
+        groups[-1].append(seconds + (warm_up if "ramp_time" not in job.options else 0.0))
+    return sum(max(group) for group in groups if group)
+
+
+_REPLAYS = ("read_iolog", "profile")
+_WAYS = {
+    **dict.fromkeys(("read", "randread"), ("read",)),
+    **dict.fromkeys(("write", "randwrite"), ("write",)),
+    **dict.fromkeys(("trim", "randtrim"), ("trim",)),
+    **dict.fromkeys(("rw", "readwrite", "randrw"), ("read", "write")),
+    **dict.fromkeys(("trimwrite", "randtrimwrite"), ("trim", "write")),
+}
+_FURTHER = {"verify": "read", "trim_": "trim", "unified_rw_reporting": "mixed"}
+"""How options begin that add a direction → which: what was written is read for ``verify``."""
+
+
+def directions(jobs: Iterable[Job]) -> frozenset[str]:
+    """The directions in which they may do I/O; all of them where options don't tell, as of a replay."""
+    found: set[str] = set()
+    for job in jobs:
+        options = {_plain(key): text(value) for key, value in job.options.items()}
+        engine = options.get("ioengine", "")
+        told = [options[key].partition(":")[0] for key in ("rw", "readwrite") if key in options] or ["read"]
+        if not {*told} <= _WAYS.keys() or any(key in options for key in _REPLAYS):
+            return frozenset(DIRECTIONS)
+        if engine.startswith(("file", "dir", "external")) or "/" in engine:  # creations and the like count as reads
+            found |= {"read", "write"}
+        found |= {way for each in told for way in _WAYS[each]}
+        found |= {way for key, way in _FURTHER.items() if any(option.startswith(key) for option in options)}
+    return frozenset(found)
+
+
+def may_have(jobs: Iterable[Job], pattern: str) -> bool:
+    """Whether any of them has an option whose name matches, or replays what may have had one."""
+    names = [_plain(key) for job in jobs for key in job.options]
+    return any(key in _REPLAYS or re.fullmatch(pattern, key) for key in names)
+
+
+def ramps(jobs: Iterable[Job], warm_up: float) -> bool:
+    """Whether any of them has a beginning that fio does not measure: its own ``ramp_time``, or else ``warm_up`` s."""
+    return any(_time(job.options.get("ramp_time", warm_up)) != 0 for job in jobs)
+
+
+def ends_while_ramping(jobs: Iterable[Job], warm_up: float) -> bool:
+    """Whether any of them has a ramp longer than its ``runtime``: fio (3.33) then ends with the ramp not over."""
+    for job in jobs:
+        ramp, runtime = _time(job.options.get("ramp_time", warm_up)), _time(job.options.get("runtime", 0))
+        if ramp and runtime and ramp > runtime:
+            return True
+    return False
+
+
+def _is_on(value: Option) -> bool:
+    return value not in (False, 0, "0")
+
+
+def _size(options: Options) -> int:
+    try:
+        return parse_size(options.get("size", 0))
+    except ValueError:
+        return 0  # "80%": fio's own way of saying that it depends on the target
+
+
+def _count(options: Options) -> int:
+    count = str(options.get("numjobs", 1))
+    return int(count) if count.isdigit() and len(count) < 6 else 1
+
+
+def _seconds(options: Options) -> float | None:
+    if not _is_on(options.get("time_based", False)) or "runtime" not in options:
+        return None
+    runtime = _time(options["runtime"])
+    extra = [_time(options.get(key, 0)) or 0.0 for key in ("ramp_time", "startdelay")]
+    return None if runtime is None else runtime + sum(extra)
+
+
+def _time(value: Option) -> float | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return float(value[:9])  # fio's numbers without a unit are seconds
+    try:
+        return parse_duration(value)
+    except ValueError:
+        return None

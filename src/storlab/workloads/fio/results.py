@@ -1,0 +1,106 @@
+"""All that one trial of fio left in its raw folder, as measurements: ``fio.json``, its logs, and its stalls."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from storlab.errors import CommandFailed, ParseError
+from storlab.formats.fio.declared import METRICS
+from storlab.formats.fio.histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
+from storlab.formats.fio.logs import AVERAGED_WRONG, averages_are_sound, find_logs, read_series
+from storlab.formats.fio.operations import longest_gap
+from storlab.formats.fio.output import measured as of_report
+from storlab.formats.fio.output import parse_fio, read_report
+from storlab.formats.fio.packed_log import ENDING
+from storlab.measurements import Measurements, Value, metric_frame
+from storlab.workloads.exit_record import ExitRecord, read_exit
+
+OUTPUT = "fio.json"
+LOGS = "series"
+_HISTOGRAM_LOG = re.compile(r".+_clat_hist\.([0-9]+)\.log")
+STALL = 1.0  # s: times without a completed operation that are longer are summed up
+
+
+def read_results(raw: Path, log_interval: float) -> Measurements:
+    """``log_interval``: seconds over which fio averaged its logs.
+
+    Raises ``DiskFull`` or ``CommandFailed`` with fio's own message, ``ParseError`` where its results can't be read.
+    """
+    messages = _bytes(raw / "stderr")
+    output = _bytes(raw / OUTPUT)
+    record = read_exit(raw)
+    if not output:
+        raise CommandFailed(_ended(record, messages, "left no results"))
+    report = read_report(output, str(raw / OUTPUT), messages)
+    if record.code != 0:
+        raise CommandFailed(_ended(record, messages, "failed"))
+    measured, jobs = of_report(report), [job.name for job in report.jobs]
+    rates = averages_are_sound(_options(measured))
+    series = read_series(raw, LOGS, log_interval, jobs, rates=rates)
+    stalls = _stalls(raw, log_interval, measured)
+    warnings = () if rates else (f"its logs of bandwidth and IOPS are left out: {AVERAGED_WRONG}",)
+    measured = replace(
+        measured,
+        metrics=pl.concat([measured.metrics, metric_frame(stalls)]),
+        series=pl.concat([measured.series, series]),
+        warnings=(*measured.warnings, *warnings),
+    )
+    return _with_histogram_logs(measured, raw, jobs)
+
+
+def _options(measured: Measurements) -> list[Mapping[str, object]]:
+    """Those that fio says of all jobs, and of each."""
+    options = measured.facts.get("options")
+    return [each for each in options.values() if isinstance(each, dict)] if isinstance(options, dict) else []
+
+
+def _with_histogram_logs(measured: Measurements, raw: Path, jobs: Sequence[str]) -> Measurements:
+    """What the study's own ``write_hist_log`` adds, whatever it is called."""
+    options = _options(measured)
+    if not any("write_hist_log" in each for each in options):
+        return measured
+    if any(raw.glob(f"*_clat_hist.*.log{ENDING}")):
+        return replace(measured, warnings=(*measured.warnings, f"its histogram logs {PACKED_HISTOGRAMS}"))
+    logs = {int(found[1]): path for path in raw.iterdir() if (found := _HISTOGRAM_LOG.fullmatch(path.name))}
+    intervals = {str(each["log_hist_msec"]) for each in options if "log_hist_msec" in each}
+    interval = intervals.pop() if len(intervals) == 1 else ""
+    if not logs or not interval.isdecimal() or not int(interval):
+        return measured
+    in_order = {number: logs[number] for number in sorted(logs)}
+    return with_histogram_logs(measured, read_histogram_logs(in_order, int(interval) / 1000, jobs))
+
+
+def _ended(record: ExitRecord, messages: bytes, what: str) -> str:
+    said = messages.decode(errors="replace").strip().splitlines()
+    how = "was stopped at the time-out" if record.timed_out else f"ended with status {record.code or record.signal}"
+    return f"fio {how} and {what}: {said[-1] if said else 'no message'}"
+
+
+def _stalls(raw: Path, log_interval: float, measured: Measurements) -> list[Value]:
+    """What the load itself saw: times in which none of its operations completed, known to within ``log_interval``."""
+    logs = find_logs(raw, LOGS, "iops").values()
+    runtime = measured.totals().get("runtime")
+    if not logs or runtime is None:
+        return []
+    gaps = longest_gap(logs, STALL, log_interval, runtime)
+    return [METRICS[f"stall.{name}"].value(getattr(gaps, name)) for name in ("longest", "total", "count")]
+
+
+def raise_failure(output: bytes, messages: bytes, source: str) -> None:
+    """Raise what fio says of its own failure, if its output says so; return where it does not."""
+    try:
+        parse_fio(output, source, messages)
+    except ParseError:
+        return
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""

@@ -1,0 +1,237 @@
+"""Workload ``fio``: options as a table, several jobs, or a native job file as it stands. See fio(1)."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+
+from storlab.errors import UserError
+from storlab.formats.fio.declared import declared
+from storlab.layers.resources import Dir, Disk, Resource
+from storlab.measurements import Measurements
+from storlab.metrics import MetricSpec
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, Workload
+from storlab.workloads.fio import options as fio_options
+from storlab.workloads.fio.options import Job, Option, Options, Sections
+
+_LOG_INTERVALS = {60.0: 100, 600.0: 250, float("inf"): 1000}
+"""Seconds of load, at most → milliseconds of its logs: fine enough to see when no operation completed."""
+
+
+class FioJob(BaseModel):
+    """Options of one job; any option of fio's."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, Option]
+
+
+class FioWorkload(Workload):
+    """Runs fio on the directory or disk. Every key other than jobs and job_file is an option of fio's."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, Option]
+    kind: ClassVar[str] = "fio"
+
+    jobs: dict[str, FioJob] = Field(
+        default_factory=dict, description="Several jobs at once, each with options of its own."
+    )
+    job_file: str | None = Field(None, description="A native job file, relative to the study; used as it stands.")
+
+    _job_text: str | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _options_make_sense(self) -> Self:
+        if self.job_file is not None:
+            if self.jobs:
+                raise OptionError("jobs and job_file exclude each other: put the jobs into the file", "job_file")
+            if own := next(iter(self._shared()), None):
+                raise OptionError("with a job_file all options stand in that file: put this one there", own)
+        fio_options.check_options(self._shared())
+        for name, job in self.jobs.items():
+            fio_options.check_job_name(name)
+            fio_options.check_options(_extra(job), "jobs", name)
+        return self
+
+    def _shared(self) -> dict[str, Option]:
+        return _extra(self)
+
+    def _jobs(self) -> list[Job]:
+        """All jobs, wherever they were written."""
+        if self._job_text is not None:
+            return fio_options.sections_of(self._job_text).jobs()
+        return self._sections({}, "fio").jobs()
+
+    def declares(self) -> tuple[MetricSpec, ...]:
+        jobs = self._jobs()
+        sync, steady = (fio_options.may_have(jobs, pattern) for pattern in (".*sync.*", "steadystate|ss"))
+        return declared(fio_options.directions(jobs), sync=sync, steady=steady)
+
+    def takes(self) -> tuple[type[Resource], ...]:
+        return (Dir,) if fio_options.names_files(self._jobs()) else (Dir, Disk)
+
+    def needs(self) -> Needs:
+        return Needs(programs=("fio",))
+
+    def resolve(self, read: ReadInput) -> Self:
+        if self.job_file is None:
+            return self
+        text = fio_options.read_job_file(self.job_file, read)
+        fio_options.check_job_file(text)
+        if not fio_options.sections_of(text).jobs():
+            raise OptionError(f"{self.job_file} is no job file of fio's: it has no job, such as [write]", "job_file")
+        resolved = self.model_copy()
+        resolved._job_text = text
+        return resolved
+
+    def space(self) -> int:
+        return fio_options.total_size(self._jobs())
+
+    def duration(self, warm_up: float) -> float | None:
+        return fio_options.duration(self._jobs(), warm_up)
+
+    def leaves_out(self, warm_up: float) -> str:
+        if not fio_options.ends_while_ramping(self._jobs(), warm_up):
+            return ""
+        return "warm_up is left out: fio has none that is longer than runtime, and measures from the start"
+
+    def measures_all(self, warm_up: float) -> bool:
+        return not fio_options.ramps(self._jobs(), warm_up)
+
+    async def check_node(self, node: Node) -> None:
+        """Let fio itself parse the options, which runs nothing."""
+        job = self._job_text if self._job_text is not None else self.job_text({}, "fio")
+        # Any directory that exists will do: fio looks whether it does.
+        job = job.replace(fio_options.TARGET, "/").replace("//", "/")
+        ended = await node.run(["fio", "--parse-only", "--directory=/", "-"], stdin=job.encode(), check=False)
+        said = (ended.stderr + ended.stdout).decode(errors="replace")
+        if not ended.ok or "value out of range" in said:  # which fio tells, and then goes on with another value
+            raise UserError(complaint(said) or ended.describe(), self._written(bad_option(said)))
+        engines = {str(job.options["ioengine"]) for job in self._jobs() if "ioengine" in job.options}
+        for engine in sorted(engines):
+            await _check_engine(node, engine)
+
+    def _written(self, option: str) -> tuple[str, ...]:
+        """Where in the workload's table an option stands; nowhere, where it is in a native job file."""
+        if option in self._shared():
+            return self.kind, option
+        return next((("fio", "jobs", job, option) for job, own in self.jobs.items() if option in _extra(own)), ())
+
+    def _log_interval(self) -> int:
+        """Milliseconds; the study's own log_avg_msec wins."""
+        for job in self._jobs():
+            own = str(job.options.get("log_avg_msec", ""))
+            if own.isdigit() and int(own) > 0:
+                return int(own)
+        duration = self.duration(0.0) or 600.0
+        return next(interval for longest, interval in _LOG_INTERVALS.items() if duration <= longest)
+
+    def _sections(self, given: Options, name: str) -> Sections:
+        return Sections(
+            [
+                ("global", {**given, **self._shared()}),
+                *([(job, _extra(options)) for job, options in self.jobs.items()] or [(name, {})]),
+            ]
+        )
+
+    def job_text(self, given: Options, name: str) -> str:
+        """The job file, with ``given`` options beneath the study's own."""
+        sections = self._sections(given, name).found
+        return "\n".join(fio_options.section(title, options) for title, options in sections)
+
+    def _given(self, place: RunContext) -> dict[str, Option]:
+        """What Storlab gives: where to work, the round's seed, logs. The study's own options win."""
+        target: dict[str, Option] = (
+            {"directory": place.path} if isinstance(place.target, Dir) else {"filename": place.path}
+        )
+        logs: dict[str, Option] = {f"write_{what}_log": "series" for what in ("bw", "iops", "lat")}
+        ramp: dict[str, Option] = (
+            {"ramp_time": f"{round(place.warm_up * 1000)}ms"} if place.warm_up else {}  # "1.5s" is 1 s to fio
+        )
+        # Rates are averaged over the same interval: fio would take 500 ms for them, whatever the logs have.
+        logs |= dict.fromkeys(("log_avg_msec", "bwavgtime", "iopsavgtime"), self._log_interval())
+        return target | {"randseed": place.seed} | logs | ramp
+
+    async def _job_arguments(self, place: RunContext) -> list[str]:
+        given = self._given(place)
+        # Options before a job file are defaults for its global section: the file itself stays as it stands.
+        before = [] if self._job_text is None else [f"--{key}={value}" for key, value in given.items()]
+        text = self._job_text if self._job_text is not None else self.job_text(given, place.name)
+        if isinstance(place.target, Dir):
+            text = fio_options.in_job_file(text, fio_options.below_directory)
+        await place.node.write(f"{place.folder}/job.fio", place.fill(text).encode())
+        return [*before, "job.fio"]
+
+    async def prepare(self, place: RunContext) -> None:
+        if not isinstance(place.target, Dir):
+            return  # a disk has no files to lay out
+        layout = f"{place.name}: {self._job_text or self.job_text({}, place.name)}"
+        before = None if place.memory is None else place.memory.get(layout)
+        if before is not None and set(before.splitlines()) <= set((await _files(place)).splitlines()):
+            return  # an earlier trial's files are all there, in their sizes
+        arguments = await self._job_arguments(place)
+        argv = ["fio", "--create_only=1", "--output-format=json+", "--output=layout.json", *arguments]
+        ended = await place.node.run(argv, cwd=place.folder, check=False)
+        if not ended.ok:
+            from storlab.workloads.fio.results import raise_failure
+
+            with contextlib.suppress(FileNotFoundError):
+                raise_failure(await place.node.read(f"{place.folder}/layout.json"), ended.stderr, "layout.json")
+            ended.check(place.node.name)
+        if place.memory is not None:
+            place.memory[layout] = await _files(place)
+
+    async def launch(self, place: RunContext) -> Launch:
+        arguments = await self._job_arguments(place)
+        return Launch(("fio", "--output-format=json+", "--output=fio.json", *arguments), cwd=place.folder)
+
+    def parse(self, raw: Path) -> Measurements:
+        from storlab.workloads.fio.results import read_results  # numpy and polars: not needed to load a study
+
+        return read_results(raw, self._log_interval() / 1000)
+
+
+async def _files(place: RunContext) -> str:
+    """Size and name of each file on the target."""
+    return await place.node.output("find", place.path, "-type", "f", "-printf", "%s %P\n")
+
+
+def _extra(model: BaseModel) -> dict[str, Option]:
+    return dict(model.__pydantic_extra__ or {})
+
+
+async def _check_engine(node: Node, engine: str) -> None:
+    """fio looks for its engine only when a job starts."""
+    if engine.startswith("external:") or "/" in engine:
+        return
+    listing = (await node.run(["fio", "--enghelp"], check=False)).stdout.decode(errors="replace")
+    known = [line.strip() for line in listing.splitlines() if line.startswith(("\t", " "))]
+    if not known or engine in known:
+        return
+    asked = await node.run(["fio", f"--enghelp={engine}"], check=False)
+    if b"not loadable" in asked.stderr + asked.stdout:
+        raise UserError(f"this fio has no ioengine {engine}; it has {', '.join(known)}")
+
+
+def bad_option(said: str) -> str:
+    """The option that fio says it does not know; empty where it says no such thing."""
+    match = re.search(r"^Bad option <(.*?)(=.*)?>$", said, re.MULTILINE)
+    return match[1] if match else ""
+
+
+def complaint(said: str) -> str:
+    """What fio says of options that it does not take, in one sentence; empty where it says nothing known."""
+    lines: Sequence[str] = [line.strip() for line in said.splitlines() if line.strip()]
+    for number, line in enumerate(lines):
+        if match := re.fullmatch(r"Bad option <(.*?)(=.*)?>", line):
+            hint = next((other for other in lines[number + 1 :] if other.startswith("Did you mean")), "")
+            close = re.sub(r"Did you mean (.*)\?", r"; did you mean \1?", hint)
+            return f"fio knows no option {match[1]}{close}"
+    said_of = [line.removeprefix("fio: ") for line in lines if not line.startswith(("fio: job", "valid values", ":"))]
+    return f"fio does not take these options: {'; '.join(said_of[:3])}" if said_of else ""

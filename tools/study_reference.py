@@ -1,0 +1,210 @@
+"""The page ``docs/reference/study.md``, written from the schema by ``python -m tools.study_reference``.
+
+Every key with its type, default and description, and an example of each layer, workload and probe.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from storlab.layers.base import Layer
+from storlab.layers.crossing import Crossing
+from storlab.layers.image.base import BASE_HELP, Base
+from storlab.layers.registry import layer_types
+from storlab.nodes.kind import NodeKind
+from storlab.nodes.registry import node_kinds
+from storlab.probes.registry import probe_types
+from storlab.study.schema import Compare, Extra, NodeGroup, Repeat, Settle, StudyFile, TimeoutRule, Trial, group_model
+from storlab.units import shown, size_text
+from storlab.workloads.command.metric_rule import MetricRule
+from storlab.workloads.files.options import Choice, Directories, FileSizes
+from storlab.workloads.registry import workload_types
+from tools.study_reference_text import AFTER_EACH, BEFORE_EACH, END, EXAMPLES, START
+
+_COMMON = ("keep", "once")
+"""Keys of every layer, which are described once."""
+_LARGE = 1024  # bytes: a sector is called 512
+_BY_EXAMPLE = {"4k": "size", "60s": "duration", "5%": "share"}
+_INNER: dict[str, dict[str, type[BaseModel]]] = {
+    "command": {"each of its `metrics`": MetricRule},
+    "files": {
+        "`directories`": Directories,
+        "`size`, where it is a table": FileSizes,
+        "each of the `choices` of `size`": Choice,
+    },
+}
+"""Tables within the tables of workloads."""
+
+_TYPES = {
+    "string": "text",
+    "integer": "whole number",
+    "number": "number",
+    "boolean": "true or false",
+    "object": "table",
+    "null": "",
+}
+
+
+def reference() -> str:
+    """The whole page."""
+    return "\n".join([*_parts()]).rstrip() + "\n"
+
+
+def _parts() -> Iterator[str]:
+    yield START
+    for title, model, key in (
+        ("The study", StudyFile, "study"),
+        ("`repeat`", Repeat, "repeat"),
+        ("`compare`", Compare, "compare"),
+        ("`nodes`", NodeGroup, "nodes"),
+        ("`nodes.NAME.extra`", Extra, "extra"),
+        ("`trial`", Trial, "trial"),
+        ("`trial.settle`", Settle, "settle"),
+        ("`trial.timeouts`", TimeoutRule, "timeouts"),
+    ):
+        yield from _section(title, model, key)
+    for heading, types, name in (
+        ("Kinds of nodes", node_kinds(), "kind"),
+        ("Layers", layer_types(), "layer"),
+        ("Workloads", workload_types(), "workload"),
+        ("Probes", probe_types(), "probe"),
+    ):
+        yield f"## {heading}\n"
+        yield BEFORE_EACH[heading]
+        if heading == "Layers":
+            yield from _table(Layer)
+        for kind, cls in _own(types).items():
+            yield f"### {name} {kind}\n"
+            yield f"{_purpose(cls)}{_types_of(cls)}\n"
+            yield from _table(cls)
+            yield from _example(f"{name} {kind}")
+            for keys, inner in _INNER.get(kind, {}).items():
+                yield f"Keys of {keys}:\n"
+                yield from _table(inner)
+        if heading == "Layers":
+            yield "### Base images\n"
+            yield f"{BASE_HELP}\n"
+            yield from _table(Base)
+            yield from _example("base image")
+    yield END
+
+
+def _own(types: Mapping[str, type[BaseModel]]) -> dict[str, type[BaseModel]]:
+    """Without those that other packages add on this machine."""
+    return {kind: cls for kind, cls in types.items() if cls.__module__.startswith("storlab.")}
+
+
+def _section(title: str, model: type[BaseModel], key: str) -> Iterator[str]:
+    yield f"## {title}\n"
+    yield f"{_purpose(model)}\n"
+    yield from _table(model)
+    yield from _example(key)
+    if key in AFTER_EACH:
+        yield AFTER_EACH[key]
+    yield from _example(f"{key} more")
+
+
+def _example(name: str) -> Iterator[str]:
+    if name in EXAMPLES:
+        yield f"```toml\n{EXAMPLES[name].strip()}\n```\n"
+
+
+def _purpose(model: type[BaseModel]) -> str:
+    return " ".join((model.__doc__ or "").partition("\n\n")[0].split())
+
+
+def _types_of(cls: type[BaseModel]) -> str:
+    if not issubclass(cls, Layer):
+        return ""
+    *others, last = ["nothing" if taken is None else _a(taken.kind) for taken in cls.takes]
+    takes = f"{', '.join(others)} or {last}" if others else last
+    crosses = f" Crosses by the {cls.transport}." if issubclass(cls, Crossing) else ""
+    return f" Takes {takes}, gives {_a(cls.gives.kind)}.{crosses}"
+
+
+def _a(kind: str) -> str:
+    return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
+
+
+def _table(model: type[BaseModel]) -> Iterator[str]:
+    if model is NodeGroup:
+        model = group_model("local")  # which adds no keys to those of every group
+    properties = model.model_json_schema(by_alias=True).get("properties", {})
+    definitions = model.model_json_schema(by_alias=True).get("$defs", {})
+    rows = []
+    for name in _keys(model):
+        info = model.model_fields[name]
+        key = info.alias or name
+        kind = "list of layers" if key == "stack" else _type(properties[key], definitions)
+        if key == "kind":
+            kind = ", ".join(f"[`{kind}`](#kind-{kind})" for kind in _own(node_kinds()))
+        about = info.description or ""
+        if about.startswith(BASE_HELP):
+            kind, about = "[base image](#base-images)", f"What it starts from.{about.removeprefix(BASE_HELP)}"
+        default = "required" if info.is_required() else _default(info.get_default(call_default_factory=True), kind)
+        rows.append(f"| `{key}` | {kind} | {default} | {_cell(about)} |")
+    if rows:
+        yield "\n".join(["| key | type | default | meaning |", "| --- | --- | --- | --- |", *rows, ""])
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    """A model's own keys, then those that it has in common with others; what all of them have is described once."""
+    if model is Layer:
+        return [*_COMMON]
+    own = [name for name in model.model_fields if name in model.__annotations__]
+    inherited = [name for name in model.model_fields if name not in own]
+    left_out = ("layer", *_COMMON) if issubclass(model, Layer) else ("kind",) if _is_kind(model) else ()
+    return [name for name in (*own, *inherited) if name not in left_out]
+
+
+def _is_kind(model: type[BaseModel]) -> bool:
+    return issubclass(model, NodeKind) and not issubclass(model, NodeGroup)
+
+
+def _default(value: Any, kind: str) -> str:
+    if kind == "size" and isinstance(value, int):
+        return f"`{shown(size_text(value))}`" if value >= _LARGE else f"`{value}`"
+    if value is None or value is PydanticUndefined:
+        return ""
+    if isinstance(value, BaseModel) or (isinstance(value, tuple) and value and isinstance(value[0], BaseModel)):
+        return "its keys' defaults"
+    return _cell(f"`{value:g}`" if isinstance(value, float) else f"`{shown(value)}`")
+
+
+def _type(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    """A JSON Schema in a few words."""
+    for example in schema.get("examples", ()):
+        if example in _BY_EXAMPLE:
+            return _BY_EXAMPLE[example]
+    if "$ref" in schema:
+        return "table" if "properties" in definitions.get(schema["$ref"].rpartition("/")[2], {}) else "text"
+    if "anyOf" in schema:
+        kinds = (_type(each, definitions) for each in schema["anyOf"])
+        return " or ".join(dict.fromkeys(kind for kind in kinds if kind))
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{shown(word)}`" for word in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "array":
+        return f"list of {_plural(_type(schema.get('items', {}), definitions))}"
+    kind = schema.get("type", "")
+    if isinstance(kind, str):
+        return _TYPES.get(kind, "")
+    return "name of a level" if "boolean" in kind else " or ".join(_TYPES[each] for each in kind)
+
+
+def _plural(kind: str) -> str:
+    if kind.startswith("list"):
+        return f"lists{kind.removeprefix('list')}"
+    return {"": "values", "text": "texts", "table": "tables", "name of a level": "names of levels"}.get(kind, kind)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
