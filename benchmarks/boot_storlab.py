@@ -12,16 +12,15 @@ from pathlib import Path
 
 from benchmarks.starts import Start, cpu_seconds, memory
 from storlab.images.image import Image
-from storlab.nodes.local import local_node
+from storlab.nodes.demands import Devices
+from storlab.nodes.kinds.local import local_node
+from storlab.nodes.kinds.vm.accelerator import find_acceleration, qemu_version
+from storlab.nodes.kinds.vm.command import Accelerator, Files, GuestSpec
+from storlab.nodes.kinds.vm.guest import Guest, running_guest
+from storlab.nodes.kinds.vm.hardware import Hardware
+from storlab.nodes.kinds.vm.initrd import initrd_with_agent
+from storlab.nodes.kinds.vm.saved import saved_guest
 from storlab.nodes.node import Node
-from storlab.nodes.vm.accelerator import find_acceleration, qemu_version
-from storlab.nodes.vm.command import Files
-from storlab.nodes.vm.devices import Devices
-from storlab.nodes.vm.guest import Guest, running_guest
-from storlab.nodes.vm.hardware import Hardware
-from storlab.nodes.vm.initrd import initrd_with_agent
-from storlab.nodes.vm.saved import saved_guest
-from storlab.nodes.vm.spec import Accelerator, GuestSpec
 
 # A disk with nothing behind it: what is measured is the guest.
 _DISK = Devices(

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from benchmarks.starts import Start, age, cpu_seconds, memory, pid_of
 from storlab.images.image import Image
-from storlab.nodes.vm.hardware import Hardware
+from storlab.nodes.kinds.vm.hardware import Hardware
 
 _FOLDERS = ("bin", "dev", "etc", "home", "lib64", "mnt", "opt", "proc", "root", "run", "sbin", "srv", "sys", "tmp")
 _MORE = ("usr/bin", "usr/sbin", "var/lib", "var/tmp")

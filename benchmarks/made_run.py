@@ -6,9 +6,11 @@ import json
 import random
 import subprocess
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 from storlab.measurements import PROBE
+from storlab.probes.subject import Subject, write_subject
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.observations import raw_folder
 from storlab.records.trial_record import NodeRecord, TrialRecord, write_trial
@@ -62,11 +64,11 @@ def make_run(folder: Path, rounds: int) -> Path:
             cell=cell + 1,
             levels={"bs": SIZES[cell]},
             status="done",
-            started="2026-01-01T00:00:00+00:00",
+            started=datetime(2026, 1, 1, tzinfo=UTC),
             duration=2.0,
             measured=1.0,
             start_skew=0.0,
-            nodes={"host": NodeRecord(10.0, 11.0, "a machine", "loop0")},
+            nodes={"host": NodeRecord(10.0, 11.0, "a machine", ["loop0"])},
             probes={"alignment": ["host"], "host-load": ["host"]},
             loads={"load": ["host"]},
         )
@@ -88,8 +90,8 @@ def _manifest(rounds: int) -> Manifest:
         seed=1,
         storlab=__version__,
         argv=("storlab", "run"),
-        started="2026-01-01T00:00:00+00:00",
-        finished="2026-01-01T01:00:00+00:00",
+        started=datetime(2026, 1, 1, tzinfo=UTC),
+        finished=datetime(2026, 1, 1, 1, tzinfo=UTC),
         rounds=(rounds, rounds),
     )
 
@@ -117,7 +119,7 @@ def _watched(trial: Path, draw: random.Random) -> None:
         ("alignment", "trace.jsonl", [STARTED, counts]),
     ):
         raw = raw_folder(trial, "host", PROBE + probe)
-        raw.mkdir(parents=True)
+        write_subject(raw, Subject(group="host", disks=("loop0",)))
         (raw / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 

@@ -49,10 +49,10 @@ def print_plain(read: Callable[[Path], list[list[float]]], tps: int, files: list
 
 
 def read_storlab(files: list[Path]) -> None:
-    from storlab.cli.threads import one_for_algebra
+    from storlab.cli.options import one_thread_for_algebra
 
-    one_for_algebra()  # as `storlab import` does
-    from storlab.records.importers.sysbench import SysbenchImporter
+    one_thread_for_algebra()  # as `storlab import` does
+    from storlab.importing.sysbench import SysbenchImporter
 
     importer = SysbenchImporter()
     timed(lambda: [importer.read(path.read_bytes(), str(path), {}) for path in files])

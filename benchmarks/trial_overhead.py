@@ -8,11 +8,11 @@ sparse file, loop device, ext4 and mount of their own, with `sync` and dropped c
 ``kept``: file, loop, file system and mount stay up between trials, and so do fio's files. The shell's loop is
 `sync; echo 3 > drop_caches; fio`.
 
-``fresh``: everything is put up for each trial and taken down after it. Storlab lays out the files in a run of fio's
+``fresh``: everything is set up for each trial and torn down after it. Storlab lays out the files in a run of fio's
 own before it settles, so that the measured one writes to files that exist; the shell lets the measured run do both.
 
 Storlab also records facts of every layer, compares clocks, starts by an agreed instant, watches the machine and the
-disk (the default probes), keeps raw output, parses it, journals what it puts up and writes tables after each round.
+disk (the default probes), keeps raw output, parses it, journals what it sets up and writes tables after each round.
 A trial lasts from its beginning to that of the next, so all of that counts. Overhead is what remains of it without
 fio's own process, from its start to its end: on either side, fio takes a few tenths of a second more than its runtime.
 Blocks of trials of both sides alternate; a ratio is the median over pairs of neighbours, with its range.
@@ -30,7 +30,6 @@ import statistics
 import subprocess
 import tempfile
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
@@ -48,7 +47,7 @@ stack = [
   {{ layer = "file", size = "256M" }}, {{ layer = "loop" }}, {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}
 ]
 repeat = {{ until = "max", min = {trials}, max = {trials} }}
-trial = {{ keep_stacks = {keep} }}
+nodes = {{ host = {{ keep = "{keep}" }} }}
 [workload.load]
 fio = {{ rw = "randwrite", bs = "4k", ioengine = "psync", size = "64M", runtime = "1s", time_based = true }}
 """
@@ -123,11 +122,11 @@ def compare(way: str, blocks: int, trials: int) -> list[tuple[list[Trial], list[
 
 
 def storlab(folder: Path, way: str, trials: int) -> tuple[list[Trial], str]:
-    """Trials of one run, and the job file that fio was given. The first one, which puts everything up, is left out."""
+    """Trials of one run, and the job file that fio was given. The first one, which sets everything up, is left out."""
     folder.mkdir(parents=True)
     (folder / "state").mkdir()
     os.environ["XDG_STATE_HOME"] = str(folder / "state")
-    keep = "true" if way == "kept" else "false"
+    keep = "run" if way == "kept" else "trial"
     (folder / "study.toml").write_text(STUDY.format(scratch=folder, trials=trials + 2, keep=keep))
     study = load_study(folder / "study.toml")
     outcome = asyncio.run(run_study(study, folder / "out", 1, (trials + 2, trials + 2), Silent()))
@@ -141,8 +140,8 @@ def storlab(folder: Path, way: str, trials: int) -> tuple[list[Trial], str]:
 
 
 def _trial(record: TrialRecord, after: TrialRecord) -> Trial:
-    began, ended = (datetime.fromisoformat(each.started or "") for each in (record, after))
-    return Trial((ended - began).total_seconds(), record.measured or 0.0)
+    assert record.started and after.started
+    return Trial((after.started - record.started).total_seconds(), record.measured or 0.0)
 
 
 def shell(folder: Path, way: str, trials: int, job: str) -> list[Trial]:

@@ -11,9 +11,24 @@ from hypothesis import settings
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from tiers import enlarge, is_fuzz, is_system
+
 # How long an example takes tells something of the machine, on which other tests run at the same time.
 settings.register_profile("storlab", deadline=None)
 settings.load_profile("storlab")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with the tier that it is of. STORLAB_FUZZ: how many times as many examples as usual."""
+    fuzzed = {}  # functions; one may be several tests
+    for item in items:
+        if is_system(item):
+            item.add_marker("system")
+        if is_fuzz(item):
+            item.add_marker("fuzz")
+            fuzzed[item.obj] = int(os.environ.get("STORLAB_FUZZ", "1"))  # type: ignore[attr-defined]
+    for test, times in fuzzed.items():
+        enlarge(test, times)
 
 
 def pytest_report_header() -> str:

@@ -10,6 +10,8 @@ import polars as pl
 
 from storlab.analysis.design import Design
 from storlab.analysis.merged_runs import RunData
+from storlab.metrics import Declarations, MetricSpec
+from storlab.timeseries.variability import declares
 
 START = datetime(2026, 3, 14, 9, tzinfo=UTC)
 
@@ -70,7 +72,9 @@ def with_variance(name: str, mean: float, variance: float) -> RunData:
     found = run(name, {"x": [mean]}, compared=False)
     parts = {"variance": variance, "sigma": variance**0.5, "cv": variance**0.5 / mean, "outliers": 3.0}
     rows = [found.metrics.with_columns(metric=pl.lit(f"bandwidth.{n}"), value=pl.lit(v)) for n, v in parts.items()]
-    return replace(found, metrics=pl.concat([found.metrics, *rows]))
+    throughput = MetricSpec("bandwidth", "B/s", "higher", quantity="throughput", series=True)
+    declared = Declarations.union([("load", (throughput, *declares(throughput)))])
+    return replace(found, metrics=pl.concat([found.metrics, *rows]), design=replace(found.design, declared=declared))
 
 
 def two_factors(name: str, values: Mapping[tuple[str, str], Sequence[float]], *, compared: bool = True) -> RunData:

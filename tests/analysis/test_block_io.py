@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -14,6 +15,8 @@ from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import from_json, to_json
 from storlab.blockio.requests import UNITS
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS
+from storlab.metrics import Declarations
+from storlab.probes.alignment.probe import AlignmentProbe
 
 PLACES: dict[str, Any] = {
     "trial": pl.Int64,
@@ -22,8 +25,11 @@ PLACES: dict[str, Any] = {
     "node": pl.String,
     "source": pl.String,
 }
-DESIGN = Design("t", "write.aligned.16k", {"fs": ("a", "b")}, ((1, {"fs": "a"}), (2, {"fs": "b"})))
 SOURCE = "probe:alignment"
+DESIGN = Design(
+    *("t", "write.aligned.16k", {"fs": ("a", "b")}, ((1, {"fs": "a"}), (2, {"fs": "b"}))),
+    declared=Declarations.union([(SOURCE, AlignmentProbe().declares())]),
+)
 KIB = 1024
 
 
@@ -63,6 +69,13 @@ def done(*rounds: int, cell: int = 1) -> pl.DataFrame:
 def of_requests(frame: pl.DataFrame, *rounds: int) -> BlockIO:
     (found,) = block_io(frame, None, done(*rounds), DESIGN)
     return found
+
+
+def test_what_became_of_requests_at_another_end_of_the_chain_is_not_added() -> None:
+    below = {"round": 1, "node": "store", "length": 4 * KIB, "count": 7, "source": f"{SOURCE}@store"}
+    host = {**below, "node": "host", "source": f"{SOURCE}@host"}
+    assert of_requests(requests(below, {"round": 1, "length": 16 * KIB, "count": 3}, host), 1).requests == 3
+    assert of_requests(requests(below, host), 1).requests == 7, "one end alone, where the load's was not watched"
 
 
 def test_shares_are_of_sums_over_nodes_and_disks_and_not_means_of_their_shares() -> None:
@@ -217,7 +230,7 @@ def test_requests_go_before_histograms_of_the_same_operation() -> None:
 )
 def test_the_unit_is_the_one_that_the_study_asks_about(primary: str, compared: tuple[str, ...], unit: int) -> None:
     specs = (CompareSpec("fs", metrics=compared),) if compared else ()
-    assert unit_of(Design("t", primary, DESIGN.factors, DESIGN.cells, specs)) == unit
+    assert unit_of(replace(DESIGN, primary=primary, comparisons=specs)) == unit
 
 
 def test_a_summary_with_block_io_survives_json() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -11,9 +12,13 @@ from storlab.analysis.design import Design
 from storlab.analysis.distributions import distributions
 from storlab.analysis.latencies import Distribution
 from storlab.analysis.summary import Summary, from_json, to_json
+from storlab.formats.fio.declared import declared
+from storlab.metrics import Declarations
+from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.records.columns import COLUMNS
 
 DESIGN = Design("t", "iops", {"cache": ("none", "on")}, cells=((1, {"cache": "none"}), (2, {"cache": "on"})))
+DECLARED = Declarations.union([("load", (*declared(), *AlignmentProbe().declares()))])
 DONE = pl.DataFrame({"trial": [1, 2, 3], "round": [1, 1, 2], "cell": [1, 2, 1]})
 
 
@@ -30,7 +35,9 @@ def found(*rows: dict[str, object], slowest: float | None = None) -> tuple[Distr
     if slowest is not None:
         place = {"trial": 1, "round": 1, "cell": 1, "source": "load", "metric": "latency.max", "value": slowest}
         metrics = pl.DataFrame([place], schema=COLUMNS["metrics"])
-    return distributions(pl.DataFrame(rows, schema=COLUMNS["histograms"]), metrics, DONE, DESIGN)
+    return distributions(
+        pl.DataFrame(rows, schema=COLUMNS["histograms"]), metrics, DONE, replace(DESIGN, declared=DECLARED)
+    )
 
 
 def test_operations_of_all_rounds_and_nodes_count_alike_and_each_node_is_told_too() -> None:

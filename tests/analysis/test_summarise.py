@@ -255,6 +255,10 @@ def test_levels_with_nothing_in_common_say_so() -> None:
         ("b:bandwidth", [("b", "read.bandwidth"), ("b", "write.bandwidth")]),
         ("probe:tcp:bandwidth", [("probe:tcp", "bandwidth")]),
         ("acks", [("probe:tcp", "acks")]),
+        ("probe:tcp:acks", [("probe:tcp", "acks")]),
+        ("probe:tcp@store:acks", [("probe:tcp@store", "acks")]),
+        ("drain", [("backing@store", "backing.drain")]),
+        ("backing:drain", [("backing@store", "backing.drain")]),
         ("latency", []),
     ],
 )
@@ -262,7 +266,8 @@ def test_a_metric_is_named_exactly_or_by_its_last_part(primary: str, expected: l
     have = [
         *(("a", name) for name in ("bandwidth", "write.bandwidth")),
         *(("b", name) for name in ("read.bandwidth", "write.bandwidth")),
-        *(("probe:tcp", name) for name in ("bandwidth", "acks")),
+        *((source, name) for source in ("probe:tcp@store", "probe:tcp") for name in ("bandwidth", "acks")),
+        ("backing@store", "backing.drain"),
     ]
     trials = trial_frame([(cell, 1, cell, "done", None) for cell in (1, 2)])
     rows = [(c, 1, c, None, source, None, name, 1.0, "1", "higher", "sum") for c in (1, 2) for source, name in have]

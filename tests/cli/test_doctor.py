@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from storlab.cli.doctor import doctor, show, verdict
-from storlab.doctor import agent, block, fio, host, leftovers, network, programs, studies, tracing, virtual
+from storlab.doctor import host, kernel, runs, tracing, virtual, workloads
 from storlab.doctor.check import missing, ok, warn
 
 FOUND = [
@@ -56,5 +56,6 @@ def test_json_is_a_list_of_checks(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_documentation_names_every_group() -> None:
     text = (Path(__file__).resolve().parents[2] / "docs/reference/doctor.md").read_text("utf-8")
-    groups = {part.GROUP for part in (agent, block, fio, host, leftovers, network, programs, studies, tracing, virtual)}
-    assert {group for group in groups | {block.FILESYSTEMS} if f"`{group}`" not in text} == set()
+    groups = {part.GROUP for part in (host, kernel, runs, tracing, virtual, workloads)}
+    others = {kernel.FILESYSTEMS, kernel.NETWORKS, runs.STUDIES, workloads.OTHERS}
+    assert {group for group in groups | others if f"`{group}`" not in text} == set()

@@ -10,7 +10,7 @@ import pytest
 from storlab import open_run
 from study.program import call
 
-GOLDEN = Path(__file__).parent.parent / "records" / "importers" / "golden"
+GOLDEN = Path(__file__).parent.parent / "importing" / "golden"
 OLTP = str(GOLDEN / "sysbench-oltp.txt")
 FILEIO = str(GOLDEN / "sysbench-fileio.txt")
 

@@ -64,7 +64,7 @@ def test_values_without_a_ratio_say_nothing_in_a_plan() -> None:
     [
         (("--for", "soon"), "--for soon"),
         (("--in", "no/such/place"), "there is no such directory"),
-        (("no-such-study",), "there is no study 'no-such-study'"),
+        (("no-such-study",), "unknown study 'no-such-study'"),
     ],
 )
 def test_a_mistake_is_one_sentence(words: tuple[str, ...], message: str) -> None:

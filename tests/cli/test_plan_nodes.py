@@ -1,4 +1,4 @@
-"""How a plan tells stacks that cross nodes, and virtual machines."""
+"""How a plan shows stacks that cross nodes, and what the nodes are."""
 
 from __future__ import annotations
 
@@ -6,22 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from storlab.cli.plan_nodes import (
-    acceleration_text,
-    cells_text,
-    guest_lines,
-    guests_as_data,
-    machine_text,
-    memory_text,
-    needs_list,
-    stack_rows,
-)
+from storlab.cli.plan.nodes import cells_text, memory_text, needs_list, node_lines, nodes_as_data, stack_rows
 from storlab.images.image import Image
-from storlab.nodes.vm.accelerator import Acceleration
-from storlab.nodes.vm.spec import Accelerator
-from storlab.run.guest_plan import Guests, Memory
+from storlab.nodes.kinds.vm.accelerator import Acceleration
+from storlab.nodes.kinds.vm.command import Accelerator
+from storlab.nodes.kinds.vm.kind import Boot
 from storlab.run.plan import Plan
-from storlab.study.schema import NodeGroup
+from storlab.run.setup.space import Memory
+from storlab.study.schema import group_model
 from storlab.study.study import Study, load_study, parse_study, shipped_studies
 
 GIB = 1024**3
@@ -47,14 +39,15 @@ def test_a_stack_that_crosses_nodes_is_told_once_from_its_foundation_into_the_ma
     cells = load_study(shipped_studies()["vm-backing"]).cells
     assert needs_list(cells)
     rows = stack_rows(cells)
-    assert rows[0] == ("1–2", "vm ×4", "on storage: zpool → zvol clone → virtio-blk none │ mkfs ext4 → mount")
-    assert rows[1][2].startswith("on storage: zpool sync=disabled → ")
-    assert rows[-1] == ("all", "storage", "file 4G → virtio-blk none")
+    chain = "storage: zpool → zvol clone → nbd-export ⇢ vm: virtio-blk none → mkfs ext4 → mount"
+    assert rows[0] == ("1–2", "vm ×4", chain)
+    assert rows[1][2].startswith("storage: zpool sync=disabled → ")
+    assert rows[-1] == ("all", "storage", "host: file 4G ⇢ storage: virtio-blk none")
 
 
 def test_a_machine_whose_load_runs_on_the_bare_disk_ends_with_that() -> None:
-    cells = study('[nodes.vm]\nkind = "vm"\ndisk = [{ layer = "file", size = "64M" }, { layer = "nvme" }]').cells
-    assert stack_rows(cells) == [("all", "vm", "file 64M → nvme none")]
+    cells = study('[nodes.vm]\nkind = "vm"\nstack = [{ layer = "file", size = "64M" }, { layer = "nvme" }]').cells
+    assert stack_rows(cells) == [("all", "vm", "host: file 64M ⇢ vm: nvme none")]
 
 
 def test_nodes_without_a_stack_are_not_listed() -> None:
@@ -64,25 +57,36 @@ def test_nodes_without_a_stack_are_not_listed() -> None:
     assert not needs_list(cells)
 
 
-def test_a_machine_is_told_by_what_is_not_usual() -> None:
-    assert machine_text(NodeGroup(kind="vm", count=4)) == "4 × 512M, 1 CPU"
-    odd = NodeGroup(kind="vm", cpus=2, machine="pc", pin="0-1", numa="0", start="cold")
-    assert machine_text(odd) == "512M, 2 CPUs, pc, pinned to CPUs 0-1, on NUMA node 0, booted anew each time"
+def test_a_machine_is_described_by_what_is_not_usual() -> None:
+    vm = group_model("vm")
+    assert vm.model_validate({}).describe() == "512M, 1 CPU"
+    odd = {"cpus": 2, "machine": "pc", "pin": "0-1", "numa": "0", "start": "cold"}
+    text = "512M, 2 CPUs, pc, pinned to CPUs 0-1, on NUMA node 0, booted anew each time"
+    assert vm.model_validate(odd).describe() == text
+
+
+def test_a_level_without_a_crossing_is_shown_on_the_nodes_where_it_is_set_up() -> None:
+    """A crossing that was forgotten must not measure a guest's memory in silence."""
+    cells = study(
+        '[factors.disk]\nguest = [{ layer = "loop" }]\nhost = [{ layer = "virtio-blk" }]\n[nodes.vm]\nkind = "vm"\n'
+        'stack = [{ layer = "file", size = "64M" }, "{disk}"]\n'
+    ).cells
+    assert stack_rows(cells) == [("1", "vm", "file 64M → loop"), ("2", "vm", "host: file 64M ⇢ vm: virtio-blk none")]
 
 
 def planned(accelerator: Accelerator, reason: str = "") -> Plan:
     levels = '[factors]\ncpus = [1, 2]\n[nodes.vm]\nkind = "vm"\ncount = 2\ncpus = "{cpus}"\n'
-    made = study(f'{levels}disk = [{{ layer = "file", size = "64M" }}]')
-    guests = Guests({"vm": IMAGE}, {"vm": Acceleration(accelerator, reason)})
-    return Plan(made, 0, (1, 1), {}, {}, {}, guests=guests, memory=Memory(3 * GIB // 2, 8 * GIB))
+    made = study(f'{levels}stack = [{{ layer = "file", size = "64M" }}, {{ layer = "virtio-blk" }}]')
+    prepared = Boot(IMAGE, Path("i"), Acceleration(accelerator, reason), "")
+    return Plan(made, 0, (1, 1), {}, 0, 0, prepared={"vm": prepared}, memory=Memory(3 * GIB // 2, 8 * GIB))
 
 
 def test_machines_that_are_a_factor_are_told_with_all_that_they_can_be() -> None:
-    lines = guest_lines(planned("tcg", "there is no /dev/kvm"))
+    lines = node_lines(planned("tcg", "there is no /dev/kvm"))
     assert lines[:2] == ["vm: 2 × 512M, 1 CPU or 2 × 512M, 2 CPUs", "image debian"]
     assert lines[2].startswith("emulated: good for counts and for relations")
     assert lines[2].endswith("(there is no /dev/kvm)")
-    assert acceleration_text(planned("kvm"), "vm").startswith("with KVM")
+    assert node_lines(planned("kvm"))[2].startswith("with KVM")
 
 
 def test_memory_is_told_beside_what_there_is() -> None:
@@ -90,6 +94,6 @@ def test_memory_is_told_beside_what_there_is() -> None:
 
 
 def test_programs_get_each_cells_machines() -> None:
-    data = guests_as_data(planned("kvm"))["vm"]
+    data = nodes_as_data(planned("kvm"))["vm"]
     assert data["accelerator"] == "kvm"
     assert {cell: machine["cpus"] for cell, machine in data["machines"].items()} == {"1": 1, "2": 2}

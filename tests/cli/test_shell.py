@@ -1,4 +1,4 @@
-"""``storlab shell``: a mistake is told before anything is put up, and a signal leaves nothing behind."""
+"""``storlab shell``: a mistake is told before anything is set up, and a signal leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def argv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [sys.executable, "-m", "storlab.cli.main", "shell", str(tmp_path / "study.toml")]
 
 
-def test_a_node_that_there_is_not_is_refused_before_anything_is_put_up(argv: list[str], tmp_path: Path) -> None:
+def test_a_node_that_there_is_not_is_refused_before_anything_is_set_up(argv: list[str], tmp_path: Path) -> None:
     done = subprocess.run([*argv, "hots"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (2, "storlab: there is no node 'hots'; did you mean 'host'?\n")
     assert list((tmp_path / "tmp").iterdir()) == []

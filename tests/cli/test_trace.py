@@ -24,12 +24,12 @@ from typing import cast
 import polars as pl
 import pytest
 
-from laboratory.block import LoopDisk, issue, loop_disk, needs_root, partitions
-from storlab.blockio.blkalgn import read_blkalgn
+from laboratory.block import TRACEFS, LoopDisk, issue, loop_disk, needs_root, with_tracefs
 from storlab.blockio.trace_output import EVENT_COLUMNS
-from storlab.cli.trace import Interruptible
-from storlab.cli.trace_child import send
-from storlab.cli.trace_disks import notes_on
+from storlab.cli.trace.child import send
+from storlab.cli.trace.disks import notes_on
+from storlab.cli.trace.run import Interruptible
+from storlab.formats.blkalgn.file import read_blkalgn
 from storlab.measurements import REQUEST_COLUMNS
 from study.program import PROGRAM, call
 
@@ -248,9 +248,10 @@ class TestOnADisk:
         assert json.loads((tmp_path / "counts.json").read_text())["disks"][disk.name]["granularity"] == {"4096": 4}
 
     def test_a_partition_off_the_boundary_has_nothing_aligned_and_its_neighbour_is_not_counted(
-        self, disk: LoopDisk
+        self, tmp_path: Path
     ) -> None:
-        with partitions(disk, (2048, 8192), (16385, 8192)) as (first, second):
+        with loop_disk(tmp_path / "disk.img", SIZE, (2048, 8192), (16385, 8192)) as disk:
+            first, second = f"{disk.path}p1", f"{disk.path}p2"
             writes = "; ".join(f"dd if=/dev/zero of={path} bs=16k count=5 oflag=direct" for path in (first, second))
             ran = self.storlab("--disk", second, "--op", "write", "--", "sh", "-c", writes)
             assert f"Histogram for Device {disk.name}\nTotal I/Os: 5\n" in ran.stderr
@@ -357,8 +358,10 @@ class TestOnADisk:
             assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
             assert says in ran.stderr
 
-    def test_without_privileges_there_is_one_sentence(self) -> None:
-        ran = self.storlab("--for", "1s", preexec_fn=drop_capabilities)
+    @pytest.mark.parametrize("tracefs", list(TRACEFS))
+    def test_without_privileges_there_is_one_sentence(self, tracefs: str) -> None:
+        argv = [*with_tracefs(tracefs), "setpriv", "--bounding-set=-all", str(PROGRAM), "trace", "--for", "1s"]
+        ran = subprocess.run(argv, capture_output=True, text=True, timeout=60)
         assert ran.returncode == 2
         assert ran.stderr.startswith("storlab: block I/O can't be traced: this process may not load eBPF programs: ")
         assert ran.stderr.count("\n") == 1
@@ -427,12 +430,3 @@ def terminal(*arguments: str, kind: str = "xterm") -> Iterator[tuple[subprocess.
         process.kill()
         process.wait()
         os.close(ours)
-
-
-def drop_capabilities() -> None:
-    """In a child about to be executed: root without any capability is refused what root is refused nothing of."""
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    for capability in range(64):
-        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from laboratory.block import needs_root
 from storlab.blockio.trace_output import EVENT_COLUMNS, Event
-from storlab.cli.trace_events import EventFile
+from storlab.cli.trace.files import EventFile
 from storlab.errors import UserError
 
 SMALL = 100  # events in a part

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from storlab.blockio.trace_output import Counts, Lost, Started
-from storlab.cli.trace_view import Seen, TraceView
+from storlab.cli.trace.view import Seen, TraceView
 
 STARTED = Started(hook="btf", monotonic_ns=0, realtime_ns=0, disks=("nvme0n1",), latency=True)
 COUNTS = Counts(

@@ -116,7 +116,7 @@ def _briefly(words: list[str]) -> list[str]:
     return [least.get(before, word) for before, word in zip(["", *words], words, strict=False)]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="some commands put up loop devices, which needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="some commands set up loop devices, which needs root")
 @pytest.mark.parametrize("page", [page for page in PAGES if any(_actions(page))], ids=name)
 def test_the_commands_of_a_page_do_what_it_says(page: Path, tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(EXAMPLES)

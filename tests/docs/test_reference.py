@@ -12,6 +12,7 @@ import typer
 
 import storlab as python_interface
 from storlab.cli.main import app
+from storlab.measurements import without_end
 
 from .pages import EXAMPLES, ROOT, need_image, storlab
 
@@ -74,16 +75,18 @@ WORKLOADS = {"log": "fio"}
 
 
 def _section(source: str) -> str:
-    kind, _, probe = source.partition(":")
+    kind, _, probe = without_end(source).partition(":")
     if probe:
         return f"Probe `{probe}`"
-    return {"storage": "Storage", "nodes": "Nodes"}.get(kind, f"Workload `{WORKLOADS.get(kind, kind)}`")
+    return {"storage": "Storage", "backing": "Storage", "nodes": "Nodes"}.get(
+        kind, f"Workload `{WORKLOADS.get(kind, kind)}`"
+    )
 
 
 STUDY = """
 title = "every kind of metric that needs no virtual machine"
 stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
-probes = { host-load = {}, stalls = {}, guests = {}, alignment = {} }
+probes = { host-load = {}, stalls = {}, processes = {}, alignment = {} }
 [nodes.n]
 count = 2
 [workload.fio.fio]
@@ -107,7 +110,7 @@ def test_every_metric_of_a_real_run_is_documented_as_it_is(tmp_path: Path) -> No
     ended = storlab("run", "all.toml", "--rounds", "1", "--out", "run", "--quiet", folder=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = _documented(tmp_path / "run")
-    assert found == {title for title, *_ in _rules()} - {"Probe `guests`"}
+    assert found == {title for title, *_ in _rules()} - {"Probe `processes`"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="counters of this machine's disks need root")
@@ -116,7 +119,7 @@ def test_every_metric_of_a_run_with_virtual_machines_is_documented_as_it_is(tmp_
     chosen = ["--only", "image=raw", "--only", "cache=none", "--rounds", "1"]
     ended = storlab("run", str(EXAMPLES / "vm-disks.toml"), *chosen, "--out", "run", "--quiet", folder=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "Probe `guests`" in _documented(tmp_path / "run")
+    assert "Probe `processes`" in _documented(tmp_path / "run")
 
 
 def _documented(run: Path) -> set[str]:

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from storlab.doctor.leftovers import leftovers
-from storlab.doctor.studies import judge
+from storlab.doctor.runs import judge, leftovers
+from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.run.journal import Journal
 from storlab.run.plan import Plan
 from storlab.study.study import load_study, shipped_studies
+
+NODE = NodeIdentity("host", "local", "", Machine("m", "b"))
 
 
 def test_no_remembered_run_is_well() -> None:
@@ -17,8 +19,8 @@ def test_what_a_journal_says_still_stands_is_named_with_the_command_that_takes_i
     folder = tmp_path / "a run"
     folder.mkdir()
     with Journal(folder / "journal.jsonl") as journal:
-        journal.will("host", "mount.unmount", {"path": "/x"})
-        gone = journal.will("host", "loop.detach", {"file": "/y"})
+        journal.register(NODE, "mount.unmount", {"path": "/x"})
+        gone = journal.register(NODE, "loop.detach", {"file": "/y"})
         journal.undone(gone, "detached")
     (check,) = leftovers({"r1": folder})
     assert check.status == "warn"
@@ -41,9 +43,9 @@ def test_a_damaged_journal_is_told_with_its_line(tmp_path: Path) -> None:
 def test_a_study_that_nothing_supports_here_says_why() -> None:
     study = load_study(shipped_studies()["quick"])
     everything = {cell.number: ("xfs is not installed",) for cell in study.cells}
-    nothing = judge("quick", Plan(study, 0, (1, 1), everything, {}, {}))
+    nothing = judge("quick", Plan(study, 0, (1, 1), everything, 0, 0))
     assert (nothing.status, nothing.says) == ("missing", "xfs is not installed")
     first = dict(list(everything.items())[:2])
-    part = judge("quick", Plan(study, 0, (1, 1), first, {}, {}))
+    part = judge("quick", Plan(study, 0, (1, 1), first, 0, 0))
     assert (part.status, part.says) == ("warn", "4 of 6 cells can run: xfs is not installed")
-    assert judge("quick", Plan(study, 0, (1, 1), {}, {}, {})).status == "ok"
+    assert judge("quick", Plan(study, 0, (1, 1), {}, 0, 0)).status == "ok"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from storlab.doctor import block, fio, kernel
+from storlab.doctor import features, kernel, workloads
+from storlab.doctor.features import program, version
 from storlab.doctor.host import SCRATCH
 from storlab.doctor.machine import Machine
-from storlab.doctor.programs import program, version
 
 from .fake_machine import FakeMachine
 
@@ -18,27 +18,27 @@ LOOP = {"/dev/loop-control": ""}
 
 def test_a_loop_device_that_was_made_is_detached() -> None:
     machine = FakeMachine(LOOP, {"losetup": "/dev/loop7"})
-    assert block.loop(machine).status == "ok"
+    assert kernel.loop(machine).status == "ok"
     assert machine.ran[-1] == ["losetup", "--detach", "/dev/loop7"]
 
 
 def test_a_loop_device_that_could_not_be_made_is_not_detached() -> None:
     machine = FakeMachine(LOOP, {"losetup": "losetup: cannot find an unused loop device!"})
-    check = block.loop(machine)
+    check = kernel.loop(machine)
     assert (check.status, check.says) == ("missing", "losetup: cannot find an unused loop device")
     assert len(machine.ran) == 1
 
 
 def test_without_root_no_loop_device_is_tried() -> None:
     machine = FakeMachine(LOOP, {"losetup": "/dev/loop7"}, root=False)
-    assert block.loop(machine).remedy == "run it as root, or with sudo"
+    assert kernel.loop(machine).remedy == "run it as root, or with sudo"
     assert machine.ran == []
 
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_the_real_trial_leaves_no_loop_device_and_no_file() -> None:
-    assert block.loop(Machine()).status == "ok"
+    assert kernel.loop(Machine()).status == "ok"
     attached = [path.read_text() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
     assert not [path for path in attached if "storlab-doctor-" in path]
     assert not list(Path(SCRATCH).glob("storlab-doctor-*"))
@@ -48,37 +48,39 @@ def test_a_file_system_needs_kernel_and_tools() -> None:
     registered = {"/proc/filesystems": "nodev\tproc\n\txfs"}
     arguments = ("xfs", "CONFIG_XFS_FS", "mkfs.xfs", "xfsprogs")
     both = FakeMachine(registered, {"mkfs.xfs": "mkfs.xfs version 6.1.0"})
-    assert block.filesystem(both, *arguments).says == "mkfs.xfs 6.1.0"
-    assert block.filesystem(FakeMachine(registered), *arguments).remedy == "apt-get install xfsprogs"
-    assert block.filesystem(FakeMachine(), *arguments).remedy == kernel.REMEDY
+    assert kernel.filesystem(both, *arguments).says == "mkfs.xfs 6.1.0"
+    assert kernel.filesystem(FakeMachine(registered), *arguments).remedy == "apt-get install xfsprogs"
+    assert kernel.filesystem(FakeMachine(), *arguments).remedy == features.REMEDY
 
 
 def test_a_module_that_could_be_loaded_counts_and_is_not_loaded() -> None:
     machine = FakeMachine(programs={"modprobe": ""})
-    assert kernel.has_feature(machine, "nbd", "CONFIG_BLK_DEV_NBD") == "module"
+    assert features.has_feature(machine, "nbd", "CONFIG_BLK_DEV_NBD") == "module"
     assert machine.ran == [["modprobe", "--dry-run", "--quiet", "nbd"]]
 
 
 def test_a_feature_that_is_built_in_is_known_from_the_kernels_configuration() -> None:
     machine = FakeMachine(options={"CONFIG_BLK_DEV_NBD": "y"})
-    assert kernel.feature(machine, "g", "nbd", "nbd", "CONFIG_BLK_DEV_NBD").says == "built in"
+    assert features.feature(machine, "g", "nbd", "nbd", "CONFIG_BLK_DEV_NBD").says == "built in"
 
 
 def test_a_loaded_module_is_found_though_its_name_is_written_with_a_hyphen() -> None:
     machine = FakeMachine({"/proc/modules": "nvme_tcp 1 0 - Live 0x0"})
-    assert kernel.has_feature(machine, "nvme-tcp", "CONFIG_NVME_TCP") == "loaded"
+    assert features.has_feature(machine, "nvme-tcp", "CONFIG_NVME_TCP") == "loaded"
 
 
 def test_the_reason_tells_a_kernel_without_a_feature_from_one_whose_modules_are_gone() -> None:
-    assert "built without it" in kernel.why_not(FakeMachine(options={"CONFIG_X": "y"}), "CONFIG_NBD")
-    assert "no modules for this kernel" in kernel.why_not(FakeMachine(options={"CONFIG_NBD": "m"}), "CONFIG_NBD")
+    assert "built without it" in features.why_not(FakeMachine(options={"CONFIG_X": "y"}), "CONFIG_NBD")
+    assert "no modules for this kernel" in features.why_not(FakeMachine(options={"CONFIG_NBD": "m"}), "CONFIG_NBD")
     with_modules = FakeMachine({f"/lib/modules/{FakeMachine.release}/modules.dep": ""})
-    assert "no such module" in kernel.why_not(with_modules, "CONFIG_NBD")
+    assert "no such module" in features.why_not(with_modules, "CONFIG_NBD")
 
 
 def test_a_feature_is_missing_without_the_program_that_makes_use_of_it() -> None:
     loaded = {"/proc/modules": "nbd 1 0 - Live 0x0"}
-    check = kernel.feature_with_program(FakeMachine(loaded), "g", "nbd", "nbd", "CONFIG_X", "nbd-client", "nbd-client")
+    check = features.feature_with_program(
+        FakeMachine(loaded), "g", "nbd", "nbd", "CONFIG_X", "nbd-client", "nbd-client"
+    )
     assert (check.status, check.remedy) == ("missing", "apt-get install nbd-client")
 
 
@@ -102,12 +104,17 @@ def test_a_missing_program_has_its_package_as_remedy() -> None:
 
 def test_engines_that_fio_lacks_are_named() -> None:
     machine = FakeMachine(programs={"fio": "Available IO engines:\n\tlibaio\n\tpsync\n\tio_uring"})
-    assert fio.engines(machine).says == ("io_uring, libaio, psync; not posixaio, pvsync2, mmap, nbd, nfs, libblkio")
+    assert workloads.engines(machine).says == (
+        "io_uring, libaio, psync; not posixaio, pvsync2, mmap, nbd, nfs, libblkio"
+    )
 
 
 def test_io_uring_that_a_sysctl_forbids_names_it() -> None:
     forbidden = FakeMachine({"/proc/sys/kernel/io_uring_disabled": "2"}, syscall=-errno.EPERM)
-    assert fio.io_uring(forbidden).remedy == "sysctl kernel.io_uring_disabled=0"
+    assert workloads.io_uring(forbidden).remedy == "sysctl kernel.io_uring_disabled=0"
     in_container = FakeMachine({"/proc/sys/kernel/io_uring_disabled": "0"}, syscall=-errno.EPERM)
-    assert (fio.io_uring(in_container).status, fio.io_uring(in_container).remedy[:8]) == ("warn", "allow it")
-    assert fio.io_uring(FakeMachine(syscall=-errno.ENOSYS)).status == "missing"
+    assert (workloads.io_uring(in_container).status, workloads.io_uring(in_container).remedy[:8]) == (
+        "warn",
+        "allow it",
+    )
+    assert workloads.io_uring(FakeMachine(syscall=-errno.ENOSYS)).status == "missing"

@@ -7,7 +7,7 @@ import pytest
 
 from storlab.doctor import virtual
 from storlab.errors import MissingImage, MissingTool
-from storlab.nodes.vm.accelerator import Acceleration
+from storlab.nodes.kinds.vm.accelerator import Acceleration
 
 from .fake_machine import FakeMachine
 

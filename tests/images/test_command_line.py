@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from storlab.doctor import images as doctor
+from storlab.doctor import virtual
 from storlab.images.cache import cache_folder
 from storlab.images.image import Image
 from storlab.images.manifest import Listed
@@ -76,11 +76,11 @@ def test_doctor_tells_what_is_there() -> None:
     image = Listed(
         "debian-6.12.1", "6.12.1", (), 0.0, True, {"root": 400 << 20, "kernel": 100 << 20}, {"kernel": "6.12.1-1"}
     )
-    check = doctor.judge([image])
+    check = virtual.guest_image([image])
     assert (check.status, check.says) == ("ok", "debian-6.12.1 (kernel 6.12.1-1), 500 MiB")
-    none = doctor.judge([])
+    none = virtual.guest_image([])
     assert (none.status, none.says, none.remedy) == ("missing", "none is built", "storlab image build")
-    old = doctor.judge([Listed("debian-6.12.0", "6.12.0", (), 0.0, False, {}, {})])
+    old = virtual.guest_image([Listed("debian-6.12.0", "6.12.0", (), 0.0, False, {}, {})])
     assert old.status == "warn" and "of another version of Storlab" in old.says
 
 

@@ -149,7 +149,7 @@ class Laboratory:
             *(f"cgroup {path}" for path in self._cgroups()),
             *(f"link {link}" for link in self.links),
             *(f"sockets {path}" for path in Path("/tmp").glob(f"storlab-{self.identity}*")),
-            *(f"network {path}" for path in Path("/run/netns").glob(f"storlab-{self.identity}")),
+            *(f"network {path}" for path in Path("/run/netns").glob(f"storlab-{self.identity}*")),
         ]
 
     def _ours(self, back: str) -> bool:

@@ -64,34 +64,28 @@ class LoopDisk:
 
 
 @contextmanager
-def loop_disk(file: Path, size: int) -> Iterator[LoopDisk]:
-    """A quiet one: nothing is merged, and udev leaves it alone while it is locked (systemd: block device locking)."""
+def loop_disk(file: Path, size: int, *parts: tuple[int, int]) -> Iterator[LoopDisk]:
+    """A quiet one: nothing is merged, and udev leaves it alone while it is locked (systemd: block device locking).
+
+    ``parts``: first sectors and sizes (of 512 bytes) of partitions, which only the kernel knows of. Only the kernel
+    removes them, with the loop device (``--partscan``), once the last has closed it. `delpart` fails where another test
+    has one open at that moment, as all do that scan for Btrfs, and leaves it to the next user of the loop device.
+    """
     with file.open("wb") as image:
         os.posix_fallocate(image.fileno(), 0, size)
-    path = subprocess.run(["losetup", "-f", "--show", str(file)], check=True, capture_output=True, text=True).stdout
-    disk = LoopDisk(path.strip())
+    argv = ["losetup", "--find", "--show", "--partscan", str(file)]
+    disk = LoopDisk(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip())
     descriptor = os.open(disk.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
+        for number, extent in enumerate(parts, start=1):
+            subprocess.run(["addpart", disk.path, str(number), *map(str, extent)], check=True)
         (disk.queue / "nomerges").write_text(NOMERGES)
         yield disk
     finally:
         os.close(descriptor)
         (disk.queue / "nomerges").write_text("0")
         subprocess.run(["losetup", "-d", disk.path], check=True)
-
-
-@contextmanager
-def partitions(disk: LoopDisk, *extents: tuple[int, int]) -> Iterator[list[str]]:
-    """Paths of partitions of these first sectors and sizes (of 512 bytes), which only the kernel knows of."""
-    numbers = [str(number) for number in range(1, len(extents) + 1)]
-    try:
-        for number, (first, size) in zip(numbers, extents, strict=True):
-            subprocess.run(["addpart", disk.path, number, str(first), str(size)], check=True)
-        yield [f"{disk.path}p{number}" for number in numbers]
-    finally:
-        for number in numbers:
-            subprocess.run(["delpart", disk.path, number], check=False)
 
 
 @dataclass
@@ -102,10 +96,28 @@ class Tracing:
     output: bytes = b""
 
 
+TRACEFS = {
+    "unmounted": "true",
+    "mounted": "mount -t tracefs tracefs /sys/kernel/tracing",
+    "in debugfs": "mount -t debugfs debugfs /sys/kernel/debug",
+}
+
+
+def with_tracefs(how: str) -> list[str]:
+    """What a command begins with that finds tracefs so, whatever is mounted here: in a mount namespace of its own.
+
+    Mounts that other tests have just now are not kept in it: their devices would stay busy.
+    """
+    release = """awk '$1 ~ "^/dev/loop" { print $2 }' /proc/self/mounts | tac | xargs --no-run-if-empty umount --lazy"""
+    script = f'{release}; umount --all --lazy --types tracefs,debugfs && {TRACEFS[how]} && exec "$@"'
+    return ["unshare", "--mount", "sh", "-c", script, "sh"]
+
+
 @contextmanager
-def traced(*arguments: str) -> Iterator[Tracing]:
+def traced(*arguments: str, tracefs: str = "unmounted") -> Iterator[Tracing]:
     """Trace for as long as the context lasts: all of its I/O is counted."""
-    process = subprocess.Popen([str(agent_path()), "trace", *arguments], stdout=subprocess.PIPE)
+    argv = [*with_tracefs(tracefs), str(agent_path()), "trace", *arguments]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE)
     tracing = Tracing(process)
     assert process.stdout is not None
     try:

@@ -20,8 +20,9 @@ BEGUN = "the load has begun"
 FOREVER_AT_FIRST = f'echo "{BEGUN}" > /dev/console; if [ $trial = 1 ]; then exec sleep 3600; fi'
 """A load that never ends in the first trial, and at once in the others."""
 
-DISK = '[{ layer = "file", size = "64M" }]'
-EXT4 = '[{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]'
+MOUNTED = '{ layer = "virtio-blk" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]'
+DISK = '[{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]'
+EXT4 = f'[{{ layer = "file", size = "64M" }}, {MOUNTED}'
 _NAME = re.compile(r"(?P<name>[^,]+),process=")
 
 
@@ -38,8 +39,9 @@ def needs_guests(test: Any) -> Any:
 def guests(load: str, *, rounds: int = 1, trial: str = "", rest: str = "", **keys: str | None) -> str:
     """A study whose load is a shell script in each of two guests. It finds ``$trial``, ``$node`` and ``$target``.
 
-    ``keys`` of the group of nodes, as TOML; ``rest``: tables at the end.
+    ``keys`` of the group of nodes, as TOML, ``from_`` among them; ``rest``: tables at the end.
     """
+    keys = {name.rstrip("_"): value for name, value in keys.items()}
     defaults = {"count": "2", "memory": '"192M"', "stack": '[{ layer = "directory" }]'}
     group = "\n".join(f"{key} = {value}" for key, value in {**defaults, **keys}.items() if value is not None)
     return f"""

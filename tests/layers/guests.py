@@ -11,15 +11,13 @@ import pytest
 
 from storlab.errors import MissingImage
 from storlab.images.image import Image, find_image
-from storlab.layers.attachment import Attachment
+from storlab.nodes.demands import Devices
+from storlab.nodes.kinds.vm.accelerator import find_acceleration
+from storlab.nodes.kinds.vm.command import Files, GuestSpec
+from storlab.nodes.kinds.vm.guest import Guest, running_guest
+from storlab.nodes.kinds.vm.hardware import Hardware
+from storlab.nodes.kinds.vm.initrd import initrd_with_agent
 from storlab.nodes.node import Node
-from storlab.nodes.vm.accelerator import find_acceleration
-from storlab.nodes.vm.command import Files
-from storlab.nodes.vm.devices import Devices
-from storlab.nodes.vm.guest import Guest, running_guest
-from storlab.nodes.vm.hardware import Hardware
-from storlab.nodes.vm.initrd import initrd_with_agent
-from storlab.nodes.vm.spec import GuestSpec
 
 
 def image_with(*extras: str) -> Image:
@@ -32,15 +30,15 @@ def image_with(*extras: str) -> Image:
 
 @asynccontextmanager
 async def guest(
-    host: Node, image: Image, name: str = "vm-1", attachments: Sequence[Attachment] = (), memory: str = "1G"
+    host: Node, image: Image, name: str = "vm-1", disks: Sequence[Devices] = (), memory: str = "1G"
 ) -> AsyncIterator[Guest]:
     """A guest with these disks, cold."""
     initrd = await initrd_with_agent(image)
     acceleration = await find_acceleration(image, initrd, host)
     hardware = Hardware.model_validate({"memory": memory, "start": "cold"})
     devices = Devices()
-    for each in attachments:
-        devices += Devices(objects=each.objects, blockdevs=each.blockdevs, devices=each.devices)
+    for each in disks:
+        devices += each
     spec = GuestSpec(name, hardware, image, initrd, acceleration.accelerator, devices)
     with tempfile.TemporaryDirectory(prefix="sl-guest-") as folder:
         files = Files(Path(folder) / "qmp", Path(folder) / "agent", Path(folder) / "console")

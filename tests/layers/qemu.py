@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from laboratory import wait_until
-from storlab.layers.attachment import Attachment
+from storlab.nodes.demands import Devices
 
 _PORT = "slot0"
 
@@ -33,15 +33,10 @@ class Qemu:
             if "return" in answer:
                 return answer["return"]
 
-    def attach(self, attachment: Attachment) -> None:
-        """As a launcher does, in this order."""
-        for each in attachment.objects:
-            self.ask("object-add", **each)
-        for each in attachment.blockdevs:
-            self.ask("blockdev-add", **each)
-        for position, each in enumerate(attachment.devices):
-            bus = {"bus": _PORT} if position in attachment.pci else {}
-            self.ask("device_add", **each, **bus)
+    def attach(self, devices: Devices) -> None:
+        """As a launcher does."""
+        for command, arguments in devices.on_ports([_PORT]).commands():
+            self.ask(command, **arguments)
 
 
 @contextmanager
@@ -66,12 +61,6 @@ def standing_qemu(folder: Path, *arguments: str) -> Iterator[Qemu]:
             path.unlink(missing_ok=True)
 
 
-def arguments_of(attachment: Attachment) -> list[str]:
+def arguments_of(devices: Devices) -> list[str]:
     """The same on a command line."""
-    argv = []
-    for option, parts in (("-object", attachment.objects), ("-blockdev", attachment.blockdevs)):
-        argv += [word for each in parts for word in (option, json.dumps(each))]
-    for position, each in enumerate(attachment.devices):
-        bus = {"bus": _PORT} if position in attachment.pci else {}
-        argv += ["-device", json.dumps(each | bus)]
-    return argv
+    return devices.on_ports([_PORT]).command_line()

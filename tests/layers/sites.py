@@ -1,4 +1,4 @@
-"""A node of this machine and sites on it, for layers that are put up without a study around them."""
+"""A node of this machine and sites on it, for layers that are set up without a study around them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from storlab.layers import stack
-from storlab.layers.base import UNDO, Layer, Site
+from storlab.layers.base import Layer, LayerContext
 from storlab.layers.registry import layer_types
 from storlab.layers.shared import Shared
-from storlab.layers.stack import StandingStack
-from storlab.nodes.local import local_node
+from storlab.layers.stack import BuiltStack
+from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
+from storlab.run.undoing import undo_table
 
 RUN = "20260102-030405-abcd"
 
@@ -31,26 +32,26 @@ class Ground:
     shared: Shared = field(init=False)
 
     def __post_init__(self) -> None:
-        async def will_undo(name: str, arguments: Mapping[str, Any]) -> None:
+        async def register_undo(name: str, arguments: Mapping[str, Any]) -> None:
             self.foundation.append((name, arguments))
 
-        self.shared = Shared(will_undo)
+        self.shared = Shared(register_undo)
 
-    def site(self, position: int = 0, owner: str = "", node: Node | None = None) -> Site:
-        async def will_undo(name: str, arguments: Mapping[str, Any]) -> None:
+    def context(self, position: int = 0, owner: str = "", node: Node | None = None) -> LayerContext:
+        async def register_undo(name: str, arguments: Mapping[str, Any]) -> None:
             self.journal.append((name, arguments))
 
-        return Site(node or self.node, self.scratch, position, RUN, will_undo, owner, self.shared)
+        return LayerContext(node or self.node, self.scratch, position, RUN, register_undo, owner, self.shared)
 
-    async def put_up(self, *layers: Mapping[str, Any], owner: str = "", node: Node | None = None) -> StandingStack:
+    async def set_up(self, *layers: Mapping[str, Any], owner: str = "", node: Node | None = None) -> BuiltStack:
         """A whole stack, from its tables in a study file."""
-        return await stack.put_up(parse(layers), lambda position: self.site(position, owner, node))
+        return await stack.set_up(parse(layers), lambda position: self.context(position, owner, node))
 
-    async def take_down(self) -> list[str]:
+    async def tear_down(self) -> list[str]:
         """Undo everything, newest first; says what was done. A second time nothing may be left to do."""
         entries = [*self.foundation, *self.journal]
-        did = [await UNDO[name](self.node, arguments) for name, arguments in reversed(entries)]
-        again = [await UNDO[name](self.node, arguments) for name, arguments in reversed(entries)]
+        did = [await undo_table()[name].function(self.node, arguments) for name, arguments in reversed(entries)]
+        again = [await undo_table()[name].function(self.node, arguments) for name, arguments in reversed(entries)]
         assert again == [None] * len(entries)
         return [words for words in did if words is not None]
 
@@ -61,7 +62,7 @@ def parse(layers: Sequence[Mapping[str, Any]]) -> list[Layer]:
 
 @asynccontextmanager
 async def ground_in(folder: Path) -> AsyncIterator[Ground]:
-    """On this machine; all is taken down in the end, twice, and nothing may be left in the scratch folder."""
+    """On this machine; all is torn down in the end, twice, and nothing may be left in the scratch folder."""
     scratch = folder / f"storlab-{RUN}" / "host"
     scratch.mkdir(parents=True)
     async with local_node("host") as node:
@@ -69,6 +70,6 @@ async def ground_in(folder: Path) -> AsyncIterator[Ground]:
         try:
             yield ground
         finally:
-            await ground.take_down()
+            await ground.tear_down()
         left = [path.name for path in await asyncio.to_thread(lambda: [*scratch.rglob("*")])]
         assert left == []

@@ -1,4 +1,4 @@
-"""A guest with ZFS and a spare disk, on which layers are put up, and of which nothing may be left afterwards."""
+"""A guest with ZFS and a spare disk, on which layers are set up, and of which nothing may be left afterwards."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from storlab.layers.attachment import AttachmentLayer
+from storlab.layers.attach.attachment import AttachmentLayer
 from storlab.layers.resources import File
-from storlab.nodes.local import local_node
+from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 
 from .guests import guest, image_with
@@ -38,7 +38,7 @@ class Storage:
         try:
             await check(ground)
         finally:
-            await ground.take_down()
+            await ground.tear_down()
         assert await self.node.output("zpool", "list", "-H") == ""
         assert await self.node.output("find", SCRATCH, "-mindepth", "1") == ""
         assert await self.node.output("find", "/dev", "-name", "storlab*", "-path", f"*{RUN}*") == ""
@@ -62,7 +62,7 @@ async def storage_guest(folder: Path) -> AsyncIterator[Node]:
         file.truncate(256 * 1024**2)
     (layer,) = parse([{"layer": "virtio-blk"}])
     assert isinstance(layer, AttachmentLayer)
-    disk = layer.attachment(File("host", str(spare), 256 * 1024**2))
+    disk = layer.demands(File("host", str(spare), 256 * 1024**2), "disk0").devices
     async with local_node("host") as host, guest(host, image, "storage", [disk]) as running_guest:
         await running_guest.node.run(["modprobe", "zfs"])
         yield running_guest.node

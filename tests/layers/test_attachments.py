@@ -12,8 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from laboratory import needs_root
-from storlab.layers.attachment import DISK_NAME, AttachmentLayer, serial_of
-from storlab.layers.guest_disk import serial_text
+from storlab.layers.attach.attachment import AttachmentLayer, serial_of
+from storlab.layers.attach.guest_disk import serial_text
 from storlab.layers.resources import Dir, Disk, File, Resource
 from storlab.layers.stack import type_errors
 
@@ -21,6 +21,7 @@ from .qemu import arguments_of, standing_qemu
 from .sites import ground_in, parse
 from .test_nbd_export import MODES
 
+SLOT = "disk0"
 KINDS = ["virtio-blk", "virtio-scsi", "nvme"]
 FILE = {"layer": "file", "size": "16M"}
 BELOW: dict[str, list[dict[str, Any]]] = {
@@ -41,23 +42,22 @@ def attach_layer(kind: str, **fields: Any) -> AttachmentLayer:
 @asynccontextmanager
 async def standing(folder: Path, stack: list[dict[str, Any]]) -> AsyncIterator[Resource]:
     async with ground_in(folder) as ground:
-        resource = (await ground.put_up(*stack)).resource
+        resource = (await ground.set_up(*stack)).resource
         assert resource is not None
         yield resource
 
 
 def taken(folder: Path, layer: AttachmentLayer, below: Resource) -> dict[str, Any]:
     """Attach it to a real QEMU, plugged in and from the command line; its block node as QEMU knows it."""
-    attachment = layer.attachment(below, DISK_NAME)
-    with standing_qemu(folder, *arguments_of(attachment)):
+    devices = layer.demands(below, SLOT).devices
+    with standing_qemu(folder, *arguments_of(devices)):
         pass
     with standing_qemu(folder) as qemu:
-        qemu.attach(attachment)
+        qemu.attach(devices)
         nodes: list[dict[str, Any]] = qemu.ask("query-named-block-nodes", flat=True)
-        devices = qemu.ask("query-block")
-        inserted = next(device for device in devices if "inserted" in device)
-        assert inserted["inserted"]["node-name"] == DISK_NAME
-        node = next(node for node in nodes if node["node-name"] == DISK_NAME)
+        inserted = next(device for device in qemu.ask("query-block") if "inserted" in device)
+        assert inserted["inserted"]["node-name"] == SLOT
+        node = next(node for node in nodes if node["node-name"] == SLOT)
         return {**node, "all": nodes, "writeback": inserted["inserted"]["cache"]["writeback"]}
 
 
@@ -110,18 +110,18 @@ def test_the_base_of_a_clone_is_opened_in_the_same_mode_and_never_written(short_
 def test_errors_stop_the_guest_where_qemu_can_do_that() -> None:
     below = File("host", "/a", 4096)
     for kind in ("virtio-blk", "virtio-scsi"):
-        disk = attach_layer(kind).attachment(below).devices[-1]
+        disk = attach_layer(kind).demands(below, SLOT).devices.devices[-1]
         assert (disk["werror"], disk["rerror"]) == ("stop", "stop")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_the_first_device_sits_in_a_slot_and_the_names_come_from_the_disks(kind: str) -> None:
-    attachment = attach_layer(kind).attachment(File("host", "/a", 4096), "disk1")
-    assert attachment.pci == (0,)
-    assert "bus" not in attachment.devices[0]
-    assert all("bus" in device for device in attachment.devices[1:])
-    assert attachment.serial == serial_of("disk1") == attachment.devices[-1]["serial"]
-    names = [str(each.get("id", each.get("node-name"))) for each in (*attachment.blockdevs, *attachment.devices)]
+    devices = attach_layer(kind).demands(File("host", "/a", 4096), "disk1").devices
+    assert devices.pci == 1
+    assert "bus" not in devices.devices[0]
+    assert all("bus" in device for device in devices.devices[1:])
+    assert devices.devices[-1]["serial"] == serial_of("disk1")
+    names = [str(each.get("id", each.get("node-name"))) for each in (*devices.blockdevs, *devices.devices)]
     assert all(name.startswith("disk1") for name in names)
     assert len(set(names)) == len(names)
 

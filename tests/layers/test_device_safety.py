@@ -284,10 +284,8 @@ def killed_on(lab: Laboratory, device: Device) -> None:
 def test_one_device_in_two_stacks_at_the_same_time_is_refused_before_anything_runs(
     lab: Laboratory, device: Device
 ) -> None:
+    kept = f'path = "{device.path}"'
     both = study(device.path).replace('type = "ext4"', 'type = "{fs}"') + '[factors.fs]\nlevels = ["ext4", "btrfs"]\n'
-    assert f"{device.path} is in several stacks" in refused(lab, device, both.replace("trial = {", KEEP))
+    assert f"{device.path} is in several stacks" in refused(lab, device, both.replace(kept, f'{kept}, keep = "run"'))
     two = study(device.path) + "[nodes.n]\ncount = 2\n"
     assert f"{device.path} is in several stacks" in refused(lab, device, two)
-
-
-KEEP = "trial = { keep_stacks = true,"

@@ -10,11 +10,10 @@ import pytest
 from laboratory import Laboratory, needs_root
 from laboratory.studies import directory
 from storlab.errors import StorlabError
-from storlab.layers.base import UNDO
-from storlab.layers.ours import refuse_foreign
-from storlab.nodes.local import local_node
-from storlab.run import scratch
+from storlab.nodes.kinds.local import local_node
+from storlab.nodes.ours import refuse_foreign
 from storlab.run.executor import new_run_id
+from storlab.run.undoing import undo_table
 
 from .conftest import sh
 
@@ -104,14 +103,13 @@ FOREIGN = [
 
 @pytest.mark.parametrize(("name", "arguments"), FOREIGN)
 def test_no_undoing_touches_a_path_that_is_not_storlabs(tmp_path: Path, name: str, arguments: dict[str, str]) -> None:
-    assert scratch
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").write_text("mine")
     filled = {key: value.replace("{tmp}", str(tmp_path)) for key, value in arguments.items()}
 
     async def undo() -> None:
         async with local_node("host") as node:
-            await UNDO[name](node, filled)
+            await undo_table()[name].function(node, filled)
 
     with pytest.raises(StorlabError, match="left alone"):
         asyncio.run(undo())
@@ -135,7 +133,7 @@ def test_the_removal_of_a_scratch_folder_stops_at_file_systems_mounted_in_it(lab
 
         async def undo() -> None:
             async with local_node("host") as node:
-                await UNDO["scratch.remove"](node, {"path": str(inside.parent)})
+                await undo_table()["scratch.remove"].function(node, {"path": str(inside.parent)})
 
         with pytest.raises(StorlabError):
             asyncio.run(undo())

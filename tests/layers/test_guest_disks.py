@@ -29,14 +29,14 @@ CASES = [
 async def seen(ground: Ground, node: Node, kind: str, fields: Mapping[str, Any], below: Resource) -> dict[str, Any]:
     """The facts of the attachment, once the disk was written, flushed and read back."""
     layer = attach_layer(kind, **fields)
-    site = ground.site(node=node)
-    disk = await layer.put_up(below, site)
+    context = ground.context(node=node)
+    disk = await layer.set_up(below, context)
     assert isinstance(disk, Disk)
     assert (disk.node, disk.size, disk.ours) == ("vm-1", 64 * 1024**2, True)
     head = await node.output("sh", "-c", f"head -c 4M {disk.path} | sha256sum")
     await node.run(["dd", "if=/dev/urandom", f"of={disk.path}", "bs=1M", "seek=8", "count=1", "conv=fsync"])
     assert await node.output("sh", "-c", f"head -c 4M {disk.path} | sha256sum") == head
-    return await layer.facts(disk, site)
+    return await layer.facts(disk, context)
 
 
 @pytest.mark.slow
@@ -50,10 +50,10 @@ def test_a_guest_finds_its_disk_and_says_how_it_syncs(
 
     async def check() -> None:
         async with ground_in(short_path) as ground:
-            below = (await ground.put_up(*stack, owner="vm-1")).resource
+            below = (await ground.set_up(*stack, owner="vm-1")).resource
             assert below is not None
-            attachment = attach_layer(kind, **fields).attachment(below)
-            async with guest(ground.node, image, "vm-1", [attachment], "512M") as running:
+            disk = attach_layer(kind, **fields).demands(below, "disk0").devices
+            async with guest(ground.node, image, "vm-1", [disk], "512M") as running:
                 facts = await seen(ground, running.node, kind, fields, below)
         inside = facts["guest"]
         assert facts["qemu"]["cache"] == fields["cache"]
@@ -75,10 +75,10 @@ def test_sectors_that_the_guests_kernel_does_not_take_are_unsupported(short_path
 
     async def check() -> None:
         async with ground_in(short_path) as ground:
-            below = (await ground.put_up({"layer": "file", "size": "64M"})).resource
+            below = (await ground.set_up({"layer": "file", "size": "64M"})).resource
             assert below is not None
-            async with guest(ground.node, image, "vm-1", [layer.attachment(below)], "512M") as running:
+            async with guest(ground.node, image, "vm-1", [layer.demands(below, "disk0").devices], "512M") as running:
                 with pytest.raises(Unsupported, match=r"kernels before 6\.15 take no sectors of 16k"):
-                    await layer.put_up(below, ground.site(node=running.node))
+                    await layer.set_up(below, ground.context(node=running.node))
 
     asyncio.run(check())

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from laboratory import needs_root
 from storlab.errors import Unsupported, UserError
 from storlab.layers.resources import Disk, File
-from storlab.layers.stack import StandingStack, type_errors
+from storlab.layers.stack import BuiltStack, type_errors
 
 from .conftest import sh
 from .sites import ground_in, parse
@@ -34,7 +34,7 @@ def raw(image: File, folder: Path) -> bytes:
     return out.read_bytes()
 
 
-def file_of(standing: StandingStack) -> File:
+def file_of(standing: BuiltStack) -> File:
     assert isinstance(standing.resource, File)
     return standing.resource
 
@@ -46,7 +46,7 @@ def test_a_copy_and_a_clone_hold_what_the_base_holds(
 ) -> None:
     async def check() -> None:
         async with ground_in(tmp_path) as ground:
-            image = file_of(await ground.put_up(*below, layer))
+            image = file_of(await ground.set_up(*below, layer))
             assert image.size == (32 if layer.get("size") else 16) * 1024**2
             assert image.format == ("raw" if layer["layer"] == "image-copy" else "qcow2")
             content = raw(image, tmp_path)
@@ -60,7 +60,7 @@ def test_a_copy_and_a_clone_hold_what_the_base_holds(
 def test_a_base_is_the_same_in_every_run(tmp_path: Path) -> None:
     async def content(folder: Path) -> bytes:
         async with ground_in(folder) as ground:
-            return raw(file_of(await ground.put_up(COPY)), tmp_path)
+            return raw(file_of(await ground.set_up(COPY)), tmp_path)
 
     assert asyncio.run(content(tmp_path / "a")) == asyncio.run(content(tmp_path / "b"))
 
@@ -68,10 +68,10 @@ def test_a_base_is_the_same_in_every_run(tmp_path: Path) -> None:
 def test_four_owners_share_one_base_and_have_a_file_each(tmp_path: Path) -> None:
     async def check() -> None:
         async with ground_in(tmp_path) as ground:
-            directory = (await ground.put_up(DIRECTORY)).resource
+            directory = (await ground.set_up(DIRECTORY)).resource
             layer = parse([CLONE])[0]
             owners = [f"vm-{number}" for number in range(1, 5)]
-            made = await asyncio.gather(*(layer.put_up(directory, ground.site(1, owner)) for owner in owners))
+            made = await asyncio.gather(*(layer.set_up(directory, ground.context(1, owner)) for owner in owners))
             images = [image for image in made if isinstance(image, File)]
             assert [Path(image.path).name for image in images] == [f"{owner}.qcow2" for owner in owners]
             assert len({image.backing for image in images}) == 1
@@ -84,7 +84,7 @@ def test_four_owners_share_one_base_and_have_a_file_each(tmp_path: Path) -> None
 def test_owners_in_one_scratch_folder_have_a_file_each(tmp_path: Path) -> None:
     async def check() -> None:
         async with ground_in(tmp_path) as ground:
-            stacks = await asyncio.gather(*(ground.put_up(COPY, owner=f"vm-{number}") for number in range(1, 5)))
+            stacks = await asyncio.gather(*(ground.set_up(COPY, owner=f"vm-{number}") for number in range(1, 5)))
             assert len({file_of(standing).path for standing in stacks}) == 4
             assert len(list(Path(ground.scratch).glob("*base-*"))) == 1
 
@@ -94,7 +94,7 @@ def test_owners_in_one_scratch_folder_have_a_file_each(tmp_path: Path) -> None:
 def test_a_clone_takes_up_next_to_nothing_until_it_is_written(tmp_path: Path) -> None:
     async def check() -> None:
         async with ground_in(tmp_path) as ground:
-            standing = await ground.put_up(CLONE)
+            standing = await ground.set_up(CLONE)
             image, facts = file_of(standing), standing.facts[0]
             assert facts["allocated"] < 1024**2
             assert facts["format"] == "qcow2"
@@ -121,11 +121,11 @@ def test_an_image_of_the_users_is_converted_and_stays_as_it_is(tmp_path: Path, f
     async def check() -> None:
         async with ground_in(tmp_path) as ground:
             for layer in ("image-copy", "image-clone"):
-                image = file_of(await ground.put_up({"layer": layer, "base": {"file": str(mine)}}))
+                image = file_of(await ground.set_up({"layer": layer, "base": {"file": str(mine)}}))
                 assert image.size == 8 * 1024**2
                 assert raw(image, tmp_path)[1 << 20 : (1 << 20) + 4096] == b"\x5a" * 4096
             with pytest.raises(UserError, match=r"size \(4M\) is less than that of the image"):
-                await ground.put_up({"layer": "image-copy", "size": "4M", "base": {"file": str(mine)}})
+                await ground.set_up({"layer": "image-copy", "size": "4M", "base": {"file": str(mine)}})
         assert mine.read_bytes() == before
 
     asyncio.run(check())
@@ -148,7 +148,7 @@ def test_a_reflink_is_unsupported_where_the_file_system_has_none(tmp_path: Path)
     async def check() -> None:
         async with ground_in(tmp_path) as ground:
             with pytest.raises(Unsupported, match=f"{filesystem} on node host can't share blocks between files"):
-                await ground.put_up({**CLONE, "method": "reflink"})
+                await ground.set_up({**CLONE, "method": "reflink"})
 
     if filesystem in ("xfs", "btrfs", "zfs"):
         pytest.skip(f"{tmp_path} lies on {filesystem}, which has reflinks")
@@ -167,7 +167,7 @@ def test_a_reflink_shares_the_bases_blocks(tmp_path: Path) -> None:
 
     async def check() -> None:
         async with ground_in(tmp_path) as ground:
-            image = file_of(await ground.put_up(*stack))
+            image = file_of(await ground.set_up(*stack))
             assert (image.format, image.size) == ("raw", 32 * 1024**2)
             assert len(raw(image, tmp_path)) == image.size
             assert "shared" in sh("filefrag", "-v", image.path)
@@ -188,7 +188,7 @@ def test_a_blank_qcow2_is_as_asked(tmp_path: Path, preallocation: str) -> None:
 
     async def check() -> None:
         async with ground_in(tmp_path) as ground:
-            standing = await ground.put_up(layer)
+            standing = await ground.set_up(layer)
             (facts,) = standing.facts
             assert (facts["virtual_size"], facts["cluster_size"]) == (8 << 20, 32768)
             assert facts["lazy-refcounts"] is True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
+import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from laboratory import needs_root, wait_until
-from storlab.errors import CommandFailed, StorlabError, Unsupported
-from storlab.layers.base import UNDO
-from storlab.layers.nbd_list import parse_nbd_list
+from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.resources import Disk, Export
+from storlab.layers.server.nbd_export import parse_nbd_list
 from storlab.layers.stack import type_errors
+from storlab.nodes.node import Ports
 
 from .conftest import sh
-from .sites import RUN, Ground, ground_in, parse
+from .sites import Ground, ground_in, parse
 
 FILE = {"layer": "file", "size": "16M"}
 EXPORT = {"layer": "nbd-export"}
@@ -53,6 +53,17 @@ def round_trip(export: Export) -> None:
     assert "read 65536/65536" in sh("qemu-io", "-f", "raw", "-c", "read -P 0x5a 1M 64k", uri(export))
 
 
+class PortsFrom(Ports):
+    """Hands out this port first, whatever is asked for."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__()
+        self._first = first
+
+    def next_port(self, first: int) -> int:
+        return super().next_port(self._first)
+
+
 def export_of(resource: object) -> Export:
     assert isinstance(resource, Export)
     return resource
@@ -74,7 +85,7 @@ def test_what_is_written_through_a_socket_is_read_back(
 ) -> None:
     async def check() -> None:
         async with ground_in(short_path) as ground:
-            standing = await ground.put_up(below, {**EXPORT, "cache": cache, "aio": aio}, owner="vm-1")
+            standing = await ground.set_up(below, {**EXPORT, "cache": cache, "aio": aio}, owner="vm-1")
             export, facts = export_of(standing.resource), standing.facts[-1]
             assert (export.export, export.size) == ("vm-1", 16 * 1024**2)
             assert facts["transport"] == "unix"
@@ -83,7 +94,7 @@ def test_what_is_written_through_a_socket_is_read_back(
             assert (facts["cache"], facts["aio"], facts["no_flush"]) == (cache, aio, cache == "unsafe")
             await asyncio.to_thread(round_trip, export)
             (pid,) = servers(ground)
-            assert f"stopped qemu-nbd (process {pid})" in await ground.take_down()
+            assert f"stopped qemu-nbd (process {pid})" in await ground.tear_down()
             assert servers(ground) == []
 
     asyncio.run(check())
@@ -93,7 +104,7 @@ def test_what_is_written_through_a_socket_is_read_back(
 def test_a_disk_is_exported_too(short_path: Path) -> None:
     async def check() -> None:
         async with ground_in(short_path) as ground:
-            standing = await ground.put_up(FILE, {"layer": "loop"}, EXPORT)
+            standing = await ground.set_up(FILE, {"layer": "loop"}, EXPORT)
             await asyncio.to_thread(round_trip, export_of(standing.resource))
 
     asyncio.run(check())
@@ -103,17 +114,25 @@ def test_nodes_with_an_address_export_over_tcp_at_ports_that_are_free(short_path
     async def check() -> None:
         async with ground_in(short_path) as ground:
             ground.node = replace(ground.node, address="127.0.0.1")
-            stacks = await asyncio.gather(*(ground.put_up(FILE, EXPORT, owner=f"vm-{n}") for n in range(1, 5)))
+            stacks = await asyncio.gather(*(ground.set_up(FILE, EXPORT, owner=f"vm-{n}") for n in range(1, 5)))
             exports = [export_of(standing.resource) for standing in stacks]
             assert {export.server["type"] for export in exports} == {"inet"}
             assert len({export.server["port"] for export in exports}) == 4
             for export in exports:
                 await asyncio.to_thread(round_trip, export)
-            # The first choice of a port is fixed by the path, so this one is taken now.
-            await asyncio.to_thread(Path(f"{ground.scratch}/1-vm-1-nbd.pid").rename, short_path / "pid")
-            again = export_of((await ground.put_up(FILE, EXPORT, owner="vm-1")).resource)
-            assert again.server["port"] != exports[0].server["port"]
-            os.kill(int((short_path / "pid").read_text()), signal.SIGTERM)
+
+    asyncio.run(check())
+
+
+def test_a_port_that_somebody_else_has_is_passed_over(short_path: Path) -> None:
+    async def check() -> None:
+        async with ground_in(short_path) as ground:
+            with socket.create_server(("127.0.0.1", 0)) as taken:
+                port = taken.getsockname()[1]
+                ground.node = replace(ground.node, address="127.0.0.1", ports=PortsFrom(port))
+                export = export_of((await ground.set_up(FILE, EXPORT)).resource)
+            assert int(export.server["port"]) > port
+            await asyncio.to_thread(round_trip, export)
 
     asyncio.run(check())
 
@@ -121,7 +140,7 @@ def test_nodes_with_an_address_export_over_tcp_at_ports_that_are_free(short_path
 def test_several_clients_may_share_an_export(short_path: Path) -> None:
     async def check() -> None:
         async with ground_in(short_path) as ground:
-            standing = await ground.put_up(FILE, {**EXPORT, "shared": 2})
+            standing = await ground.set_up(FILE, {**EXPORT, "shared": 2})
             assert "multi" in standing.facts[-1]["advertised"]["flags"]
 
     asyncio.run(check())
@@ -131,11 +150,11 @@ def test_what_the_server_says_is_the_reason_of_the_failure(short_path: Path) -> 
     async def check() -> None:
         async with ground_in(short_path) as ground:
             (image,) = parse([FILE])
-            below = await image.put_up(None, ground.site())
+            below = await image.set_up(None, ground.context())
             assert below is not None
             Path(f"{ground.scratch}/0-file.img").unlink()
             with pytest.raises(CommandFailed, match=r"qemu-nbd ended with status 1: .*No such file or directory"):
-                await parse([EXPORT])[0].put_up(below, ground.site(1))
+                await parse([EXPORT])[0].set_up(below, ground.context(1))
 
     asyncio.run(check())
 
@@ -144,7 +163,7 @@ def test_a_path_too_long_for_a_socket_is_said_with_its_remedy(short_path: Path) 
     async def check() -> None:
         async with ground_in(short_path / ("x" * 100)) as ground:
             with pytest.raises(Unsupported, match="set scratch to a folder with a shorter path"):
-                await ground.put_up(FILE, EXPORT)
+                await ground.set_up(FILE, EXPORT)
 
     asyncio.run(check())
 
@@ -152,39 +171,13 @@ def test_a_path_too_long_for_a_socket_is_said_with_its_remedy(short_path: Path) 
 def test_a_server_that_was_killed_is_taken_down_without_a_word(short_path: Path) -> None:
     async def check() -> None:
         async with ground_in(short_path) as ground:
-            await ground.put_up(FILE, EXPORT)
+            await ground.set_up(FILE, EXPORT)
             (pid,) = servers(ground)
             os.kill(pid, signal.SIGKILL)
             await asyncio.to_thread(wait_until, lambda: not servers(ground), 5.0)
-            assert [words for words in await ground.take_down() if "qemu-nbd" in words] == []
+            assert [words for words in await ground.tear_down() if "qemu-nbd" in words] == []
 
     asyncio.run(check())
-
-
-def test_only_a_server_of_that_pid_file_is_stopped(short_path: Path) -> None:
-    scratch = short_path / f"storlab-{RUN}"
-    scratch.mkdir()
-    pid_file = scratch / "0-nbd.pid"
-
-    async def check(foreign: int) -> None:
-        async with ground_in(short_path / "other") as ground:
-            for content in (str(foreign), "", "1", "rubbish", "-1"):
-                pid_file.write_text(content)
-                assert await UNDO["nbd.stop"](ground.node, {"pid_file": str(pid_file), "socket": None}) is None
-                assert not pid_file.exists()
-            for arguments in (
-                {"pid_file": str(short_path / "nbd.pid"), "socket": None},
-                {"pid_file": str(pid_file), "socket": str(short_path / "nbd.sock")},
-            ):
-                with pytest.raises(StorlabError, match="left alone"):
-                    await UNDO["nbd.stop"](ground.node, arguments)
-
-    with subprocess.Popen(["sleep", "60"]) as process:
-        try:
-            asyncio.run(check(process.pid))
-            assert process.poll() is None
-        finally:
-            process.kill()
 
 
 def test_linux_aio_through_the_page_cache_is_refused() -> None:

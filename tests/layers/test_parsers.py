@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.layers.block import parse_queue
-from storlab.layers.loop import parse_losetup
-from storlab.layers.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
-from storlab.layers.mountinfo import parse_mountinfo
+from storlab.layers.block.loop import parse_losetup
+from storlab.layers.block.queue import parse_queue
+from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
+from storlab.layers.fs.mountinfo import parse_mountinfo
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -1,4 +1,4 @@
-"""ZFS in a real guest: one is booted, and every test puts up a pool of its own there, and takes it down."""
+"""ZFS in a real guest: one is booted, and every test sets up a pool of its own there, and tears it down."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from storlab.errors import CommandFailed, StorlabError, Unsupported, UserError
-from storlab.layers.base import UNDO
 from storlab.layers.resources import Dir, Disk, Export, File, Pool
-from storlab.nodes.local import local_node
+from storlab.nodes.kinds.local import local_node
+from storlab.run.undoing import undo_table
 
 from .sites import RUN, Ground, parse
 from .storage import SCRATCH, Storage, standing_storage
@@ -30,7 +30,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
 
 
 async def pool_on(ground: Ground, **more: Any) -> Pool:
-    pool = (await ground.put_up({**POOL, **more})).resource
+    pool = (await ground.set_up({**POOL, **more})).resource
     assert isinstance(pool, Pool)
     return pool
 
@@ -38,9 +38,9 @@ async def pool_on(ground: Ground, **more: Any) -> Pool:
 async def layer_on(ground: Ground, pool: Pool, layer: dict[str, Any], owner: str = "") -> tuple[Any, dict[str, Any]]:
     """The resource, and the facts of it."""
     (parsed,) = parse([layer])
-    site = ground.site(1, owner)
-    resource = await parsed.put_up(pool, site)
-    return resource, await parsed.facts(resource, site)
+    context = ground.context(1, owner)
+    resource = await parsed.set_up(pool, context)
+    return resource, await parsed.facts(resource, context)
 
 
 async def property_of(ground: Ground, dataset: str, name: str) -> str:
@@ -50,7 +50,7 @@ async def property_of(ground: Ground, dataset: str, name: str) -> str:
 def test_a_pool_is_as_asked_and_its_facts_say_so(storage: Storage) -> None:
     async def check(ground: Ground) -> None:
         layer = {**POOL, "layout": "mirror", "properties": {"autotrim": True}, "dataset": {"recordsize": "16k"}}
-        standing = await ground.put_up({**layer, "disks": 3})
+        standing = await ground.set_up({**layer, "disks": 3})
         (facts,) = standing.facts
         assert isinstance(standing.resource, Pool)
         assert standing.resource.name.startswith(f"storlab-{RUN}-storage-0-")
@@ -73,7 +73,7 @@ def test_a_pool_is_as_asked_and_its_facts_say_so(storage: Storage) -> None:
 def test_pools_of_several_disks(storage: Storage, layout: str, disks: int | None) -> None:
     async def check(ground: Ground) -> None:
         layer = {"layer": "zpool", "size": "128M", "layout": layout, **({"disks": disks} if disks else {})}
-        (facts,) = (await ground.put_up(layer)).facts
+        (facts,) = (await ground.set_up(layer)).facts
         kind, vdevs = next(iter(facts["layout"].items()))
         assert kind.startswith(layout.partition(":")[0])
         assert len(vdevs) == (disks or 3)
@@ -85,12 +85,12 @@ def test_parameters_of_the_module_are_set_before_the_pool_is_made_and_restored(s
     path = "/sys/module/zfs/parameters/zfs_txg_timeout"
 
     async def check(ground: Ground) -> None:
-        (facts,) = (await ground.put_up({**POOL, "module": {"zfs_txg_timeout": 7}})).facts
+        (facts,) = (await ground.set_up({**POOL, "module": {"zfs_txg_timeout": 7}})).facts
         assert facts["module"]["zfs_txg_timeout"] == 7
         assert (await ground.node.read_text(path)).strip() == "7"
         names = [name for name, _ in ground.journal]
         assert names.index("zfs.parameter") < names.index("zpool.destroy")
-        assert "set ZFS's zfs_txg_timeout back to 5" in await ground.take_down()
+        assert "set ZFS's zfs_txg_timeout back to 5" in await ground.tear_down()
         assert (await ground.node.read_text(path)).strip() == "5"
 
     storage.run(check)
@@ -108,7 +108,7 @@ def test_a_parameter_that_the_module_does_not_take_is_unsupported(
 ) -> None:
     async def check(ground: Ground) -> None:
         with pytest.raises(Unsupported, match=message):
-            await ground.put_up({**POOL, "module": module})
+            await ground.set_up({**POOL, "module": module})
 
     storage.run(check)
 
@@ -116,7 +116,7 @@ def test_a_parameter_that_the_module_does_not_take_is_unsupported(
 def test_what_zfs_refuses_is_told_in_its_words_and_leaves_nothing(storage: Storage) -> None:
     async def check(ground: Ground) -> None:
         with pytest.raises(CommandFailed, match="property 'nonsense' is not a valid pool"):
-            await ground.put_up({**POOL, "properties": {"nonsense": 1}})
+            await ground.set_up({**POOL, "properties": {"nonsense": 1}})
 
     storage.run(check)
 
@@ -217,9 +217,9 @@ def test_images_lie_on_a_dataset_one_for_each_owner(storage: Storage) -> None:
         directory, _ = await layer_on(ground, await pool_on(ground), {"layer": "zfs"})
         for kind in ({"layer": "image-copy"}, {"layer": "image-clone", "method": "reflink"}):
             (layer,) = parse([{**kind, "base": {"size": "16M", "written": "4M"}}])
-            images = await asyncio.gather(*(layer.put_up(directory, ground.site(2, f"vm-{n}")) for n in (1, 2)))
+            images = await asyncio.gather(*(layer.set_up(directory, ground.context(2, f"vm-{n}")) for n in (1, 2)))
             assert len({image.path for image in images if isinstance(image, File)}) == 2
-            facts = await layer.facts(images[0], ground.site(2, "vm-1"))
+            facts = await layer.facts(images[0], ground.context(2, "vm-1"))
             assert facts["on"] == "zfs"
 
     storage.run(check)
@@ -232,7 +232,7 @@ def test_an_export_of_a_volume_can_be_read(storage: Storage, address: str | None
         ground.node = replace(ground.node, address=address)
         disk, _ = await layer_on(ground, await pool_on(ground), CLONE, "vm-1")
         (layer,) = parse([{"layer": "nbd-export"}])
-        export = await layer.put_up(disk, ground.site(2, "vm-1"))
+        export = await layer.set_up(disk, ground.context(2, "vm-1"))
         assert isinstance(export, Export)
         where = (
             f"nbd+unix:///vm-1?socket={export.server['path']}"
@@ -249,12 +249,12 @@ def test_an_export_of_a_volume_can_be_read(storage: Storage, address: str | None
 
 def test_a_pool_on_a_disk_of_the_users_takes_the_whole_disk_and_leaves_it_blank(storage: Storage) -> None:
     async def check(ground: Ground) -> None:
-        spare = await attach_layer("virtio-blk").put_up(File("host", "/", 0), ground.site())
-        standing = await ground.put_up({"layer": "device", "path": spare.path}, {"layer": "zpool"})
+        spare = await attach_layer("virtio-blk").set_up(File("host", "/", 0), ground.context())
+        standing = await ground.set_up({"layer": "device", "path": spare.path}, {"layer": "zpool"})
         assert isinstance(standing.resource, Pool)
         assert list(standing.facts[1]["layout"].values()) == ["ONLINE"]
         assert "zfs_member" in await ground.node.output("wipefs", "--no-act", spare.path)
-        did = await ground.take_down()
+        did = await ground.tear_down()
         assert f"wiped the labels of the pool {standing.resource.name} from {spare.path}" in did
         assert await ground.node.output("wipefs", "--no-act", spare.path) == ""
 
@@ -264,8 +264,8 @@ def test_a_pool_on_a_disk_of_the_users_takes_the_whole_disk_and_leaves_it_blank(
 def test_a_pool_lies_on_a_loop_device_and_on_a_file_too(storage: Storage) -> None:
     async def check(ground: Ground) -> None:
         file = {"layer": "file", "size": "128M"}
-        await ground.put_up(file, {"layer": "loop"}, {"layer": "zpool"})
-        await ground.put_up(file, {"layer": "zpool"}, owner="other")
+        await ground.set_up(file, {"layer": "loop"}, {"layer": "zpool"})
+        await ground.set_up(file, {"layer": "zpool"}, owner="other")
 
     storage.run(check)
 
@@ -275,7 +275,7 @@ def test_a_volume_that_is_still_open_goes_once_it_is_let_go(storage: Storage) ->
         disk, _ = await layer_on(ground, await pool_on(ground), {"layer": "zvol", "size": "16M"})
         await ground.node.start(["sh", "-c", f"exec sleep 2 < {disk.path}"])
         await asyncio.sleep(0.5)
-        assert any(words.startswith("destroyed the pool") for words in await ground.take_down())
+        assert any(words.startswith("destroyed the pool") for words in await ground.tear_down())
 
     storage.run(check)
 
@@ -298,6 +298,6 @@ def test_no_undoing_touches_what_is_not_storlabs(name: str, arguments: dict[str,
     async def undo() -> None:
         async with local_node("host") as node:
             with pytest.raises(StorlabError, match="left alone"):
-                await UNDO[name](node, arguments)
+                await undo_table()[name].function(node, arguments)
 
     asyncio.run(undo())

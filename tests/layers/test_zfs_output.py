@@ -13,14 +13,14 @@ from pydantic import ValidationError
 
 from storlab.layers.resources import Dir, Disk
 from storlab.layers.stack import type_errors
-from storlab.layers.zfs_output import (
+from storlab.layers.zfs.output import (
     parse_changed,
     parse_layout,
     parse_parameters,
     parse_properties,
     parse_version,
 )
-from storlab.layers.zpool_disk import is_only_member
+from storlab.layers.zfs.pool_disk import is_only_member
 
 from .sites import parse
 

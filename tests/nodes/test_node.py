@@ -16,10 +16,10 @@ import pytest
 
 from laboratory import wait_until
 from storlab.errors import CommandFailed, DiskFull, MissingTool, NodeError, NodeLost, TimedOut
-from storlab.nodes.local import local_node
+from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
+from storlab.nodes.processes import end_processes
 from storlab.nodes.waiting import all_of, to_its_end
-from storlab.run.processes import end_processes
 
 T = TypeVar("T")
 
@@ -34,7 +34,9 @@ def on_node(work: Callable[[Node], Awaitable[T]]) -> T:
             async with asyncio.timeout(30), local_node("n", cgroup=cgroup, environment={"COLOUR": "red"}) as node:
                 return await work(node)
         finally:
-            await end_processes("none", "none", cgroup)  # an agent that was killed leaves its cgroup
+            if any(cgroup in below for _, below, _ in os.walk("/sys/fs/cgroup")):  # an agent that was killed leaves it
+                async with local_node("other") as other:
+                    await end_processes(other, "none", "none", cgroup)
 
     return asyncio.run(run())
 
@@ -185,7 +187,7 @@ def test_a_cancelled_caller_leaves_no_command_running() -> None:
 def test_a_command_that_is_cancelled_while_it_starts_has_ended_before_the_caller_goes_on(
     tmp_path: Path, moment: float
 ) -> None:
-    """Else what it puts up would appear after everything was taken down."""
+    """Else what it sets up would appear after everything was torn down."""
     trace = tmp_path / "trace"
 
     async def work(node: Node) -> None:
@@ -237,8 +239,8 @@ def test_what_is_no_agent_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path:
     pretender.write_text(f"#!/bin/sh\n{says}\n")
     pretender.chmod(0o755)
     monkeypatch.setenv("STORLAB_AGENT", str(pretender))
-    monkeypatch.setattr("storlab.nodes.local.HELLO_TIMEOUT", 0.5)
-    monkeypatch.setattr("storlab.nodes.local._EXIT_TIMEOUT", 0.5)
+    monkeypatch.setattr("storlab.nodes.agents.HELLO_TIMEOUT", 0.5)
+    monkeypatch.setattr("storlab.nodes.agents._EXIT_TIMEOUT", 0.5)
     with pytest.raises(NodeError, match=r"^node n: "):
         on_node(lambda node: node.run(["true"]))
 

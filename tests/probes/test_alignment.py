@@ -10,15 +10,17 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from laboratory.block import issue, loop_disk, needs_root, partitions
+from laboratory.block import issue, loop_disk, needs_root
 from storlab.errors import ParseError
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements
-from storlab.nodes.local import local_node
+from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
-from storlab.probes.alignment import NOTES, TRACE, AlignmentProbe
-from storlab.probes.base import Post, Window
+from storlab.probes.alignment.probe import NOTES, TRACE, AlignmentProbe
+from storlab.probes.base import ProbeContext, ProbeRecord, Window
+from storlab.probes.subject import End, Subject
 
 WINDOW = Window(0.0, 1.0)
+VDA = Subject(group="vm", disks=("vda",))
 LOST = {"full": 0, "missed": 0, "untimed": 0, "events": 0}
 STARTED = {
     "event": "started",
@@ -61,7 +63,7 @@ def saw(
     }
     (folder / TRACE).write_bytes(orjson.dumps(STARTED | (started or {})) + b"\n" + orjson.dumps(counts) + b"\n")
     (folder / NOTES).write_bytes(orjson.dumps(notes or []))
-    return AlignmentProbe().parse(folder, WINDOW, "vda")
+    return AlignmentProbe().parse(ProbeRecord(folder, WINDOW, VDA))
 
 
 def values(seen: Measurements) -> dict[str, float]:
@@ -141,7 +143,7 @@ def test_what_is_missing_is_a_warning(tmp_path: Path) -> None:
 
 def test_without_a_trace_there_is_the_reason(tmp_path: Path) -> None:
     (tmp_path / NOTES).write_bytes(b'["block I/O was not watched: no BPF"]')
-    seen = AlignmentProbe().parse(tmp_path, WINDOW, "vda")
+    seen = AlignmentProbe().parse(ProbeRecord(tmp_path, WINDOW, VDA))
     assert seen.warnings == ("block I/O was not watched: no BPF",)
     assert seen.metrics.is_empty()
 
@@ -150,32 +152,45 @@ def test_without_a_trace_there_is_the_reason(tmp_path: Path) -> None:
 def test_damaged_notes_are_named(tmp_path: Path, text: bytes) -> None:
     (tmp_path / NOTES).write_bytes(text)
     with pytest.raises(ParseError, match=f"{NOTES}:1: "):
-        AlignmentProbe().parse(tmp_path, WINDOW, "vda")
+        AlignmentProbe().parse(ProbeRecord(tmp_path, WINDOW, VDA))
 
 
 @pytest.mark.parametrize(
-    ("options", "post", "disks"),
+    ("options", "own", "disks"),
     [
-        ({}, {"disk": "vda"}, ("vda",)),
-        ({}, {"disk": None}, None),
-        ({"disks": ["vdb", "vdc1"]}, {"disk": "vda"}, ("vdb", "vdc1")),
-        ({"disks": "all"}, {"disk": "vda"}, ()),
-        ({"on": "host"}, {"disk": None, "beneath": ("sda", "sda", "loop0")}, ("sda", "loop0")),
-        ({"on": "host"}, {"disk": "vda", "beneath": ("sda",)}, ("sda", "vda")),
-        ({"on": "host"}, {"disk": None}, ()),
+        ({}, ("vda",), ("vda",)),
+        ({}, ("vda", "vdb"), ("vda", "vdb")),
+        ({}, (), None),
+        ({}, None, None),
+        ({"disks": ["vdb", "vdc1"]}, ("vda",), ("vdb", "vdc1")),
+        ({"disks": "all"}, ("vda",), ()),
+        ({"disks": "all"}, None, ()),
     ],
 )
-def test_the_disks_are_those_named_or_else_those_under_test(
-    options: dict[str, object], post: dict[str, object], disks: tuple[str, ...] | None
+def test_the_disks_are_those_named_or_else_the_subjects(
+    options: dict[str, object], own: tuple[str, ...] | None, disks: tuple[str, ...] | None
+) -> None:
+    assert AlignmentProbe.model_validate(options).watched(Subject(group="vm", disks=own)) == disks
+
+
+@pytest.mark.parametrize(
+    ("options", "ends"),
+    [({}, ["load"]), ({"at": "load"}, ["load"]), ({"at": "below"}, ["below"]), ({"at": "each"}, ["load", "below"])],
+)
+def test_it_watches_at_the_end_that_is_asked_for_where_there_is_a_disk(
+    options: dict[str, object], ends: list[End]
 ) -> None:
     probe = AlignmentProbe.model_validate(options)
-    assert probe.watched(Post(node=None, raw=Path(), **post)) == disks  # type: ignore[arg-type]
-    assert probe.place() == options.get("on", "nodes")
+    both: tuple[End, End] = ("load", "below")
+    assert [end for end in both if probe.watches_at(end, {"machine", "disks"})] == ends
+    assert [end for end in both if probe.watches_at(end, {"machine"})] == []
+    named = AlignmentProbe.model_validate({**options, "disks": "sda"})
+    assert [end for end in both if named.watches_at(end, {"machine"})] == ends, "a disk that is named may be anywhere"
 
 
-def test_an_unknown_place_is_refused() -> None:
+def test_an_unknown_end_is_refused() -> None:
     with pytest.raises(ValidationError):
-        AlignmentProbe.model_validate({"on": "moon"})
+        AlignmentProbe.model_validate({"at": "moon"})
 
 
 async def _watched(probe: AlignmentProbe, raw: Path, disk: str | None, load: object = None) -> Measurements:
@@ -184,10 +199,11 @@ async def _watched(probe: AlignmentProbe, raw: Path, disk: str | None, load: obj
 
 
 async def _on(node: Node, probe: AlignmentProbe, raw: Path, disk: str | None, load: object) -> Measurements:
-    async with probe.watch(Post(node, raw, disk)):
+    subject = Subject(group="here", disks=() if disk is None else (disk,))
+    async with probe.watch(ProbeContext(node, raw, subject)):
         if callable(load):
             await asyncio.to_thread(load)
-    return probe.parse(raw, WINDOW, disk)
+    return probe.parse(ProbeRecord(raw, WINDOW, subject))
 
 
 class TestOnThisMachine:
@@ -238,10 +254,8 @@ class TestOnThisMachine:
         assert f"{bio_based[0]} makes no requests of its own" in warning
 
     def test_a_partition_off_the_boundary_is_warned_of_and_one_on_it_is_not(self, tmp_path: Path) -> None:
-        with (
-            loop_disk(tmp_path / "disk.img", 64 * 1024**2) as disk,
-            partitions(disk, (2048, 8192), (16385, 8192)) as (first, second),
-        ):
+        with loop_disk(tmp_path / "disk.img", 64 * 1024**2, (2048, 8192), (16385, 8192)) as disk:
+            first, second = f"{disk.path}p1", f"{disk.path}p2"
             raw = tmp_path / "raw"
             raw.mkdir()
             assert asyncio.run(_watched(AlignmentProbe(), raw, Path(first).name)).warnings == ()
@@ -255,7 +269,7 @@ class TestOnThisMachine:
         async def check() -> list[str]:
             async with local_node("here") as node:
                 with pytest.raises(Broken):
-                    async with AlignmentProbe(disks=("all",)).watch(Post(node, tmp_path, None)):
+                    async with AlignmentProbe(disks=("all",)).watch(ProbeContext(node, tmp_path, VDA)):
                         raise Broken
                 children = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()
                 return [Path(f"/proc/{child}/cmdline").read_text() for child in children]

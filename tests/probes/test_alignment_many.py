@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from storlab.errors import StorlabError
 from storlab.measurements import Measurements
-from storlab.probes.alignment import NOTES, TRACE, AlignmentProbe
-from storlab.probes.base import Left, Window
+from storlab.probes.alignment.probe import NOTES, TRACE, AlignmentProbe
+from storlab.probes.base import ProbeRecord, Window
+from storlab.probes.subject import Subject
 
 STARTED = {"event": "started", "hook": "btf", "monotonic_ns": 1, "realtime_ns": 1, "disks": ["vda"], "latency": True}
 EVENT = ["vda", "write", "", 4096, 8, 1, "fio", 3]
@@ -52,12 +53,12 @@ def text(event: bool, counted: dict[str, object] | None) -> bytes:
     return b"".join(orjson.dumps(line) + b"\n" for line in [STARTED, *after])
 
 
-def left(folder: Path, trace: bytes | None) -> Left:
+def left(folder: Path, trace: bytes | None) -> ProbeRecord:
     folder.mkdir()
     (folder / NOTES).write_bytes(orjson.dumps([f"a note of {folder.name}"]))
     if trace is not None:
         (folder / TRACE).write_bytes(trace)
-    return Left(folder, Window(0.0, 1.0), "vda")
+    return ProbeRecord(folder, Window(0.0, 1.0), Subject(group="vm", disks=("vda",)))
 
 
 def told(found: Measurements | StorlabError) -> object:

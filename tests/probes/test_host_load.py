@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from storlab.errors import ParseError
 from storlab.measurements import Measurements
-from storlab.probes.base import Window
+from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.sampling import NAME, read_samples
+from storlab.probes.subject import Subject
 
 GOLDEN = (Path(__file__).parent / "golden" / "host-load.jsonl").read_bytes()
 WINDOW = Window(3058.01741922, 3060.4604619220004)
+LOOP0 = Subject(group="host", disks=("loop0",))
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def raw(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def measured(raw: Path) -> Measurements:
-    return HostLoadProbe().parse(raw, WINDOW, "loop0")
+    return HostLoadProbe().parse(ProbeRecord(raw, WINDOW, LOOP0))
 
 
 def values(measured: Measurements) -> dict[str, float]:
@@ -76,7 +78,7 @@ def test_a_file_cut_off_by_a_crash_gives_what_was_whole(tmp_path_factory: pytest
             read_samples(raw)
         return
     assert len(read_samples(raw)) == max(whole - 1, 0)
-    HostLoadProbe().parse(raw, WINDOW, "loop0")
+    HostLoadProbe().parse(ProbeRecord(raw, WINDOW, LOOP0))
 
 
 @given(st.integers(0), st.binary(max_size=20), st.integers(0, 60))
@@ -87,7 +89,7 @@ def test_a_damaged_file_is_read_or_named_with_the_line(
     at = place % len(GOLDEN)
     (raw / NAME).write_bytes(GOLDEN[:at] + other + GOLDEN[at + length :])
     try:
-        HostLoadProbe().parse(raw, WINDOW, "loop0")
+        HostLoadProbe().parse(ProbeRecord(raw, WINDOW, LOOP0))
     except ParseError as error:
         assert f"{NAME}:" in str(error)
 
@@ -108,6 +110,6 @@ def test_a_file_without_its_head_is_named(raw: Path, head: bytes) -> None:
 
 def test_too_few_samples_are_a_warning_not_a_number(raw: Path) -> None:
     (raw / NAME).write_bytes(b"".join(GOLDEN.splitlines(keepends=True)[:2]))
-    measured = HostLoadProbe().parse(raw, WINDOW, None)
+    measured = HostLoadProbe().parse(ProbeRecord(raw, WINDOW, Subject(group="host")))
     assert measured.metrics.is_empty()
     assert measured.warnings == ("host-load: too few samples in the measured phase",)

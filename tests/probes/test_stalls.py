@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.probes.base import Window
+from storlab.probes.base import ProbeRecord, Window
 from storlab.probes.sampling import NAME
 from storlab.probes.stalls import Look, StallsProbe, find_stalls
+from storlab.probes.subject import Subject
+
+VDB, NONE = Subject(group="vm", disks=("vdb",)), Subject(group="vm", disks=())
 
 STEPS = st.lists(st.tuples(st.floats(0.01, 2.0), st.integers(0, 3), st.integers(0, 4)), max_size=40)
 
@@ -71,7 +74,7 @@ def write(raw: Path, seen: list[Look]) -> None:
 def test_waits_over_the_threshold_are_summed_and_idleness_is_told_apart(tmp_path: Path) -> None:
     steps = [(0.5, 1, 1), *[(0.5, 0, 2)] * 3, (0.5, 1, 0), *[(0.5, 0, 0)] * 8, (0.5, 3, 1), (0.5, 0, 1), (0.5, 1, 0)]
     write(tmp_path, looks(steps))
-    measured = StallsProbe().parse(tmp_path, Window(100.0, 200.0), "vdb")
+    measured = StallsProbe().parse(ProbeRecord(tmp_path, Window(100.0, 200.0), VDB))
     assert dict(measured.metrics.select("metric", "value").iter_rows()) == pytest.approx(
         {
             "stall.longest": 1.5,
@@ -85,10 +88,10 @@ def test_waits_over_the_threshold_are_summed_and_idleness_is_told_apart(tmp_path
 
 def test_only_the_measured_phase_counts(tmp_path: Path) -> None:
     write(tmp_path, looks([(1.0, 1, 1)] * 3 + [(5.0, 0, 1)] + [(1.0, 1, 1)] * 3))
-    measured = StallsProbe().parse(tmp_path, Window(108.0, 112.0), "vdb")
+    measured = StallsProbe().parse(ProbeRecord(tmp_path, Window(108.0, 112.0), VDB))
     assert dict(measured.metrics.select("metric", "value").iter_rows())["stall.longest"] == 0.0
 
 
 def test_without_a_disk_beneath_that_is_said(tmp_path: Path) -> None:
-    (warning,) = StallsProbe().parse(tmp_path, Window(0.0, 1.0), None).warnings
+    (warning,) = StallsProbe().parse(ProbeRecord(tmp_path, Window(0.0, 1.0), NONE)).warnings
     assert "no disk beneath" in warning

@@ -12,6 +12,7 @@ from polars.testing import assert_frame_equal
 
 from storlab.blockio.ratios import ratios
 from storlab.blockio.requests import UNITS, request_frame
+from storlab.formats.fio.declared import declared
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, Measurements, Value, metric_frame
 from storlab.records.across_nodes import across_nodes
 from storlab.records.fairness import imbalance, jain
@@ -70,7 +71,8 @@ def test_where_there_is_nothing_to_share_there_is_no_index(values: list[float]) 
 
 def measured(**rates: float) -> Measurements:
     return Measurements(
-        metric_frame(Value(name.replace("_", "."), rate, "B/s", "higher") for name, rate in rates.items())
+        metric_frame(Value(name.replace("_", "."), rate, "B/s", "higher") for name, rate in rates.items()),
+        declared=declared(),
     )
 
 
@@ -98,7 +100,8 @@ def test_one_node_shares_with_nobody() -> None:
 def of_jobs(**jobs: float) -> Measurements:
     """Of one node, with its jobs' bandwidths."""
     rows = [Value("bandwidth", value, "B/s", "higher", "sum", job) for job, value in jobs.items()]
-    return Measurements(metric_frame([Value("bandwidth", sum(jobs.values()), "B/s", "higher"), *rows]))
+    together = Value("bandwidth", sum(jobs.values()), "B/s", "higher")
+    return Measurements(metric_frame([together, *rows]), declared=declared())
 
 
 def test_fairness_is_a_ratio_of_which_more_is_better_and_an_imbalance_one_of_which_less_is() -> None:
@@ -151,7 +154,7 @@ def slow(*latencies: float, binned: bool = True) -> Measurements:
         [(None, "latency", latency, latency * 1.01, 1) for latency in latencies], schema=HISTOGRAM_COLUMNS, orient="row"
     )
     told = Value("latency.p99", max(latencies), "s", "lower", "merge" if binned else "none")
-    return Measurements(metric_frame([told]), histograms=bins if binned else bins.clear())
+    return Measurements(metric_frame([told]), histograms=bins if binned else bins.clear(), declared=declared())
 
 
 def test_a_percentile_of_all_nodes_is_that_of_all_their_operations() -> None:

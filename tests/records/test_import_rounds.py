@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import UserError
+from storlab.importing.importer import Part
+from storlab.importing.rounds import Measured, Turns, rounds_in_turns
 from storlab.measurements import Measurements
-from storlab.records.import_rounds import Measured, Turns, rounds_in_turns
-from storlab.records.importers.base import Part
 
 START = datetime(2026, 3, 14, 9, tzinfo=UTC)
 

@@ -15,12 +15,14 @@ from polars.testing import assert_frame_equal
 import storlab
 from laboratory import Laboratory
 from storlab.errors import RecordsError
+from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.derive import derive
 from storlab.records.derive_trial import derive_trial
 from storlab.records.run_folder import TABLES, RunFolder
 from storlab.records.tables import Tables
 from storlab.run.journal import Journal, read_pending
 
+NODE = NodeIdentity("host", "local", "", Machine("m", "b"))
 STUDY = """
 primary = "bandwidth"
 stack = [{ layer = "directory" }]
@@ -109,14 +111,6 @@ def test_deriving_again_gives_what_the_run_wrote(original: Path) -> None:
         assert tables.frame(name).equals(getattr(run, name)), name
 
 
-@pytest.mark.parametrize("name", ["requests", "findings"])
-def test_a_run_of_before_there_was_a_table_has_no_rows_in_it(run: Path, name: str) -> None:
-    (run / "tables" / f"{name}.parquet").unlink()
-    frame: pl.DataFrame = getattr(storlab.open_run(run), name)
-    assert frame.is_empty()
-    assert set(frame.columns) == set(documented()[name])
-
-
 def test_a_report_on_an_old_run_gives_the_same_summary(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = Laboratory(run.parent)
     written = orjson.loads((run / "summary.json").read_bytes())
@@ -140,7 +134,7 @@ def damage(run: Path, name: str, change: Callable[[bytes], bytes]) -> Path:
 
 
 HALF: Callable[[bytes], bytes] = lambda data: data[: len(data) // 2]  # noqa: E731
-DAMAGES = [HALF, lambda data: b"", lambda data: b"[]", lambda data: b'{"format": 1}', lambda data: b"\xff\xfe"]
+DAMAGES = [HALF, lambda data: b"", lambda data: b"[]", lambda data: b'{"format": 2}', lambda data: b"\xff\xfe"]
 
 
 @pytest.mark.parametrize("change", DAMAGES)
@@ -156,7 +150,7 @@ def test_a_damaged_record_is_the_users_to_know_with_the_files_name(
 def test_a_damaged_line_of_the_journal_is_named_and_nothing_is_taken_down(run: Path) -> None:
     path = run / "journal.jsonl"
     lines = path.read_bytes().split(b"\n")
-    path.write_bytes(b"\n".join([*lines[:2], b'{"will": 3, "node"', *lines[2:]]))
+    path.write_bytes(b"\n".join([*lines[:2], b'{"registered": 3, "node"', *lines[2:]]))
     before = path.read_bytes()
     result = Laboratory(run.parent).storlab("clean", run)
     assert result.status == 2
@@ -168,13 +162,13 @@ def test_a_damaged_line_of_the_journal_is_named_and_nothing_is_taken_down(run: P
 def test_a_line_of_the_journal_that_a_power_cut_tore_is_as_if_it_were_not_there(tmp_path: Path, length: int) -> None:
     path = tmp_path / "journal.jsonl"
     with Journal(path) as journal:
-        kept = journal.will("host", "file.remove", {"path": "/a"})
-        journal.will("host", "file.remove", {"path": "/b"})
+        kept = journal.register(NODE, "file.remove", {"path": "/a"})
+        journal.register(NODE, "file.remove", {"path": "/b"})
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + lines[1][:length])
     assert read_pending(path) == [kept]
     with Journal(path) as journal:
-        assert journal.will("host", "file.remove", {"path": "/c"}).number == 2
+        assert journal.register(NODE, "file.remove", {"path": "/c"}).number == 2
     assert [entry.arguments["path"] for entry in read_pending(path)] == ["/a", "/c"]
 
 
@@ -202,19 +196,36 @@ def test_what_is_no_run_is_said_to_be_none(tmp_path: Path) -> None:
         storlab.open_run(tmp_path)
 
 
-def test_records_from_before_there_were_guests_are_read(run: Path) -> None:
-    for name, keys in (("manifest.json", ["cautions"]), ("trials/0001/trial.json", ["guests", "backings"])):
-        fields = orjson.loads((run / name).read_bytes())
-        for key in keys:
-            del fields[key]
-        (run / name).write_bytes(orjson.dumps(fields))
-    records = derive(RunFolder.open(run)).records
-    assert RunFolder.open(run).manifest.cautions == ()
-    assert (records[0].guests, records[0].backings) == ({}, [])
+WRONG = [
+    ("manifest.json", ("seed",), "7", "seed: expected `int`, got `str`"),
+    ("manifest.json", ("rounds",), [0, 2], "rounds[0]: expected `int` >= 1"),
+    ("manifest.json", ("started",), "yesterday", "started: invalid RFC3339 encoded datetime"),
+    ("manifest.json", ("nodes", "host", "kernel"), "6.1", "nodes.host.kernel: expected `object | null`, got `str`"),
+    ("manifest.json", ("plan", "cells"), [{}], "plan.cells[0]: object missing required field `cell`"),
+    ("manifest.json", ("imported",), {"kind": "fio"}, "imported: object missing required field `files`"),
+    ("manifest.json", ("block",), 1, "object contains unknown field `block`"),
+    ("trials/0001/trial.json", ("status",), "well", "status: invalid enum value 'well'"),
+    ("trials/0001/trial.json", ("nodes", "host", "start"), None, "nodes.host.start: expected `float`, got `null`"),
+    ("trials/0001/trial.json", ("phases", "measure"), -1, "phases.measure: expected `float` >= 0.0"),
+    ("trials/0001/trial.json", ("guests", "vm-1"), [], "guests.vm-1: expected `object`, got `array`"),
+]
+
+
+@pytest.mark.parametrize(("name", "place", "value", "said"), WRONG)
+def test_what_is_wrong_in_a_record_is_said_with_its_file_and_key(
+    run: Path, name: str, place: tuple[str, ...], value: object, said: str
+) -> None:
+    fields = inner = orjson.loads((run / name).read_bytes())
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    (run / name).write_bytes(orjson.dumps(fields))
+    with pytest.raises(RecordsError, match=re.escape(f"{run / name} is damaged: {said}")):
+        derive(RunFolder.open(run))
 
 
 def test_a_run_of_another_format_is_said_to_be_of_another_version(run: Path) -> None:
-    damage(run, "manifest.json", lambda data: data.replace(b'"format": 1', b'"format": 2'))
+    damage(run, "manifest.json", lambda data: data.replace(b'"format": 2', b'"format": 1'))
     with pytest.raises(RecordsError, match="another version of Storlab"):
         storlab.open_run(run)
 
@@ -223,6 +234,24 @@ def test_a_table_that_is_missing_is_named_with_the_remedy(run: Path) -> None:
     (run / "tables" / "series.parquet").unlink()
     with pytest.raises(RecordsError, match="storlab report"):
         _ = storlab.open_run(run).series
+
+
+@pytest.mark.parametrize("change", [HALF, lambda data: b"", lambda data: b"PAR1"])
+def test_a_damaged_table_is_named_with_the_remedy(run: Path, change: Callable[[bytes], bytes]) -> None:
+    path = damage(run, "tables/series.parquet", change)
+    with pytest.raises(RecordsError, match=f"{re.escape(str(path))} can't be read: .*storlab report"):
+        _ = storlab.open_run(run).series
+
+
+def test_a_record_that_fits_neither_its_folder_nor_the_study_is_named(run: Path) -> None:
+    path = run / "trials" / "0001" / "trial.json"
+    record = path.read_bytes()
+    damage(run, "trials/0001/trial.json", lambda data: data.replace(b'"trial": 1,', b'"trial": 2,'))
+    with pytest.raises(RecordsError, match=f"{re.escape(str(path))} is damaged: trial: 2 in the folder of another"):
+        derive(RunFolder.open(run))
+    path.write_bytes(re.sub(rb'"cell": \d+', b'"cell": 7', record))
+    with pytest.raises(RecordsError, match=f"{re.escape(str(path))} is damaged: cell: the study has no cell 7"):
+        derive(RunFolder.open(run))
 
 
 def test_a_failed_trial_keeps_its_reason_and_what_its_command_said(original: Path) -> None:

@@ -6,18 +6,25 @@ import numpy as np
 import polars as pl
 import pytest
 
+from storlab.formats.fio import declared as fio
 from storlab.measurements import SERIES_COLUMNS, Measurements
+from storlab.metrics import MetricSpec
+from storlab.probes.host_load import HostLoadProbe
 from storlab.records.stacked import Measured, rows_of, stacked
 from storlab.records.tables import Tables, TrialTables
 from storlab.records.trial_record import TrialRecord
 from storlab.records.within_trials import add_within_trials
+from storlab.workloads.files import declared as files
 
 
 def record(trial: int = 1) -> TrialRecord:
     return TrialRecord(trial, trial, 1, {}, "done")
 
 
-def measured(**series: list[float]) -> Measurements:
+LOAD = (*fio.declared(), *files.declared())
+
+
+def measured(declared: tuple[MetricSpec, ...] = LOAD, **series: list[float]) -> Measurements:
     """Series by name, ``__`` for a dot, a sample a second."""
     rows = [
         (job, metric, float(second), value, "B/s" if "bandwidth" in name else "s" if "latency" in name else "1/s")
@@ -25,7 +32,7 @@ def measured(**series: list[float]) -> Measurements:
         for job, metric in [("a" if name.startswith("job_") else None, name.removeprefix("job_").replace("__", "."))]
         for second, value in enumerate(values, start=1)
     ]
-    return Measurements(series=pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row"))
+    return Measurements(series=pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row"), declared=declared)
 
 
 def added(by_node: dict[str, Measurements], source: str = "load") -> TrialTables:
@@ -69,7 +76,8 @@ def test_only_throughput_of_all_jobs_counts_and_a_total_only_where_it_adds_somet
 
 def test_probes_and_short_series_have_none() -> None:
     assert not [frame for frame in added({"n": measured(write__iops=RISING[:9])}).metrics if frame.height]
-    assert not [frame for frame in added({"n": measured(write__iops=RISING)}, "probe:x").metrics if frame.height]
+    probed = measured(HostLoadProbe().declares(), disk__target__write__bandwidth=RISING)
+    assert not [frame for frame in added({"n": probed}, "probe:host-load").metrics if frame.height]
     assert metrics(added({})).is_empty()
 
 
@@ -109,7 +117,7 @@ def test_many_trials_at_once_get_what_each_gets_by_itself() -> None:
             noise = (1000 + 50 * draw.standard_normal(9 if trial == 3 else 40)).tolist()
             each = measured(write__iops=noise, read__iops=noise[::-1], latency=noise, mkdir__rate=noise[:20])
             loads[node] = Measurements() if trial == 5 else each
-            probed[node] = measured(iops=noise)
+            probed[node] = measured(HostLoadProbe().declares(), iops=noise)
         trials.append([Measured(record(trial), "load", loads), Measured(record(trial), "probe:disk", probed)])
 
     at_once = rows_of([group for groups in trials for group in groups])

@@ -6,6 +6,7 @@ Its numbers are simple ones, so that a reader can check the golden files by hand
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
@@ -14,9 +15,13 @@ from storlab.analysis.design import Design
 from storlab.analysis.summarise import summarise
 from storlab.blockio.requests import UNITS
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS
+from storlab.records.manifest import Manifest
 from storlab.report.input import ReportInput
 
+from .declared import declared
+
 KIB = 1024
+BEGAN = datetime(2026, 3, 14, 9, 26, 53, tzinfo=UTC)
 SYSTEMS = ("xfs-16k", "ext4-bigalloc", "ext4-16k")
 LOADS = ("storm", "database")
 REASON = "mkfs.ext4: Warning: 16384-byte blocks too big for system (max 4096), forced to continue."
@@ -30,6 +35,7 @@ DESIGN = Design(
     factors={"fs": SYSTEMS, "load": LOADS},
     cells=CELLS,
     stopped="Both rounds are done.",
+    declared=declared(),
 )
 PLACES: dict[str, Any] = {
     "trial": pl.Int64,
@@ -64,7 +70,8 @@ def block_sample() -> ReportInput:
     """The made-up run."""
     requests = pl.DataFrame(list(_requests()), schema=PLACES | REQUEST_COLUMNS, orient="row")
     summary = summarise(_trials(), pl.DataFrame(schema=PLACES | METRIC_COLUMNS), DESIGN, requests=requests)
-    return ReportInput(summary, manifest={"title": DESIGN.title, "run": "2026-03-14-092653-alignment"})
+    manifest = Manifest("20260314-092653-b10c", DESIGN.title, "0.1.0", (), BEGAN)
+    return ReportInput(summary, manifest=manifest, declared=DESIGN.declared)
 
 
 def imported_sample() -> ReportInput:
@@ -79,7 +86,8 @@ def imported_sample() -> ReportInput:
     design = replace(DESIGN, title="Imported", factors={"file": ("vda",)}, cells=((1, {"file": "vda"}),))
     trials = _trials().filter(trial=1)
     summary = summarise(trials, pl.DataFrame(schema=PLACES | METRIC_COLUMNS), design, histograms=histograms)
-    return ReportInput(summary, histograms=histograms, manifest={"title": "Imported"})
+    manifest = Manifest("20260314-092653-1397", "Imported", "0.1.0", (), BEGAN)
+    return ReportInput(summary, histograms=histograms, manifest=manifest, declared=DESIGN.declared)
 
 
 def _trials() -> pl.DataFrame:

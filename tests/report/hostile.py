@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 from hypothesis import strategies as st
+from msgspec.structs import replace as change
 
 from storlab.analysis.summary import CellState, Comparison, Estimate
+from storlab.records.manifest import Kernel, NodeFacts, Tool
 from storlab.report import ReportInput
 
 from .sample import sample
@@ -77,12 +78,20 @@ HOSTILE = (
     "datum.value + alert(1)",
     "'); alert(1); ('",
     "very-long-" * 40,
+    "🏻",
+    "\u200b\u2060",
+    "\u0301",
+    "x \ufe0f y",
 )
+
+invisible = st.text("🏻🏿\u200b\u200d\u2060\u0301\u0338\ufe0f ", max_size=40)
+"""Of letters that take no room of their own."""
 
 texts = st.one_of(
     st.sampled_from(HOSTILE),
     st.lists(st.sampled_from(list("<>&\"'`*_[]{}()#+-.!|~$\\^=:;/@ \n\taB1")), max_size=12).map("".join),
     st.text(max_size=20),
+    invisible,
 )
 
 
@@ -111,17 +120,19 @@ def hostile_run(text: str) -> ReportInput:
     def state(cell: CellState) -> CellState:
         return replace(cell, levels=named(cell.levels), reasons=(text,) if cell.reasons else ())
 
-    manifest: dict[str, Any] = dict(given.manifest) | {
-        "description": text,
-        "study_text": f"{text}\n----\n```\n|===\n</pre>{text}",
-        "study_file": text,
-        "run": text,
-        "started": text,
-        "argv": ["storlab", "run", text],
-        "nodes": {text: {"kernel": text, text: {text: [text]}}},
-        "platform_notes": [text],
-        "cautions": [text],
-    }
+    assert given.manifest
+    manifest = change(
+        given.manifest,
+        description=text,
+        study_text=f"{text}\n----\n```\n|===\n</pre>{text}",
+        study_file=text,
+        run=text,
+        storlab=text,
+        argv=("storlab", "run", text),
+        nodes={text: NodeFacts(text, Kernel(text, text, text), modules=[text], tools={text: Tool(text, text)})},
+        platform_notes=(text,),
+        cautions=(text,),
+    )
     return replace(
         given,
         summary=replace(

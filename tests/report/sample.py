@@ -10,7 +10,9 @@ import random
 
 from storlab.report.input import ReportInput
 
+from .declared import declared
 from .sample_manifest import facts, manifest
+from .sample_run import CELLS
 from .sample_summary import summary
 from .sample_tables import tables
 
@@ -25,6 +27,7 @@ def sample(seed: int = 7) -> ReportInput:
         metrics=metrics,
         series=series,
         histograms=histograms,
+        declared=declared(*{cell.load for cell in CELLS}),
         manifest=manifest(seed),
         facts=facts(),
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
+
+from storlab.records.manifest import Cpus, Kernel, Manifest, Memory, NodeFacts, Planned, PlannedCell, PlannedChain, Tool
 
 from .sample_run import CELLS, LOADS, NODES, SYSTEMS
 
@@ -26,45 +29,43 @@ levels = ["random-write", "sequential-read"]
 """
 
 
-def manifest(seed: int) -> dict[str, Any]:
-    node = {
-        "kernel": "6.1.0-18-amd64",
-        "cpus": 4,
-        "memory": 8 * 2**30,
-        "tools": {"fio": "3.33", "mkfs.ext4": "1.47.0", "mkfs.xfs": "6.1.0"},
-        "btf": True,
-    }
-    return {
-        "title": "File systems under small writes and large reads",
-        "description": "Which file system on a loop device is the better home for a small database?",
-        "study_text": STUDY,
-        "study_file": "file-systems.toml",
-        "seed": seed,
-        "run": "2026-03-14-092653-file-systems",
-        "started": "2026-03-14T09:26:53+00:00",
-        "finished": "2026-03-14T09:31:02+00:00",
-        "storlab": "0.1.0",
-        "argv": ["storlab", "run", "file-systems.toml", "--seed", str(seed)],
-        "nodes": dict.fromkeys(NODES, node),
-        "plan": {
-            "factors": {"filesystem": list(SYSTEMS), "load": list(LOADS)},
-            "cells": [
-                {
-                    "cell": cell.number,
-                    "levels": cell.levels,
-                    "stack": [
-                        {"layer": "file", "size": 2**30},
-                        {"layer": "loop"},
-                        {"layer": "mkfs", "type": cell.system},
-                        {"layer": "mount"},
-                    ],
-                    "workloads": [cell.load],
-                }
-                for cell in CELLS
-            ],
-        },
-        "platform_notes": ["This machine is a virtual machine: its host's load can't be seen from here."],
-    }
+def manifest(seed: int) -> Manifest:
+    versions = {"fio": "3.33", "mkfs.ext4": "1.47.0", "mkfs.xfs": "6.1.0"}
+    node = NodeFacts(
+        kind="local",
+        kernel=Kernel("6.1.0-18-amd64", "#1 SMP PREEMPT_DYNAMIC Debian 6.1.76-1", "x86_64"),
+        cpus=Cpus(4, None),
+        memory=Memory(8 * 2**30, 6 * 2**30),
+        tools={name: Tool(f"/usr/sbin/{name}", version) for name, version in versions.items()},
+    )
+    return Manifest(
+        title="File systems under small writes and large reads",
+        description="Which file system on a loop device is the better home for a small database?",
+        study_text=STUDY,
+        study_file="file-systems.toml",
+        seed=seed,
+        run="2026-03-14-092653-file-systems",
+        started=datetime(2026, 3, 14, 9, 26, 53, tzinfo=UTC),
+        finished=datetime(2026, 3, 14, 9, 31, 2, tzinfo=UTC),
+        storlab="0.1.0",
+        argv=("storlab", "run", "file-systems.toml", "--seed", str(seed)),
+        nodes=dict.fromkeys(NODES, node),
+        plan=Planned(
+            factors={"filesystem": list(SYSTEMS), "load": list(LOADS)},
+            cells=[_planned(cell.number, cell.levels, cell.system, cell.load) for cell in CELLS],
+        ),
+        platform_notes=("This machine is a virtual machine: its host's load can't be seen from here.",),
+    )
+
+
+def _planned(number: int, levels: dict[str, str], system: str, load: str) -> PlannedCell:
+    layers: list[dict[str, Any]] = [
+        {"layer": "file", "size": 2**30},
+        {"layer": "loop"},
+        {"layer": "mkfs", "type": system},
+        {"layer": "mount"},
+    ]
+    return PlannedCell(number, levels, [PlannedChain("host", "", layers)], [load], [])
 
 
 def facts() -> dict[int, dict[str, dict[str, dict[str, object]]]]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 import polars as pl
 
 from storlab.analysis.summary import CellState, Estimate, Summary
+from storlab.formats.sysbench.metrics import DECLARED
 from storlab.records.columns import COLUMNS
 from storlab.records.examined import ExaminedSeries, findings_frame
+from storlab.records.manifest import Manifest
 from storlab.report import ReportInput
 from storlab.timeseries.findings import findings
 from storlab.timeseries.variability import Floats, variability
+
+from .declared import declared
 
 LEVELS = ("off", "on")
 INTERVAL = 10.0
@@ -48,8 +53,12 @@ def series_sample(levels: Sequence[str] = LEVELS, n: int = 1000, factor: str = "
         estimates += _estimates(cell, {factor: level}, values)
     cells = tuple(CellState(cell, {factor: level}, "measured", 1) for cell, level in enumerate(levels, start=1))
     summary = Summary("Two long trials", "tps", 0.95, 1, "It was imported.", cells, tuple(estimates))
-    manifest = {"run": "20260314-092653-abcd", "title": "Two long trials"}
-    return ReportInput(summary, series=pl.concat(series), findings=findings_frame(examined), manifest=manifest)
+    began = datetime(2026, 3, 14, 9, 26, 53, tzinfo=UTC)
+    manifest = Manifest("20260314-092653-abcd", "Two long trials", "0.1.0", (), began)
+    known = declared("sysbench", specs=DECLARED)
+    return ReportInput(
+        summary, series=pl.concat(series), findings=findings_frame(examined), manifest=manifest, declared=known
+    )
 
 
 def _estimates(cell: int, levels: dict[str, str], values: Floats) -> list[Estimate]:

@@ -6,15 +6,16 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storlab.report.charts import all_panels
-from storlab.report.charts.alone import titled
 from storlab.report.charts.theme import to_png
-from storlab.report.export import write_charts
+from storlab.report.escape import plain
+from storlab.report.export import titled, write_charts
 from storlab.report.html import page_of
 
+from .hostile import invisible
 from .sample import sample
 
 DRAWN = (
@@ -48,9 +49,12 @@ def test_a_chart_without_a_title_is_as_high_as_its_drawing() -> None:
 
 
 @settings(max_examples=200)
-@given(st.text(max_size=120))
-def test_any_title_gives_a_document_that_can_be_read(title: str) -> None:
-    ET.fromstring(titled(DRAWN, title))
+@given(title=st.text(max_size=120) | invisible, width=st.integers(1, 2000))
+@example(title="🏻", width=360)
+@example(title="漢字", width=1)
+def test_any_title_gives_a_document_that_can_be_read(title: str, width: int) -> None:
+    drawn = DRAWN.replace("360", str(width))
+    assert "".join("".join(lines(titled(drawn, title))).split()) == "".join(plain(title).split())
 
 
 def test_titles_that_look_like_markup_or_have_rare_characters_are_drawn() -> None:

@@ -18,10 +18,11 @@ from storlab.report.charts.paired import paired_chart, ratios
 from storlab.report.charts.rounds import rounds_chart
 from storlab.report.charts.scales import fitting_scale
 from storlab.report.charts.theme import to_svg
-from storlab.report.export import write_charts
+from storlab.report.export import titled, write_charts
 from storlab.report.frames import per_trial
 
 from .block_sample import block_sample
+from .hostile import hostile_run
 from .sample import sample
 from .series_sample import series_sample
 from .vm_sample import vm_sample
@@ -103,6 +104,11 @@ def test_absurd_numbers_are_drawn_or_left_out_but_never_fatal(run: ReportInput, 
     )
     for panel in all_panels(odd):
         to_svg(panel.draw())
+
+
+def test_names_without_a_width_are_drawn() -> None:
+    for panel in all_panels(hostile_run("🏻")):
+        assert titled(panel.svg, panel.full_title).startswith("<svg")
 
 
 def test_more_charts_than_fit_a_page_are_counted(run: ReportInput, monkeypatch: pytest.MonkeyPatch) -> None:

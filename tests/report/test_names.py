@@ -9,7 +9,9 @@ from rich.cells import cell_len
 
 from storlab.report.charts.names import LIMIT, legend_of, shortened, with_short_names
 
-NAMES = st.lists(st.text("ab-_.", max_size=40) | st.text(max_size=30), max_size=5)
+from .hostile import invisible
+
+NAMES = st.lists(st.text("ab-_.", max_size=40) | st.text(max_size=30) | invisible, max_size=5)
 
 
 @pytest.mark.parametrize(
@@ -59,6 +61,13 @@ def test_a_level_has_one_name_in_all_of_a_chart() -> None:
         "encoding": {"y": {"field": "level", "sort": ["…doublewrite-on", "…doublewrite-off"]}},
         "datasets": {"x": [{"level": "…doublewrite-on", "v": 1.0}, {"level": "…doublewrite-off", "v": 2.0}]},
     }
+
+
+@given(NAMES, st.integers(1, 2000))
+def test_a_legend_of_any_names_has_a_column_and_room_between_two(names: list[str], width: int) -> None:
+    given = legend_of({"color": {"legend": {"title": "".join(names)}, "scale": {"domain": names}}}, width)[0]
+    assert given["columns"] >= 1
+    assert given["columnPadding"] >= 10
 
 
 def test_a_legend_has_the_columns_that_there_is_room_for() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from storlab.analysis.summary import CellState
+from storlab.metrics import Declarations
 from storlab.report import FORMATS, ReportInput, render, words
 from storlab.report.format import plus_minus
 from storlab.report.guests import guests_table
@@ -33,7 +34,7 @@ def labels(shown: Table) -> list[str]:
 
 def test_there_is_a_table_for_each_block_size_with_a_row_a_node_and_a_column_a_backing(run: ReportInput) -> None:
     for bs in ("4k", "512"):
-        shown = table(node_tables(run.summary), f"write.bandwidth: load, bs={bs}")
+        shown = table(node_tables(run.summary, run.declared), f"write.bandwidth: load, bs={bs}")
         assert shown.columns == ("node", *BACKINGS)
         assert labels(shown) == [
             *GUESTS,
@@ -50,24 +51,26 @@ def test_the_largest_share_by_the_smallest_and_the_jobs_fairness_stand_below_whe
 ) -> None:
     index = next(e for e in run.summary.estimates if e.metric == "write.bandwidth.fairness")
     more = tuple(replace(index, metric=f"write.bandwidth.{name}") for name in ("imbalance", "jobs.fairness"))
-    shown = next(t for t in node_tables(replace(run.summary, estimates=(*run.summary.estimates, *more))) if t.rows)
+    shown = next(
+        t for t in node_tables(replace(run.summary, estimates=(*run.summary.estimates, *more)), run.declared) if t.rows
+    )
     at = labels(shown).index("fairness")
     assert labels(shown)[at + 1 : at + 3] == ["largest ÷ smallest", "fairness among jobs"]
 
 
 def test_stalls_are_shown_for_each_node_with_the_worst_of_them(run: ReportInput) -> None:
-    shown = table(node_tables(run.summary), "Longest stall: bs=512")
+    shown = table(node_tables(run.summary, run.declared), "Longest stall: bs=512")
     assert labels(shown) == [*GUESTS, "worst of all", "stood still"]
 
 
 def test_no_number_stands_without_how_sure_it_is(run: ReportInput) -> None:
-    for shown in node_tables(run.summary) + guest_tables(run.summary):
+    for shown in node_tables(run.summary, run.declared) + guest_tables(run.summary, run.declared):
         for row in shown.rows:
             assert all("±" in cell or "always" in cell for cell in row[1:])
 
 
 def test_one_round_gives_numbers_and_says_that_there_is_no_interval() -> None:
-    for shown in node_tables(vm_sample(rounds=1).summary):
+    for shown in node_tables(vm_sample(rounds=1).summary, Declarations()):
         assert words.NO_INTERVAL in shown.notes
         number = f"[{shown.notes.index(words.NO_INTERVAL) + 1}]"
         assert all(number in cell for row in shown.rows for cell in row[1:])
@@ -75,7 +78,7 @@ def test_one_round_gives_numbers_and_says_that_there_is_no_interval() -> None:
 
 def test_a_study_of_single_nodes_has_no_such_tables(run: ReportInput) -> None:
     alone = replace(run.summary, by_node=tuple(e for e in run.summary.by_node if e.node == "host"))
-    assert node_tables(alone) == []
+    assert node_tables(alone, Declarations()) == []
     assert "Node by node" not in render(replace(run, summary=alone), "text")
 
 
@@ -87,9 +90,12 @@ def test_the_load_of_the_host_is_there_per_backing_and_block_size_as_in_lab_note
 
 
 def test_each_guests_qemu_has_its_cpus_and_its_memory(run: ReportInput) -> None:
-    shown = table(guest_tables(run.summary), "CPUs used by each guest's QEMU: bs=4k")
+    shown = table(guest_tables(run.summary, run.declared), "CPUs used by each guest's QEMU: bs=4k")
     assert labels(shown) == [*GUESTS, "storage", "all together"]
-    assert labels(table(guest_tables(run.summary), "Memory of each guest's QEMU: bs=4k")) == [*GUESTS, "storage"]
+    assert labels(table(guest_tables(run.summary, run.declared), "Memory of each guest's QEMU: bs=4k")) == [
+        *GUESTS,
+        "storage",
+    ]
 
 
 def test_guests_that_were_alike_share_a_row(run: ReportInput) -> None:

@@ -10,6 +10,7 @@ import pytest
 from storlab.report import ReportInput
 from storlab.report.charts import Panel, all_panels
 
+from .declared import declared
 from .series_sample import LEVELS, series_sample
 
 
@@ -27,7 +28,7 @@ def sample(nodes: int = 1, n: int = 100) -> ReportInput:
         for metric, factor in factors.items()
         for node in range(1, nodes + 1)
     )
-    return replace(plain, series=pl.concat([plain.series, series]))
+    return replace(plain, series=pl.concat([plain.series, series]), declared=declared("sysbench"))  # with directions
 
 
 def percentiles(given: ReportInput) -> list[Panel]:

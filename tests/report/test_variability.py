@@ -11,7 +11,8 @@ from storlab.report import ReportInput, render
 from storlab.report.charts import all_panels
 from storlab.report.charts.panel import Panel
 from storlab.report.charts.theme import to_svg
-from storlab.report.variability import squared, variability_tables
+from storlab.report.variability import variability_tables
+from storlab.timeseries.variability import squared
 
 from .sample import sample
 from .series_sample import series_sample

@@ -16,7 +16,10 @@ import polars as pl
 from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.summarise import summarise
 from storlab.records.fairness import jain
+from storlab.records.manifest import Cpus, Kernel, Manifest, Memory, NodeFacts
 from storlab.report.input import ReportInput
+
+from .declared import declared
 
 BACKINGS = ("zvol", "zvol-async", "zfs-file", "raw", "qcow2")
 SIZES = {"4k": 4096, "512": 512}
@@ -72,6 +75,7 @@ def vm_sample(seed: int = 11, rounds: int = ROUNDS) -> ReportInput:
         summary=summarise(done, frame, _design()),
         trials=done,
         metrics=frame,
+        declared=declared("load"),
         manifest=_manifest(seed),
         facts=_facts(),
         guests={cell: {name: _guest(name, rng) for name in (*GUESTS, "storage")} for cell, _ in CELLS},
@@ -79,7 +83,7 @@ def vm_sample(seed: int = 11, rounds: int = ROUNDS) -> ReportInput:
 
 
 def _design() -> Design:
-    asked = ("bandwidth", "storage:write.amplification.backing")
+    asked = ("bandwidth", "write.amplification.backing")
     return Design(
         title="What lies behind the disks of four virtual machines",
         primary="bandwidth",
@@ -115,23 +119,31 @@ def _trial(rng: random.Random, backing: str, bs: str, skew: float) -> list[dict[
     add(None, "nodes", "start.skew", skew, "s", "lower", "none")
     for name, part in (("load.1m", 1.0), ("load.5m", 0.47), ("load.15m", 0.31)):
         value = load * part * math.exp(rng.gauss(0, 0.03))
-        add("host", "probe:host-load", name, value, "1", "neither", "max")
-        add(None, "probe:host-load", name, value, "1", "neither", "max")
+        add("host", "probe:host-load@host", name, value, "1", "neither", "max")
+        add(None, "probe:host-load@host", name, value, "1", "neither", "max")
     cpus = {name: (1.6 if name == "storage" else 0.97) * math.exp(rng.gauss(0, 0.02)) for name in (*GUESTS, "storage")}
     for name, used in cpus.items():
         for node in ("host", None):
-            add(node, "probe:guests", f"guest.{name}.cpu", used, "1", "neither", "sum")
-            add(node, "probe:guests", f"guest.{name}.memory", 412 * 2.0**20, "B", "neither", "max")
-    add(None, "probe:guests", "guests.cpu", sum(cpus.values()), "1", "neither", "sum")
+            add(node, "probe:processes@host", f"guest.{name}.cpu", used, "1", "neither", "sum")
+            add(node, "probe:processes@host", f"guest.{name}.memory", 412 * 2.0**20, "B", "neither", "max")
+    add(None, "probe:processes@host", "guests.cpu", sum(cpus.values()), "1", "neither", "sum")
     asked = sum(speeds) * 60
     ratio = amplification * math.exp(rng.gauss(0, 0.004))
     for node in ("storage", None):
-        add(node, "storage", "backing.write.bytes", asked * ratio, "B", "neither", "sum")
-        add(node, "storage", "backing.writes", asked * ratio / 24000, "1", "neither", "sum")
-        add(node, "storage", "backing.flushes", 0.0 if backing == "zvol-async" else asked / 4e5, "1", "neither", "sum")
-        add(node, "storage", "backing.drain", drain * math.exp(rng.gauss(0, 0.1)), "s", "lower", "max")
-        add(node, "storage", "write.amplification.backing", ratio, "1", "lower", "none")
-        add(node, "storage", "write.amplification.guest-disk", ratio / 1.01, "1", "lower", "none")
+        add(node, "backing@storage", "backing.write.bytes", asked * ratio, "B", "neither", "sum")
+        add(node, "backing@storage", "backing.writes", asked * ratio / 24000, "1", "neither", "sum")
+        add(
+            node,
+            "backing@storage",
+            "backing.flushes",
+            0.0 if backing == "zvol-async" else asked / 4e5,
+            "1",
+            "neither",
+            "sum",
+        )
+        add(node, "backing@storage", "backing.drain", drain * math.exp(rng.gauss(0, 0.1)), "s", "lower", "max")
+        add(node, "backing@storage", "write.amplification.backing", ratio, "1", "lower", "none")
+        add(node, "backing@storage", "write.amplification.guest-disk", ratio / 1.01, "1", "lower", "none")
     return rows
 
 
@@ -182,25 +194,23 @@ def _facts() -> dict[int, dict[str, dict[str, dict[str, object]]]]:
     return facts
 
 
-def _manifest(seed: int) -> dict[str, Any]:
-    guest = {"kernel": {"release": "6.12.38+deb13-amd64"}, "cpus": 1, "memory": 384 * 2**20, "kind": "vm"}
-    return {
-        "title": "What lies behind the disks of four virtual machines",
-        "description": "How do zvols, files and images compare while four guests write at once, and do guests lock up?",
-        "study_text": 'title = "What lies behind the disks of four virtual machines"\nprimary = "bandwidth"\n',
-        "study_file": "vm-backing.toml",
-        "seed": seed,
-        "run": "20260316-124800-c0de",
-        "started": "2026-03-16T12:48:00+00:00",
-        "finished": "2026-03-16T14:02:00+00:00",
-        "storlab": "0.1.0",
-        "argv": ["storlab", "run", "vm-backing", "--seed", str(seed)],
-        "nodes": {
-            "host": {"kernel": {"release": "6.1.0-18-amd64"}, "cpus": 8, "memory": 8 * 2**30, "kind": "local"},
-            **dict.fromkeys(GUESTS, guest),
-            "storage": guest | {"cpus": 2, "memory": 2**30},
+def _manifest(seed: int) -> Manifest:
+    host = Kernel("6.1.0-18-amd64", "#1 SMP", "x86_64")
+    return Manifest(
+        title="What lies behind the disks of four virtual machines",
+        description="How do zvols, files and images compare while four guests write at once, and do guests lock up?",
+        study_text='title = "What lies behind the disks of four virtual machines"\nprimary = "bandwidth"\n',
+        study_file="vm-backing.toml",
+        seed=seed,
+        run="20260316-124800-c0de",
+        started=datetime(2026, 3, 16, 12, 48, tzinfo=UTC),
+        finished=datetime(2026, 3, 16, 14, 2, tzinfo=UTC),
+        storlab="0.1.0",
+        argv=("storlab", "run", "vm-backing", "--seed", str(seed)),
+        nodes={
+            "host": NodeFacts("local", host, cpus=Cpus(8, None), memory=Memory(8 * 2**30, 6 * 2**30)),
+            **dict.fromkeys((*GUESTS, "storage"), NodeFacts("vm", uid=0)),
         },
-        "plan": {},
-        "platform_notes": [PLACEMENT],
-        "cautions": [CAUTION],
-    }
+        platform_notes=(PLACEMENT,),
+        cautions=(CAUTION,),
+    )

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from laboratory import Laboratory, ended, kill, needs_root, wait_for
-from laboratory.guests import DISK, EXT4, guests, needs_guests
+from laboratory.guests import EXT4, guests, needs_guests
 from laboratory.studies import directory
 from storlab.records.derive import derive
 
@@ -150,7 +150,7 @@ def test_a_storm_needs_no_more_memory_for_more_files(lab: Laboratory) -> None:
 
 @needs_guests
 def test_a_storm_in_guests_is_the_agents_own_program_there_and_is_fair_or_not(lab: Laboratory) -> None:
-    study = guests("", disk=DISK, stack=EXT4)
+    study = guests("", stack=EXT4)
     load = 'files = { files = 200, workers = 2, fsync = "file", drop_caches = true }\n'
     lab.execute(study[: study.index("command = ")] + load)
     assert [(record.status, record.reason) for record in lab.records()] == [("done", None)]

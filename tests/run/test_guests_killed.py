@@ -25,21 +25,22 @@ SHORT = FOREVER_AT_FIRST.replace("sleep 3600", "sleep 3")
 
 FOUR = guests(
     SHORT,
-    disk_on='"here"',
-    disk='[{ layer = "file", size = "16M" }]',
-    stack=None,
+    stack='[{ layer = "file", size = "16M" }, { layer = "virtio-blk" }]',
+    from_='"here"',
     rest="""
 [nodes.here]
 stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
 [nodes.storage]
 kind = "vm"
 memory = "192M"
-disk = [{ layer = "file", size = "64M" }]
+stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]
 [nodes.far]
 kind = "vm"
 memory = "192M"
-disk_on = "storage"
-disk = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }, { layer = "file", size = "16M" }]
+from = "storage"
+stack = [
+  { layer = "mkfs", type = "ext4" }, { layer = "mount" }, { layer = "file", size = "16M" }, { layer = "virtio-blk" },
+]
 """,
 ).replace('on = ["vm"]', 'on = ["vm", "far"]')
 """Two guests whose disks lie on a loop device of this machine, one with a disk from a storage host, and that host."""

@@ -11,7 +11,6 @@ from signal import SIGSTOP
 
 from laboratory import Laboratory
 from laboratory.guests import (
-    DISK,
     EXT4,
     FOREVER_AT_FIRST,
     endings,
@@ -26,12 +25,11 @@ STORAGE = """
 [nodes.storage]
 kind = "vm"
 memory = "256M"
-disk = [{ layer = "file", size = "SIZE", overcommit = true }]
+stack = [{ layer = "file", size = "SIZE", overcommit = true }, { layer = "virtio-blk" }]
 """
 ON_STORAGE = {
-    "disk_on": '"storage"',
-    "disk": '[{ layer = "mkfs", type = "xfs" }, { layer = "mount" }, { layer = "file", size = "64M" }]',
-    "stack": EXT4,
+    "from": '"storage"',
+    "stack": f'[{{ layer = "mkfs", type = "xfs" }}, {{ layer = "mount" }}, {EXT4[1:]}',
 }
 
 
@@ -73,7 +71,7 @@ def test_a_qemu_that_stands_still_counts_as_hung_after_the_studys_silence(lab: L
         lab.execute(guests(FOREVER_AT_FIRST, rounds=2, silence='"4s"'))
     hangs = "node vm-2: its agent has been silent for 4 s: the guest hangs, and so does QEMU: it does not answer either"
     assert endings(lab) == [("failed", hangs), ("done", None)]
-    assert lab.records()[0].phases["take down"] < 10
+    assert lab.records()[0].phases["tear down"] < 10
     assert lab.leftovers() == []
 
 
@@ -135,7 +133,7 @@ def test_a_full_disk_of_this_machine_beneath_a_guests_sparse_one_is_named(lab: L
     load = "if [ $trial$node = 1vm-1 ]; then exec dd if=/dev/urandom of=$target bs=1M count=60 oflag=direct; fi"
     sparse = '[{ layer = "file", size = "64M", overcommit = true }, { layer = "virtio-blk", cache = "writeback" }]'
     with tmpfs(lab.scratch, "24M"):
-        lab.execute(guests(load, rounds=2, disk=sparse, stack=None))
+        lab.execute(guests(load, rounds=2, stack=sparse))
         full = "a write to what is behind its disk failed: no space left there; QEMU stopped the guest"
         assert endings(lab) == [("failed", f"node vm-1: {full}"), ("done", None)]
         assert lab.leftovers() == []
@@ -154,7 +152,7 @@ def test_a_full_disk_of_this_machine_beneath_a_storage_host_is_told_of_the_stora
 @needs_guests
 def test_a_full_file_system_in_a_guest_is_named_with_the_guest(lab: Laboratory) -> None:
     load = "if [ $node = vm-1 ]; then exec dd if=/dev/zero of=$target/x bs=1M; fi"
-    lab.execute(guests(load, disk=DISK, stack=EXT4))
+    lab.execute(guests(load, stack=EXT4))
     ((status, reason),) = endings(lab)
     assert status == "failed"
     assert reason is not None

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, a terminal that closes: what was recorded is kept, all is taken down, ``resume`` goes on."""
+"""Ctrl-C, SIGTERM, a terminal that closes: what was recorded is kept, all is torn down, ``resume`` goes on."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_what_nohup_starts_outlives_its_terminal(lab: Laboratory) -> None:
 
 @needs_root
 def test_signals_during_teardown_are_answered_and_disturb_nothing(lab: Laboratory) -> None:
-    study = LOOPS.replace("max = 2", "max = 9").replace("min = 2", "min = 9") + "[trial]\nkeep_stacks = true\n"
+    study = LOOPS.replace("max = 2", "max = 9").replace("min = 2", "min = 9") + '[nodes.host]\nkeep = "run"\n'
     process = lab.start_run(study, "--quiet")
     wait_for(process, lambda: sum(line.get("event") == "trial ends" for line in lab.journal()) >= 2)
     kill(process, signal.SIGTERM)
@@ -105,7 +105,7 @@ def test_a_signal_while_planning_ends_it_with_nothing_to_resume(lab: Laboratory)
     kill(process, signal.SIGINT)
     result = ended(process)
     assert result.status == 130, str(result)
-    assert "interrupted before anything was put up" in result.stderr
+    assert "interrupted before anything was set up" in result.stderr
     assert not lab.out.exists()
     assert lab.leftovers() == []
 

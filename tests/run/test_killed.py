@@ -51,7 +51,7 @@ def _has_ended(lab: Laboratory, began: int) -> bool:
 
 
 def moments(chance: random.Random) -> Iterator[Moment]:
-    """Spread over a process's whole life: planning, putting up, measuring, taking down, writing."""
+    """Spread over a process's whole life: planning, setting up, measuring, tearing down, writing."""
     while True:
         yield Moment("start", 0, chance.uniform(0.0, 2.0))
         yield Moment("line", chance.randrange(1, 30), chance.uniform(0.0, 0.1))
@@ -108,7 +108,7 @@ def check_complete(lab: Laboratory) -> None:
     records = lab.records()
     assert [(r.trial, r.round, r.cell) for r in records] == [(p.number, p.round, p.cell) for p in planned]
     assert [r.status for r in records] == ["done"] * TRIALS, [r.reason for r in records]
-    started = [record.started_at for record in records]
+    started = [record.started for record in records]
     assert started == sorted(started, key=str)
     assert run.trials["trial"].to_list() == list(range(1, TRIALS + 1))
     rows = run.metrics.filter(pl.col("node").is_null(), source="writes", metric="bandwidth")
@@ -166,7 +166,7 @@ def test_clean_touches_nothing_that_no_journal_names(lab: Laboratory) -> None:
 @needs_root
 def test_clean_refuses_a_run_that_is_in_progress(lab: Laboratory) -> None:
     process = lab.start_run(LOOPS)
-    assert wait_until(lambda: any("will" in line for line in lab.journal()))
+    assert wait_until(lambda: any("registered" in line for line in lab.journal()))
     process.send_signal(signal.SIGSTOP)  # or it might be over before all three have looked
     refused = lab.storlab("clean", lab.out)
     passed_over = lab.storlab("clean")

@@ -7,27 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from storlab.layers.loop import LoopLayer
-from storlab.layers.nbd_export import NbdExportLayer
-from storlab.layers.virtio_blk import VirtioBlkLayer
-from storlab.nodes.local import local_node
-from storlab.run.assembly import shared_layers
-from storlab.run.placement import Placed, on_storage, place
+from storlab.errors import StudyError
+from storlab.nodes.kinds.local import local_node
+from storlab.run.setup.placement import Placed, place
+from storlab.run.setup.units import layers_on
 from storlab.study.cells import Cell
 from storlab.study.study import Study, load_study, parse_study, shipped_studies
-
-HEAD = b"""
-title = "placement"
-[workload.w]
-command = { argv = ["true"] }
-[nodes.vm]
-kind = "vm"
-disk_on = "storage"
-"""
-
-
-def _study(rest: bytes) -> Study:
-    return parse_study(HEAD + rest, "study.toml", lambda name: "")
 
 
 def _place(study: Study) -> Placed:
@@ -39,7 +24,9 @@ def _place(study: Study) -> Placed:
 
 
 def _names(cell: Cell, group: str) -> list[str]:
-    return [layer.layer for layer in cell.disks[group].layers]
+    chain = cell.chain(group)
+    assert chain is not None
+    return [link.layer.layer for link in chain.links]
 
 
 def _vm_backing(only: Sequence[str] = ()) -> Study:
@@ -58,7 +45,7 @@ def test_disks_that_this_machine_can_not_make_are_made_on_a_guest_and_served_ove
     placed = _place(_vm_backing())
     for cell in placed.study.cells:
         assert cell.nodes["storage"].kind == "vm"
-        assert _names(cell, "vm")[-2:] == ["nbd-export", "virtio-blk"]
+        assert _names(cell, "vm")[-4:] == ["nbd-export", "virtio-blk", "mkfs", "mount"]
         assert _names(cell, "storage") == ["file", "virtio-blk"]
     (note,) = placed.notes
     assert note.startswith("storage: the disks are made on a virtual machine and served over NBD, since ")
@@ -77,45 +64,35 @@ def test_disks_that_this_machine_can_make_are_made_here_and_used_directly() -> N
     placed = _place(_vm_backing(only=["backing=raw-file,qcow2-clone"]))
     for cell in placed.study.cells:
         assert cell.nodes["storage"].kind == "local"
-        assert "storage" not in cell.disks
-        assert [layer.layer for layer in cell.stacks["storage"]] == ["file", "loop"], "a file becomes a disk by a loop"
-        assert isinstance(cell.stacks["storage"][-1], LoopLayer)
-        assert _names(cell, "vm")[-2:] in (["image-copy", "virtio-blk"], ["image-clone", "virtio-blk"])
+        assert _names(cell, "storage") == ["file", "loop"], "a file becomes a disk by a loop"
+        assert _names(cell, "vm")[2] in ("image-copy", "image-clone")
+        assert _names(cell, "vm")[3:] == ["virtio-blk", "mkfs", "mount"], "and QEMU opens it here"
     assert placed.notes == ("storage: the disks are made on this machine, which has all that they need",)
 
 
-def test_the_server_of_a_disk_has_the_cache_mode_that_its_attachment_asks_for() -> None:
-    placed = _place(
-        _study(
-            b"""
-            disk = [{ layer = "file", size = "64M" }, { layer = "virtio-blk", cache = "writethrough" }]
-            [nodes.storage]
-            kind = "vm"
-            disk = { layer = "file", size = "1G" }
-            stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]
-            """
-        )
-    )
-    export, attachment = placed.study.cells[0].disks["vm"].layers[-2:]
-    assert isinstance(export, NbdExportLayer) and isinstance(attachment, VirtioBlkLayer)
-    assert export.cache == attachment.cache == "writethrough"
+@pytest.mark.root
+def test_what_stands_on_a_node_that_was_placed_here_is_set_up_here() -> None:
+    (cell,) = _place(_vm_backing(only=["backing=raw-file", "bs=4k"])).study.cells
+    names = [layer.layer for layer in layers_on(cell, "storage")]
+    assert names == ["file", "loop", "mkfs", "mount", *["image-copy"] * 4]
+    assert not cell.networked("storage")
 
 
-def test_an_export_that_the_study_writes_itself_is_left_as_it_is() -> None:
-    placed = _place(
-        _study(
-            b"""
-            disk = [{ layer = "file", size = "64M" }, { layer = "nbd-export", cache = "unsafe" }]
-            [nodes.storage]
-            kind = "vm"
-            disk = { layer = "file", size = "1G" }
-            stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]
-            """
-        )
-    )
-    assert _names(placed.study.cells[0], "vm") == ["file", "nbd-export", "virtio-blk"]
-    export = placed.study.cells[0].disks["vm"].layers[1]
-    assert isinstance(export, NbdExportLayer) and export.cache == "unsafe"
+@pytest.mark.root
+def test_a_chain_that_this_machine_cannot_end_is_refused_where_it_was_written() -> None:
+    """This machine has all that the layers need; but an export is no disk of it without a crossing by the network."""
+    study = b"""title = "x"
+        [nodes.storage]
+        kind = "vm"
+        placement = "auto"
+        stack = [{ layer = "file", size = "64M" }, { layer = "nbd-export" }, { layer = "virtio-blk" }]
+        [workload.w]
+        on = "storage"
+        command = { argv = ["true"] }
+    """
+    found = r"line 5: nodes\.storage\.stack\[2\]: layer virtio-blk cannot be left out on this machine"
+    with pytest.raises(StudyError, match=found):
+        _place(parse_study(study, "study.toml", lambda name: ""))
 
 
 @pytest.mark.parametrize(
@@ -127,9 +104,9 @@ def test_an_export_that_the_study_writes_itself_is_left_as_it_is() -> None:
         ("qcow2-clone", ["mkfs", "mount"]),
     ],
 )
-def test_pools_and_directories_stand_once_for_all_guests_and_disks_once_for_each(
+def test_pools_and_directories_are_set_up_once_for_all_guests_and_disks_once_for_each(
     backing: str, shared: list[str]
 ) -> None:
-    cell = _vm_backing(only=[f"backing={backing}", "bs=4k"]).cells[0]
-    layers = on_storage(cell.disks["vm"])
-    assert [layer.layer for layer in layers[: shared_layers(layers)]] == shared
+    chain = _vm_backing(only=[f"backing={backing}", "bs=4k"]).cells[0].chain("vm")
+    assert chain is not None
+    assert [link.layer.layer for link in chain.below if link.once] == shared

@@ -10,9 +10,9 @@ import pytest
 
 from laboratory import Laboratory
 from storlab.measurements import merge_histograms
+from storlab.percentiles import percentiles
 from storlab.records.run_folder import RunFolder
 from storlab.records.trial_record import TrialRecord
-from storlab.workloads.histogram import percentiles
 
 NODES = ["n-1", "n-2", "n-3", "n-4"]
 STUDY = """
@@ -98,7 +98,7 @@ def test_a_node_that_fails_is_named_with_its_own_reason_and_the_others_are_stopp
     lab = Laboratory(tmp_path)
     load = '["sh", "-c", "test {node} = n-3 || exec sleep 3600; sleep 0.2; echo no luck >&2; exit 5"]'
     study = STUDY[: STUDY.index("fio = {")] + f"command = {{ argv = {load} }}\n"
-    lab.execute(study)
+    lab.execute(study.replace("bandwidth", "elapsed"))
     (record,) = lab.records()
     assert record.status == "failed"
     assert record.reason is not None

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.run_folder import RunFolder
 from storlab.run import temporary
+from storlab.run.journal import Journal
 from storlab.run.temporary import remembered, remove_dead, temporary_folder
 
 
@@ -71,7 +73,9 @@ def test_what_is_empty_may_just_have_been_made(tmp_path: Path) -> None:
 def test_what_may_still_stand_keeps_its_journal(tmp_path: Path) -> None:
     folder = left(tmp_path / "x")
     (folder / "first").mkdir()
-    (folder / "first" / "journal.jsonl").write_text('{"will":1,"node":"host","undo":"loop.detach","arguments":{}}\n')
+    with Journal(folder / "first" / "journal.jsonl") as journal:
+        host = NodeIdentity("host", "local", "", Machine("m", "b"))
+        journal.register(host, "loop.detach", {"file": "/x"})
     assert remove_dead(folder) == "standing"
     (folder / "first" / "journal.jsonl").write_text("rubbish\nmore\n")
     assert remove_dead(folder) == "standing"

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
+from laboratory.block import TRACEFS, with_tracefs
 from storlab.nodes.programs import PROGRAMS
 
 from .front_door import ROOT, Ended, FrontDoor, front_door
@@ -128,3 +130,12 @@ def test_every_program_that_storlab_drives_is_installed_by_a_make_target() -> No
     packages = {line[1] for line in lines if line and line[0] in ("base", "root", "vm")}
     # ZFS is no part of Debian's kernel, so its programs alone are of no use; guests have both.
     assert {program.package for program in PROGRAMS.values()} - packages <= {"coreutils", "zfsutils-linux"}
+
+
+@needs_root
+@pytest.mark.root
+@pytest.mark.parametrize("tracefs", list(TRACEFS))
+def test_tests_see_no_tracefs_whether_or_not_the_machine_has_it_mounted(tracefs: str) -> None:
+    script = ". scripts/lib/common.sh; as_if_fresh grep --count -E ' (tracefs|debugfs) ' /proc/self/mounts"
+    ran = subprocess.run([*with_tracefs(tracefs), "bash", "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("0\n", "")

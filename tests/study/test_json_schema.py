@@ -13,7 +13,7 @@ from storlab.layers.registry import layer_types
 from storlab.study.json_schema import json_schema
 from storlab.study.study import shipped_studies
 
-from .mistakes import Mistake, of_commands, of_factors, of_guests, of_keys, of_stacks, of_workloads
+from .mistakes import Mistake, of_chains, of_commands, of_factors, of_guests, of_keys, of_stacks, of_workloads
 
 VALIDATOR = jsonschema.Draft202012Validator(json_schema())
 EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/*.toml"))
@@ -53,10 +53,6 @@ def test_every_key_is_described() -> None:
                 or name in ("Workload", "Precondition")
                 or key == "layer"
             )
-            known = known or (name, key) in (
-                ("MkfsLayer", "type"),
-                ("HostLoadProbe", "interval"),
-            )  # what else could it be
             assert known or value.get("description"), f"{name}.{key} has no description"
 
 
@@ -67,7 +63,7 @@ def test_a_misspelt_key_of_a_layer_is_marked(layer: str) -> None:
 
 STRUCTURE = [
     mistake
-    for each in (of_keys, of_stacks, of_guests, of_factors, of_workloads, of_commands)
+    for each in (of_keys, of_stacks, of_chains, of_guests, of_factors, of_workloads, of_commands)
     for mistake in each.MISTAKES
     # A level may be anything: only the place where it is put in says what it should be.
     if not ("[factors." in mistake.text and "[stack" not in mistake.text and "factors." in mistake.says)
@@ -100,8 +96,12 @@ def test_mistakes_of_structure_are_marked_in_an_editor(mistake: Mistake) -> None
         {"workload": {"x": {"on": ["a", "b"], "fio": {"rw": "write", "anything": True, "jobs": {"a": {"bs": 4096}}}}}},
         {"workload": {"x": {"command": {"argv": ["true", "{list}"], "metrics": [{"name": "x", "json": "a"}, "{m}"]}}}},
         {"probes": {"stalls": {"threshold": "{t}"}}},
-        {"nodes": {"vm": {"kind": "vm", "disk": "{backing}", "disk_on": "storage", "memory": "{m}", "cpus": 2}}},
-        {"nodes": {"vm": {"kind": "vm", "disk": ["{backing}", {"layer": "nvme", "queues": 2}], "qemu_args": ["-s"]}}},
+        {"nodes": {"vm": {"kind": "vm", "stack": "{backing}", "from": "storage", "memory": "{m}", "cpus": 2}}},
+        {"nodes": {"vm": {"kind": "vm", "stack": ["{backing}", {"layer": "nvme", "queues": 2}], "qemu_args": ["-s"]}}},
+        {"nodes": {"n": {"kind": "{kind}", "memory": "1G"}, "c": {"kind": "netns", "from": "n", "stack": []}}},
+        {"nodes": {"n": {"keep": "round", "extra": {"d": {"count": 3, "stack": [{"layer": "directory"}]}}}}},
+        {"stack": [{"layer": "directory", "keep": "{keep}", "once": True}]},
+        {"workload": {"x": {"on": "vm:share", "shared_files": "same", "fio": {"rw": "write"}}}},
         {"profiles": {"full": {"size": "1G", "jobs": 4}}, "profile": "full"},
     ],
 )
@@ -123,7 +123,13 @@ def test_what_storlab_takes_is_valid(changes: dict[str, Any]) -> None:
         {"factors": {"a": "4k"}},
         {"probes": {"stall": {}}},
         {"nodes": {"vm": {"kind": "qemu"}}},
-        {"nodes": {"vm": {"kind": "vm", "disk": []}}},
+        {"nodes": {"vm": {"kind": "vm", "stack": []}}},
+        {"nodes": {"here": {"memory": "1G"}}},
+        {"nodes": {"vm": {"kind": "netns", "memory": "1G"}}},
+        {"nodes": {"vm": {"extra": {"d": {"count": 2}}}}},
+        {"nodes": {"vm": {"keep": "ever"}}},
+        {"stack": [{"layer": "directory", "keep": "day"}]},
+        {"workload": {"x": {"shared_files": "mine", "fio": {"rw": "write"}}}},
         {"profiles": {"a.b": {}}},
         {"trial": {"precondition": {"on": "host", "fio": {}}}},
     ],

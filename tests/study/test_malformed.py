@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from .mistakes import Mistake, of_commands, of_factors, of_guests, of_keys, of_stacks, of_toml, of_workloads
+from .mistakes import Mistake, of_chains, of_commands, of_factors, of_guests, of_keys, of_stacks, of_toml, of_workloads
 from .program import PROGRAM, Ran, call
 
 EVERY = [
-    m for each in (of_toml, of_keys, of_stacks, of_guests, of_factors, of_workloads, of_commands) for m in each.MISTAKES
+    m
+    for each in (of_toml, of_keys, of_stacks, of_chains, of_guests, of_factors, of_workloads, of_commands)
+    for m in each.MISTAKES
 ]
 AS_PROCESSES = EVERY[:: len(EVERY) // 30][:30]
 
@@ -75,7 +77,11 @@ SOUND = 'title = "x"\nstack = [{ layer = "directory" }]\n[workload.load]\nfio = 
 FILES: dict[str, tuple[bytes, str]] = {
     "an empty file": (b"", "study.toml: title: this key is missing\nstudy.toml: workload: this key is missing\n"),
     "blanks alone": (b"\n \n", "study.toml: title: this key is missing\nstudy.toml: workload: this key is missing\n"),
-    "a study without a stack": (SOUND.replace("stack", "#stack").encode(), "study.toml: stack: there is no stack"),
+    "a study without a stack": (SOUND.replace("stack", "#stack").encode(), "study.toml: stack: a stack is missing"),
+    "a load with nothing to run on": (
+        SOUND.replace("stack", "#stack").encode() + b'[nodes.vm]\nkind = "vm"\n',
+        "study.toml: line 3: workload.load: there is nothing on the nodes vm for this load to run on: write a stack",
+    ),
     "a study without a title": (SOUND.replace("title", "#title").encode(), "study.toml: title: this key is missing"),
     "Latin-1": (b'title = "x"\ndescription = "\xe4"\n', "study.toml: line 2: this is not UTF-8 text"),
     "UTF-16": (SOUND.encode("utf-16"), "study.toml: line 1: this is UTF-16; save it as UTF-8"),
@@ -110,17 +116,17 @@ def test_a_file_that_can_be_no_study_is_refused(name: str, folder: Path) -> None
 def test_line_endings_and_byte_order_marks_do_not_matter(ending: str, mark: str) -> None:
     text = mark + SOUND.replace("directory", "direktory").replace("\n", ending)
     Path("study.toml").write_bytes(text.encode())
-    assert call("plan", "study.toml").message.startswith("study.toml: line 2: stack[0].layer: there is no layer")
+    assert call("plan", "study.toml").message.startswith("study.toml: line 2: stack[0].layer: unknown layer")
 
 
 PLACES = {
-    "missing.toml": "storlab: there is no study 'missing.toml': neither a file nor one of",
+    "missing.toml": "storlab: unknown study 'missing.toml': neither a file nor one of",
     "quik": "did you mean 'quick'?",
     ".": "storlab: . is a folder; name a study file in it",
-    "study.toml/x": "there is no study",
-    "x" * 5000: "there is no study",
+    "study.toml/x": "unknown study",
+    "x" * 5000: "unknown study",
     "/proc/self/mem": "storlab: /proc/self/mem can't be read: ",
-    "loop": "there is no study",
+    "loop": "unknown study",
 }
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
 import pytest
+from tools.study_reference import reference
+from tools.study_reference_text import EXAMPLES
 
 from storlab.layers.registry import layer_types
+from storlab.nodes.registry import node_kinds
 from storlab.probes.registry import probe_types
 from storlab.study.json_schema import json_schema
-from storlab.study.reference import reference
-from storlab.study.reference_text import EXAMPLES
 from storlab.study.study import parse_study
 from storlab.workloads.registry import workload_types
 
@@ -23,7 +26,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "study.md"
 
 
 def test_the_page_is_up_to_date() -> None:
-    update = f"python -m storlab.study.reference > {PAGE.relative_to(PAGE.parents[2])}"
+    update = f"python -m tools.study_reference > {PAGE.relative_to(PAGE.parents[2])}"
     assert PAGE.read_text() == reference(), f"write it anew: {update}"
 
 
@@ -39,7 +42,13 @@ def test_an_example_loads_and_is_valid(name: str) -> None:
 
 
 def test_every_part_has_an_example_that_uses_it() -> None:
-    for kind, types in (("layer", layer_types()), ("workload", workload_types()), ("probe", probe_types())):
+    every: dict[str, Mapping[str, type[Any]]] = {
+        "kind": node_kinds(),
+        "layer": layer_types(),
+        "workload": workload_types(),
+        "probe": probe_types(),
+    }
+    for kind, types in every.items():
         for name, cls in types.items():
             if cls.__module__.startswith("storlab."):
                 assert name in EXAMPLES[f"{kind} {name}"]
@@ -48,3 +57,10 @@ def test_every_part_has_an_example_that_uses_it() -> None:
 def test_every_example_stands_on_the_page() -> None:
     shown = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert [text.strip() for text in EXAMPLES.values()] == [text.strip() for text in shown]
+
+
+def test_keys_of_all_layers_are_described_once() -> None:
+    assert re.findall(r"^\| `(keep|once)` \|", PAGE.read_text().partition("## Layers")[2], re.MULTILINE) == [
+        "keep",
+        "once",
+    ]

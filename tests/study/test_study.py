@@ -9,12 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import StudyError, UserError
-from storlab.layers.file import FileLayer
+from storlab.layers.base import Layer
+from storlab.layers.fs.file import FileLayer
+from storlab.study.cells import Cell
 from storlab.study.overrides import apply_override
 from storlab.study.study import Study, load_study, parse_study, shipped_studies
 
 HEAD = 'title = "x"\nstack = [{ layer = "directory" }]\n'
 LOAD = '[workload.load]\nfio = { rw = "write", size = "1M" }\n'
+
+
+def layers(cell: Cell, group: str) -> tuple[Layer, ...]:
+    chain = cell.chain(group)
+    assert chain is not None
+    return chain.layers
 
 
 def study(text: str, *overrides: str, only: tuple[str, ...] = ()) -> Study:
@@ -39,8 +47,8 @@ def test_a_study_without_factors_has_one_cell() -> None:
     (cell,) = study("").cells
     assert cell.levels == {}
     assert [load.name for load in cell.loads] == ["load"]
-    assert list(cell.probes) == ["host-load", "stalls", "guests"]
-    assert cell.stacks["host"][0].layer == "directory"
+    assert list(cell.probes) == ["host-load", "stalls", "processes"]
+    assert layers(cell, "host")[0].layer == "directory"
 
 
 def test_levels_go_by_short_names() -> None:
@@ -54,7 +62,7 @@ def test_two_names_for_one_stack_are_a_comparison_of_a_thing_with_itself() -> No
         'c = { layer = "directory" }\n'
     )
     assert len(made.cells) == 3
-    assert made.cells[0].stacks == made.cells[1].stacks == made.cells[2].stacks
+    assert layers(made.cells[0], "host") == layers(made.cells[1], "host") == layers(made.cells[2], "host")
     assert made.notes == ()
 
 
@@ -80,14 +88,15 @@ def test_factors_reach_every_part_of_a_cell() -> None:
     )
     assert len(made.cells) == 16
     last = made.cells[-1]
-    lowest = last.stacks["many"][0]
+    lowest = layers(last, "many")[0]
     assert isinstance(lowest, FileLayer) and lowest.size == 16 * 1024**2
     assert last.nodes["many"].count == 3
     assert last.loads[0].name == "two"
     assert (last.timeout, made.cells[0].timeout) == (3600, 60)
     assert last.trial.warm_up == 3
     assert last.trial.verify == (("ls", "{target}/16M"),)
-    assert last.origins["many"] == (("stack", 0), ("stack", 1))
+    chain = last.chain("many")
+    assert chain is not None and [link.origin for link in chain.links] == [("stack", 0), ("stack", 1)]
 
 
 @pytest.mark.parametrize("name", shipped_studies())
@@ -105,7 +114,7 @@ def test_set_changes_parameters_keys_and_elements_of_lists() -> None:
         text, "p=2M", "title=New = title", "repeat.max=7", "stack.1.sector_size=4k", 'workload."a.b".fio.bs=8k',
         'trial.settle={ sync = false }', "description=1.5 # not a comment",
     )  # fmt: skip
-    lowest, loop = made.cells[0].stacks["host"]
+    lowest, loop = layers(made.cells[0], "host")
     assert (lowest.label(), loop.sector_size) == ("file 2M", 4096)  # type: ignore[attr-defined]
     assert made.model.title == "New = title"
     assert made.model.repeat.max == 7
@@ -144,7 +153,7 @@ def test_set_says_what_is_wrong_with_a_path(override: str, says: str) -> None:
     [
         ("repeat.max=many", 's.toml: --set repeat.max=many: "many" should be a whole number'),
         ("repeat.mx=3", "s.toml: --set repeat.mx=3: this key is unknown; did you mean 'max'?"),
-        ("stack=[]", "s.toml: --set stack=[]: [] is no stack"),
+        ("stack=[]", "s.toml: --set stack=[]: [] is not a stack"),
         ("parameters=5", "s.toml: --set parameters=5: 5 should be a table"),
         ("workload.load.fio.output=x", "s.toml: --set workload.load.fio.output=x: this option is Storlab's own"),
     ],

@@ -120,11 +120,11 @@ def test_late_words_wait_and_doubled_ones_are_kept_from_being_filled_in() -> Non
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{x}", "there is no factor or parameter {x}; for the text itself, write {{x}}"),
-        ("a {sise} b", "there is no factor or parameter {sise}; did you mean 'size'?"),
+        ("{x}", "unknown factor or parameter {x}; for the text itself, write {{x}}"),
+        ("a {sise} b", "unknown factor or parameter {sise}; did you mean 'size'?"),
         ("{target}", "{target} is known only while a trial runs"),
         ("{mode.direkt}", "which has no key 'direkt'; did you mean 'direct'?"),
-        ("{size.direct}", '{size.direct}: size is "1M" here, which is no table'),
+        ("{size.direct}", '{size.direct}: size is "1M" here, which is not a table'),
         ("a{mode}", "{mode} is a table here: it can't be put into a longer text"),
         ("a{list}", "{list} is a list here"),
     ],

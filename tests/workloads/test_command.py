@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
-from storlab.layers.resources import Dir
+from storlab.layers.resources import Dir, Disk, Export, Resource, Server
 from storlab.measurements import Measurements
-from storlab.nodes.local import local_node
-from storlab.workloads.base import Place
-from storlab.workloads.command import CommandWorkload
+from storlab.nodes.kinds.local import local_node
+from storlab.workloads.base import RunContext
+from storlab.workloads.command.metric_rule import MetricRule
+from storlab.workloads.command.workload import CommandWorkload
 from storlab.workloads.exit_record import ExitRecord, exit_bytes
-from storlab.workloads.metric_rule import MetricRule
 
 
 def rule(**fields: Any) -> MetricRule:
@@ -206,10 +206,49 @@ def test_its_program_is_what_it_needs_and_its_length_what_is_expected() -> None:
 
 def test_places_words_are_filled_in_once() -> None:
     words = {"target": "/mnt/{round}", "round": "3", "trial": "9"}
-    place = Place(None, Dir("host", "/mnt"), "/folder", "load", 0.0, 7, words)  # type: ignore[arg-type]
+    place = RunContext(None, Dir("host", "/mnt"), "/folder", "load", 0.0, 7, words)  # type: ignore[arg-type]
     assert place.fill("{target} {round}{trial} {{round}} {seed} {other} {} ${round}") == (
         "/mnt/{round} 39 {round} {seed} {other} {} $3"
     )
+
+
+UNIX = {"type": "unix", "path": "/s/socket"}
+INET = {"type": "inet", "host": "10.0.0.2", "port": "10809"}
+WORDS = [
+    (Dir("host", "/mnt"), "{target}", "/mnt"),
+    (Disk("host", "/dev/loop0", 1, True), "{target}", "/dev/loop0"),
+    (Export("host", UNIX, "vm", 1), "{target} {socket} {export}", "nbd+unix:///vm?socket=/s/socket /s/socket vm"),
+    (Export("host", INET, "vm", 1), "{target} {host} {port} {export}", "nbd://10.0.0.2:10809/vm 10.0.0.2 10809 vm"),
+    (Server("host", "redis", socket="/s"), "{target} {socket}", "/s /s"),
+    (
+        Server("host", "mysql", "10.0.0.3", 3306, "/s", "sbtest"),
+        "{target} {port} {database}",
+        "10.0.0.3:3306 3306 sbtest",
+    ),
+]
+
+
+@pytest.mark.parametrize(("target", "text", "filled"), WORDS)
+def test_every_kind_of_target_has_its_words(target: Resource, text: str, filled: str) -> None:
+    place = RunContext(None, target, "/folder", "load", 0.0, 7, target.words())  # type: ignore[arg-type]
+    assert place.fill(text) == filled
+    assert set(target.words()) <= target.has_words
+
+
+def test_a_word_that_this_server_lacks_is_named_with_those_that_it_has() -> None:
+    server = Server("host", "redis", socket="/s")
+    place = RunContext(None, server, "/folder", "load", 0.0, 7, server.words())  # type: ignore[arg-type]
+    with pytest.raises(TrialError, match=r'"--port=\{port\}": this Server has no \{port\}, but \{target\}, \{socket\}'):
+        place.fill("--port={port}")
+
+
+def test_a_command_takes_what_has_all_that_its_words_name() -> None:
+    assert set(command().takes()) == {Dir, Disk, Server, Export}
+    assert set(command(argv=["x", "{target}", "{node}", "{{port}}"]).takes()) == {Dir, Disk, Server, Export}
+    assert set(command(env={"PORT": "{port}"}).takes()) == {Server, Export}
+    assert command(prepare=["x", "{database}"]).takes() == (Server,)
+    with pytest.raises(ValidationError, match=r"nothing that a stack can end as has all of \{database\}, \{export\}"):
+        command(argv=["x", "{database}/{export}"])
 
 
 def test_a_command_runs_where_it_is_to_run(tmp_path: Path) -> None:
@@ -226,7 +265,7 @@ def test_a_command_runs_where_it_is_to_run(tmp_path: Path) -> None:
 
     async def measured() -> Measurements:
         async with local_node("host") as node:
-            place = Place(node, Dir("host", str(target)), str(folder), "load", 0.05, 7, {"target": str(target)})
+            place = RunContext(node, Dir("host", str(target)), str(folder), "load", 0.05, 7, {"target": str(target)})
             await workload.prepare(place)
             launch = await workload.launch(place)
             ended = await node.run(launch.argv, cwd=launch.cwd, env=launch.env, check=False)

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from storlab.nodes.agent_binary import agent_path
-from storlab.workloads.files import FilesWorkload
-from storlab.workloads.files_options import MOST_DIRECTORIES, Directories
+from storlab.workloads.files.options import MOST_DIRECTORIES, Directories
+from storlab.workloads.files.workload import FilesWorkload
 
 SIZES = st.one_of(
     st.integers(0, 20_000),

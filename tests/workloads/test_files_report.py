@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut, TrialError
+from storlab.formats.fio import histogram
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements
 from storlab.records.across_nodes import across_nodes
-from storlab.workloads import histogram
 from storlab.workloads.exit_record import ExitRecord, exit_bytes
-from storlab.workloads.files import FilesWorkload
-from storlab.workloads.files_report import measurements, read_document
+from storlab.workloads.files.report import measurements, read_document
+from storlab.workloads.files.workload import FilesWorkload
 
 GOLDEN = Path(__file__).parent / "golden"
 DONE = ExitRecord(("agent",), 0, None, False, None, 0.0, 1.0, 2.0, 0.5, 0.25, 2**21, 0)

@@ -14,12 +14,12 @@ from pydantic import ValidationError
 
 from storlab.errors import UserError
 from storlab.layers.resources import Dir, Disk, Resource
-from storlab.nodes.local import local_node
+from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
-from storlab.workloads import fio_options
-from storlab.workloads.base import OptionError, Place
+from storlab.workloads.base import OptionError, RunContext
 from storlab.workloads.exit_record import exit_bytes
-from storlab.workloads.fio import FioWorkload, complaint
+from storlab.workloads.fio import options as fio_options
+from storlab.workloads.fio.workload import FioWorkload, complaint
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -303,7 +303,9 @@ def run(workload: FioWorkload, target: Resource, folder: Path) -> dict[str, floa
     """One measured run, as a trial makes it; gives the metrics of all jobs together."""
 
     async def measured(node: Node) -> dict[str, float]:
-        place = Place(node, target, str(folder), "load", 0.0, 7, {"target": getattr(target, "path", ""), "round": "3"})
+        place = RunContext(
+            node, target, str(folder), "load", 0.0, 7, {"target": getattr(target, "path", ""), "round": "3"}
+        )
         await workload.prepare(place)
         launch = await workload.launch(place)
         ended = await node.run(launch.argv, cwd=launch.cwd, env=launch.env, check=False)

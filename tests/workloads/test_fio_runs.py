@@ -10,21 +10,24 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from formats.fio.program import PACK, run_fio
+from formats.fio.samples import counts, read_lines, values
 from storlab.errors import CommandFailed, DiskFull
+from storlab.formats.fio.logs import find_logs, read_series
+from storlab.formats.fio.operations import longest_gap, read_operations
+from storlab.formats.fio.output import parse_fio, read_report
 from storlab.workloads.exit_record import ExitRecord
-from storlab.workloads.fio_logs import find_logs, read_series
-from storlab.workloads.fio_operations import longest_gap, read_operations
-from storlab.workloads.fio_output import job_names, parse_fio
-from storlab.workloads.fio_results import read_results
-
-from .fio_program import PACK, run_fio
-from .fio_samples import counts, values
+from storlab.workloads.fio.results import read_results
 
 FOUR_JOBS = ("--name=rand", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--numjobs=4")
 
 
 def fio(folder: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
     return run_fio("--output-format=json+", *options, cwd=folder)
+
+
+def _jobs(ran: subprocess.CompletedProcess[bytes]) -> list[str]:
+    return [job.name for job in read_report(ran.stdout, "x").jobs]
 
 
 def test_jobs_merged_by_us_and_by_fio_agree(tmp_path: Path) -> None:
@@ -44,20 +47,23 @@ def test_merged_bins_hold_every_operation_that_fio_logged(tmp_path: Path) -> Non
     """The same operations twice: in the bins of four jobs, and one by one in their logs."""
     ran = fio(tmp_path, *FOUR_JOBS, "--write_lat_log=x")
     measured = parse_fio(ran.stdout, "x")
-    logged = read_operations(find_logs(tmp_path, "x", "clat"), jobs=job_names(ran.stdout, "x"))
+    logged = read_operations(find_logs(tmp_path, "x", "clat"), jobs=_jobs(ran))
+    latencies = pl.concat([read_lines(path) for path in find_logs(tmp_path, "x", "clat").values()])["value"].to_numpy()
+    together = values(measured)
+    assert together["ios"] == latencies.size
+    assert together["latency.min"] == latencies.min() / 1e9
+    assert together["latency.max"] == latencies.max() / 1e9
+    assert together["latency.mean"] == pytest.approx(latencies.mean() / 1e9, rel=1e-6)
     for job in (None, "rand.1", "rand.2", "rand.3", "rand.4"):
         for metric in ("read.latency", "write.latency", "latency"):
             assert counts(logged, metric, job) == counts(measured, metric, job)
-        one, other = values(measured, job), values(logged, job)
-        for metric in other:
-            assert one[metric] == pytest.approx(other[metric], rel=1e-6)
 
 
 def test_series_of_a_steady_rate_show_that_rate(tmp_path: Path) -> None:
     logs = [f"--write_{kind}_log=x" for kind in ("bw", "iops", "lat")]
     pace = ["--rate_iops=500", "--time_based", "--runtime=2", "--bwavgtime=250", "--iopsavgtime=250"]
     ran = fio(tmp_path, *FOUR_JOBS[:-1], "--rw=write", "--numjobs=2", *logs, *pace, "--log_avg_msec=250")
-    found = read_series(tmp_path, "x", 0.25, job_names(ran.stdout, "x"))
+    found = read_series(tmp_path, "x", 0.25, _jobs(ran))
     assert found["job"].unique().sort().to_list() == [None, "rand.1", "rand.2"]
     for metric, expected in (("write.iops", 1000), ("iops", 1000), ("bandwidth", 4096000)):
         mine = found.filter(pl.col("metric") == metric, pl.col("job").is_null())

@@ -8,15 +8,28 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from storlab.errors import CommandFailed, ParseError
-from storlab.layers.resources import Dir
-from storlab.measurements import Measurements, Value, metric_frame
-from storlab.nodes.needs import Needs
-from storlab.units import Size
-from storlab.workloads.base import Launch, Place, Workload
-from storlab.workloads.exit_record import read_exit
+from storlab.api import (
+    CommandFailed,
+    Dir,
+    Launch,
+    Measurements,
+    MetricSpec,
+    Needs,
+    ParseError,
+    RunContext,
+    Size,
+    Workload,
+    metric_frame,
+    read_exit,
+)
 
-_RESULT = re.compile(r"^(\d+) bytes? .*copied, ([\d.e+-]+) s,", re.MULTILINE)
+_METRICS = (
+    MetricSpec("write.bandwidth", "B/s", "higher", quantity="throughput"),
+    MetricSpec("write.iops", "1/s", "higher", quantity="throughput"),
+    MetricSpec("write.bytes", "B", quantity="bytes written"),
+    MetricSpec("elapsed", "s", "lower", "max"),
+)
+_RESULT = re.compile(r"^(\d+) bytes? .*copied, (\d+(?:\.\d+)?(?:e-\d+)?) s,", re.MULTILINE)
 
 
 class DdWorkload(Workload):
@@ -29,25 +42,28 @@ class DdWorkload(Workload):
     count: int = Field(ge=1, description="Number of writes.")
     overwrite: bool = Field(False, description="Write the file once before, unmeasured, so that no block is new.")
 
+    def declares(self) -> tuple[MetricSpec, ...]:
+        return _METRICS
+
     def needs(self) -> Needs:
         return Needs(programs=("dd",))
 
     def space(self) -> int:
         return self.bs * self.count
 
-    async def prepare(self, place: Place) -> None:
+    async def prepare(self, place: RunContext) -> None:
         if self.overwrite:
             await place.node.run(["dd", *self._operands(place), "conv=fsync", "status=none"])
 
-    async def launch(self, place: Place) -> Launch:
+    async def launch(self, place: RunContext) -> Launch:
         argv = ("dd", *self._operands(place), "oflag=dsync", "conv=notrunc")
         return Launch(argv, env={"LC_ALL": "C"}, cwd=place.folder)
 
-    def _operands(self, place: Place) -> list[str]:
+    def _operands(self, place: RunContext) -> list[str]:
         return ["if=/dev/zero", f"of={place.path}/dd", f"bs={self.bs}", f"count={self.count}"]
 
     def parse(self, raw: Path) -> Measurements:
-        said = (raw / "stderr").read_text() if (raw / "stderr").exists() else ""
+        said = (raw / "stderr").read_text(errors="replace") if (raw / "stderr").exists() else ""
         if read_exit(raw).code != 0:
             raise CommandFailed(f"dd failed: {said.strip()}")
         return parse_dd(said, str(raw / "stderr"))
@@ -60,13 +76,5 @@ def parse_dd(said: str, source: str = "") -> Measurements:
     if blocks is None or result is None or float(result[2]) <= 0:
         raise ParseError("no result of dd", source)
     size, ios, seconds = int(result[1]), int(blocks[1]), float(result[2])
-    return Measurements(
-        metric_frame(
-            [
-                Value("write.bandwidth", size / seconds, "B/s", "higher", "sum"),
-                Value("write.iops", ios / seconds, "1/s", "higher", "sum"),
-                Value("write.bytes", size, "B"),
-                Value("elapsed", seconds, "s", "lower", "max"),
-            ]
-        )
-    )
+    found = (size / seconds, ios / seconds, size, seconds)
+    return Measurements(metric_frame(spec.value(value) for spec, value in zip(_METRICS, found, strict=True)))

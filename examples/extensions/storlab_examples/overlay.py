@@ -10,12 +10,18 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.errors import CommandFailed, Unsupported
-from storlab.layers.base import Layer, Site, undo
-from storlab.layers.mountinfo import parse_mountinfo
-from storlab.layers.resources import Dir, Resource
-from storlab.nodes.needs import Needs
-from storlab.nodes.node import Node
+from storlab.api import (
+    CommandFailed,
+    Dir,
+    Layer,
+    LayerContext,
+    Needs,
+    Node,
+    Resource,
+    Unsupported,
+    parse_mountinfo,
+    undo,
+)
 
 
 @undo("overlay.unmount")
@@ -36,26 +42,27 @@ class OverlayLayer(Layer):
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Dir
+    undoes: ClassVar = (_unmount,)
 
     def needs(self) -> Needs:
         return Needs(programs=("mount", "umount"), filesystems=("overlay",), root="mounts")
 
-    async def put_up(self, below: Resource | None, site: Site) -> Dir:
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
         assert isinstance(below, Dir)
         folders = {name: f"{below.path}/{name}" for name in ("lower", "upper", "work")}
-        merged = site.path("merged")
-        await site.will("overlay.unmount", path=merged)  # first the journal, then the act
-        await site.node.run(["mkdir", "--parents", "--", merged, *folders.values()])
+        merged = context.path("merged")
+        await context.register_undo("overlay.unmount", path=merged)  # first the journal, then the act
+        await context.node.run(["mkdir", "--parents", "--", merged, *folders.values()])
         options = [f"{name}dir={path}" for name, path in folders.items()]
         if self.metacopy is not None:
             options.append(f"metacopy={'on' if self.metacopy else 'off'}")
         try:
-            await site.node.run(["mount", "-t", "overlay", "-o", ",".join(options), "overlay", merged])
+            await context.node.run(["mount", "-t", "overlay", "-o", ",".join(options), "overlay", merged])
         except CommandFailed as error:
             raise Unsupported(f"no overlayfs on top of this directory: {error}") from None
         return Dir(below.node, merged, disk=below.disk)
 
-    async def facts(self, resource: Resource, site: Site) -> dict[str, Any]:
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Dir)
-        mounts = parse_mountinfo(await site.node.read_text("/proc/self/mountinfo"))
+        mounts = parse_mountinfo(await context.node.read_text("/proc/self/mountinfo"))
         return {"options": next(mount.options for mount in mounts if mount.path == resource.path)}

@@ -4,6 +4,53 @@ from . import read
 
 MISTAKES = read(
     {
+        "the port of a directory": """
+stack = [
+  { layer = "directory" },  #! the stack ends as a Dir, but its workload needs an Export or Server
+]
+[workload.load]
+command = { argv = ["nc", "{host}", "{port}"] }
+""",
+        "the database of an export": """
+[workload.load]
+command = { argv = ["psql", "{database}", "{export}"] }  #! nothing that a stack can end as has all of
+""",
+        "a file on an export": """
+stack = [
+  { layer = "file", size = "64M" },
+  { layer = "nbd-export" },  #! the stack ends as an Export, but its workload needs a Dir or Disk
+]
+""",
+        "preparing the port of a directory": """
+[trial]
+prepare = [
+  ["true"],
+  [
+    "nc",
+    "{port}",  #! trial.prepare[1][1]: the stack ends as a Dir, which has no {port}, but {target}
+  ],
+]
+""",
+        "verifying the export of a disk": """
+stack = [{ layer = "file", size = "64M" }, { layer = "loop" }]
+[trial]
+verify = [["qemu-nbd", "--list", "--export-name={export}"]]  #! the stack ends as a Disk, which has no {export}
+""",
+        "preconditioning the socket of a directory": """
+stack = [
+  { layer = "directory" },  #! the stack ends as a Dir, but its workload needs an Export or Server
+]
+[trial]
+precondition = { command = { argv = ["nc", "-U", "{socket}"] } }
+[workload.load]
+command = { argv = ["true"] }
+""",
+        "a factor that has the name of a server's part": """
+[factors]
+database = ["mariadb", "postgresql"]  #! {database} is filled in when a trial runs: call this something else
+[workload.load]
+command = { argv = ["true", "{database}"] }
+""",
         "a command as one text": """
 [workload.load]
 command = { argv = "dd if=/dev/zero" }  #! should be a list
@@ -44,7 +91,7 @@ metrics = [{ regex = "(1)" }]  #! name: this key is missing
         "a metric of signs": """
 [workload.load.command]
 argv = ["true"]
-metrics = [{ name = "Write speed", regex = "(1)" }]  #! "Write speed" is no name of a metric
+metrics = [{ name = "Write speed", regex = "(1)" }]  #! "Write speed" is not a valid name of a metric
 """,
         "two metrics of one name": """
 [workload.load.command]
@@ -107,17 +154,17 @@ metrics = [{ name = "x", json = "a", scale = inf }]  #! finite
         "a direction that is none": """
 [workload.load.command]
 argv = ["true"]
-metrics = [{ name = "x", json = "a", better = "up" }]  #! "up" is none of 'higher', 'lower' or 'neither'
+metrics = [{ name = "x", json = "a", better = "up" }]  #! "up" is not one of 'higher', 'lower' or 'neither'
 """,
         "a choice that is none": """
 [workload.load.command]
 argv = ["true"]
-metrics = [{ name = "x", json = "a", pick = "average" }]  #! "average" is none of
+metrics = [{ name = "x", json = "a", pick = "average" }]  #! "average" is not one of
 """,
         "a combination that is none": """
 [workload.load.command]
 argv = ["true"]
-metrics = [{ name = "x", json = "a", across = "avg" }]  #! "avg" is none of
+metrics = [{ name = "x", json = "a", across = "avg" }]  #! "avg" is not one of
 """,
         "a source elsewhere": """
 [workload.load.command]

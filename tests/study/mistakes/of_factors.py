@@ -50,31 +50,34 @@ levels = [{ layer = "directory" }]  #! a level that is a table or a list needs a
 """,
         "an empty level": """
 [factors.options]
-levels = ["noatime", ""]  #! "" is no name that a table could show: give it a short name
+levels = ["noatime", ""]  #! "" cannot be shown as a name in tables: give it a short name
 """,
         "a level of several lines": '''
 [factors.options]
 levels = ["""a
 b"""]  #! factors.options.levels[0]
-'''.replace('levels = ["""a\nb"""]  #! factors.options.levels[0]', 'levels = ["a\\nb"]  #! is no name that a table'),
+'''.replace(
+            'levels = ["""a\nb"""]  #! factors.options.levels[0]',
+            'levels = ["a\\nb"]  #! cannot be shown as a name in tables',
+        ),
         "a level of a thousand signs": f"""
 [factors.options]
-levels = ["{"x" * 1000}"]  #! is no name that a table could show
+levels = ["{"x" * 1000}"]  #! cannot be shown as a name in tables
 """,
         "a level of a thousand digits": f"""
 [factors.number]
-levels = [1, {"9" * 1000}]  #! is no name that a table could show
+levels = [1, {"9" * 1000}]  #! cannot be shown as a name in tables
 """,
         "a factor with a space in its name": """
-[factors."block size"]  #! "block size" is no name
+[factors."block size"]  #! "block size" is not a valid name
 levels = ["4k"]
 """,
         "a factor with a dot in its name": """
-[factors."block.size"]  #! "block.size" is no name
+[factors."block.size"]  #! "block.size" is not a valid name
 levels = ["4k"]
 """,
         "a factor that begins with a digit": """
-[factors.4k]  #! "4k" is no name
+[factors.4k]  #! "4k" is not a valid name
 levels = ["4k"]
 """,
         "a factor that is a parameter too": """
@@ -107,7 +110,7 @@ command = { argv = ["awk", "{print}"] }  #! for the text itself, write {{print}}
 [factors.bs]
 levels = ["4k", "8k"]
 [[compare]]
-factor = "bss"  #! there is no factor 'bss'; did you mean 'bs'?
+factor = "bss"  #! unknown factor 'bss'; did you mean 'bs'?
 """,
         "a comparison of a level that is not there": """
 [factors.bs]
@@ -191,7 +194,7 @@ levels = ["4k", "8k"]
 [[compare]]
 metrics = ["iops"]
 [[compare]]
-factor = "fs"  #! compare[1].factor: there is no factor 'fs'; there are: bs
+factor = "fs"  #! compare[1].factor: unknown factor 'fs'; there are: bs
 """,
         "a time-out for a level that is not there": """
 [factors.bs]

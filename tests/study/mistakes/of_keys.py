@@ -51,23 +51,23 @@ scratch = "/var/../tmp"  #! must be an absolute path
 """,
         "a precision of nothing": """
 [repeat]
-until = "0%"  #! is none of "decided", "max" or a precision
+until = "0%"  #! is neither "decided" nor "max" nor a precision
 """,
         "a precision above everything": """
 [repeat]
-until = "120%"  #! is none of "decided", "max" or a precision
+until = "120%"  #! is neither "decided" nor "max" nor a precision
 """,
         "a precision that is negative": """
 [repeat]
-until = "-5%"  #! is none of "decided", "max" or a precision
+until = "-5%"  #! is neither "decided" nor "max" nor a precision
 """,
         "a precision that is a table": """
 [repeat]
-until = { a = 1 }  #! { a = 1 } is none of "decided", "max" or a precision
+until = { a = 1 }  #! { a = 1 } is neither "decided" nor "max" nor a precision
 """,
         "a precision that is infinite": """
 [repeat]
-until = inf  #! inf is none of
+until = inf  #! inf is neither
 """,
         "rounds in quotes": """
 [repeat]
@@ -119,11 +119,11 @@ size = 2024-01-31  #! 2024-01-31 should be
 """,
         "a parameter with a space in its name": """
 [parameters]
-"the size" = 1  #! "the size" is no name
+"the size" = 1  #! "the size" is not a valid name
 """,
         "a parameter with a dot in its name": """
 [parameters]
-"a.b" = 1  #! "a.b" is no name
+"a.b" = 1  #! "a.b" is not a valid name
 """,
         "a parameter that Storlab fills in": """
 [parameters]
@@ -200,7 +200,7 @@ prepare = [["sleep", 1]]  #! 1 should be text in quotes
 """,
         "a workload that is not there": """
 [trial]
-workloads = ["laod"]  #! there is no workload 'laod'; did you mean 'load'?
+workloads = ["laod"]  #! unknown workload 'laod'; did you mean 'load'?
 [workload.load]
 fio = { rw = "write", size = "1M" }
 """,
@@ -220,7 +220,7 @@ workloads = "load"  #! "load" should be a list
 """,
         "a time-out for levels of no factor": """
 [trial]
-timeouts = [{ where = { fs = "xfs" }, timeout = "1h" }]  #! there is no factor 'fs'
+timeouts = [{ where = { fs = "xfs" }, timeout = "1h" }]  #! unknown factor 'fs'
 """,
         "a time-out rule without a time": """
 [trial]
@@ -244,7 +244,19 @@ stalls = { threshold = "1 fortnight" }  #! is not a duration
 """,
         "an unknown kind of node": """
 [nodes.vm]
-kind = "vmm"  #! "vmm" is none of 'local', 'vm' or 'auto'; did you mean 'vm'?
+kind = "vmm"  #! unknown kind of node "vmm"; did you mean 'vm'?
+""",
+        "a kind of node that is like none": """
+[nodes.far]
+kind = "mainframe"  #! unknown kind of node "mainframe"; there are: local, netns, vm
+""",
+        "a kind of node that is a number": """
+[nodes.far]
+kind = 1  #! unknown kind of node 1; there are: local, netns, vm
+""",
+        "a set-up that may take no time": """
+[trial]
+setup_timeout = 0  #! longer than 0 s
 """,
         "a negative number of nodes": """
 [nodes.many]
@@ -270,12 +282,12 @@ vm = 4  #! 4 should be a table
 cont = 2  #! did you mean 'count'?
 """,
         "nodes with a name of signs": """
-[nodes."a b"]  #! "a b" is no name
+[nodes."a b"]  #! "a b" is not a valid name
 count = 1
 """,
         "a stack of nodes that is empty": """
 [nodes.vm]
-stack = []  #! nodes.vm.stack: [] is no stack
+stack = []  #! nodes.vm.stack: [] is not a stack
 """,
     }
 )

@@ -1,35 +1,35 @@
-"""Stacks that can't be put up anywhere."""
+"""Stacks that can't be set up anywhere."""
 
 from . import read
 
 MISTAKES = read(
     {
         "no stack": """
-[stack]  #! {} is no layer
+[stack]  #! {} is not a layer
 """,
         "an empty stack": """
-stack = []  #! [] is no stack
+stack = []  #! [] is not a stack
 """,
         "a stack as a word": """
-stack = "directory"  #! "directory" is no stack: it is a list of one or more layers
+stack = "directory"  #! "directory" is not a stack: write a list of one or more layers
 """,
         "a stack as a number": """
-stack = 5  #! 5 is no stack
+stack = 5  #! 5 is not a stack
 """,
         "a stack as a date": """
-stack = [2024-01-31]  #! 2024-01-31 is no layer
+stack = [2024-01-31]  #! 2024-01-31 is not a layer
 """,
         "a layer as a word": """
-stack = ["directory"]  #! "directory" is no layer: write { layer = "…" }
+stack = ["directory"]  #! "directory" is not a layer: write { layer = "…" }
 """,
         "a list within the stack": """
-stack = [[{ layer = "directory" }]]  #! is no layer
+stack = [[{ layer = "directory" }]]  #! is not a layer
 """,
         "a layer that does not say which": """
-stack = [{ type = "ext4" }]  #! { type = "ext4" } is no layer
+stack = [{ type = "ext4" }]  #! { type = "ext4" } is not a layer
 """,
         "a layer with a misspelt key for its name": """
-stack = [{ kind = "directory" }]  #! is no layer: write { layer = "…" }
+stack = [{ kind = "directory" }]  #! is not a layer: write { layer = "…" }
 """,
         "a misspelt layer": """
 stack = [{ layer = "directry" }]  #! did you mean 'directory'?
@@ -38,10 +38,10 @@ stack = [{ layer = "directry" }]  #! did you mean 'directory'?
 stack = [{ layer = "Directory" }]  #! did you mean 'directory'?
 """,
         "a layer that is a list": """
-stack = [{ layer = ["directory"] }]  #! there is no layer ["directory"]
+stack = [{ layer = ["directory"] }]  #! unknown layer ["directory"]
 """,
         "a layer that is a number": """
-stack = [{ layer = 7 }]  #! there is no layer 7; there are: directory, file
+stack = [{ layer = 7 }]  #! unknown layer 7; there are: directory, file
 """,
         "a misspelt key of a layer": """
 stack = [
@@ -153,7 +153,7 @@ stack = [{ layer = "file", size = "1G" }, { layer = "loop", sector_size = 520 }]
 stack = [
   { layer = "file", size = "1G" },
   { layer = "loop" },
-  { layer = "mkfs", type = "ext5" },  #! "ext5" is none of 'ext4', 'xfs' or 'btrfs'; did you mean 'ext4'?
+  { layer = "mkfs", type = "ext5" },  #! "ext5" is not one of 'ext4', 'xfs' or 'btrfs'; did you mean 'ext4'?
   { layer = "mount" },
 ]
 """,
@@ -193,10 +193,10 @@ stack = [
 stack = [{ layer = "device" }]  #! stack[0].path: this key is missing
 """,
         "a word that nothing defines": """
-stack = [{ layer = "directory" }, "{fs}"]  #! there is no factor or parameter {fs}
+stack = [{ layer = "directory" }, "{fs}"]  #! unknown factor or parameter {fs}
 """,
         "a misspelt word": """
-stack = ["{dri}"]  #! there is no factor or parameter {dri}; did you mean 'dir'?
+stack = ["{dri}"]  #! unknown factor or parameter {dri}; did you mean 'dir'?
 [factors.dir]
 here = { layer = "directory" }
 """,
@@ -223,13 +223,13 @@ stack = ["{dir}"]
 here = { layer = "directory" }
 there = { layer = "directory", pat = "/srv" }  #! factors.dir.there.pat: this key is unknown; did you mean 'path'?
 """,
-        "a level that is no layer": """
+        "a level that is not a layer": """
 stack = ["{dir}"]
 [factors.dir]
-levels = ["here"]  #! factors.dir.levels[0]: "here" is no layer
+levels = ["here"]  #! factors.dir.levels[0]: "here" is not a layer
 """,
         "a key of a level that has none": """
-stack = [{ layer = "directory", path = "{dir.path}" }]  #! {dir.path}: dir is "/srv" here, which is no table
+stack = [{ layer = "directory", path = "{dir.path}" }]  #! {dir.path}: dir is "/srv" here, which is not a table
 [factors.dir]
 levels = ["/srv"]
 """,

@@ -24,11 +24,11 @@ scratch = /var/tmp  #! text stands in quotes: "/var/tmp"
 """,
         "Python's True": """
 [trial]
-keep_stacks = True  #! write true or false
+settle.sync = True  #! write true or false
 """,
         "yes": """
 [trial]
-keep_stacks = yes  #! write true or false
+settle.sync = yes  #! write true or false
 """,
         "YAML": """
 title: "A study"  #! TOML writes key = value, not key: value

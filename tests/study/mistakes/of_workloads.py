@@ -16,7 +16,7 @@ load = "fio"  #! "fio" should be a table
 """,
         "a misspelt kind of workload": """
 [workload.load]
-foi = { rw = "write" }  #! there is no kind of workload 'foi'; did you mean 'fio'?
+foi = { rw = "write" }  #! unknown kind of workload 'foi'; did you mean 'fio'?
 """,
         "two kinds at once": """
 [workload.load]  #! a workload is one of
@@ -25,17 +25,17 @@ command = { argv = ["true"] }
 """,
         "options without their kind": """
 [workload.load]
-rw = "write"  #! this is no kind of workload; a workload is one of: fio = { … }
+rw = "write"  #! this is not a kind of workload; a workload is one of: fio = { … }
 bs = "4k"
 size = "1M"
 """,
         "a workload name of signs": """
-[workload."my load!"]  #! "my load!" is no name
+[workload."my load!"]  #! "my load!" is not a valid name
 fio = { rw = "write" }
 """,
         "a workload on nodes that are not there": """
 [workload.load]
-on = "vm"  #! there are no nodes 'vm'; there are: host
+on = "vm"  #! unknown nodes 'vm'; there are: host
 fio = { rw = "write" }
 """,
         "a workload on a number": """
@@ -77,7 +77,7 @@ size = "1M\\nfilename=/etc/passwd"  #! one line
         "an option of fio with a strange name": """
 [workload.load.fio]
 rw = "write"
-"size=1M\\nfilename" = "/etc/passwd"  #! is no name of an option
+"size=1M\\nfilename" = "/etc/passwd"  #! is not a valid name of an option
 """,
         "where fio's output goes": """
 [workload.load.fio]
@@ -154,7 +154,7 @@ bs = "4k"
         "a job with a bracket in its name": """
 [workload.load.fio]
 rw = "write"
-[workload.load.fio.jobs."a]"]  #! "a]" is no name of a job
+[workload.load.fio.jobs."a]"]  #! "a]" is not a valid name of a job
 bs = "4k"
 """,
         "jobs and a job file": """
@@ -199,7 +199,7 @@ job_file = "study.toml"
 """,
         "a precondition that is none": """
 [trial]
-precondition = { foi = { rw = "write" } }  #! trial.precondition.foi: there is no kind of workload 'foi'
+precondition = { foi = { rw = "write" } }  #! trial.precondition.foi: unknown kind of workload 'foi'
 """,
         "a precondition as a name": """
 [trial]
@@ -261,7 +261,7 @@ size = { median = "4k" }  #! takes both median and sigma
         "a phase that there is not": """
 [workload.load.files]
 files = 10
-phases = ["create", "rename"]  #! "rename" is none of 'create', 'read', 'stat' or 'delete'
+phases = ["create", "rename"]  #! "rename" is not one of 'create', 'read', 'stat' or 'delete'
 """,
         "a phase twice": """
 [workload.load.files]
@@ -291,7 +291,7 @@ workers = 11  #! 11 workers for 10 files: take fewer workers
         "an fsync of something else": """
 [workload.load.files]
 files = 10
-fsync = "always"  #! "always" is none of 'none', 'data', 'file' or 'directory'
+fsync = "always"  #! "always" is not one of 'none', 'data', 'file' or 'directory'
 """,
         "direct writes of odd blocks": """
 [workload.load.files]

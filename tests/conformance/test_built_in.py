@@ -1,0 +1,195 @@
+"""Every layer, workload, probe, node kind and importer of Storlab's own conforms; and the examples, by their tests."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from formats.fio.samples import golden as fio_golden
+from importing import virtiofs_sample
+from importing.test_table import TWO, WIDE
+from probes import test_alignment, test_processes, test_stalls
+from storlab.conformance import (
+    check_importer,
+    check_layer,
+    check_node_kind,
+    check_probe,
+    check_set_up,
+    check_workload,
+)
+from storlab.importing.registry import importers
+from storlab.layers.base import Layer
+from storlab.layers.registry import layer_types
+from storlab.nodes.registry import node_kinds
+from storlab.probes.base import Probe, ProbeRecord, Window
+from storlab.probes.registry import probe_types
+from storlab.probes.sampling import NAME as SAMPLES
+from storlab.probes.subject import Subject
+from storlab.run.undoing import undo_table
+from storlab.workloads.exit_record import ExitRecord, exit_bytes
+from storlab.workloads.registry import workload_types
+
+TESTS = Path(__file__).parent.parent
+EXAMPLES = TESTS.parent / "examples"
+
+ENDED = exit_bytes(ExitRecord(("load",), 0, None, False, None, 0.0, 1.0, 2.0, 0.5, 0.25, 2**21, 0))  # type: ignore[arg-type]
+
+LAYERS: Mapping[str, Mapping[str, Any]] = {
+    "device": {"path": "/dev/disk/by-id/x"},
+    "file": {"size": "64M"},
+    "image-clone": {"base": {"file": "/images/base.img"}},
+    "image-copy": {"base": {"size": "64M"}},
+    "mkfs": {"type": "ext4"},
+    "qcow2": {"size": "64M"},
+    "zvol": {"size": "64M"},
+}
+"""The keys that one of each must have."""
+
+
+@pytest.mark.parametrize(
+    ("cls", "keys"), [(cls, LAYERS.get(name, {})) for name, cls in layer_types().items()], ids=layer_types()
+)
+def test_a_layer(cls: type[Layer], keys: Mapping[str, Any]) -> None:
+    check_layer(cls, keys)
+
+
+@pytest.mark.parametrize("cls", layer_types().values())
+def test_the_undoes_of_a_layer_are_in_the_one_table(cls: type[Layer]) -> None:
+    assert all(undo_table()[undo.name] is undo for undo in cls.undoes)
+
+
+@pytest.mark.parametrize(
+    "keys", [[{"layer": "directory"}], [{"layer": "file", "size": "1M"}]], ids=lambda keys: str(keys[0]["layer"])
+)
+def test_a_stack_that_takes_no_root_is_set_up_and_torn_down_twice(keys: list[dict[str, Any]], tmp_path: Path) -> None:
+    _set_up(keys, tmp_path)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it sets up loop devices and mounts")
+def test_a_stack_of_loop_device_and_file_system_is_set_up_and_torn_down_twice(tmp_path: Path) -> None:
+    stack = [{"layer": "file", "size": "32M"}, {"layer": "loop"}, {"layer": "mkfs", "type": "ext4"}, {"layer": "mount"}]
+    (_, loop, _, mount) = _set_up(stack, tmp_path)
+    assert loop["device"].startswith("/dev/loop")
+    assert mount
+
+
+def _set_up(stack: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    layers = [layer_types()[keys["layer"]].model_validate(keys) for keys in stack]
+    return asyncio.run(check_set_up(layers, folder))
+
+
+COMMAND = {
+    "argv": ["bench"],
+    "metrics": [
+        {"name": "rate", "regex": r"rate (\S+)", "unit": "B/s", "scale": 2**20, "better": "higher"},
+        {"name": "p99", "json": "latency.p99", "from": "out.json", "unit": "s", "better": "lower", "across": "max"},
+    ],
+}
+FILES = (TESTS / "workloads/golden/files.json").read_bytes()
+WORKLOADS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, bytes]]] = {
+    "command": (COMMAND, {"stdout": b"rate 3\n", "out.json": b'{"latency": {"p99": 0.25}}'}),
+    "files": ({"files": 1, "fsync": "directory"}, {"stdout": FILES, "stderr": b""}),
+    "fio": ({"rw": "randrw"}, {"fio.json": fio_golden("fio-plain.json"), "stderr": b""}),
+}
+"""Keys of each, and what its command leaves, which also is how it ended."""
+
+
+def test_every_workload_has_an_example_here() -> None:
+    assert WORKLOADS.keys() == workload_types().keys()
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload(name: str, tmp_path: Path) -> None:
+    keys, files = WORKLOADS[name]
+    for file, text in {**files, "exit.json": ENDED}.items():
+        (tmp_path / file).write_bytes(text)
+    check_workload(workload_types()[name], keys, [tmp_path])
+
+
+def _host_load(raw: Path) -> ProbeRecord:
+    (raw / SAMPLES).write_bytes((TESTS / "probes/golden/host-load.jsonl").read_bytes())
+    return ProbeRecord(raw, Window(3058.01741922, 3060.4604619220004), Subject(group="host", disks=("loop0",)))
+
+
+def _stalls(raw: Path) -> ProbeRecord:
+    test_stalls.write(raw, test_stalls.looks([(0.5, 1, 1), (0.5, 0, 2), (0.5, 1, 0), (0.5, 0, 0), (0.5, 3, 1)]))
+    return ProbeRecord(raw, Window(100.0, 200.0), test_stalls.VDB)
+
+
+def _processes(raw: Path) -> ProbeRecord:
+    samples = [(9.5 + second, {"vm": test_processes.looks(71, 100 * second)}) for second in range(12)]
+    return test_processes.write(raw, {"vm": 71}, samples)
+
+
+def _alignment(raw: Path) -> ProbeRecord:
+    test_alignment.saw(raw)
+    return ProbeRecord(raw, test_alignment.WINDOW, test_alignment.VDA)
+
+
+PROBES: Mapping[type[Probe], Callable[[Path], ProbeRecord]] = {
+    probe_types()["alignment"]: _alignment,
+    probe_types()["host-load"]: _host_load,
+    probe_types()["processes"]: _processes,
+    probe_types()["stalls"]: _stalls,
+}
+
+
+def test_every_probe_has_an_example_here() -> None:
+    assert set(PROBES) == set(probe_types().values())
+
+
+@pytest.mark.parametrize("cls", PROBES, ids=lambda cls: str(cls.kind))
+def test_a_probe(cls: type[Probe], tmp_path: Path) -> None:
+    check_probe(cls, records=[PROBES[cls](tmp_path)])
+
+
+@pytest.mark.parametrize("name", node_kinds())
+def test_a_node_kind(name: str) -> None:
+    check_node_kind(node_kinds()[name])
+
+
+def _examples(*names: str) -> list[bytes]:
+    return [(EXAMPLES / "imports" / name).read_bytes() for name in names]
+
+
+VIRTIOFS = virtiofs_sample.raw_file(
+    "none",
+    [
+        virtiofs_sample.ran("randread-psync", virtiofs_sample.terse("a", read=(4096, 1024))),
+        virtiofs_sample.refused("seqread-mmap"),
+    ],
+)
+IMPORTERS: Mapping[str, tuple[list[bytes], Mapping[str, Any]]] = {
+    "blkalgn": (_examples("blkalgn-4k.json", "blkalgn-64k.json"), {}),
+    "bonnie": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("bonnie-*"))], {}),
+    "csv": ([WIDE], TWO),
+    "fio": ([fio_golden("fio-mixed.json"), *_examples("fio.json")], {}),
+    "sysbench": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("sysbench-*"))], {}),
+    "virtiofs-tests": ([VIRTIOFS.encode()], {}),
+}
+
+
+def test_every_importer_has_an_example_here() -> None:
+    assert IMPORTERS.keys() == importers().keys()
+
+
+@pytest.mark.parametrize("kind", IMPORTERS)
+def test_an_importer(kind: str) -> None:
+    files, options = IMPORTERS[kind]
+    check_importer(importers()[kind].load(), files, options)
+
+
+def test_the_examples_pass_the_tests_that_stand_beside_them() -> None:
+    folder = EXAMPLES / "extensions"
+    argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), "-c", os.devnull]
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    ended = subprocess.run([*argv, str(folder)], capture_output=True, text=True, env=environment)
+    assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -1,0 +1,201 @@
+"""blkalgn's JSON in its four dialects: told apart by content, never guessed, and written so that it reads back."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from storlab.blockio.alignment import joint_alignment
+from storlab.blockio.histograms import DiskHistograms
+from storlab.errors import ParseError
+from storlab.formats.blkalgn.file import DIALECTS, Dialect, read_blkalgn
+from storlab.formats.blkalgn.write import blkalgn_json
+
+Request = tuple[int, int]  # offset, length
+
+requests = st.lists(
+    st.tuples(st.integers(0, 1 << 12).map(lambda n: n * 512), st.integers(0, 300).map(lambda n: n * 512)),
+    min_size=1,
+    max_size=40,
+)
+
+
+def written(issued: Sequence[Request], dialect: Dialect) -> bytes:
+    """What that version of the tool prints of these requests, by its definitions."""
+    lengths = Counter(length for _, length in issued)
+    aligned = Counter(joint_alignment(length, offset) or 512 for offset, length in issued)
+    if dialect == 1:
+        return json.dumps({"Block size": keyed(lengths, log2), "Algn size": keyed(aligned, log2)}).encode()
+    length_key = {2: lambda n: n // 512, 3: lambda n: n, 4: lambda n: n + 512}[dialect]
+    align_key = log2 if dialect == 2 else int
+    disk = {"granularity": keyed(lengths, length_key), "alignment": keyed(aligned, align_key)}
+    return json.dumps({"disks": {"vda": disk}}).encode()
+
+
+def keyed(counts: Counter[int], key: Any) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for value, count in counts.items():
+        found[str(key(value))] += count
+    return dict(found)
+
+
+def log2(value: int) -> int:
+    return max(value.bit_length() - 1, 0)
+
+
+def histograms(issued: Sequence[Request]) -> DiskHistograms:
+    data = [(offset, length) for offset, length in issued if length]
+    return DiskHistograms(
+        dict(sorted(Counter(length for _, length in data).items())),
+        dict(sorted(Counter(joint_alignment(length, offset) or 512 for offset, length in data).items())),
+        len(issued) - len(data),
+    )
+
+
+@given(requests, st.sampled_from((2, 3, 4)))
+def test_a_dialect_is_told_or_refused_and_never_mistaken(issued: list[Request], dialect: Dialect) -> None:
+    text = written(issued, dialect)
+    try:
+        read = read_blkalgn(text)
+    except ParseError as error:
+        assert "--dialect" in str(error)
+        assert dialect != 2
+        read = read_blkalgn(text, dialect=dialect)
+    assert read.dialect == dialect
+    assert read.disks == {"vda": histograms(issued)}
+
+
+@given(st.lists(st.sampled_from((4096, 8192, 16384, 65536)), min_size=1), st.sampled_from((3, 4)))
+def test_what_lies_on_4k_is_always_told(lengths: list[int], dialect: Dialect) -> None:
+    issued = [(1 << 20, length) for length in lengths]
+    assert read_blkalgn(written(issued, dialect)).dialect == dialect
+
+
+@given(requests)
+def test_the_python_version_is_known_by_its_keys(issued: list[Request]) -> None:
+    assume(any(length for _, length in issued))
+    read = read_blkalgn(written(issued, 1))
+    (disk,) = read.disks.values()
+    assert read.dialect == 1
+    assert not disk.exact
+    assert disk.total == sum(1 for _, length in issued if length)
+    assert any("4 KiB" in warning for warning in read.warnings)
+
+
+@given(requests)
+def test_what_is_written_reads_back(issued: list[Request]) -> None:
+    mine = histograms(issued)
+    assume(mine.total)
+    read = read_blkalgn(blkalgn_json({"vda": mine}), dialect=3)
+    assert read.disks["vda"].granularity == mine.granularity
+    assert read.disks["vda"].alignment == mine.alignment
+    assert not read.warnings
+
+
+def test_a_flush_is_not_taken_for_a_write_aligned_to_512_bytes() -> None:
+    read = read_blkalgn(b'{"disks": {"vda": {"granularity": {"0": 2, "8": 27}, "alignment": {"9": 2, "12": 27}}}}')
+    assert read.dialect == 2
+    assert read.disks["vda"] == DiskHistograms({4096: 27}, {4096: 27}, without_data=2)
+
+
+def test_the_seeds_4608_is_4096() -> None:
+    read = read_blkalgn(b'{"disks": {"vda": {"granularity": {"4608": 27}, "alignment": {"4096": 27}}}}')
+    assert read.dialect == 4
+    assert read.disks["vda"].granularity == {4096: 27}
+
+
+def test_requests_longer_than_the_tool_knows_do_not_mislead() -> None:
+    text = b'{"disks": {"vda": {"granularity": {"8388096": 5, "512": 1}, "alignment": {"16777216": 5, "512": 1}}}}'
+    read = read_blkalgn(text)
+    assert read.dialect == 3
+    assert any("8 MiB" in warning for warning in read.warnings)
+
+
+def test_one_stray_request_does_not_hide_what_a_thousand_show() -> None:
+    disk = {"granularity": {"4096": 1000}, "alignment": {"4096": 1000, "512": 1}}
+    read = read_blkalgn(json.dumps({"disks": {"vda": disk}}).encode())
+    assert read.dialect == 3
+    assert any("1 of 1001" in warning for warning in read.warnings)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "f:1: is no JSON"),
+        ('{\n"disks": {\n', "f:3: is no JSON"),
+        ("[]", "no object"),
+        ("7", "no object"),
+        ("{}", "neither"),
+        ('{"disks": {}, "Block size": {}}', "both"),
+        ('{"disks": []}', "disks: []"),
+        ('{"disks": {}}', "not one request"),
+        ('{"disks": {"vda": {}}}', 'disks."vda"'),
+        ('{"disks": {"vda": {"granularity": 3}}}', 'disks."vda".granularity'),
+        ('{"disks": {"vda": {"granularity": {"4k": 3}}}}', 'the key "4k"'),
+        ('{"disks": {"vda": {"granularity": {"4096": -3}}}}', ".4096: -3"),
+        ('{"disks": {"vda": {"granularity": {"4096": true}}}}', ".4096: true"),
+        ('{"disks": {"vda": {"granularity": {"4096": 1.5}}}}', ".4096: 1.5"),
+        ('{"disks": {"vda": {"granularity": {"8": 1}, "alignment": {"100": 1}}}}', "the alignment 100"),
+        ('{"disks": {"vda": {"granularity": {"8": 1}, "alignment": {"12": 1, "4096": 1}}}}', "none of the dialects"),
+        ('{"disks": {"vda": {"granularity": {"512": 9}, "alignment": {"65536": 9}}}}', "contradicts itself"),
+        ('{"disks": {"vda": {"granularity": {"4096": 9}, "alignment": {"512": 9}}}}', "3584 bytes"),
+        ('{"disks": {"vda": {"granularity": {"4096": 9}}}}', "does not show"),
+        ('{"Block size": {"12": 3}, "Algn size": {"70": 3}}', "the alignment 70"),
+        ('{"disks": {"vda": {"granularity": {"99999999999999999999999": 9}}}}', "is no size"),
+    ],
+)
+def test_what_is_no_such_file_is_named(text: str, says: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        read_blkalgn(text.encode(), "f")
+    assert says in str(caught.value)
+    assert str(caught.value).startswith("f:")
+
+
+def test_a_dialect_that_was_said_must_fit() -> None:
+    text = written([(0, 4096)], 2)
+    for wrong in (1, 3, 4):
+        with pytest.raises(ParseError):
+            read_blkalgn(text, dialect=wrong)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["disks", "vda", "granularity", "alignment", "Block size", "Algn size", "4096", "12", "x", ""]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()), st.sampled_from([None, *DIALECTS]))
+def test_rubbish_is_refused_or_read_and_nothing_else(text: bytes, dialect: Dialect | None) -> None:
+    try:
+        read_blkalgn(text, "rubbish", dialect)
+    except ParseError as error:
+        assert str(error).startswith("rubbish:")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "says"),
+    [
+        ({"4096": 1 << 62, "8192": 1 << 62}, f"granularity.4096: {1 << 62} is no number of requests"),
+        ({str(1 << 40): 1 << 40}, "its requests have more than an exbibyte"),
+    ],
+)
+def test_counts_whose_sums_no_table_holds_are_refused(lengths: dict[str, int], says: str) -> None:
+    disk = {"granularity": lengths, "alignment": {"512": 1}}
+    with pytest.raises(ParseError, match=says):
+        read_blkalgn(json.dumps({"disks": {"vda": disk}}).encode(), dialect=3)

@@ -1,0 +1,197 @@
+"""fio's histogram logs: percentiles over time, and the same bins as in fio's JSON."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from storlab.errors import ParseError
+from storlab.formats.fio import histogram
+from storlab.formats.fio.histogram_log import read_histogram_logs, with_histogram_logs
+from storlab.formats.fio.output import parse_fio
+from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS
+
+from .program import run_fio
+from .samples import counts, values
+
+ANY_FOLDER = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def line(time: int, direction: int, found: dict[int, int], coarseness: int = 0) -> str:
+    """A line of a log; ``found``: counts by the number of their bin."""
+    bins = [found.get(at, 0) for at in range(histogram.BINS >> coarseness)]
+    return ", ".join(map(str, [time, direction, 4096, *bins])) + "\n"
+
+
+def series(frame: pl.DataFrame, metric: str, job: str | None = None) -> dict[float, float]:
+    mine = frame.filter(pl.col("metric") == metric, pl.col("job").eq_missing(job))
+    return {round(t, 6): value for t, value in zip(mine["t"], mine["value"], strict=True)}
+
+
+def middle(at: int) -> float:
+    return float(histogram.VALUE_NS[at]) / 1e9
+
+
+def test_a_line_is_an_interval_of_a_direction_and_jobs_are_merged_by_their_bins(tmp_path: Path) -> None:
+    one, two = tmp_path / "h_clat_hist.1.log", tmp_path / "h_clat_hist.2.log"
+    one.write_text(line(503, 0, {700: 98, 900: 2}) + line(506, 1, {800: 10}) + line(1790, 0, {710: 1}))
+    two.write_text(line(500, 0, {1000: 300}))
+    found = read_histogram_logs({1: one, 2: two}, 0.5, ["a", "b"])
+    assert dict(found.series.schema) == SERIES_COLUMNS
+    assert dict(found.histograms.schema) == HISTOGRAM_COLUMNS
+    assert series(found.series, "read.latency.p50", "a") == pytest.approx({0.5: middle(700), 1.5: middle(710)})
+    assert series(found.series, "read.latency.p99", "a") == pytest.approx({0.5: middle(900), 1.5: middle(710)})
+    assert series(found.series, "read.latency.p50") == pytest.approx({0.5: middle(1000), 1.5: middle(710)})
+    assert series(found.series, "write.latency.p50") == pytest.approx({0.5: middle(800)})
+    assert counts(found, "read.latency") == {
+        histogram.LOWER[at]: count for at, count in ((700, 98), (710, 1), (900, 2), (1000, 300))
+    }
+    assert sum(counts(found, "latency").values()) == 411
+    assert found.warnings == ()
+
+
+def test_fio_s_own_bins_are_the_bounds_however_coarse_the_log(tmp_path: Path) -> None:
+    """The same operations twice: in the JSON, and by the interval. Some ended after the last line."""
+    pace = ["--time_based", "--runtime=1", "--rate_iops=3000", "--log_hist_msec=50"]
+    for coarseness in (0, 3, 6):
+        folder = tmp_path / str(coarseness)
+        folder.mkdir()
+        load = ["--name=x", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--numjobs=2", *pace]
+        log = ["--write_hist_log=h", f"--log_hist_coarseness={coarseness}"]
+        ran = run_fio("--output-format=json+", *load, *log, cwd=folder)
+        whole = parse_fio(ran.stdout, "x")
+        read = read_histogram_logs({n: folder / f"h_clat_hist.{n}.log" for n in (1, 2)}, 0.05, ["x.1", "x.2"])
+        for job in (None, "x.1", "x.2"):
+            for way in ("read", "write"):
+                agrees(
+                    read.histograms.filter(pl.col("job").eq_missing(job), pl.col("metric") == f"{way}.latency"),
+                    whole.histograms.filter(pl.col("job").eq_missing(job), pl.col("metric") == f"{way}.latency"),
+                    values(whole, job),
+                    way,
+                )
+        assert len(series(read.series, "write.latency.p99")) == pytest.approx(20, abs=6)
+        assert bool(read.warnings) == (coarseness > 0)
+
+
+def agrees(log: pl.DataFrame, whole: pl.DataFrame, metrics: dict[str, float], way: str) -> None:
+    """Bin by bin what the log has lies in fio's, whose percentiles lie where those lacking in the log leave them."""
+    lower, upper, count = (log.sort("lower")[name].to_numpy() for name in ("lower", "upper", "count"))
+    for low, high, n in zip(lower, upper, count, strict=True):
+        inside = whole.filter(pl.col("lower") >= low * (1 - 1e-12), pl.col("upper") <= high * (1 + 1e-12))
+        assert n <= inside["count"].sum()
+    n, lacking = int(count.sum()), int(whole["count"].sum() - count.sum())
+    assert 0 <= lacking <= 0.2 * n
+    running = np.cumsum(count)
+    for percentile in (50.0, 90.0, 99.0):
+        rank = math.ceil(percentile / 100 * (n + lacking))
+        least = lower[np.searchsorted(running, max(rank - lacking, 1))]
+        most = upper[np.searchsorted(running, min(rank, n))] if rank <= n else math.inf
+        assert least <= metrics[f"{way}.latency.p{percentile:g}"] <= most
+
+
+def test_a_histogram_comes_from_the_log_where_the_json_has_none_and_says_what_it_lacks(tmp_path: Path) -> None:
+    pace = ["--time_based", "--runtime=1", "--rate_iops=1000", "--log_hist_msec=300", "--write_hist_log=h"]
+    load = ["--name=x", "--ioengine=null", "--rw=write", "--size=8M", *pace]
+    ran = run_fio(*load, "--output-format=json", cwd=tmp_path)
+    measured = parse_fio(ran.stdout, "x")
+    assert measured.histograms.is_empty()
+    joined = with_histogram_logs(measured, read_histogram_logs({1: tmp_path / "h_clat_hist.1.log"}, 0.3))
+    counted = sum(counts(joined, "write.latency").values())
+    ios = int(values(measured)["ios"])
+    assert any(f"lacks {ios - counted} of {ios} operations" in warning for warning in joined.warnings)
+
+
+@pytest.mark.parametrize(
+    ("text", "number", "says"),
+    [
+        (line(1, 0, {}) + "rubbish\n", 2, "not a line of a histogram log"),
+        (line(1, 0, {}) + line(1, 0, {}, 1), 2, "not a line of a histogram log"),
+        (line(1, 3, {}), 1, "not a line of a histogram log"),
+        (line(1, 0, {}).replace(", 0", ", -1", 1), 1, "not a line of a histogram log"),
+        (line(1, 0, {}).replace("\n", ",\n"), 1, "not a line of a histogram log"),
+        (line(1, 0, {5: (1 << 64) - 9}), 1, "not a line of a histogram log"),
+        ("502, 93857911795328, 0, 4096, 0\n", 1, "not a line of a histogram log"),
+        ("502, 1, 0, 4096, 0\n", 1, "has 2 counts, and no histogram log of fio 3 has so many"),
+        (line(1_795_276_506_657, 0, {3: 1}), 1, "times are Unix time"),
+        ("\n", 1, "not a line of a histogram log"),
+    ],
+)
+def test_a_line_that_is_none_is_refused_with_file_and_number(tmp_path: Path, text: str, number: int, says: str) -> None:
+    path = tmp_path / "h_clat_hist.1.log"
+    path.write_text(text)
+    with pytest.raises(ParseError, match=says) as caught:
+        read_histogram_logs({1: path}, 0.5)
+    assert (caught.value.source, caught.value.line) == (str(path), number)
+
+
+def test_a_log_whose_bins_become_others_is_refused_in_every_chunk(tmp_path: Path) -> None:
+    path = tmp_path / "h_clat_hist.1.log"
+    path.write_text(line(1, 0, {5: 1}) * 100 + line(2, 0, {5: 1}, 1) * 100)
+    with pytest.raises(ParseError) as caught:
+        read_histogram_logs({1: path}, 0.5)
+    assert caught.value.line == 101
+    path.write_text(line(1, 0, {5: 1}) * 93 + line(2, 0, {5: 1}, 1) * 93)
+    with pytest.raises(ParseError) as caught:
+        read_histogram_logs({1: path}, 0.5)
+    assert caught.value.line == 94
+
+
+def test_a_log_that_is_empty_or_was_cut_off_gives_the_lines_that_are_whole(tmp_path: Path) -> None:
+    path = tmp_path / "h_clat_hist.1.log"
+    path.write_text("")
+    assert read_histogram_logs({1: path}, 0.5).series.is_empty()
+    path.write_text(line(500, 0, {9: 1}) + line(1000, 0, {9: 1})[:-9])
+    assert list(series(read_histogram_logs({1: path}, 0.5).series, "read.latency.p50")) == [0.5]
+
+
+LINES = st.lists(
+    st.tuples(
+        st.integers(0, 10**7),
+        st.integers(0, 2),
+        st.dictionaries(st.integers(0, histogram.BINS - 1), st.integers(1, 10**9), min_size=1, max_size=4),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@ANY_FOLDER
+@given(lines=LINES, coarseness=st.integers(0, 6))
+def test_every_count_is_in_a_bin_that_holds_its_own(
+    lines: list[tuple[int, int, dict[int, int]]], coarseness: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "h_clat_hist.1.log"
+    coarse = [
+        (
+            time,
+            way,
+            {at: sum(n for b, n in found.items() if b >> coarseness == at) for at in {b >> coarseness for b in found}},
+        )
+        for time, way, found in lines
+    ]
+    path.write_text("".join(line(*each, coarseness) for each in coarse))
+    read = read_histogram_logs({1: path}, 1.0)
+    assert sum(counts(read, "latency").values()) == sum(sum(found.values()) for _, _, found in lines)
+    bins = read.histograms.filter(pl.col("metric") == "latency")
+    for at in {at for _, _, found in lines for at in found}:
+        ns = float(histogram.LOWER[at])
+        assert bins.filter(pl.col("lower") <= ns, pl.col("upper") > ns).height == 1
+    for row in read.series.iter_rows(named=True):
+        assert bins.filter(pl.col("lower") <= row["value"], pl.col("upper") > row["value"]).height == 1
+
+
+@ANY_FOLDER
+@given(st.lists(st.binary(max_size=30) | st.just(line(7, 1, {9: 2}, 6).encode()), max_size=4).map(b"".join))
+def test_any_bytes_are_read_or_refused_by_line(tmp_path: Path, text: bytes) -> None:
+    path = tmp_path / "h_clat_hist.1.log"
+    path.write_bytes(text)
+    try:
+        read_histogram_logs({1: path}, 1.0)
+    except ParseError as error:
+        assert error.line is not None and 1 <= error.line <= text.count(b"\n")

@@ -1,0 +1,246 @@
+"""Bonnie++'s CSV and its older table: every figure in its place, and none where there is none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.errors import ParseError
+from storlab.importing.bonnie import BonnieImporter
+from storlab.importing.importer import Part
+from storlab.measurements import Measurements
+
+GOLDEN = Path(__file__).parent / "golden"
+CSV = (GOLDEN / "bonnie-2.00a.csv").read_bytes()
+TABLE = (GOLDEN / "bonnie-1.03.txt").read_bytes()
+TERMINAL = (GOLDEN / "bonnie-2.00a-terminal.txt").read_bytes()  # tables with their CSV; the last run has no upper half
+CONVERTED = (GOLDEN / "bonnie-2.00a-csv2txt.txt").read_bytes()  # three of these runs as bon_csv2txt prints them
+METRICS = [
+    *(f"{name}.bandwidth" for name in ("write.char", "write.block", "rewrite", "read.char", "read.block")),
+    "seek.rate",
+    *(f"{order}.{what}.rate" for order in ("sequential", "random") for what in ("create", "stat", "delete")),
+]
+
+
+def parts(text: bytes) -> list[Part]:
+    return list(BonnieImporter().read(text, "x.csv", {}))
+
+
+def values(measured: Measurements) -> dict[str, float]:
+    return dict(measured.metrics.select("metric", "value").iter_rows())
+
+
+def test_the_fields_that_the_header_does_not_name_shift_nothing() -> None:
+    first, second = parts(CSV)
+    assert (first.levels, second.levels) == ({"machine": "ours"}, {"machine": "ours"})
+    assert (first.measured.facts["seek_count"], first.measured.facts["seek_processes"]) == ("8192", "5")
+    found = values(first.measured)
+    assert found["write.char.bandwidth"] == 2967 * 1024
+    assert found["write.char.cpu"] == 0.79
+    assert found["read.char.bandwidth"] == 4654 * 1024
+    assert found["write.char.latency.max"] == pytest.approx(0.022311)
+    assert found["random.delete.latency.max"] == pytest.approx(0.004677)
+    assert values(second.measured)["read.char.latency.max"] == pytest.approx(0.153)
+
+
+def test_pluses_are_no_figure_and_never_0() -> None:
+    first, _ = parts(CSV)
+    assert not {"write.block.bandwidth", "write.block.cpu", "seek.rate"} & values(first.measured).keys()
+    (warning,) = first.measured.warnings
+    assert warning.startswith("ours, line 2: no figure for write.block, rewrite, read.block, seek,")
+    assert warning.endswith("which ended in under 500 ms")
+
+
+def test_the_table_of_1_03_is_read_with_both_halves() -> None:
+    found = parts(TABLE)
+    machines = ["local", "nfs", "aoe", "dst", "dst-nosack-nofac", "dst-2"]
+    assert [part.levels["machine"] for part in found] == machines
+    nfs, dst2 = values(found[1].measured), values(found[5].measured)
+    assert [round(nfs[name] / (1024 if "bandwidth" in name else 1), 1) for name in METRICS] == [
+        *(42498, 68708, 25402, 30040, 50496, 350.6),
+        *(1619, 8709, 2708, 2578, 11918, 1275),
+    ]
+    assert (dst2["seek.rate"], dst2["random.delete.rate"], dst2["random.delete.cpu"]) == (17.6, 846, 0.05)
+    assert "random.stat.rate" not in dst2
+    assert found[0].traits == {"file_size": "16G", "num_files": "16"}
+
+
+def without_csv(text: bytes) -> bytes:
+    return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"1.98,"))
+
+
+def test_the_table_of_2_00_says_what_the_csv_below_it_says_but_rates_of_files() -> None:
+    printed, exact = parts(without_csv(TERMINAL)), parts(TERMINAL)
+    assert [part.levels["machine"] for part in exact] == [
+        "ours",
+        "ram",
+        "a-long-machine-name-of-somebody",
+        "chunk",
+        "nofile",
+    ]
+    assert [part.levels["machine"] for part in printed] == ["ours", "ram", "a-long-machine-name", "chunk", "nofile"]
+    for one, two in zip(printed, exact, strict=True):
+        wanted = {name: value for name, value in values(two.measured).items() if not name.startswith(("seq", "ran"))}
+        got = {name: value for name, value in values(one.measured).items() if not name.startswith(("seq", "ran"))}
+        assert got == pytest.approx(wanted, rel=0.002)  # 399m has three digits
+        assert not any(name.endswith(("create.rate", "delete.rate")) for name in values(one.measured))
+    (_, nofile) = printed[3:]
+    assert nofile.measured.metrics.height == 6  # latencies: of an upper half there is none, and no 0
+    assert (
+        "line 9: its rates of files are left out, for Bonnie++ 2.00a prints how many" in printed[0].measured.warnings[0]
+    )
+
+
+def test_a_table_that_csv_was_made_into_has_all_rates() -> None:
+    exact = {part.levels["machine"]: values(part.measured) for part in parts(TERMINAL)}
+    ram, long, chunk = parts(CONVERTED)
+    assert long.levels == {"machine": "a-long-"}  # it cuts off more
+    for part, name in ((ram, "ram"), (long, "a-long-machine-name-of-somebody"), (chunk, "chunk")):
+        assert values(part.measured) == pytest.approx(exact[name], rel=0.002)  # 0k is no rate, but pluses
+    assert chunk.traits["file_size"] == "64M"
+
+
+def test_rows_with_blanks_have_figures_in_their_own_columns() -> None:
+    row = b"fast           700M            399m  56  1.5g  99           +++++ +++ 350.6   7\n"
+    latency = b"Latency                         774us    4853us                20s   23288us\n"
+    head = b"Version 2.00a       ------Sequential Output------ --Sequential Input- --Random-\n"
+    (part,) = parts(head + row + latency)
+    found = values(part.measured)
+    assert found["write.block.bandwidth"] == 399 * 1024**2
+    assert found["rewrite.bandwidth"] == 1.5 * 1024**3
+    assert (found["seek.rate"], found["seek.cpu"], found["read.block.latency.max"]) == (350.6, 0.07, 20)
+    assert not {"write.char.bandwidth", "read.char.latency.max", "read.block.bandwidth"} & found.keys()
+    (part,) = parts(head + row + b"Latency                 774\n")
+    assert "line 3 is left out: it isn't a row of latencies" in part.measured.warnings[0]
+    with pytest.raises(ParseError):
+        parts(head + row[:60] + b"\n")  # which columns are missing can't be told
+
+
+@pytest.mark.parametrize("margin", [b"", b"    ", b"> "])
+@pytest.mark.parametrize("between", [b"", b"\n"])
+def test_a_table_may_be_indented_or_quoted_with_blank_lines_and_long_numbers(margin: bytes, between: bytes) -> None:
+    upper = [
+        b"Version 1.03e       ------Sequential Output------ --Sequential Input- --Random-",
+        b"                    -Per Chr- --Block-- -Rewrite- -Per Chr- --Block-- --Seeks--",
+        b"Machine        Size K/sec %CP K/sec %CP K/sec %CP K/sec %CP K/sec %CP  /sec %CP",
+        b"stripes         24G           312500  14 62500   7           1250000  99 412.5   1",
+    ]
+    lower = [
+        b"                    ------Sequential Create------ --------Random Create--------",
+        b"                    -Create-- --Read--- -Delete-- -Create-- --Read--- -Delete--",
+        b"              files  /sec %CP  /sec %CP  /sec %CP  /sec %CP  /sec %CP  /sec %CP",
+        b"                 16    75   0 +++++ +++   125   0    80   0 +++++ +++   120   0",
+    ]
+    table = b"".join(margin + line + b"\n" + between for line in (*upper, *lower))
+    twice = parts(b"We ran it:\n\n" + table + b"\nand again:\n\n" + table)
+    assert len(twice) == 2
+    for part in twice:
+        assert part.levels == {"machine": "stripes"}
+        found = values(part.measured)
+        assert found["write.block.bandwidth"] == 312500 * 1024
+        assert (found["rewrite.bandwidth"], found["rewrite.cpu"]) == (62500 * 1024, 0.07)
+        assert found["read.block.bandwidth"] == 1250000 * 1024
+        assert (found["seek.rate"], found["random.delete.rate"]) == (412.5, 120)
+        assert not {"write.char.bandwidth", "read.char.bandwidth", "sequential.stat.rate"} & found.keys()
+
+
+def test_the_last_line_of_csv_may_be_cut_anywhere() -> None:
+    whole = values(parts(CSV)[1].measured)
+    for end in range(CSV.rindex(b"\n1.98") + 13, len(CSV) - 1):
+        found = parts(CSV[:end])
+        if len(found) == 2:  # cut right after a comma, as if the last test had not been run
+            assert CSV[:end].endswith(b",")
+            assert values(found[1].measured).items() <= whole.items()
+        else:
+            assert found[0].measured.warnings[0] == "line 3 is cut short and left out"
+
+
+def test_prose_around_the_table_is_skipped() -> None:
+    text = b"MTU 1500 data (with 1 and 2 pages):\n\n" + TABLE + b"\nWhat happened is strange.\n"
+    assert [values(part.measured) for part in parts(text)] == [values(part.measured) for part in parts(TABLE)]
+
+
+def test_a_line_of_csv_of_1_03_is_read() -> None:
+    (part,) = parts(
+        b"old,16G,42498,98,68708,9,25402,6,30040,66,50496,5,350.6,0,16,1619,5,+++++,+++,2708,7,1,2,3,4,5,6\n"
+    )
+    found = values(part.measured)
+    assert (found["write.block.bandwidth"], found["seek.rate"], found["random.delete.rate"]) == (68708 * 1024, 350.6, 5)
+    assert "sequential.stat.rate" not in found
+
+
+@pytest.mark.parametrize("end", range(0, len(TABLE), 41))
+def test_of_a_truncated_table_what_is_whole_counts(end: int) -> None:
+    whole = {part.levels["machine"]: values(part.measured) for part in parts(TABLE)}
+    try:
+        found = parts(TABLE[:end])
+    except ParseError:
+        assert TABLE[:end].count(b"16G") < 2
+        return
+    for part in found[:-1]:
+        name = next(machine for machine in whole if machine.startswith(part.levels["machine"]))
+        assert values(part.measured).items() <= whole[name].items()
+
+
+def test_a_line_that_was_cut_is_left_out_with_a_warning() -> None:
+    (part,) = parts(CSV[:-40])
+    assert part.measured.warnings[0] == "line 3 is cut short and left out"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "x.csv: is neither CSV nor a table"),
+        (bytes(range(256)) * 9, "x.csv: is neither"),
+        (b"a,b,c\n1,2,3\n", "x.csv: is neither"),
+        (CSV.replace(b",2967,", b",fast,"), 'x.csv:2: putc: "fast" is no number'),
+        (CSV.replace(b"22311us", b"22311"), 'x.csv:2: putc_latency: "22311" is no time'),
+        (CSV.replace(b",8192,", b","), "x.csv:2: has 49 fields; format 1.98 has 50"),
+        (
+            b"Version 2.00a       ------Sequential Output------\nName:Size etc        /sec %CP\n",
+            "x.csv: is neither",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_refused(text: bytes, says: str) -> None:
+    with pytest.raises(ParseError) as refused:
+        parts(text)
+    assert str(refused.value).startswith(says)
+
+
+figures = st.one_of(st.none(), st.integers(1, 10**8))
+
+
+@given(st.lists(st.lists(figures, min_size=12, max_size=12), min_size=1, max_size=6))
+def test_what_was_written_is_read_back(rows: list[list[int | None]]) -> None:
+    lines = []
+    for row in rows:
+        pairs = [("+++++", "+++") if figure is None else (str(figure), "7") for figure in row]
+        tests = [text for pair in pairs for text in pair]
+        middle = ["16", "", "", "", ""]
+        head = ["1.98", "2.00a", "m", "1", "42", "16G", "", "8192", "5"]
+        lines.append(",".join([*head, *tests[:12], *middle, *tests[12:], *["5us"] * 12]))
+    found = parts("\n".join(lines).encode() + b"\n")
+    assert len(found) == len(rows)
+    for part, row in zip(found, rows, strict=True):
+        wanted = zip(METRICS, row, strict=True)
+        expected = {name: f * 1024.0 if "bandwidth" in name else f for name, f in wanted if f is not None}
+        got = values(part.measured)
+        assert {name: value for name, value in got.items() if name in METRICS} == expected
+
+
+@given(
+    st.binary(max_size=60),
+    st.integers(0, 6000),
+    st.integers(0, 400),
+    st.sampled_from([CSV, TABLE, TERMINAL, CONVERTED]),
+)
+def test_damage_is_read_or_refused_and_never_fails_otherwise(new: bytes, at: int, length: int, text: bytes) -> None:
+    try:
+        found = parts(text[:at] + new + text[at + length :])
+    except ParseError:
+        return
+    assert all(part.levels["machine"].isprintable() for part in found)

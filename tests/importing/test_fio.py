@@ -1,0 +1,198 @@
+"""fio's output from elsewhere: set-ups by the jobs' options, and never by file names; and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formats.fio.samples import golden, values
+from storlab import open_run
+from storlab.errors import ParseError
+from storlab.importing.fio.traits import said_of_jobs, traits_of
+from study.program import call
+
+from .fio_files import later, parts, ran
+from .virtiofs_sample import terse
+
+
+def test_options_that_differ_become_factors_and_equal_ones_rounds(folder: Path, tmp_path: Path) -> None:
+    for number, bs in enumerate(("4k", "16384", "4096", "16k")):
+        ran(folder, f"{9 - number}.json", f"--bs={bs}", "--rw=write")
+    run = tmp_path / "run"
+    imported = call("import", "fio", str(folder), "--out", str(run))
+    assert imported.status == 0, imported.message
+    trials = open_run(run).trials.sort("started")
+    assert [name for name in trials.columns if name.startswith("factor.")] == ["factor.bs"]
+    assert trials.select("factor.bs", "round").rows() == [("4k", 1), ("16k", 1), ("4k", 2), ("16k", 2)]
+    text = call("report", str(run))
+    assert text.status == 0, text.message
+    assert "no verdicts" in " ".join(text.output.split())
+
+
+@pytest.mark.parametrize("form", ["json", "json+", "terse", "normal,terse", "normal,json", "terse,json+", "4", "5"])
+def test_every_form_of_fio_s_output_gives_the_same_metrics(form: str, folder: Path, tmp_path: Path) -> None:
+    version = [f"--terse-version={form}"] if form.isdigit() else []
+    path = ran(folder, "x.out", "--rw=randrw", "--bs=4k", *version, form="terse" if version else form)
+    run = tmp_path / "run"
+    imported = call("import", "fio", str(path), "--out", str(run))
+    assert imported.status == 0, imported.message
+    found = open_run(run).metrics.filter(pl.col("node").is_null(), pl.col("job").is_null())
+    rows = dict(zip(found["metric"], found["value"], strict=True))
+    assert rows["read.bytes"] + rows["write.bytes"] == rows["bytes"] == 1 << 20
+    assert rows["bandwidth"] == pytest.approx(rows["read.bandwidth"] + rows["write.bandwidth"])
+    assert rows["iops"] * 4096 == pytest.approx(rows["bandwidth"], rel=0.02)
+
+
+def test_levels_are_in_the_order_of_the_numbers_in_names_of_files(folder: Path, tmp_path: Path) -> None:
+    for number in (2, 10, 9):
+        ran(folder, f"{number}.json", f"--iodepth={number}", "--rw=write")
+    imported = call("import", "fio", str(folder), "--out", str(tmp_path / "run"))
+    assert imported.status == 0, imported.message
+    assert open_run(tmp_path / "run").trials.sort("cell")["factor.iodepth"].to_list() == ["2", "9", "10"]
+
+
+def test_where_there_is_no_completion_latency_the_total_is_read(folder: Path) -> None:
+    (part,) = parts(ran(folder, "a.json", "--rw=randread", "--disable_clat=1").read_bytes())
+    assert values(part.measured)["read.latency.mean"] > 0
+    assert any("total latencies" in warning for warning in part.measured.warnings)
+
+
+def test_terse_lines_of_later_versions_have_trims(folder: Path) -> None:
+    trims = ["--rw=randtrim", "--ioengine=null"]
+    for version in ("4", "5"):
+        path = ran(folder, "a.txt", *trims, f"--terse-version={version}", form="terse")
+        (part,) = parts(path.read_bytes())
+        found = values(part.measured)
+        assert found["trim.bytes"] == found["bytes"] == 1 << 20
+        assert not {"read.bytes", "write.bytes"} & found.keys()
+    (part,) = parts(ran(folder, "b.txt", *trims, form="terse").read_bytes())
+    assert (part.status, part.reason) == ("failed", "fio read and wrote nothing")  # version 3 has no trims
+
+
+def test_output_for_people_is_refused_with_what_to_run_instead(folder: Path) -> None:
+    path = ran(folder, "a.txt", "--rw=read", form="normal")
+    with pytest.raises(ParseError, match=r"x\.json:\d+: fio's output for people.*--output-format=json\+"):
+        parts(path.read_bytes())
+    path = ran(folder, "b.txt", "--rw=read", "--terse-version=2", form="terse")
+    with pytest.raises(ParseError, match="terse output of version 2 isn't read"):
+        parts(path.read_bytes())
+
+
+def test_steady_state_comes_along() -> None:
+    (part,) = parts(golden("fio-steady.json"))
+    assert "steady.attained" in set(part.measured.metrics["metric"])
+    assert "steady.iops" in set(part.measured.series["metric"])
+
+
+def test_a_failed_run_is_a_failed_trial_and_no_zero() -> None:
+    (part,) = parts(golden("fio-full.json"))
+    assert part.status == "failed"
+    assert "No space left" in (part.reason or "") or "no space left" in (part.reason or "")
+    assert part.measured.metrics.is_empty()
+
+
+def test_options_are_compared_in_one_spelling_with_their_defaults() -> None:
+    spelled = traits_of([{"blocksize": "4096", "readwrite": "randread", "name": "a", "log_avg_msec": "9"}])
+    assert spelled == traits_of([{"bs": "4k", "rw": "randread", "iodepth": "1", "direct": "0", "randseed": "7"}])
+    assert traits_of([{"rw": "read"}, {"rw": "write"}])["rw"] == "read + write"
+
+
+def test_terse_lines_take_their_options_from_the_messages_before_them() -> None:
+    message = (
+        "load: (g=0): rw=randread, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, ioengine=psync, iodepth=1"
+    )
+    assert said_of_jobs([message])["load"] == {"rw": "randread", "ioengine": "psync", "iodepth": "1", "bs": "4k"}
+    whole = f"{message}\n{terse('load', (1000, 250))}\n{terse('load', (1100, 275))}"
+    first, second = parts((whole + "\n").encode())
+    assert first.traits == second.traits
+    assert "which jobs ran at once" in first.measured.warnings[0]
+    (kept,) = parts(whole.encode())
+    assert "line 3: the terse line was cut off" in kept.measured.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "x.json:1: holds no result of fio"),
+        (b"\x7fELF\x00\x01\x02\n", "x.json:1: holds no result of fio"),
+        (b"fio: engine nothing not loadable\n", "it says: fio: engine nothing not loadable"),
+        (b'{"a": 1}', "jobs is missing"),
+        (b"6;fio-3.33;x;0\n", "versions 3, its default, 4 and 5 are read"),
+        (b"5;fio-3.33;x;0\n", "has 4 fields of 180: it was cut off"),
+        (golden("fio-plain.json")[:900], "truncated"),
+    ],
+)
+def test_what_is_none_is_refused_with_file_and_line(text: bytes, says: str) -> None:
+    with pytest.raises(ParseError) as error:
+        parts(text)
+    assert says in str(error.value)
+    assert str(error.value).startswith("x.json:")
+
+
+def test_files_of_a_folder_that_are_none_are_named(folder: Path, tmp_path: Path) -> None:
+    ran(folder, "a.json", "--rw=randwrite", "--write_lat_log=mine", "--log_avg_msec=100")
+    ran(folder, "people.txt", "--rw=read", form="normal")
+    imported = call("import", "fio", str(folder), "--out", str(tmp_path / "run"))
+    assert imported.status == 0
+    (said,) = (line for line in imported.message.splitlines() if "files that were not read" in line)
+    assert said.endswith("files that were not read: data, mine_lat.1.log, mine_slat.1.log, people.txt")
+
+
+def test_what_is_true_of_many_files_is_said_once(tmp_path: Path) -> None:
+    for number in range(6):
+        (tmp_path / f"{number}.json").write_bytes(
+            later(golden("fio-plain.json"), number * 60_000).replace(b'"bins"', b'"x"')
+        )
+    imported = call(
+        "import", "fio", *(str(tmp_path / f"{number}.json") for number in range(6)), "--out", str(tmp_path / "run")
+    )
+    (said,) = (line for line in imported.message.splitlines() if "no latency bins" in line)
+    assert said.startswith(f"{tmp_path}/0.json, {tmp_path}/1.json")
+    assert "4.json, …: fio gave no latency bins" in said
+
+
+def test_a_folder_without_any_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing")
+    ended = call("import", "fio", str(tmp_path), "--out", str(tmp_path / "run"))
+    assert ended.status == 2
+    assert "none of its 1 file is one of fio" in ended.message
+
+
+WHOLE = [
+    golden("fio-plain.json"),
+    golden("fio-plain.json") + b"a message\n" + golden("fio-client.json"),
+    golden("fio-stonewall.json") * 2,
+    f"{terse('load', (9, 2))}\n".encode(),
+    json.dumps([json.loads(golden("fio-mixed.json"))], indent=1).encode(),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_a_damaged_file_is_read_or_refused(data: st.DataObject) -> None:
+    whole = data.draw(st.sampled_from(WHOLE))
+    at, until = sorted((data.draw(st.integers(0, len(whole))), data.draw(st.integers(0, len(whole)))))
+    damaged = whole[:at] + data.draw(st.binary(max_size=20)) + whole[until:]
+    try:
+        assert parts(damaged)
+    except ParseError as error:
+        assert "x.json" in str(error)
+
+
+def test_a_folder_has_one_level_of_a_factor_that_its_user_names(tmp_path: Path) -> None:
+    for name in ("xfs", "ext4"):
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            ran(tmp_path / name, f"{number}.json", "--rw=write")
+    run = tmp_path / "run"
+    folders = [str(tmp_path / "xfs"), str(tmp_path / "ext4")]
+    imported = call("import", "fio", *folders, "--factor", "fs=xfs,ext4", "--out", str(run))
+    assert imported.status == 0, imported.message
+    trials = open_run(run).trials
+    assert trials["factor.fs"].to_list() == ["xfs", "xfs", "ext4", "ext4"]
+    assert trials.filter(pl.col("factor.fs") == "xfs")["round"].to_list() == [1, 2]

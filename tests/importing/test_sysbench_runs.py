@@ -1,0 +1,114 @@
+"""Runs of sysbench: several in one file, of 1.1, of sysbench-tpcc, with checkpoints."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from storlab import open_run
+from study.program import call
+
+from .sysbench_files import CHECKPOINTS, FILEIO, OLTP, one, parts, series, values
+
+
+def test_the_intervals_of_sysbench_tpcc_have_a_colon_less() -> None:
+    assert values(one(OLTP.replace(b"err/s: ", b"err/s "))) == values(one(OLTP))
+    assert one(OLTP.replace(b"err/s: ", b"err/s ")).series.equals(one(OLTP).series)
+
+
+def test_several_runs_in_one_file_are_told_apart_by_their_first_lines() -> None:
+    prepare = b"sysbench 1.0.17 (using bundled LuaJIT 2.1.0-beta2)\n\nCreating table 'sbtest1'...\n"
+    found = parts(prepare + OLTP + OLTP.replace(b"(5374.40 per", b"(5000.00 per"))
+    assert [values(part.measured)["tps"] for part in found] == [5374.40, 5000.00]
+
+
+def test_a_run_that_counted_no_event_failed() -> None:
+    events = next(line for line in FILEIO.splitlines() if b"number of events" in line)
+    failed = FILEIO.replace(events, events.replace(events.split()[-1], b"0")).replace(
+        b"Threads started!\n", b"Threads started!\nFATAL: Failed to read file! file: 3 pos: 8192\n"
+    )
+    found = parts(FILEIO + failed)
+    assert [part.status for part in found] == ["done", "failed"]
+    assert found[1].reason == "FATAL: Failed to read file! file: 3 pos: 8192"
+    assert found[1].measured.metrics.is_empty()
+
+
+def test_runs_in_one_file_that_were_told_otherwise_are_not_repeats(tmp_path: Path) -> None:
+    more = OLTP.replace(b"Number of threads: 128", b"Number of threads: 64")
+    reads = re.sub(rb"( write:| other:) +\d+", rb"\1   0", OLTP)
+    whole = tmp_path / "all.log"
+    whole.write_bytes(OLTP + more + reads + more)
+    run = tmp_path / "run"
+    imported = call("import", "sysbench", str(whole), "--out", str(run))
+    assert "4 trials of 3 cells" in imported.output, imported.message
+    trials = open_run(run).trials.sort("trial").select("factor.threads", "factor.queries", "round")
+    assert trials.rows() == [
+        ("128", "read + write + other", 1),
+        ("64", "read + write + other", 1),
+        ("128", "read", 1),
+        ("64", "read + write + other", 2),
+    ]
+
+
+def test_what_goes_with_the_files_names_is_no_further_factor(tmp_path: Path) -> None:
+    for name, threads in (("few", b"8"), ("many", b"128")):
+        (tmp_path / f"{name}.log").write_bytes(OLTP.replace(b"threads: 128", b"threads: " + threads))
+    run = tmp_path / "run"
+    imported = call("import", "sysbench", *map(str, tmp_path.glob("*.log")), "--out", str(run))
+    assert imported.status == 0, imported.message
+    assert [name for name in open_run(run).trials.columns if name.startswith("factor.")] == ["factor.file"]
+
+
+EVENTS_1_1 = b"""
+Throughput:
+    events/s (eps):                      5374.3973
+    time elapsed:                        43200.0514s
+    total number of events:              232174233
+"""
+
+
+FILEIO_1_1 = b"""
+Throughput:
+         read:  IOPS=1500.50 23.45 MiB/s (24.58 MB/s)
+         write: IOPS=1000.25 15.63 MiB/s (16.39 MB/s)
+         fsync: IOPS=3201.80
+"""
+
+
+def as_1_1_prints(text: bytes) -> bytes:
+    latency, fairness = text.index(b"\nLatency (ms)"), text.index(b"\nThreads fairness")
+    if b"\nFile operations:" in text:
+        return text[: text.index(b"\nFile operations:")] + FILEIO_1_1 + text[latency:fairness] + b"\n"
+    return text[: text.index(b"\nGeneral statistics:")] + EVENTS_1_1 + text[latency:]
+
+
+@pytest.mark.parametrize("intervals", [True, False])
+def test_the_closing_block_of_sysbench_1_1_is_read(intervals: bool) -> None:
+    left_out = rb"(?!)" if intervals else rb"\n\[ .*"
+    measured = one(re.sub(left_out, b"", as_1_1_prints(FILEIO)))
+    found = values(measured)
+    assert measured.warnings == ()
+    assert (found["read.iops"], found["write.iops"], found["fsync.rate"]) == (1500.50, 1000.25, 3201.80)
+    assert found["read.bandwidth"] == pytest.approx(23.45 * 2**20)
+    assert found["bandwidth"] == pytest.approx((23.45 + 15.63) * 2**20)
+    assert found["latency.max"] == values(one(FILEIO))["latency.max"]
+    measured = one(re.sub(left_out, b"", as_1_1_prints(OLTP)))
+    assert measured.warnings == ()
+    assert (values(measured)["time"], values(measured)["events"]) == (43200.0514, 232174233)
+    assert values(measured).keys() == values(one(OLTP)).keys()
+
+
+def test_a_report_at_a_checkpoint_is_not_taken_for_the_closing_block() -> None:
+    measured = one(CHECKPOINTS)
+    assert values(measured)["read.bandwidth"] == pytest.approx(7610.68 * 2**20)
+    assert [t for t, _ in series(measured, "read.bandwidth")] == [1.0, 2.0, 3.0, 4.0]
+    (warning,) = measured.warnings
+    assert warning.startswith("it was told to report at checkpoints")
+
+
+def test_of_a_run_that_was_cut_after_a_checkpoint_the_intervals_count() -> None:
+    measured = one(CHECKPOINTS[: CHECKPOINTS.index(b"[ 4s ]")])
+    assert [t for t, _ in series(measured, "read.bandwidth")] == [1.0, 2.0, 3.0]
+    assert any("it has no closing block" in warning for warning in measured.warnings)

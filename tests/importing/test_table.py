@@ -1,0 +1,196 @@
+"""Tables of any origin: what their columns are is said by their user."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.errors import ParseError
+from storlab.importing.cells import primary_of
+from storlab.importing.importer import Part
+from storlab.importing.table.importer import TableImporter
+
+WIDE = b"fs,rep,IOPS,lat\nxfs,1,1000,1.5\next4,1,900,1.7\nxfs,2,1010,\next4,2,930,1.6\n"
+TWO = {"value": ["IOPS:1/s:higher", "lat:ms:lower"], "factor_column": ["fs"]}
+
+
+def parts(text: bytes, **options: Any) -> list[Part]:
+    return list(TableImporter().read(text, "x.csv", options))
+
+
+def rows(part: Part) -> list[tuple[str, float, str, str]]:
+    return list(part.measured.metrics.select("metric", "value", "unit", "better").iter_rows())
+
+
+def test_a_wide_table_has_a_metric_for_each_column() -> None:
+    found = parts(WIDE, **TWO)
+    assert [part.levels["fs"] for part in found] == ["xfs", "ext4", "xfs", "ext4"]
+    assert rows(found[0]) == [("IOPS", 1000, "1/s", "higher"), ("lat", 0.0015, "s", "lower")]
+    assert rows(found[2]) == [("IOPS", 1010, "1/s", "higher")]  # an empty field is no 0
+    assert [part.round for part in parts(WIDE, **TWO, round_column="rep")] == [1, 1, 2, 2]
+
+
+def test_a_long_table_has_a_column_that_names_the_metric() -> None:
+    text = b"fs;metric;number\nxfs;iops;1000\nxfs;lat;2\next4;iops;900\next4;lat;3\nxfs;iops;1100\n"
+    found = parts(text, value=["number"], factor_column=["fs"], metric_column="metric")
+    assert [(part.levels["fs"], [name for name, *_ in rows(part)]) for part in found] == [
+        ("xfs", ["iops", "lat"]),
+        ("ext4", ["iops", "lat"]),
+        ("xfs", ["iops"]),
+    ]
+    assert primary_of(TableImporter(), [found]) == "iops"
+
+
+def test_rows_with_times_are_a_series_and_its_mean() -> None:
+    text = b"ms\tfs\tMB\n0\txfs\t1\n500\txfs\t3\n0\text4\t7\n"
+    xfs, ext4 = parts(text, value=["MB:MB/s:higher"], factor_column=["fs"], time_column="ms:ms")
+    assert xfs.measured.series.select("t", "value").rows() == [(0.0, 1e6), (0.5, 3e6)]
+    assert rows(xfs) == [("MB", 2e6, "B/s", "higher")]
+    assert rows(ext4) == [("MB", 7e6, "B/s", "higher")]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        (b"", TWO, 'x.csv:1: has no column "IOPS"; its first line names nothing'),
+        (WIDE, {"value": ["iops"]}, 'x.csv:1: has no column "iops"; its first line names "fs", "rep", "IOPS", "lat"'),
+        (WIDE.replace(b"930", b"9 30"), TWO, 'x.csv:5: column "IOPS": "9 30" is no number'),
+        (WIDE.replace(b"930", b"inf"), TWO, 'x.csv:5: column "IOPS": "inf" is no number'),
+        (
+            WIDE.replace(b"1.7", b"1,7").replace(b",", b";").replace(b"1;7", b"1,7"),
+            TWO,
+            'x.csv:3: column "lat": "1,7" is no number: write it with a point, and none between thousands',
+        ),
+        (WIDE.replace(b"900", b'"12,900.5"'), TWO, 'x.csv:3: column "IOPS": "12,900.5" is no number: write it with'),
+        (
+            WIDE.replace(b"lat", b"lat (us)"),
+            TWO,
+            'x.csv:1: column "lat (us)" has another unit in its heading',
+        ),
+        (WIDE, {"value": ["a=IOPS", "a=lat"]}, 'x.csv:1: two of its columns would be "a"'),
+        (WIDE, {"value": ["a=iops"]}, 'x.csv:1: has no column "iops"'),
+        (WIDE.replace(b"lat", b"lat \xb5s"), TWO, "x.csv:1: is no text in UTF-8: convert it first"),
+        (WIDE.replace(b"ext4,1,900", b"ext4,900"), TWO, "x.csv:3: has 3 fields, and the first line 4"),
+        (WIDE, {**TWO, "round_column": "lat"}, 'x.csv: the column "lat" was given twice'),
+        (WIDE, {"value": ["IOPS"], "round_column": "fs"}, 'x.csv:2: column "fs": "xfs" is no round'),
+        (WIDE.replace(b"xfs,2", b"xfs,1"), {**TWO, "round_column": "rep"}, 'x.csv:4: "IOPS" of round 1 comes twice'),
+        (WIDE.replace(b"1.7", b'"1.7'), TWO, "x.csv:5: is no CSV"),
+        (b"\xff\xfe\x00", TWO, "x.csv:1: is no text in UTF-8"),
+        (bytes(256), TWO, "x.csv:1: "),
+        (b"fs,IOPS,lat\n", TWO, "x.csv: has no row with a number"),
+        pytest.param(
+            b"IOPS\n" + b"1\n" * 20_001,
+            {"value": ["IOPS"]},
+            "x.csv:20002: would be trial 20001, for each row is one: samples of a run need --time-column",
+            id="samples taken for trials",
+        ),
+        (WIDE.replace(b"ext4,1", b"e" * 64 + b",1"), TWO, 'x.csv:3: column "fs"'),
+        (WIDE, {}, "x.csv: --value is needed"),
+        (WIDE, {"value": ["IOPS:furlong"]}, 'x.csv: --value "IOPS:furlong": write NAME:UNIT:BETTER'),
+        (WIDE, {"value": ["IOPS:1/s:best"]}, 'x.csv: --value "IOPS:1/s:best": "best" is none of higher'),
+        (WIDE, {"value": ["IOPS"], "time_column": "rep:B"}, 'x.csv: --time-column "rep:B"'),
+        (WIDE, {"value": ["IOPS"], "factor_column": ["IOPS"]}, 'x.csv: the column "IOPS" was given twice'),
+        (WIDE, {"value": ["IOPS", "lat"], "metric_column": "fs"}, "x.csv: with --metric-column"),
+    ],
+)
+def test_a_fault_is_named_with_line_and_column(text: bytes, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ParseError) as refused:
+        parts(text, **options)
+    assert str(refused.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("heading", "value", "unit"),
+    [
+        ("read bw (MiB/s)", 1024.0**2, "B/s"),
+        ("read bw [MB/sec]", 1e6, "B/s"),
+        ("read bw(KiBps)", 1024.0, "B/s"),
+        ("read bw (µs)", 1e-6, "s"),
+        ("read bw (usec)", 1e-6, "s"),
+        ("read bw (IOPS)", 1.0, "1/s"),
+    ],
+)
+@pytest.mark.parametrize("named", ["read bw", "{}", "{}::higher", "read bw::higher"])
+def test_a_unit_in_a_heading_counts(heading: str, value: float, unit: str, named: str) -> None:
+    (part,) = parts(f"{heading};x\n1;2\n".encode(), value=[named.format(heading)])
+    ((metric, number, *said),) = rows(part)
+    assert metric == "read bw"
+    assert number == pytest.approx(value)
+    assert said == [unit, "higher" if "higher" in named else "neither"]
+
+
+def test_a_heading_with_no_unit_in_brackets_is_a_name() -> None:
+    (part,) = parts(b"lat (p99),lat (ms)\n1,2\n", value=["lat (p99):us", "lat (ms)"])
+    assert rows(part) == [("lat (p99)", 1e-6, "s", "neither"), ("lat", 2e-3, "s", "neither")]
+
+
+def test_the_unit_of_times_may_be_in_their_heading() -> None:
+    (part,) = parts(b"at (ms),x\n500,1\n", value=["x"], time_column="at")
+    assert part.measured.series["t"].to_list() == [0.5]
+    with pytest.raises(ParseError, match="has no unit of time in its heading"):
+        parts(b"at (MB),x\n500,1\n", value=["x"], time_column="at")
+
+
+def test_a_column_may_be_named_otherwise() -> None:
+    text = b"Bandwidth (MB/s),a=b\n1,2\n"
+    (part,) = parts(text, value=["bandwidth=Bandwidth::higher", "a=b"])
+    assert rows(part) == [("bandwidth", 1e6, "B/s", "higher"), ("a=b", 2, "1", "neither")]
+
+
+@pytest.mark.parametrize("nothing", [b"NA", b"nan", b"-", b"N/A"])
+def test_what_says_that_there_is_no_figure_is_none_and_no_0(nothing: bytes) -> None:
+    found = parts(WIDE.replace(b"930", nothing), **TWO)
+    assert [name for name, *_ in rows(found[3])] == ["lat"]
+    assert found[0].measured.warnings == ("fields with NA or the like, which are no figure and no 0: 1",)
+
+
+def test_delimiters_within_quotes_are_none() -> None:
+    (part,) = parts(b'"a, b, c";d\n1;2\n', value=["a, b, c"])
+    assert rows(part) == [("a, b, c", 1, "1", "neither")]
+
+
+def test_rows_that_are_equal_are_repeats_and_numbered_rounds_their_rounds() -> None:
+    twice = parts(b"fs,IOPS\nxfs,1\nxfs,1\n", value=["IOPS"], factor_column=["fs"])
+    assert [(part.levels["fs"], part.round) for part in twice] == [("xfs", None), ("xfs", None)]
+    numbered = parts(b"fs,r,IOPS\nxfs,2,1\next4,2,1\nxfs,5,1\n", value=["IOPS"], factor_column=["fs"], round_column="r")
+    assert [(part.levels["fs"], part.round) for part in numbered] == [("xfs", 2), ("ext4", 2), ("xfs", 5)]
+
+
+def test_a_last_line_that_was_cut_is_left_out_with_a_warning() -> None:
+    found = parts(WIDE[:-10], **TWO)
+    assert len(found) == 3
+    assert found[0].measured.warnings == ("line 5 is cut short and left out",)
+
+
+names = st.text(st.characters(codec="utf-8", categories=("L", "N", "P")), min_size=1, max_size=8).filter(
+    lambda text: text.isprintable()
+)
+
+
+@given(
+    st.lists(st.tuples(names, st.floats(-1e12, 1e12), st.floats(-1e12, 1e12)), min_size=1, max_size=12),
+    st.sampled_from([",", ";", "\t"]),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_what_was_written_is_read_back(table: list[tuple[str, float, float]], delimiter: str, end: str) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter, lineterminator=end)
+    writer.writerows([("set up", "a", "b"), *table])
+    found = parts(text.getvalue().encode(), value=["a", "b:%:lower"], factor_column=["set up"])
+    assert [(part.levels["set up"], *(value for _, value, *_ in rows(part))) for part in found] == [
+        (name, a, b * 0.01) for name, a, b in table
+    ]
+
+
+@given(st.binary(max_size=80), st.integers(0, len(WIDE)), st.integers(0, 20))
+def test_damage_is_read_or_refused_and_never_fails_otherwise(new: bytes, at: int, length: int) -> None:
+    try:
+        found = parts(WIDE[:at] + new + WIDE[at + length :], **TWO)
+    except ParseError:
+        return
+    assert all(part.measured.metrics["value"].is_finite().all() for part in found)

@@ -1,0 +1,192 @@
+"""Raw files of virtiofs-tests: read, imported, and printed as the table that is published from them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storlab import open_run
+from storlab.errors import ParseError
+from storlab.importing.importer import Part
+from storlab.importing.virtiofs_tests import VirtiofsTestsImporter
+from storlab.report.virtiofs_tests import whole_mean
+from study.program import call
+
+from .virtiofs_sample import Rates, ran, raw_file, refused, terse
+
+REFERENCE = os.environ.get("STORLAB_REFERENCE", "")
+"""A folder with the figures that others published, which aren't part of this project."""
+
+PUBLISHED = """\
+NAME                    WORKLOAD                Bandwidth       IOPS            
+plain                   seqread-psync           10240kb         2560            
+dax                     seqread-psync           10.0mb          10.0k           
+
+plain                   seqread-mmap            0kb             0               
+dax                     seqread-mmap            1363.6mb        340.9k          
+
+plain                   randrw-psync-multi      39.3mb/13.1mb   10084/3369      
+dax                     randrw-psync-multi      0kb/0kb         0/0             
+
+"""  # noqa: W291 (the columns are filled up with blanks)
+
+
+def parts(text: str) -> list[Part]:
+    return list(VirtiofsTestsImporter().read(text.encode(), "raw.txt", {}))
+
+
+def reads(job: str, *rates: Rates) -> list[str]:
+    return [ran(job, terse(job, read=each)) for each in rates]
+
+
+def sample(folder: Path) -> list[str]:
+    mixed = [ran("randrw-psync-multi", terse("randrw-psync-multi", (40320, 10084), (13477, 3369)))] * 3
+    plain = [
+        *mixed,
+        *[refused("seqread-mmap")] * 3,
+        *reads("seqread-psync", (10239, 2560), (10241, 2560), (10242, 2561)),
+    ]
+    dax = [
+        *reads("seqread-psync", (10241, 10241), (10241, 10242), (10243, 10241)),
+        *reads("seqread-mmap", *[(1396365, 349091)] * 3),
+        *[refused("randrw-psync-multi")] * 3,
+    ]
+    files = []
+    for name, runs in (("plain", plain), ("dax", dax)):
+        (folder / f"{name}-test-data.txt").write_text(raw_file(name, runs))
+        files.append(str(folder / f"{name}-test-data.txt"))
+    return files
+
+
+def test_the_published_table_comes_out_and_what_was_not_supported_is_absent(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    ran_import = call("import", "virtiofs-tests", *sample(tmp_path), "--out", str(run))
+    assert ran_import.status == 0, ran_import.message
+    assert "18 trials of 6 cells" in ran_import.output
+    table = call("report", str(run), "--format", "virtiofs-tests")
+    assert table.output == PUBLISHED, table.message
+    trials = open_run(run).trials
+    absent = trials.filter(status="unsupported")
+    assert absent.height == 6
+    assert set(absent["reason"]) == {"not supported there: mmap failed, No such device"}
+    numbers = open_run(run).metrics
+    assert not set(numbers["trial"]) & set(absent["trial"])
+    text = call("report", str(run)).output
+    assert "No such device" in " ".join(text.split())
+    assert "no verdicts" in " ".join(text.split())
+
+
+def test_loops_are_rounds_and_a_folder_is_all_its_files(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    sample(tmp_path / "raw")
+    (tmp_path / "raw" / "report.txt").write_text(PUBLISHED)
+    run = tmp_path / "run"
+    assert call("import", "virtiofs-tests", str(tmp_path / "raw"), "--out", str(run)).status == 0
+    trials = open_run(run).trials
+    assert trials["factor.test"].unique(maintain_order=True).to_list() == ["dax", "plain"]
+    psync = trials.filter(pl.col("factor.workload") == "seqread-psync", pl.col("factor.test") == "plain")
+    assert psync["round"].to_list() == [1, 2, 3]
+
+
+def test_bandwidths_are_in_bytes_and_latencies_in_seconds() -> None:
+    (part,) = parts(raw_file("a", reads("seqread-psync", (1000, 250))))
+    found = dict(zip(part.measured.metrics["metric"], part.measured.metrics["value"], strict=True))
+    assert found["read.bandwidth"] == found["bandwidth"] == 1_024_000
+    assert found["read.iops"] == 250
+    assert found["read.bytes"] == 20_480_000
+    assert found["runtime"] == 20
+    assert found["latency.p99"] == pytest.approx(209e-6)
+    assert found["cpu.system"] == pytest.approx(0.899)
+    assert "write.bandwidth" not in found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_truncated_file_gives_what_is_whole_and_says_what_is_not(data: st.DataObject) -> None:
+    text = raw_file("a", reads("seqread-psync", (1000, 250), (1001, 251), (1002, 252)))
+    whole = parts(text)
+    cut = text[: data.draw(st.integers(0, len(text)))]
+    try:
+        read = parts(cut)
+    except ParseError as error:
+        assert "raw.txt" in str(error)
+        return
+    assert len(read) <= len(whole)
+    for got, wanted in zip(read, whole, strict=False):
+        assert got.levels == wanted.levels
+        assert got.measured.metrics.equals(wanted.measured.metrics)
+    missing = cut.count("Running: fio") - len(read)
+    assert bool(read[0].measured.warnings) == (missing > 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=300), st.integers(0, 3000), st.booleans())
+def test_rubbish_is_refused_with_file_and_line_or_read(rubbish: bytes, at: int, alone: bool) -> None:
+    text = raw_file("a", reads("seqread-psync", (1000, 250))).encode()
+    damaged = rubbish if alone else text[:at] + rubbish + text[at:]
+    try:
+        assert VirtiofsTestsImporter().read(damaged, "raw.txt", {})
+    except ParseError as error:
+        assert "raw.txt" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("\x7fELF\x00\x01", "raw.txt:1: "),
+        ("", "has no TEST_NAME"),
+        ("TEST_NAME=a\n", "has no line `Running: fio"),
+        ("TEST_NAME=a\nRunning: fio --size=1\n", "raw.txt:2: the line `Running: fio …` ends without a job file"),
+        (raw_file("a", [ran("x", "3;fio-3.21;x;0;0;1")]), "raw.txt:12: fio's terse line has 6 fields of 121"),
+        (raw_file("a", [ran("x", terse("x").replace("3;", "6;", 1))]), "versions 3, its default"),
+        (raw_file("a", [ran("x", terse("x").replace(";20000;", ";many;"))]), "should be a number, and is 'many'"),
+    ],
+)
+def test_what_is_none_of_them_is_refused_in_a_sentence(text: str, says: str) -> None:
+    with pytest.raises(ParseError) as error:
+        parts(text)
+    assert says in str(error.value)
+
+
+def test_other_runs_have_no_such_table(tmp_path: Path) -> None:
+    table, run = tmp_path / "a.csv", tmp_path / "run"
+    table.write_text("x\n1\n")
+    assert call("import", "csv", str(table), "--value", "x", "--out", str(run)).status == 0
+    ran_report = call("report", str(run), "--format", "virtiofs-tests")
+    assert ran_report.status == 2
+    assert "was not imported from there" in ran_report.message
+
+
+def test_whole_means_are_of_rounded_numbers_and_cut() -> None:
+    assert whole_mean([1.4, 1.5, 2.0]) == 1
+    assert whole_mean([1.6, 1.5, 2.0]) == 2
+
+
+def published(folder: Path) -> tuple[list[str], str, list[str]]:
+    """Raw files of four set-ups, the table that their authors made of them, and charts, which hold lines of it."""
+    names = ("9p-cache-none", "9p-patched-cache-none", "vtfs-cache-none", "vtfs-cache-none-dax-16G")
+    charts = [chart.read_text() for chart in folder.glob("chart-*.txt")]
+    return (
+        [str(folder / f"{name}-test-data.txt") for name in names],
+        (folder / "report-cache-none.txt").read_text(),
+        charts,
+    )
+
+
+@pytest.mark.parametrize("source", ["alike", *(["published"] if REFERENCE else [])])
+def test_the_table_that_authors_publish_comes_out_to_the_byte(source: str, tmp_path: Path) -> None:
+    if source == "published":
+        files, wanted, charts = published(Path(REFERENCE) / "virtiofs-tests" / "feb-23-2021" / "cache-none")
+    else:
+        files, wanted, charts = sample(tmp_path), PUBLISHED, []
+    run = tmp_path / "run"
+    assert call("import", "virtiofs-tests", *files, "--out", str(run)).status == 0
+    table = call("report", str(run), "--format", "virtiofs-tests").output
+    assert table == wanted
+    for chart in charts:
+        assert set(chart.splitlines()) <= set(table.splitlines()), chart

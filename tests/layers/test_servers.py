@@ -1,0 +1,365 @@
+"""Programs as layers: a small one in Perl is started, watched and stopped, in all the ways that go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import pwd
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laboratory import needs_root, wait_until
+from storlab.errors import CommandFailed, StorlabError, TimedOut, Unsupported
+from storlab.layers.base import LayerContext
+from storlab.layers.resources import Dir, Server
+from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.layers.server.log import ServerLog
+from storlab.nodes.kinds.local import local_node
+from storlab.run.undoing import undo_table
+
+from .sites import RUN, Ground, ground_in
+
+SCRIPT = r"""
+use IO::Socket::UNIX;
+my ($how, $path) = @ARGV;
+$| = 1;
+print "as ", scalar getpwuid($<), " in $ENV{HOME}\n";
+open(my $file, "<", "config");
+print "configured: ", <$file>;
+if ($how eq "dies") { print STDERR "error: there is no such thing as this\n"; exit 2 }
+sleep 1000 if $how eq "silent";
+$SIG{INT} = $how eq "deaf" ? "IGNORE" : sub { print "bye\n"; exit 0 };
+syscall(157, 1, 0) if $how eq "escapes";  # prctl(PR_SET_PDEATHSIG)
+my $listening = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => $path, Listen => 5);
+print "ready";
+while (my $client = $listening->accept) {
+    sysread($client, my $word, 9);
+    if ($word eq "die") { print STDERR "\nout of luck\n"; POSIX::_exit(3) if require POSIX }
+}
+"""
+
+
+class SmallServer(ServerLayer):
+    """Answers on a socket, in some way."""
+
+    layer: Literal["small"] = "small"
+    how: Literal["well", "dies", "silent", "deaf", "escapes"] = "well"
+
+    takes: ClassVar = (Dir,)
+    gives: ClassVar = Server
+    program: ClassVar = "perl"
+    stop_signal: ClassVar = "SIGINT"
+    start_patience: ClassVar = 10.0
+    stop_patience: ClassVar = 5.0
+
+    def configuration(self, server: ServerContext) -> Mapping[str, str]:
+        return {"config": f"data = {server.data}\n"}
+
+    def command(self, server: ServerContext) -> Sequence[str]:
+        return [self.program, "-e", SCRIPT, self.how, server.socket]
+
+    async def answers(self, server: ServerContext) -> bool:
+        return (await server.node.run(["test", "-S", server.socket], check=False)).ok
+
+    async def resource(self, server: ServerContext) -> Server:
+        return Server(server.node.name, "small", socket=server.socket)
+
+
+class Impatient(SmallServer):
+    """Waits for nothing."""
+
+    start_patience: ClassVar = 3.0
+    stop_patience: ClassVar = 0.3
+
+
+class Unprivileged(SmallServer):
+    """Refuses root, let us say."""
+
+    users: ClassVar = ("no-such-user-here", "nobody")
+
+
+class Nobodys(SmallServer):
+    """Would run as somebody who isn't there."""
+
+    users: ClassVar = ("no-such-user-here", "nor-this-one")
+
+
+@dataclass
+class Watched:
+    """A ground, a directory, and records: what one server at a time is set up with."""
+
+    ground: Ground
+    folder: Path
+    lost: list[tuple[str, str]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def context(self) -> LayerContext:
+        return replace(
+            self.ground.context(2, owner="vm-1"),
+            records=self.folder / "records",
+            notify_lost=lambda reason, tail: self.lost.append((reason, tail)),
+            warn=self.warnings.append,
+        )
+
+    async def until_lost(self) -> None:
+        await asyncio.to_thread(wait_until, lambda: bool(self.lost), 5.0)
+
+    async def set_up(self, layer: ServerLayer) -> Server:
+        server = await layer.set_up(Dir("host", str(self.directory)), self.context())
+        assert isinstance(server, Server)
+        return server
+
+    @property
+    def directory(self) -> Path:
+        return self.folder / f"storlab-{RUN}" / "mnt"
+
+    def log(self) -> list[tuple[float, str]]:
+        lines = (self.folder / "records" / "2-vm-1-small.log").read_text().splitlines()
+        return [(float(line.partition(" ")[0]), line.partition(" ")[2]) for line in lines]
+
+    def processes(self) -> list[int]:
+        """Those of the server, wherever they are."""
+        return [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if self._is_mine(path)]
+
+    def _is_mine(self, path: Path) -> bool:
+        try:
+            return path.read_bytes().split(b"\0")[-2:-1] == [f"{self.ground.scratch}/2-vm-1-small/socket".encode()]
+        except OSError:
+            return False
+
+
+@asynccontextmanager
+async def watched(folder: Path) -> AsyncIterator[Watched]:
+    async with ground_in(folder) as ground:
+        made = Watched(ground, folder)
+        made.directory.mkdir()
+        yield made
+        await ground.tear_down()
+        assert list(made.directory.iterdir()) == []
+        assert made.processes() == []
+
+
+def say(server: Server, word: bytes) -> None:
+    assert server.socket is not None
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(server.socket)
+        client.sendall(word)
+
+
+def test_a_server_has_folders_a_log_with_times_and_a_configuration_that_is_kept(short_path: Path) -> None:
+    async def check() -> None:
+        async with watched(short_path) as here:
+            before = time.monotonic()
+            server = await here.set_up(SmallServer())
+            data = f"{here.directory}/small"
+            assert Path(data).stat().st_mode & 0o777 == 0o700
+            assert (short_path / "records" / "2-vm-1-config").read_text() == f"data = {data}\n"
+            assert server.words() == {"target": server.socket, "socket": server.socket}
+            (pid,) = here.processes()
+            assert await here.ground.tear_down() == [f"stopped perl (process {pid})"]
+            said = [text for _, text in here.log()]
+            assert said == [
+                f"as {getpass.getuser()} in {here.ground.scratch}/2-vm-1-small",
+                f"configured: data = {data}",
+                "readybye",
+            ]
+            times = [at for at, _ in here.log()]
+            assert before <= times[0] <= times[1] <= times[2] <= time.monotonic()
+            assert (here.lost, here.warnings) == ([], [])
+
+    asyncio.run(check())
+
+
+def test_a_server_that_does_not_start_fails_with_its_own_last_line(short_path: Path) -> None:
+    async def check() -> None:
+        async with watched(short_path) as here:
+            said = r"node host: perl ended with status 2: error: there is no such thing as this$"
+            with pytest.raises(CommandFailed, match=said) as failed:
+                await here.set_up(SmallServer(how="dies"))
+            assert "configured: data" in failed.value.detail
+            assert here.lost == []
+
+    asyncio.run(check())
+
+
+def test_a_server_that_never_answers_is_given_up_with_what_it_said_last(short_path: Path) -> None:
+    async def check() -> None:
+        async with watched(short_path) as here:
+            with pytest.raises(TimedOut, match=r"perl did not answer within 3 s: configured: data = "):
+                await here.set_up(Impatient(how="silent"))
+            assert here.processes() == []
+
+    asyncio.run(check())
+
+
+def test_a_server_that_ends_in_use_is_reported_at_once_with_its_last_lines(short_path: Path) -> None:
+    async def check() -> None:
+        async with watched(short_path) as here:
+            server = await here.set_up(SmallServer())
+            say(server, b"die")
+            await here.until_lost()
+            ((reason, tail),) = here.lost
+            assert reason == "node host: perl ended with status 3: out of luck"
+            assert tail.splitlines()[-2:] == ["ready", "out of luck"]
+            assert await here.ground.tear_down() == [f"removed {here.ground.scratch}/2-vm-1-small"]
+            assert len(here.lost) == 1
+
+    asyncio.run(check())
+
+
+def test_a_server_that_is_killed_in_use_is_reported_by_the_signal(short_path: Path) -> None:
+    async def check() -> None:
+        async with watched(short_path) as here:
+            await here.set_up(SmallServer())
+            (pid,) = here.processes()
+            os.kill(pid, signal.SIGKILL)
+            await here.until_lost()
+            assert here.lost[0][0] == "node host: perl was killed by SIGKILL: ready"
+
+    asyncio.run(check())
+
+
+def test_a_server_that_is_deaf_to_its_signal_is_killed_and_that_is_a_warning(short_path: Path) -> None:
+    async def check() -> None:
+        async with watched(short_path) as here:
+            await here.set_up(Impatient(how="deaf"))
+            (pid,) = here.processes()
+            did = await here.ground.tear_down()
+            assert did == [f"killed perl (process {pid}), which had not ended 0.3 s after SIGINT"]
+            (warning,) = here.warnings
+            assert warning == "node host: perl had to be killed"
+            assert here.lost == []
+
+    asyncio.run(check())
+
+
+@needs_root
+def test_a_server_that_refuses_root_runs_as_the_first_system_user_that_exists(short_path: Path) -> None:
+    async def check() -> None:
+        short_path.chmod(0o711)  # what Storlab did not make, it does not open
+        Path(f"{short_path}/storlab-{RUN}").mkdir(mode=0o700)
+        async with watched(short_path) as here:
+            await here.set_up(Unprivileged())
+            (pid,) = here.processes()
+            assert Path(f"/proc/{pid}").stat().st_uid == pwd.getpwnam("nobody").pw_uid
+            assert Path(here.directory, "small").owner() == "nobody"
+            assert here.log()[0][1] == f"as nobody in {here.ground.scratch}/2-vm-1-small"
+
+    asyncio.run(check())
+
+
+@needs_root
+def test_a_user_who_can_not_reach_its_folder_is_unsupported_with_the_remedy(short_path: Path) -> None:
+    async def check() -> None:
+        async with watched(short_path) as here:
+            short_path.chmod(0o700)
+            with pytest.raises(
+                Unsupported, match=r"who can't reach .*: set scratch to a folder that everybody may pass"
+            ):
+                await here.set_up(Unprivileged())
+            with pytest.raises(Unsupported, match=r"node host has no user no-such-user-here nor nor-this-one"):
+                await here.set_up(Nobodys())
+
+    asyncio.run(check())
+
+
+@needs_root
+def test_what_an_agent_left_that_was_killed_is_found_by_its_cgroup_and_ended(short_path: Path) -> None:
+    """The program has shed the signal of its parent's death, as one does that changes its user."""
+
+    async def check() -> None:
+        async with watched(short_path) as here:
+            try:
+                async with local_node("other", cgroup=f"storlab-{RUN}.{os.getpid()}-other") as other:
+                    here.ground.node, mine = other, here.ground.node
+                    await here.set_up(SmallServer(how="escapes"))
+                    assert other.pid is not None
+                    os.kill(other.pid, signal.SIGKILL)
+                    await other.connection.gone.wait()
+            finally:
+                here.ground.node = mine
+            (pid,) = here.processes()
+            cgroup = Path(f"/proc/{pid}/cgroup").read_text()
+            assert f"storlab-{RUN}" in cgroup
+            assert await here.ground.tear_down() == ["killed perl, which its agent had left"]
+            wait_until(lambda: not here.processes())
+            left = [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if f"storlab-{RUN}-" in folder]
+            assert left == []
+            assert here.lost == []  # that the node is lost is known by itself
+
+    asyncio.run(check())
+
+
+def test_what_is_not_storlabs_is_not_ended_and_not_removed(short_path: Path) -> None:
+    async def check() -> None:
+        ours = short_path / f"storlab-{RUN}" / "host" / "2-small"
+        theirs = short_path / "theirs"
+        theirs.mkdir()
+        arguments: dict[str, Any] = {
+            "name": f"storlab-{RUN}-0123",
+            "program": "sleep",
+            "signal": "SIGTERM",
+            "patience": 1.0,
+            "folders": [str(ours)],
+        }
+        async with ground_in(short_path) as ground:
+            process = await ground.node.start(["sleep", "60"], name="other-0123")
+            for wrong in (
+                {"name": "other-0123"},
+                {"name": "*"},
+                {"name": f"storlab-{RUN}-0123/../x"},
+                {"folders": [str(ours), str(theirs)]},
+                {"folders": [f"{ours}/../../../theirs"]},
+            ):
+                with pytest.raises(StorlabError, match="left alone"):
+                    await undo_table()["server.stop"].function(ground.node, {**arguments, **wrong})
+            assert theirs.exists()
+            assert await undo_table()["server.stop"].function(ground.node, arguments) is None
+            assert process.ended is None
+            await process.end()
+
+    asyncio.run(check())
+
+
+LINES = st.lists(st.binary(max_size=9).map(lambda line: line.replace(b"\n", b" ").replace(b"\r", b" ")), max_size=9)
+
+
+@given(lines=LINES, rest=st.sampled_from([b"", b"cut off"]), cuts=st.lists(st.integers(0, 60), max_size=6))
+def test_however_output_is_cut_its_log_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], rest: bytes, cuts: list[int]
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "log"
+    whole = b"".join(line + b"\n" for line in lines) + rest
+    log = ServerLog(path)
+    places = [0, *sorted(min(cut, len(whole)) for cut in cuts), len(whole)]
+    starts = []
+    for number, (begin, end) in enumerate(pairwise(places)):
+        log.take(whole[begin:end], float(number))
+        starts += [number] * (end - begin)
+    log.close()
+    written = [line.partition(b" ") for line in path.read_bytes().split(b"\n")[:-1]]
+    assert [line for _, _, line in written] == [*lines, *([rest] if rest else [])]
+    firsts = [sum(len(line) + 1 for line in lines[:number]) for number in range(len(written))]
+    assert [float(at) for at, _, _ in written] == [starts[first] for first in firsts]
+
+
+def test_a_line_without_an_end_is_cut_and_not_kept_in_memory() -> None:
+    log = ServerLog(None)
+    for number in range(100):
+        log.take(b"x" * 4096, float(number))
+    log.take(b"\nthe end", 100.0)
+    assert log.lines[-1] == "the end"
+    assert max(len(line) for line in log.lines) < 100_000
+    assert len(log.tail) >= 100 * 4096

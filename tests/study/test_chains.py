@@ -1,0 +1,297 @@
+"""Resolving chains: which layer is set up on which node, for how long, and which nodes share it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storlab.layers.base import KEEPS, Layer, LayerContext
+from storlab.layers.crossing import Crossing
+from storlab.layers.registry import layer_types
+from storlab.layers.resources import Dir, Resource, Server
+from storlab.study.chains import MAIN, Chain, ChainError, Chains, Declared, ends_as, resolve, served_by, started
+from storlab.study.schema import NodeGroup, group_model
+
+
+class Database(Layer):
+    """A server that keeps its data in a directory."""
+
+    layer: Literal["database"] = "database"
+    takes: ClassVar = (Dir,)
+    gives: ClassVar = Server
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+        raise NotImplementedError
+
+
+LAYERS: dict[str, type[Layer]] = {**layer_types(), "database": Database}
+
+
+def chains(groups: Mapping[str, Mapping[str, Any]]) -> tuple[Mapping[str, NodeGroup], Chains]:
+    """The groups of a study's ``nodes`` and their chains, without all else that a study has."""
+    models, declared = {}, []
+    for name, keys in groups.items():
+        group = models[name] = group_model(keys.get("kind", "local")).model_validate(keys)
+        stacks = {MAIN: (group.source, group.stack, 1)}
+        stacks |= {extra: (each.source, each.stack, each.count) for extra, each in group.extra.items()}
+        for extra, (source, stack, count) in stacks.items():
+            if stack is not None:
+                path = ("nodes", name, *(("extra", extra) if extra else ()), "stack")
+                layers = tuple(LAYERS[tree["layer"]].model_validate(tree) for tree in stack)
+                origins = tuple((*path, index) for index in range(len(layers)))
+                declared.append(Declared(name, extra, source, layers, origins, path, count))
+    return models, resolve(models, declared)
+
+
+def written(nodes: str) -> Chains:
+    return chains(tomllib.loads(nodes)["nodes"])[1]
+
+
+def names(chain: Chain) -> str:
+    """``file*:trial | virtio-blk:trial``: what all nodes share bears a star, the bar is where the chain crosses."""
+    parts = [
+        " ".join(f"{link.layer.layer}{'*' if link.once else ''}:{link.keep}" for link in links)
+        for links in (chain.below, chain.above)
+    ]
+    return " | ".join(parts)
+
+
+STORE = """
+[nodes.store]
+kind  = "vm"
+keep  = "run"
+stack = [{ layer = "file", size = "8G" }, { layer = "virtio-blk" }]
+"""
+
+
+def test_a_disk_a_database_and_its_client_are_on_three_machines() -> None:
+    found = written(
+        STORE
+        + """
+        [nodes.db]
+        kind  = "vm"
+        from  = "store"
+        stack = [{ layer = "nbd-export" }, { layer = "nbd" }, { layer = "mkfs", type = "xfs" }, { layer = "mount" },
+                 { layer = "database" }]
+        [nodes.client]
+        kind  = "vm"
+        from  = "db"
+        stack = [{ layer = "connect" }]
+        """
+    )
+    assert {group: names(chain) for (group, _), chain in found.items()} == {
+        "store": "file:run | virtio-blk:run",
+        "db": "nbd-export:trial | nbd:trial mkfs:trial mount:trial database:trial",
+        "client": " | connect:trial",
+    }
+    assert [chain.source for chain in found.values()] == ["host", "store", "db"]
+    client = found["client", MAIN]
+    assert (served_by(client, found), ends_as(client, found)) == (Server, Server)
+
+
+def test_four_guests_have_a_raidz_of_three_disks_each_and_one_folder_together() -> None:
+    found = written(
+        """
+        [nodes.vm]
+        kind  = "vm"
+        count = 4
+        stack = [{ layer = "zpool", layout = "raidz1", vdevs = ["d"] }, { layer = "zfs" }]
+        extra.d     = { count = 3, stack = [{ layer = "file", size = "1G" }, { layer = "virtio-blk" }] }
+        extra.share = { stack = [{ layer = "directory" }, { layer = "9p" }] }
+        """
+    )
+    assert {name: names(chain) for (_, name), chain in found.items()} == {
+        "": " | zpool:trial zfs:trial",
+        "d": "file:trial | virtio-blk:trial",
+        "share": "directory*:trial | 9p:trial",
+    }
+    assert found["vm", "d"].count == 3
+    assert found["vm", MAIN].crossing is None
+
+
+def test_a_pool_is_kept_for_a_round_and_one_volume_in_it_is_exported_once_to_two_clients() -> None:
+    found = written(
+        STORE
+        + """
+        [nodes.c]
+        kind  = "vm"
+        count = 2
+        from  = "store"
+        stack = [{ layer = "zpool", keep = "round" }, { layer = "zvol", size = "1G", once = true },
+                 { layer = "nbd-export", shared = 2, once = true }, { layer = "nbd" }]
+        """
+    )
+    chain = found["c", MAIN]
+    assert names(chain) == "zpool*:round zvol*:trial nbd-export*:trial | nbd:trial"
+    assert chain.shared == 3
+
+
+SERVED = """
+[nodes.server]
+kind  = "{kind}"
+stack = [{{ layer = "file", size = "1G" }}, {{ layer = "virtio-blk", logical_block_size = 4096 }}]
+[nodes.client]
+kind  = "{client}"
+from  = "server"
+stack = [{{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}]
+"""
+
+
+def test_without_a_crossing_the_servers_crossing_ends_on_the_client() -> None:
+    nodes = tomllib.loads(SERVED.format(kind="vm", client="vm"))["nodes"]
+    groups, found = chains(nodes)
+    client = found["client", MAIN]
+    assert names(client) == "file:trial | virtio-blk:trial mkfs:trial mount:trial"
+    assert client.source == "host"
+    assert started(groups, found, ["client"]) == {"client"}
+
+
+def test_without_a_crossing_on_this_machine_the_servers_disk_becomes_a_loop_device_with_its_sectors() -> None:
+    client = written(SERVED.format(kind="vm", client="local"))["client", MAIN]
+    assert names(client) == " | file:trial loop:trial mkfs:trial mount:trial"
+    loop = client.layers[1].model_dump()
+    assert loop["sector_size"] == 4096
+
+
+def test_without_a_crossing_a_stack_of_no_crossing_at_all_moves_as_it_is() -> None:
+    found = written(
+        """
+        [nodes.server]
+        kind  = "netns"
+        stack = [{ layer = "file", size = "1G" }]
+        [nodes.client]
+        kind  = "netns"
+        from  = "server"
+        stack = [{ layer = "loop" }]
+        """
+    )
+    assert names(found["client", MAIN]) == " | file:trial loop:trial"
+
+
+def test_what_moves_to_the_client_is_kept_no_longer_than_the_clients_own() -> None:
+    nodes = SERVED.format(kind="vm", client="vm").replace('"server"\n', '"server"\nkeep = "round"\n')
+    kept = nodes.replace("[nodes.server]", '[nodes.server]\nkeep = "run"')
+    assert names(written(kept)["client", MAIN]) == "file:run | virtio-blk:round mkfs:round mount:round"
+
+
+def test_a_disk_that_is_made_in_a_guest_is_exported_to_the_hypervisor_of_another() -> None:
+    found = written(
+        STORE
+        + """
+        [nodes.vm]
+        kind  = "vm"
+        count = 2
+        from  = "store"
+        stack = [{ layer = "zpool" }, { layer = "zvol", size = "1G" }, { layer = "nvme", cache = "writeback" }]
+        """
+    )
+    chain = found["vm", MAIN]
+    assert names(chain) == "zpool*:trial zvol:trial nbd-export:trial | nvme:trial"
+    export = chain.below[-1]
+    assert (export.layer.model_dump()["cache"], export.origin) == ("writeback", ("nodes", "vm", "stack", 2))
+
+
+def test_an_export_that_is_written_is_not_exported_again() -> None:
+    export = '{ layer = "nbd-export", cache = "unsafe" }, { layer = "virtio-blk" }'
+    found = written(f'{STORE}[nodes.vm]\nkind = "vm"\nfrom = "store"\nstack = [{export}]\n')
+    assert names(found["vm", MAIN]) == "nbd-export:trial | virtio-blk:trial"
+
+
+@pytest.mark.parametrize(
+    ("stack", "expected"),
+    [
+        ('{ layer = "directory" }, { layer = "file", size = "1M" }', "directory* file"),
+        ('{ layer = "file", size = "1M" }', "file"),
+        ('{ layer = "file", size = "1M", once = true }, { layer = "loop" }', "file* loop"),
+        ('{ layer = "file", size = "1M" }, { layer = "loop", once = true }', "file* loop*"),
+        ('{ layer = "directory", once = false }, { layer = "file", size = "1M" }', "directory file"),
+        (
+            '{ layer = "zpool", size = "1G" }, { layer = "zfs", once = false }, { layer = "file", size = "1M" }',
+            "zpool* zfs file",
+        ),
+    ],
+)
+def test_once_moves_the_border_of_what_all_nodes_share(stack: str, expected: str) -> None:
+    found = written(f'[nodes.vm]\nkind = "vm"\ncount = 2\nstack = [{stack}, {{ layer = "virtio-blk" }}]\n')
+    below = names(found["vm", MAIN]).partition(" |")[0]
+    assert below.replace(":trial", "") == expected
+
+
+def test_nodes_that_are_kept_keep_their_layers_and_a_layer_may_be_kept_longer_or_less_long() -> None:
+    found = written(
+        """
+        [nodes.vm]
+        kind  = "vm"
+        keep  = "round"
+        stack = [{ layer = "file", size = "1G", keep = "run" }, { layer = "virtio-blk" },
+                 { layer = "mkfs", type = "ext4", keep = "trial" }, { layer = "mount", keep = "trial" }]
+        """
+    )
+    assert names(found["vm", MAIN]) == "file:run | virtio-blk:round mkfs:trial mount:trial"
+
+
+_LINKS = st.sampled_from(
+    ["directory", "file", "loop", "mkfs", "mount", "zpool", "zvol", "nbd-export", "virtio-blk", "9p", "nbd", "connect"]
+)
+_KEYS = {"file": {"size": "1G"}, "zvol": {"size": "1G"}, "mkfs": {"type": "ext4"}, "zpool": {"size": "1G"}}
+
+
+@st.composite
+def _layer(draw: st.DrawFn) -> dict[str, Any]:
+    name = draw(_LINKS)
+    keep, once = draw(st.sampled_from([None, None, *KEEPS])), draw(st.sampled_from([None, None, None, True, False]))
+    given_keys = {key: value for key, value in (("keep", keep), ("once", once)) if value is not None}
+    return {"layer": name, **_KEYS.get(name, {}), **given_keys}
+
+
+@st.composite
+def _nodes(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
+    groups = {}
+    names = ["a", "b", "c"][: draw(st.integers(1, 3))]
+    for name in names:
+        kind = draw(st.sampled_from(["local", "netns", "vm", "vm"]))
+        source = draw(st.sampled_from(["host", *names]))
+        stack = draw(st.lists(_layer(), max_size=4))
+        groups[name] = {"kind": kind, "keep": draw(st.sampled_from(KEEPS)), "from": source, "stack": stack}
+    return groups
+
+
+@settings(max_examples=500, deadline=None)
+@given(_nodes())
+def test_stacks_of_any_kind_resolve_soundly_or_are_refused_with_a_layer_named(nodes: dict[str, dict[str, Any]]) -> None:
+    try:
+        groups, found = chains(nodes)
+    except ChainError as error:
+        layers = {tree["layer"] for each in nodes.values() for tree in each["stack"]}
+        circle = "continue" in str(error)
+        assert error.origin[0] == "nodes"
+        assert error.origin[1] in nodes
+        assert circle or any(f"layer {layer}" in str(error) for layer in layers), str(error)
+        return
+    assert sorted(found) == [(name, MAIN) for name in sorted(nodes)]
+    for (name, _), chain in found.items():
+        _check_chain(chain, groups, found)
+        mine = {link.origin for link in chain.links if link.origin[1] == name}
+        assert mine == {("nodes", name, "stack", index) for index in range(len(nodes[name]["stack"]))}
+
+
+def _check_chain(chain: Chain, groups: Mapping[str, NodeGroup], found: Chains) -> None:
+    """Each link has one place, and none is kept longer than what it stands on."""
+    assert chain.crossing is None or chain.crossing.transport in groups[chain.group].transports
+    assert chain.crossing is not None or not chain.below
+    crossings = [layer for layer in chain.layers if isinstance(layer, Crossing)]
+    assert crossings == ([chain.crossing] if chain.crossing is not None else [])
+    assert chain.crossing is None or not [link for link in chain.above if link.layer.once]
+    shared = [link.once for link in chain.below]
+    assert shared == sorted(shared, reverse=True), "what is shared is below what is not"
+    below = found.get((chain.source, MAIN)) if chain.crossing is not None else None
+    start = below.links[-1:] if below is not None else ()
+    keeps = [KEEPS.index(link.keep) for link in (*start, *chain.links)]
+    assert keeps == sorted(keeps, reverse=True)
+    node = KEEPS.index(groups[chain.group].lasts)
+    assert all(KEEPS.index(link.keep) <= node for link in chain.above)

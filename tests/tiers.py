@@ -1,0 +1,40 @@
+"""Which tests `make check` runs, and how many examples those have that make up their input.
+
+A test is of `make check` unless it is one of those below, or marked ``root``, ``slow``, or with what it is skipped
+without.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import is_hypothesis_test, settings
+
+SYSTEM = (
+    "docs/test_commands.py",
+    "docs/test_examples.py",
+    "docs/test_extensions.py",
+    "run/",
+    "scripts/",
+)
+"""What starts nodes, guests, a browser or whole runs: files and folders of tests."""
+
+_ALSO = ("root", "slow", "skipif")
+
+
+def is_system(item: pytest.Item) -> bool:
+    """Whether a test takes what not every machine has, or longer than `make check` can wait."""
+    place = item.nodeid.removeprefix("tests/")
+    return place.startswith(SYSTEM) or any(item.get_closest_marker(name) for name in _ALSO)
+
+
+def is_fuzz(item: pytest.Item) -> bool:
+    """Whether a test makes up its input."""
+    return is_hypothesis_test(getattr(item, "obj", None))
+
+
+def enlarge(test: Any, times: int) -> None:
+    """Give a test that makes up its input so many times as many examples, whatever it says itself."""
+    own = test._hypothesis_internal_use_settings  # as hypothesis' own plugin for pytest reads them
+    test._hypothesis_internal_use_settings = settings(own, max_examples=own.max_examples * times)
