@@ -202,4 +202,4 @@ def test_a_manifest_that_names_an_unknown_order_is_refused(tmp_path: Path) -> No
     manifest.write_text(manifest.read_text().replace('"turns": "given"', '"turns": "guessed"'))
     ran = call("report", str(run))
     assert ran.status == 2
-    assert "does not say how it was imported: 'guessed' is no order of trials" in ran.message
+    assert "manifest.json is damaged: imported.turns: invalid enum value 'guessed'" in ran.message

@@ -237,7 +237,7 @@ def test_a_log_that_goes_away_before_it_is_copied_is_named(with_log: Path, monke
         source.unlink()
         copy_durably(source, target)
 
-    monkeypatch.setattr("storlab.importing.run.copy_durably", gone)
+    monkeypatch.setattr("storlab.records.imported.copy_durably", gone)
     said = refused("fio", "x.json", "--out", "run")
     assert "x_clat.1.log can't be read: No such file or directory; nothing was imported" in said
     assert sorted(path.name for path in with_log.parent.iterdir() if "run" in path.name) == []

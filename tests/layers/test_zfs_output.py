@@ -127,7 +127,7 @@ WRONG: list[tuple[Mapping[str, Any], str]] = [
     ({"layer": "zpool", "layout": "mirror", "disks": 1}, "a mirror needs at least 2 disks, not 1"),
     ({"layer": "zpool", "layout": "draid1"}, "a dRAID needs the number of its disks"),
     ({"layer": "zpool", "size": "32M"}, "ZFS needs disks of at least 64M"),
-    ({"layer": "zpool", "module": {"../x": 1}}, "no name of a parameter"),
+    ({"layer": "zpool", "module": {"../x": 1}}, "not a valid name of a parameter"),
     ({"layer": "zpool", "properties": {"ashift": 12}}, "use the key ashift"),
     ({"layer": "zpool", "properties": {"cachefile": "/a"}}, "cachefile can't be given here: Storlab sets it"),
     ({"layer": "zpool", "dataset": {"mountpoint": "/a"}}, "mountpoint can't be given here: Storlab sets it"),

@@ -17,6 +17,7 @@ from storlab.report.charts.names import legend_of, shortened
 from storlab.report.charts.theme import MOST_LINES, specification, to_svg
 from storlab.report.tables import Table
 
+from .declared import declared
 from .series_sample import series_sample
 
 
@@ -25,7 +26,8 @@ def numbered(count: int) -> ReportInput:
 
 
 def with_latencies(given: ReportInput) -> ReportInput:
-    return replace(given, series=given.series.with_columns(metric=pl.lit("read.latency.p99"), unit=pl.lit("s")))
+    series = given.series.with_columns(metric=pl.lit("read.latency.p99"), unit=pl.lit("s"))
+    return replace(given, series=series, declared=declared("sysbench"))
 
 
 def of_kinds(given: ReportInput, *kinds: str) -> list[Panel]:

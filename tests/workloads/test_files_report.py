@@ -16,6 +16,7 @@ from storlab.formats.fio import histogram
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements
 from storlab.records.across_nodes import across_nodes
 from storlab.workloads.exit_record import ExitRecord, exit_bytes
+from storlab.workloads.files.declared import declared
 from storlab.workloads.files.report import measurements, read_document
 from storlab.workloads.files.workload import FilesWorkload
 
@@ -76,7 +77,7 @@ def test_parts_of_a_creation_add_up_to_it() -> None:
 
 
 def test_two_nodes_are_added_and_their_latencies_merged() -> None:
-    one = measurements(read_document(golden(), "x"))
+    one = replace(measurements(read_document(golden(), "x")), declared=declared())
     together = dict(across_nodes([one, one]).select("metric", "value").iter_rows())
     alone = values(one)
     assert together["create.rate"] == pytest.approx(2 * alone["create.rate"])

@@ -67,13 +67,15 @@ def density(values: Floats) -> tuple[Floats, Floats] | None:
     """
     from scipy.ndimage import gaussian_filter1d  # slow to load, and only charts need it
 
-    if len(values) < 2:
+    scale = float(np.abs(values).max(initial=0))
+    if len(values) < 2 or not scale:
         return None
+    values = values / scale  # in their own unit, heights of the tiniest samples are beyond what a float can hold
     first, third = np.percentile(values, [25, 75])
     sigma = float(values.std())
     spread = min(sigma, float(third - first) / 1.34) or sigma
     width = 0.9 * spread * len(values) ** -0.2
-    if width <= 1e-9 * float(np.abs(values).max()):  # by rounding only
+    if width <= 1e-9:  # by rounding only
         return None
     kept = values[near(values)]
     low, high = float(kept.min()) - 4 * width, float(kept.max()) + 4 * width
@@ -90,7 +92,7 @@ def density(values: Floats) -> tuple[Floats, Floats] | None:
     high_enough = np.flatnonzero(smooth > 1e-6 * smooth.max())
     dense = centres[high_enough[np.linspace(0, len(high_enough) - 1, 2 * _POINTS).astype(np.int64)]]
     at = np.unique(np.concatenate([np.linspace(low, high, _POINTS), dense]))
-    return at, np.interp(at, centres, smooth)
+    return at * scale, np.interp(at, centres, smooth) / scale
 
 
 def bell(mean: float, sigma: float, points: int = 100) -> tuple[Floats, Floats]:
