@@ -19,8 +19,9 @@ fio = {FIO}
 
 def directory(workload: str, *, rounds: int = 1, trial: str = "", rest: str = "") -> str:
     """One workload in a directory; needs no root. ``rest``: tables at the end of the study."""
+    primary = "bandwidth" if workload.startswith("fio") else "elapsed"
     return f"""
-primary = "elapsed"
+primary = "{primary}"
 stack = [{{ layer = "directory" }}]
 repeat = {{ until = "max", min = {rounds}, max = {rounds} }}
 trial = {{ {", ".join(filter(None, ["settle = { sync = false, drop_caches = false }", trial]))} }}
