@@ -173,8 +173,9 @@ def test_a_server_that_was_killed_is_taken_down_without_a_word(short_path: Path)
         async with ground_in(short_path) as ground:
             await ground.set_up(FILE, EXPORT)
             (pid,) = servers(ground)
+            (process,) = ground.node.named.values()
             os.kill(pid, signal.SIGKILL)
-            await asyncio.to_thread(wait_until, lambda: not servers(ground), 5.0)
+            await process.rest()
             assert [words for words in await ground.tear_down() if "qemu-nbd" in words] == []
 
     asyncio.run(check())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -205,12 +207,21 @@ class bpftraced:  # noqa: N801
         return self._counts
 
     def __exit__(self, *_: object) -> None:
-        self._process.send_signal(2)
-        self._process.wait(timeout=60)
+        self._end()
         for line in self._output.read_bytes().splitlines():
             document: dict[str, Any] = orjson.loads(line) if line.startswith(b"{") else {"type": "warning"}
             if document["type"] == "map":
                 self._counts.update(_bpftrace_counts(document["data"]["@requests"]))
+
+    def _end(self) -> None:
+        """bpftrace 0.17 misses a SIGINT that comes between two waits; one more while it prints would cut that short."""
+        for _ in range(3):
+            self._process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=20)
+                return
+        self._process.kill()
+        self._process.wait()
 
 
 def _bpftrace_counts(requests: dict[str, int]) -> dict[tuple[str, int, int | None], int]:

@@ -58,13 +58,15 @@ async def _stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
     return did
 
 
-async def _end(process: Process, program: str, signal: str, patience: float) -> str:
+async def _end(process: Process, program: str, signal: str, patience: float) -> str | None:
     await process.stop(patience, signal)
     try:
         async with asyncio.timeout(patience + _REST):
             await process.rest()
     except TimeoutError:
         raise _hangs(program) from None
+    if process.ended is not None and process.ended.stopped_by is None:
+        return None  # it had ended by itself, and word of that was still on its way
     if process.ended is not None and process.ended.stopped_by == "KILL":
         return f"killed {program} (process {process.pid}), which had not ended {patience:g} s after {signal}"
     return f"stopped {program} (process {process.pid})"
