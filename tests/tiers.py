@@ -12,13 +12,20 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 
 SYSTEM = (
+    "analysis/test_effects.py",
+    "analysis/test_interleaving.py",
+    "cli/",
     "docs/test_commands.py",
     "docs/test_examples.py",
     "docs/test_extensions.py",
+    "layers/",
+    "report/test_charts.py",
+    "report/test_html.py",
+    "report/test_variability.py",
     "run/",
     "scripts/",
 )
-"""What starts nodes, guests, a browser or whole runs: files and folders of tests."""
+"""What starts nodes, guests, a browser or whole runs, or simulates or draws for long: files and folders of tests."""
 
 _ALSO = ("root", "slow", "skipif")
 

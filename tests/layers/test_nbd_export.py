@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from laboratory import needs_root, wait_until
+from laboratory import needs_root
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.resources import Disk, Export
 from storlab.layers.server.nbd_export import parse_nbd_list
