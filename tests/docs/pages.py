@@ -112,3 +112,21 @@ def start_storlab(*words: str, folder: Path, path: tuple[Path, ...] = ()) -> sub
     return subprocess.Popen(
         command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
+
+
+def nothing_is_left_of(identity: str) -> None:
+    """Assert that a run has left no mount, loop device, file, process or network of its own."""
+    assert identity not in Path("/proc/self/mountinfo").read_text()
+    assert identity not in subprocess.run(["losetup", "--list"], capture_output=True, text=True, check=True).stdout
+    assert not list(Path("/var/tmp").glob(f"*{identity}*"))
+    left = [pid for pid in Path("/proc").glob("[0-9]*") if identity in read(pid / "cmdline") + read(pid / "cgroup")]
+    assert left == []
+    assert not list(Path("/run/netns").glob(f"*{identity}*"))
+
+
+def read(path: Path) -> str:
+    """A file's text; none where it is gone, or not to be read."""
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -16,7 +16,7 @@ import pytest
 import storlab as python_interface
 from storlab.records.run_folder import RunFolder
 
-from .pages import EXTENSIONS, start_storlab, storlab
+from .pages import EXTENSIONS, nothing_is_left_of, read, start_storlab, storlab
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="loop devices and mounts need root")
 
@@ -62,7 +62,7 @@ def test_a_round_of_the_extensions_study_runs_and_leaves_nothing(installed: tupl
     assert ("storage", "write.amplification") in found
     assert {("probe:dirty-pages", "dirty.max"), ("probe:dirty-pages", "writeback.max")} <= found
 
-    _nothing_is_left_of(run.manifest.run)
+    nothing_is_left_of(run.manifest.run)
 
 
 @needs_root
@@ -87,7 +87,7 @@ def test_redis_is_a_layer_that_a_command_measures_and_leaves_nothing(
         path.read_text().partition("appendfsync ")[2].split()[0] for path in (tmp_path / "run").rglob("*-redis.conf")
     }
     assert kept == {"always", "everysec", "no"}
-    _nothing_is_left_of(run.manifest.run)
+    nothing_is_left_of(run.manifest.run)
 
 
 @needs_root
@@ -111,7 +111,7 @@ def test_a_server_that_is_killed_fails_its_trial_at_once_with_its_last_lines(
     record = json.loads(trial.read_text())
     assert record["reason"].startswith("node host: redis-server was killed by SIGKILL: ")
     assert "ready to accept connections" in record["detail"]
-    _nothing_is_left_of(identity)
+    nothing_is_left_of(identity)
 
 
 @needs_root
@@ -132,7 +132,7 @@ def test_a_disk_is_loaded_from_another_network_namespace_by_fios_own_client(
         (export,) = [fact for fact in record["facts"]["server"] if fact["layer"] == "nbd-export"]
         assert (export["transport"], export["advertised"]["size"]) == ("inet", 256 * 1024**2)
     _both_ends_saw_the_load(run)
-    _nothing_is_left_of(run.manifest.run)
+    nothing_is_left_of(run.manifest.run)
 
 
 def _both_ends_saw_the_load(run: RunFolder) -> None:
@@ -161,7 +161,7 @@ def test_a_folder_of_another_node_is_mounted_over_ssh_and_without_a_crossing_is_
     assert "PRIVATE KEY" not in "".join(
         path.read_text(errors="replace") for path in (tmp_path / "run").rglob("*") if path.is_file()
     )
-    _nothing_is_left_of(run.manifest.run)
+    nothing_is_left_of(run.manifest.run)
 
 
 @needs_root
@@ -188,7 +188,7 @@ def test_a_mount_whose_server_has_fallen_silent_is_cut_off_and_nothing_hangs(
     record = json.loads((tmp_path / "run" / "trials" / "0001" / "trial.json").read_text())
     assert "was stopped at its time-out of 8 s, in the phase 'measure'" in record["reason"]
     assert record["warnings"] == []  # all could be torn down, and that sshfs was killed was meant
-    _nothing_is_left_of(identity)
+    nothing_is_left_of(identity)
 
 
 @needs_root
@@ -205,7 +205,7 @@ def test_clean_takes_down_what_an_extension_put_up_before_it_was_killed(
     ended = storlab("clean", "run", folder=tmp_path, path=installed)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "merged" in ended.stdout
-    _nothing_is_left_of(python_interface.open_run(tmp_path / "run").manifest.run)
+    nothing_is_left_of(python_interface.open_run(tmp_path / "run").manifest.run)
 
 
 def _wait_for_mount(filesystem: str, run: Path) -> None:
@@ -228,25 +228,9 @@ def _wait_for(condition: Callable[[], object]) -> None:
 
 def _processes(word: str, identity: str) -> list[int]:
     """Those with both in their command line."""
-    found = ((pid, _read(pid / "cmdline")) for pid in Path("/proc").glob("[0-9]*"))
+    found = ((pid, read(pid / "cmdline")) for pid in Path("/proc").glob("[0-9]*"))
     return [int(pid.name) for pid, command in found if word in command and identity in command]
 
 
 def _is_sshd_of(pid: Path, identity: str) -> bool:
-    return _read(pid / "comm") == "sshd\n" and identity in _read(pid / "cgroup")
-
-
-def _nothing_is_left_of(identity: str) -> None:
-    assert identity not in Path("/proc/self/mountinfo").read_text()
-    assert identity not in subprocess.run(["losetup", "--list"], capture_output=True, text=True, check=True).stdout
-    assert not list(Path("/var/tmp").glob(f"*{identity}*"))
-    left = [pid for pid in Path("/proc").glob("[0-9]*") if identity in _read(pid / "cmdline") + _read(pid / "cgroup")]
-    assert left == []
-    assert not list(Path("/run/netns").glob(f"*{identity}*"))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
+    return read(pid / "comm") == "sshd\n" and identity in read(pid / "cgroup")
