@@ -82,10 +82,10 @@ def planned(accelerator: Accelerator, reason: str = "") -> Plan:
 
 
 def test_machines_that_are_a_factor_are_told_with_all_that_they_can_be() -> None:
-    lines = node_lines(planned("tcg", "there is no /dev/kvm"))
-    assert lines[:2] == ["vm: 2 × 512M, 1 CPU or 2 × 512M, 2 CPUs", "image debian"]
-    assert lines[2].startswith("emulated: good for counts and for relations")
-    assert lines[2].endswith("(there is no /dev/kvm)")
+    emulated = planned("tcg", "there is no /dev/kvm")
+    lines = node_lines(emulated)
+    assert lines == ["vm: 2 × 512M, 1 CPU or 2 × 512M, 2 CPUs", "image debian", "emulated, without KVM"]
+    assert emulated.cautions[0].endswith("not for absolute speeds (there is no /dev/kvm).")
     assert node_lines(planned("kvm"))[2].startswith("with KVM")
 
 

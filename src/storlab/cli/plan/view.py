@@ -130,7 +130,8 @@ def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
     cells = len(made.supported)
     rounds = f"{least}" if least == most else f"{least} to {most}"
     trials = f"{cells * least}" if least == most else f"{cells * least} to {cells * most}"
-    facts = [("Trials", f"{trials} ({cells} cells, {rounds} rounds)"), ("Time", _time(made))]
+    of_cells = f"{cells} cell" if cells == 1 else f"{cells} cells"
+    facts = [("Trials", f"{trials} ({of_cells}, {rounds} rounds)"), ("Time", _time(made))]
     facts += [("Noise", text) for text in [_noise(made)] if text]
     if seed is None:
         facts.append(("Order", "each round in a random order of its own; --seed N shows and fixes it"))

@@ -34,7 +34,7 @@ _SOCKETS = "/tmp"
 _EXTRAS = {"zfs": "zfs"}  # kernel module → the part of the image that has it
 _OWN_MEMORY = 200 * 1024**2  # bytes of QEMU itself for each guest, emulated: mostly translated code
 _START = 4.0  # s
-_CAUTION = "The virtual machines ran emulated: good for counts and for relations, not for absolute speeds"
+_CAUTION = "The virtual machines are emulated: good for counts and for relations, not for absolute speeds"
 
 
 @undo("sockets.remove", outlives_boot=True)
@@ -109,8 +109,7 @@ class Boot(Prepared):
 
     def lines(self) -> list[str]:
         found = self.acceleration
-        emulated = f"emulated: good for counts and for relations, not for absolute speeds ({found.reason})"
-        with_ = "with KVM, in which a guest was booted" if found.accelerator == "kvm" else emulated
+        with_ = "with KVM, in which a guest was booted" if found.accelerator == "kvm" else "emulated, without KVM"
         return [f"image {self.image.name}", with_]
 
 
