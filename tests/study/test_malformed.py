@@ -10,12 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from .mistakes import Mistake, of_chains, of_commands, of_factors, of_guests, of_keys, of_stacks, of_toml, of_workloads
+from .mistakes import (
+    Mistake,
+    of_chains,
+    of_commands,
+    of_factors,
+    of_guests,
+    of_keys,
+    of_metrics,
+    of_stacks,
+    of_toml,
+    of_workloads,
+)
 from .program import PROGRAM, Ran, call
 
 EVERY = [
     m
-    for each in (of_toml, of_keys, of_stacks, of_chains, of_guests, of_factors, of_workloads, of_commands)
+    for each in (of_toml, of_keys, of_stacks, of_chains, of_guests, of_factors, of_metrics, of_workloads, of_commands)
     for m in each.MISTAKES
 ]
 AS_PROCESSES = EVERY[:: len(EVERY) // 30][:30]

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from storlab.analysis.design import CompareSpec
 from storlab.analysis.questions import Catalogue, Metrics, Trait, plan
-from storlab.measurements import PROBE, without_end
+from storlab.measurements import END, PROBE, without_end
 from storlab.metrics import Declarations, MetricSpec, named
 from storlab.probes.backing import BACKING
 from storlab.probes.host_load import HostLoadProbe
@@ -56,7 +56,11 @@ def metrics_of_study(study: Study) -> Declarations:
 def refuse_unknown_metrics(study: Study) -> None:
     """Raise ``StudyError`` for a metric that the study asks for and no trial has, or by which nothing is comparable."""
     cells, design = {cell.number: metrics_of(cell) for cell in study.cells}, design_of(study)
+    ends = sorted({"host"}.union(*(cell.nodes for cell in study.cells)))
     for path, name, comparisons in _asked(study, design.planned()):
+        end = name.rpartition(":")[0].partition(END)[2]
+        if end and end not in ends:
+            raise study.problem(path, f"{name!r} is of no nodes of this study: after {END} stands {' or '.join(ends)}")
         found = {id(known): _meant(name, known) for known in cells.values()}
         metrics = {number: found[id(known)] for number, known in cells.items()}
         if not any(found.values()):
