@@ -49,6 +49,7 @@ class MetricSpec:
     percentile: float | None = None  # 99.9
     weight: str = ""  # of a mean: the metric by which means of nodes are weighted
     total: str = ""  # of a throughput in one direction: that of all directions
+    by_job: bool = True  # of a throughput: whether each job, where there are some, has its own
     series: bool = False  # of a throughput: whether there are samples, which say how much it varies
     follows: str = ""  # of such: another that it rises and falls with, so that findings in both would be the same
     per: Quantity = ""  # what it is divided by

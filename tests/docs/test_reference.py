@@ -13,6 +13,8 @@ import typer
 import storlab as python_interface
 from storlab.cli.main import app
 from storlab.measurements import without_end
+from storlab.run.metrics import metrics_of_study
+from storlab.study.study import load_study
 
 from .pages import EXAMPLES, ROOT, need_image, storlab
 
@@ -111,6 +113,29 @@ def test_every_metric_of_a_real_run_is_documented_as_it_is(tmp_path: Path) -> No
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = _documented(tmp_path / "run")
     assert found == {title for title, *_ in _rules()} - {"Probe `processes`"}
+    assert _undeclared(tmp_path / "run", tmp_path / "all.toml") == []
+
+
+def test_every_metric_that_a_study_may_have_is_documented_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "all.toml").write_text(STUDY)
+    rules = _rules()
+    for source, specs in metrics_of_study(load_study(tmp_path / "all.toml")).items():
+        for spec in specs.numbers():
+            name = re.sub(r"\{[a-z]+\}", "99", spec.name)
+            found = {rule for title, pattern, rule in rules if title == _section(source) and pattern.fullmatch(name)}
+            assert found == {(spec.unit, spec.better, spec.across)}, f"{source}: {name}"
+
+
+def _undeclared(run: Path, study: Path) -> list[tuple[str, str]]:
+    """Metrics of a run that nothing in its study declares as they are, by source."""
+    declared = metrics_of_study(load_study(study))
+    metrics = python_interface.open_run(run).metrics
+    found = []
+    for source, metric, *facts in metrics.select("source", "metric", "unit", "better", "across").unique().iter_rows():
+        spec = declared[source.partition("@")[0]].find(metric)
+        if [spec.unit, spec.better, spec.across] != facts:
+            found.append((source, metric))
+    return found
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="counters of this machine's disks need root")
@@ -120,6 +145,7 @@ def test_every_metric_of_a_run_with_virtual_machines_is_documented_as_it_is(tmp_
     ended = storlab("run", str(EXAMPLES / "vm-disks.toml"), *chosen, "--out", "run", "--quiet", folder=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "Probe `processes`" in _documented(tmp_path / "run")
+    assert _undeclared(tmp_path / "run", EXAMPLES / "vm-disks.toml") == []
 
 
 def _documented(run: Path) -> set[str]:

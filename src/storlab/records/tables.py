@@ -41,7 +41,9 @@ def derived(specs: Iterable[MetricSpec], nodes: int = 2) -> Iterator[MetricSpec]
     """What follows from the metrics of one source, which so many nodes have."""
     for spec in specs:
         if spec.quantity == "throughput":
-            yield from fairness.declares(spec.name)[0 if nodes > 1 else 2 :]
+            of_nodes, of_jobs = fairness.declares(spec.name)[:2], fairness.declares(spec.name)[2:]
+            yield from of_nodes if nodes > 1 else ()
+            yield from of_jobs if spec.by_job else ()
             yield from variability.declares(spec) if spec.series else ()
 
 

@@ -21,10 +21,10 @@ primary = "log:write.iops"  #! primary: unknown metric 'log:write.iops'; did you
         "a percentile that the workload is not asked for": """
 primary = "write.latency.p98"  #! primary: unknown metric 'write.latency.p98'; did you mean 'write.latency.p9
 """,
-        "fairness among the jobs of one job": """
-primary = "bandwidth.jobs.fairness"  #! primary: unknown metric 'bandwidth.jobs.fairness'
+        "fairness among the jobs of a command, which has none": """
+primary = "rate.jobs.fairness"  #! primary: unknown metric 'rate.jobs.fairness'
 [workload.load]
-command = { argv = ["true"] }
+command = { argv = ["true"], metrics = [{ name = "rate", regex = "([0-9]+)", unit = "1/s", better = "higher" }] }
 """,
         "a phase that the workload leaves out": """
 primary = "stat.rate"  #! primary: unknown metric 'stat.rate'; did you mean 'create.rate'?

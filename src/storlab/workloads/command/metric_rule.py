@@ -80,7 +80,7 @@ class MetricRule(BaseModel):
     def declared(self) -> MetricSpec:
         """The metric. A rate of which more is better is one that nodes share."""
         quantity = self.quantity or rate_quantity(self.unit, self.better)
-        return MetricSpec(self.name, self.unit, self.better, self.across, quantity)
+        return MetricSpec(self.name, self.unit, self.better, self.across, quantity, by_job=False)
 
     def read(self, text: str, source: str) -> float:
         """The number, in base units. Raises ``ParseError`` where it is not there."""

@@ -21,11 +21,11 @@ def of_phase(phase: str) -> tuple[MetricSpec, ...]:
     moved = {
         "create": (
             MetricSpec("write.bytes", "B", quantity="bytes written"),
-            MetricSpec("write.bandwidth", "B/s", "higher", quantity="throughput"),
+            MetricSpec("write.bandwidth", "B/s", "higher", quantity="throughput", by_job=False),
         ),
         "read": (
             MetricSpec("read.bytes", "B", quantity="bytes read"),
-            MetricSpec("read.bandwidth", "B/s", "higher", quantity="throughput"),
+            MetricSpec("read.bandwidth", "B/s", "higher", quantity="throughput", by_job=False),
         ),
     }
     return (
