@@ -37,7 +37,10 @@ def main() -> None:
     repeats = chosen.repeats or (1 if chosen.quick else 5)
     rounds = ROUNDS // 10 if chosen.quick else ROUNDS
     with tempfile.TemporaryDirectory(prefix="storlab-benchmark-") as made:
-        runs = {"report": make_run(Path(made) / "whole", rounds), "tenth": make_run(Path(made) / "tenth", rounds // 10)}
+        runs = {
+            "report": make_run(Path(made) / "whole", rounds),
+            "tenth": make_run(Path(made) / "tenth", max(1, rounds // 10)),
+        }
         results = [{name: measured(run) for name, run in runs.items()} | {"loop": loop()} for _ in range(repeats)]
     print(table(results, rounds))
     if chosen.json:
