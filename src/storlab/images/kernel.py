@@ -79,11 +79,7 @@ def _make(cache: Cache, package: Path, kernel: KernelPackage, work: Path, key: s
 
 def about_modules(release: str, modules: Modules) -> dict[str, object]:
     """For part.json."""
-    return {
-        "release": release,
-        "modules": sorted(modules.names),
-        "filesystems": sorted(modules.filesystems),
-    }
+    return {"release": release, "modules": sorted(modules.names), "filesystems": sorted(modules.filesystems)}
 
 
 def write_kernel(source: Path, target: Path, log: Path) -> None:

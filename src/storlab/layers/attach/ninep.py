@@ -21,8 +21,7 @@ class NinePLayer(Crossing):
 
     layer: Literal["9p"] = "9p"
     cache: Literal["none", "mmap", "loose"] = Field(
-        "none",
-        description="`none`: the guest caches nothing. `mmap`: what is mapped. `loose`: all, never checked.",
+        "none", description="`none`: the guest caches nothing. `mmap`: what is mapped. `loose`: all, never checked."
     )
     msize: Size = Field(512 * 1024, ge=4096, le=1024 * 1024, description="Largest message in bytes.")
     security_model: Literal["none", "passthrough", "mapped-xattr", "mapped-file"] = Field(

@@ -89,13 +89,7 @@ class ZpoolLayer(Layer):
     takes: ClassVar = (None, Disk, File, Dir)
     gives: ClassVar = Pool
     flush: ClassVar = ("zpool", "sync")
-    undoes: ClassVar = (
-        _destroy,
-        forget_labels,
-        remove_device_node,
-        restore_parameter,
-        remove_file,
-    )
+    undoes: ClassVar = (_destroy, forget_labels, remove_device_node, restore_parameter, remove_file)
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

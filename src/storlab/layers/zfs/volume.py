@@ -35,10 +35,7 @@ class ZvolLayer(PropertiesLayer):
 
     takes: ClassVar = (Pool,)
     gives: ClassVar = Disk
-    undoes: ClassVar = (
-        destroy_dataset,
-        remove_file,
-    )
+    undoes: ClassVar = (destroy_dataset, remove_file)
     own: ClassVar = PropertiesLayer.own
     reserved: ClassVar = ("volsize", "volblocksize", "refreservation")
 

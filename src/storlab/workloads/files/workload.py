@@ -60,10 +60,7 @@ class FilesWorkload(Workload):
     direct: bool = Field(False, description="O_DIRECT.")
     block_size: Size = Field(64 * 1024, ge=8, le=2**30, description="Bytes of one write or read, at most.")
     round_to: Size | None = Field(
-        None,
-        ge=1,
-        le=2**30,
-        description="Sizes are rounded up to a multiple of this; by default 1, with direct 4k.",
+        None, ge=1, le=2**30, description="Sizes are rounded up to a multiple of this; by default 1, with direct 4k."
     )
     drop_caches: bool = Field(False, description="Empty the kernel's caches between phases; needs root.")
     verify: bool = Field(True, description="Compare what is read with what was written.")
