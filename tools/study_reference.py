@@ -12,8 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from storlab.layers.base import Layer
-from storlab.layers.crossing import Crossing
+from storlab.layers.base import Crossing, Layer
 from storlab.layers.image.base import BASE_HELP, Base
 from storlab.layers.registry import layer_types
 from storlab.nodes.kind import NodeKind

@@ -20,8 +20,7 @@ from storlab.errors import (
     UserError,
 )
 from storlab.importing.importer import Importer, Part
-from storlab.layers.base import Layer, LayerContext
-from storlab.layers.crossing import Crossing
+from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.fs.mountinfo import Mount, parse_mountinfo
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Resource, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
@@ -42,9 +41,8 @@ from storlab.nodes.identity import NodeIdentity
 from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services, Transport
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit, Node, Process
-from storlab.nodes.ours import refuse_foreign, remove_folder
 from storlab.nodes.processes import end_marked
-from storlab.nodes.undo import LONG, Undo, undo
+from storlab.nodes.undo import LONG, Undo, refuse_foreign, remove_folder, undo
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
 from storlab.probes.sampling import around, read_samples, sampling
 from storlab.probes.subject import End, Interface, Kind, ProcessGroup, Service, Subject

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storlab.images import recipe
-from storlab.images.apt import taken_over
-from storlab.images.apt_metadata import compare_versions, newest, parse_stanzas
+from storlab.images.apt import compare_versions, newest, parse_stanzas, taken_over
 
 SHOWN = """Package: linux-image-6.12.43+deb12-amd64
 Source: linux-signed-amd64 (6.12.43+1~bpo12+1)

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.images.modules import (
+from storlab.images.module_tree import (
     Modules,
     module_name,
     parse_aliases,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from storlab.errors import MissingImage, UserError
-from storlab.images import rootfs
+from storlab.images import own
 from storlab.images.image import own_image
 from storlab.images.module_tree import is_dropped
 
@@ -145,11 +145,11 @@ def test_an_image_of_any_of_three_kinds_can_be_a_root(
     argv = [word.format(image=path, folder=root) for word in MAKERS[kind]]
     environment = {**os.environ, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
     subprocess.run(argv, check=True, capture_output=True, env=environment)
-    assert rootfs.kind_of(path) == kind
+    assert own.kind_of(path) == kind
     image = own_image(kernel, rootfs=path)
     assert image.layers == (path,)
     assert {"fio", "mount", "sh"} <= image.programs
-    assert rootfs.image_has_merged_usr(path, tmp_path / "log") is merged
+    assert own.image_has_merged_usr(path, tmp_path / "log") is merged
 
 
 def test_mistakes_are_named(kernel: Path, root: Path, tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from storlab.layers import stack
-from storlab.layers.base import Layer, LayerContext
+from storlab.layers.base import Layer, LayerContext, Shared
 from storlab.layers.registry import layer_types
-from storlab.layers.shared import Shared
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node

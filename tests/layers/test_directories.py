@@ -11,7 +11,7 @@ from laboratory import Laboratory, needs_root
 from laboratory.studies import directory
 from storlab.errors import StorlabError
 from storlab.nodes.kinds.local import local_node
-from storlab.nodes.ours import refuse_foreign
+from storlab.nodes.undo import refuse_foreign
 from storlab.run.executor import new_run_id
 from storlab.run.undoing import undo_table
 

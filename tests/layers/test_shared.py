@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from storlab.layers.shared import Shared
+from storlab.layers.base import Shared
 
 
 def test_it_is_made_once_and_everybody_gets_it() -> None:

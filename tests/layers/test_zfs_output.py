@@ -13,14 +13,9 @@ from pydantic import ValidationError
 
 from storlab.layers.resources import Dir, Disk
 from storlab.layers.stack import type_errors
-from storlab.layers.zfs.output import (
-    parse_changed,
-    parse_layout,
-    parse_parameters,
-    parse_properties,
-    parse_version,
-)
-from storlab.layers.zfs.pool_disk import is_only_member
+from storlab.layers.zfs.module import parse_parameters, parse_version
+from storlab.layers.zfs.pool import is_only_member, parse_layout
+from storlab.layers.zfs.properties import parse_changed, parse_properties
 
 from .sites import parse
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from laboratory.block import TRACEFS, with_tracefs
-from storlab.nodes.programs import PROGRAMS
+from storlab.nodes.needs import PROGRAMS
 
 from .front_door import ROOT, Ended, FrontDoor, front_door
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storlab.layers.base import KEEPS, Layer, LayerContext
-from storlab.layers.crossing import Crossing
+from storlab.layers.base import KEEPS, Crossing, Layer, LayerContext
 from storlab.layers.registry import layer_types
 from storlab.layers.resources import Dir, Resource, Server
 from storlab.study.chains import MAIN, Chain, ChainError, Chains, Declared, ends_as, resolve, served_by, started

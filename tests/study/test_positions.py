@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storlab.study.positions import Path, line_of, positions
+from storlab.study.toml_text import Path, line_of, positions
 
 
 def paths_of(tree: Any, path: Path = ()) -> Iterator[Path]:

@@ -28,7 +28,7 @@ def clean(
 def _clean_all() -> int:
     """Of all remembered runs and folders; returns the exit status."""
     from storlab.run import temporary
-    from storlab.run.registry_of_runs import forget_run, remembered_runs
+    from storlab.run.temporary import forget_run, remembered_runs
 
     status = 0
     runs = remembered_runs()
@@ -75,7 +75,7 @@ def _clean(folder: Path) -> int:
 
     from storlab.records.run_folder import RunFolder
     from storlab.run.journal import read_pending
-    from storlab.run.registry_of_runs import forget_run
+    from storlab.run.temporary import forget_run
 
     run = RunFolder.open(folder)
     identity = run.manifest.run

@@ -14,8 +14,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from storlab.importing.importer import Importer
-from storlab.layers.base import Layer
-from storlab.layers.crossing import Crossing
+from storlab.layers.base import Crossing, Layer
 from storlab.layers.resources import Format, Resource
 from storlab.nodes.kind import Launcher, NodeKind, Services, Transport
 from storlab.nodes.needs import Needs

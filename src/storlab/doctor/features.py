@@ -10,7 +10,7 @@ import re
 
 from storlab.doctor.check import Check, missing, ok, warn
 from storlab.doctor.machine import Machine
-from storlab.nodes.programs import PROGRAMS
+from storlab.nodes.needs import PROGRAMS
 
 _DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 REMEDY = f"apt-get install linux-image-{_DEBIAN.get(platform.machine(), platform.machine())}, and boot it"

@@ -12,8 +12,8 @@ from storlab.errors import RecordsError, StorlabError
 from storlab.run.executor import new_run_id
 from storlab.run.journal import read_pending
 from storlab.run.plan import Plan, make_plan
-from storlab.run.registry_of_runs import remembered_runs
 from storlab.run.session import open_session
+from storlab.run.temporary import remembered_runs
 from storlab.study.study import Study, load_study, shipped_studies
 
 GROUP = "Runs"

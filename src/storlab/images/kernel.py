@@ -10,10 +10,9 @@ from pathlib import Path
 
 from storlab.errors import ImageError
 from storlab.images import commands, module_tree, recipe, vmlinux
-from storlab.images.apt import Apt
-from storlab.images.apt_metadata import newest
+from storlab.images.apt import Apt, newest
 from storlab.images.cache import Cache, Part, remove_tree
-from storlab.images.modules import Modules
+from storlab.images.module_tree import Modules
 
 _SPACE = 1 << 30
 

@@ -1,18 +1,155 @@
-"""A kernel's modules made ready for guests: unpacked, without those for hardware that no guest has, indexed."""
+"""A kernel's modules made ready for guests: unpacked, without those for hardware that no guest has, indexed.
+
+What ``depmod`` writes is read by modules.dep(5), modprobe.d(5) and Documentation/kbuild/kbuild.rst (modules.builtin).
+"""
 
 from __future__ import annotations
 
 import gzip
 import lzma
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 
 from storlab.errors import ImageError
 from storlab.images import commands, cpio, recipe
 from storlab.images.bootstrap import erofs_command
-from storlab.images.modules import Modules, module_name, read_modules
+
+# What every kernel has that boots at all, without saying so in modules.builtin.modinfo.
+_ALWAYS = frozenset({"devtmpfs", "proc", "ramfs", "sysfs", "tmpfs"})
+
+
+def module_name(path: str) -> str:
+    """``kernel/drivers/block/virtio-blk.ko.xz`` → ``virtio_blk``, as ``lsmod`` shows it."""
+    return PurePosixPath(path).name.partition(".ko")[0].replace("-", "_")
+
+
+@dataclass(frozen=True)
+class Modules:
+    """``needs``: path → paths that must be loaded before, as depmod orders them: the first needed last.
+
+    ``soft``: name → names or aliases that should be loaded before, where they exist: libcrc32c fails without any of
+    those that are called crc32c. ``aliases``: alias → names, without the patterns that stand for hardware.
+    """
+
+    needs: Mapping[str, tuple[str, ...]]
+    builtin: frozenset[str] = frozenset()
+    soft: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    filesystems: frozenset[str] = frozenset()
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """Name → path."""
+        return {module_name(path): path for path in self.needs}
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every module that ``modprobe`` finds, whether it has to load it or not."""
+        return self.builtin | frozenset(self.paths)
+
+    def load_order(self, wanted: Iterable[str]) -> list[str]:
+        """Paths of the wanted modules and all that they need, each after what it needs; built-in ones need no loading.
+
+        Names that are neither are left out: kernels differ in what they have as modules.
+        """
+        paths = self.paths
+        order: dict[str, None] = {}
+        for name in wanted:
+            for path in self._with_needs(name.replace("-", "_"), paths, frozenset()):
+                order.setdefault(path)
+        return list(order)
+
+    def _with_needs(self, name: str, paths: Mapping[str, str], above: frozenset[str]) -> list[str]:
+        path = paths.get(name)
+        if path is None or name in above:
+            return []
+        order = []
+        for needed in (*reversed(self.needs[path]), path):
+            for soft in self.soft.get(module_name(needed), ()):
+                for before in self.aliases.get(soft, (soft,)):
+                    order += self._with_needs(before, paths, above | {name, module_name(needed)})
+            order.append(needed)
+        return order
+
+    def closure(self, kept: Iterable[str]) -> frozenset[str]:
+        """These paths and all that they need."""
+        kept = frozenset(kept)
+        return kept.union(*(self.needs.get(path, ()) for path in kept))
+
+
+def parse_needs(text: str) -> dict[str, tuple[str, ...]]:
+    """``modules.dep``."""
+    lines = (line.partition(":") for line in text.splitlines() if ":" in line)
+    return {path.strip(): tuple(needed.split()) for path, _, needed in lines}
+
+
+def parse_builtin(text: str) -> frozenset[str]:
+    """``modules.builtin``: a path a line."""
+    return frozenset(module_name(line.strip()) for line in text.splitlines() if line.strip())
+
+
+def parse_soft(text: str) -> dict[str, tuple[str, ...]]:
+    """``modules.softdep``: ``softdep NAME pre: A B post: C``. What should come after is left out."""
+    soft: dict[str, tuple[str, ...]] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) < 3 or words[0] != "softdep":
+            continue
+        before, where = [], ""
+        for word in words[2:]:
+            if word.endswith(":"):
+                where = word
+            elif where == "pre:":
+                before.append(word.replace("-", "_"))
+        name = words[1].replace("-", "_")
+        soft[name] = (*soft.get(name, ()), *before)
+    return soft
+
+
+def parse_aliases(text: str) -> dict[str, tuple[str, ...]]:
+    """``modules.alias``: ``alias ALIAS NAME``. An alias with a ``*`` in it stands for hardware, and is left out."""
+    aliases: dict[str, tuple[str, ...]] = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[0] == "alias" and "*" not in words[1]:
+            alias = words[1].replace("-", "_")
+            aliases[alias] = (*aliases.get(alias, ()), words[2].replace("-", "_"))
+    return aliases
+
+
+def parse_filesystems(aliases: str, builtin_info: bytes) -> frozenset[str]:
+    """Names ``mount -t`` takes: ``alias fs-xfs xfs`` in ``modules.alias``, ``ext4.alias=fs-ext4`` in the built-ins'."""
+    words = (line.split() for line in aliases.splitlines())
+    loadable = {line[1] for line in words if len(line) == 3 and line[0] == "alias"}
+    entries = (entry.decode(errors="replace").partition("=") for entry in builtin_info.split(b"\0"))
+    fixed = {value for key, _, value in entries if key.endswith(".alias")}
+    return _ALWAYS | frozenset(name.removeprefix("fs-") for name in loadable | fixed if name.startswith("fs-"))
+
+
+def read_modules(folder: Path) -> Modules:
+    """Of ``…/lib/modules/<release>``, after depmod."""
+    return Modules(
+        parse_needs(_text(folder / "modules.dep")),
+        parse_builtin(_text(folder / "modules.builtin")),
+        parse_soft(_text(folder / "modules.softdep")),
+        parse_aliases(_text(folder / "modules.alias")),
+        parse_filesystems(_text(folder / "modules.alias"), _bytes(folder / "modules.builtin.modinfo")),
+    )
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _text(path: Path) -> str:
+    return _bytes(path).decode(errors="replace")
+
 
 ORDER = "modules/order"
 _UNPACKERS: dict[str, Callable[[bytes], bytes]] = {".xz": lzma.decompress, ".gz": gzip.decompress}

@@ -1,6 +1,7 @@
 """Images of somebody's own kernel, modules and root file system: what kernel developers measure.
 
 What has to be made of them lies in the cache under the digest of their contents, so an unchanged kernel costs nothing.
+EROFS, ext2/3/4 and squashfs images are looked into without mounting them, by the tools that make them.
 """
 
 from __future__ import annotations
@@ -8,18 +9,133 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from storlab.errors import ImageError, UserError
-from storlab.images import commands, cpio, module_tree, recipe, rootfs, vmlinux
+from storlab.errors import ImageError, MissingTool, UserError
+from storlab.images import commands, cpio, module_tree, recipe, vmlinux
 from storlab.images.bootstrap import erofs_command
 from storlab.images.cache import UNUSED, Cache, Part, remove_tree
 from storlab.images.kernel import about_modules, write_kernel
-from storlab.images.modules import Modules, parse_filesystems, read_modules
+from storlab.images.module_tree import Modules, parse_filesystems, read_modules
+
+Kind = Literal["erofs", "ext4", "squashfs"]
+PATH_FOLDERS = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")
+
+# Offset and bytes of magic numbers: include/uapi/linux/magic.h and the file systems' headers.
+_MAGIC: dict[Kind, tuple[int, bytes]] = {
+    "erofs": (1024, b"\xe2\xe1\xf5\xe0"),
+    "ext4": (1024 + 56, b"\x53\xef"),
+    "squashfs": (0, b"hsqs"),
+}
+_TOOLS: dict[Kind, tuple[str, str]] = {
+    "erofs": ("dump.erofs", "erofs-utils"),
+    "ext4": ("debugfs", "e2fsprogs"),
+    "squashfs": ("unsquashfs", "squashfs-tools"),
+}
+
+
+def kind_of(image: Path) -> Kind:
+    """Which file system an image holds. Raises ``UserError`` where it is none that guests can have as their root."""
+    with image.open("rb") as file:
+        head = file.read(2048)
+    for kind, (offset, magic) in _MAGIC.items():
+        if head[offset : offset + len(magic)] == magic:
+            return kind
+    raise UserError(f"{image} holds no file system that a guest can boot from; there are: {', '.join(_MAGIC)}")
+
+
+def programs_in_folder(root: Path) -> frozenset[str]:
+    """Names of files on its PATH that somebody may execute. A link counts, wherever it leads."""
+    found: set[str] = set()
+    for name in PATH_FOLDERS:
+        try:
+            entries = list(os.scandir(_inside(root, name)))
+        except OSError:
+            continue
+        found |= {entry.name for entry in entries if entry.is_symlink() or _is_executable(entry)}
+    return frozenset(found)
+
+
+def has_merged_usr(root: Path) -> bool:
+    """Whether its /lib is a link to /usr/lib, as it is in most distributions by now."""
+    return (root / "lib").is_symlink()
+
+
+def programs_in_image(image: Path, log: Path) -> frozenset[str]:
+    """As ``programs_in_folder``, but for what is executable: an image's tools tell names only."""
+    list_folder, parse = _LISTERS[_readable(image)]
+    found: set[str] = set()
+    for name in PATH_FOLDERS:
+        found |= set(parse(_ask(list_folder(image, name), log), name))
+    return frozenset(found - {".", ".."})
+
+
+def image_has_merged_usr(image: Path, log: Path) -> bool:
+    """As ``has_merged_usr``."""
+    list_folder, parse = _LISTERS[_readable(image)]
+    # A link has no entries of its own; /lib as a folder has at least the loader.
+    return not parse(_ask(list_folder(image, "lib"), log), "lib")
+
+
+def _readable(image: Path) -> Kind:
+    kind = kind_of(image)
+    program, package = _TOOLS[kind]
+    if commands.find(program) is None:
+        raise MissingTool(f"{image} can't be looked into without {program}; apt-get install {package}")
+    return kind
+
+
+def _ask(argv: list[str], log: Path) -> str:
+    """Its output; nothing where it has no such folder, which each of these programs says in its own way."""
+    try:
+        return commands.run(argv, log).decode(errors="replace")
+    except ImageError:
+        return ""
+
+
+def parse_dump_erofs(text: str, folder: str) -> list[str]:
+    """``dump.erofs --ls``: ``NID TYPE FILENAME`` below a heading; types 1 and 7 are files and links (dirent.h)."""
+    return re.findall(r"^\s*\d+\s+[17]\s+(\S.*)$", text, re.MULTILINE)
+
+
+def parse_debugfs(text: str, folder: str) -> list[str]:
+    """``debugfs -R 'ls -p …'``: ``/inode/mode/uid/gid/name/size/``."""
+    rows = (line.split("/") for line in text.splitlines() if line.startswith("/"))
+    return [row[5] for row in rows if len(row) >= 7 and row[2].startswith(("10", "12"))]
+
+
+def parse_unsquashfs(text: str, folder: str) -> list[str]:
+    """``unsquashfs -l``: one path a line, the folder that was asked for and those above it among them."""
+    begin = f"squashfs-root/{folder}/"
+    names = [line.removeprefix(begin) for line in text.splitlines() if line.startswith(begin)]
+    return [name for name in names if "/" not in name]
+
+
+_LISTERS: dict[Kind, tuple[Callable[[Path, str], list[str]], Callable[[str, str], list[str]]]] = {
+    "erofs": (lambda image, name: ["dump.erofs", "--ls", f"--path=/{name}", str(image)], parse_dump_erofs),
+    "ext4": (lambda image, name: ["debugfs", "-R", f"ls -p /{name}", str(image)], parse_debugfs),
+    "squashfs": (lambda image, name: ["unsquashfs", "-l", "-max-depth", "4", str(image), name], parse_unsquashfs),
+}
+
+
+def _inside(root: Path, name: str) -> Path:
+    """A folder below ``root``, with the links that lead to it understood as they are in the guest."""
+    for depth in range(1, len(Path(name).parts) + 1):
+        part = root.joinpath(*Path(name).parts[:depth])
+        if part.is_symlink():
+            target = part.readlink()
+            base = root / target.relative_to("/") if target.is_absolute() else part.parent / target
+            return base.joinpath(*Path(name).parts[depth:])
+    return root / name
+
+
+def _is_executable(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file(follow_symlinks=False) and bool(entry.stat(follow_symlinks=False).st_mode & 0o111)
 
 
 @dataclass(frozen=True)
@@ -94,7 +210,7 @@ def own_root(cache: Cache, root: Path) -> OwnRoot:
     """A root file system that a guest can mount. A folder is packed as EROFS."""
     if root.is_file():
         with _log(cache) as log:
-            found = rootfs.programs_in_image(root, log), rootfs.image_has_merged_usr(root, log)
+            found = programs_in_image(root, log), image_has_merged_usr(root, log)
         return OwnRoot(root.resolve(), *found)
     if not root.is_dir():
         raise UserError(f"there is no root file system at {root}; name a folder, or an EROFS, ext4 or squashfs image")
@@ -104,9 +220,9 @@ def own_root(cache: Cache, root: Path) -> OwnRoot:
     if part is None:
         with _log(cache) as log, cache.making_alongside(name) as work:
             commands.run(erofs_command(str(work / "root.erofs"), str(root), key), log)
-            cache.finish(work, {"programs": sorted(rootfs.programs_in_folder(root)), "versions": {}})
+            cache.finish(work, {"programs": sorted(programs_in_folder(root)), "versions": {}})
         part = _finished(cache, name)
-    return OwnRoot(part.folder / "root.erofs", frozenset(part.about["programs"]), rootfs.has_merged_usr(root))
+    return OwnRoot(part.folder / "root.erofs", frozenset(part.about["programs"]), has_merged_usr(root))
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from storlab.images.apt import Apt
 from storlab.images.bootstrap import EXCHANGE, Bootstrap
 from storlab.images.cache import Cache, Part, remove_tree
 from storlab.images.kernel import KernelPackage, about_modules
-from storlab.images.modules import read_modules
+from storlab.images.module_tree import read_modules
 
 SOURCE = "zfs-dkms"
 _SPACE = 3 << 29

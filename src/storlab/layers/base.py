@@ -1,7 +1,12 @@
-"""The layer protocol: what a new layer must say of itself, and what it gets to work with."""
+"""The layer protocol: what a new layer must say of itself, and what it gets to work with.
+
+Crossings are layers whose resource is on another node than what lies below them. What is below stands on the node that
+serves; the crossing and all above it on the node that consumes. Kinds of crossing differ in their transport alone.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,12 +16,62 @@ from typing import Any, ClassVar, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from storlab.layers.resources import Format, Resource
-from storlab.layers.shared import Shared
+from storlab.nodes.demands import Demands
+from storlab.nodes.kind import Transport
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Undo
+from storlab.nodes.waiting import to_its_end
 
 T = TypeVar("T")
+
+
+@dataclass
+class _Making:
+    task: asyncio.Task[Any]
+    waiting: int = 0
+
+
+@dataclass
+class Shared:
+    """One for each foundation. ``register_undo`` journals what is undone together with the foundation itself."""
+
+    register_undo: Callable[[str, Mapping[str, Any]], Awaitable[None]] | None = None
+    _made: dict[str, _Making] = field(default_factory=dict)
+
+    async def once(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
+        """The result of the first call with this key. What failed is tried again by whoever asks next.
+
+        It is stopped where nobody waits for it any more, and has come to rest when the last one's cancellation goes on.
+        """
+        making = self._made.get(key)
+        if making is None:
+            making = self._made[key] = _Making(asyncio.create_task(_awaited(make), name=key))
+        making.waiting += 1
+        try:
+            result: T = await asyncio.shield(making.task)
+            return result
+        finally:
+            making.waiting -= 1
+            if not making.waiting and not making.task.done():
+                making.task.cancel()
+                await to_its_end(_rest(making.task))
+            failed = making.task.done() and (making.task.cancelled() or making.task.exception() is not None)
+            if failed and self._made.get(key) is making:
+                del self._made[key]
+
+    def forget(self, key: str) -> None:
+        """Let the next one who asks make it again."""
+        self._made.pop(key, None)
+
+
+async def _awaited(make: Callable[[], Awaitable[T]]) -> T:
+    return await make()
+
+
+async def _rest(task: asyncio.Task[Any]) -> None:
+    await asyncio.wait([task])
+
 
 Keep = Literal["trial", "round", "run"]
 """How long something stays set up, the shortest first."""
@@ -168,3 +223,24 @@ class Layer(BaseModel):
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         """What was really got: read back from the system, not repeated from the study."""
         return {}
+
+
+class Crossing(Layer):
+    """Takes a resource of one node to another."""
+
+    transport: ClassVar[Transport]
+
+    @abstractmethod
+    def demands(self, below: Resource, slot: str) -> Demands:
+        """What the consumer must get before it starts. ``slot`` names the crossing among those that end there."""
+
+    async def sever(self, resource: Resource, context: LayerContext) -> None:
+        """Cut the consumer off, so that undoing what is above can't wait for a server that is gone. May be repeated."""
+
+    def exported(self) -> Layer | None:
+        """What serves the resource below it to a hypervisor that runs on another machine, if it doesn't cross yet."""
+        return None
+
+    def at_home(self, below: Layer) -> tuple[Layer, ...] | None:
+        """What stands in for it where nothing has to be crossed; ``None`` where nothing can."""
+        return None

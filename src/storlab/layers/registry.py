@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.metadata import entry_points
 
-from storlab.layers.attach.disks import NvmeLayer, VirtioBlkLayer, VirtioScsiLayer
+from storlab.layers.attach.attachment import NvmeLayer, VirtioBlkLayer, VirtioScsiLayer
 from storlab.layers.attach.ninep import NinePLayer
 from storlab.layers.base import Layer
 from storlab.layers.block.device import DeviceLayer

@@ -1,4 +1,4 @@
-"""What something needs of the machine that it runs on, and whether a machine has it."""
+"""What something needs of the machine that it runs on, whether a machine has it, and which Debian package would."""
 
 from __future__ import annotations
 
@@ -6,7 +6,55 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from storlab.nodes.node import Node
-from storlab.nodes.programs import remedy, version_commands
+
+
+@dataclass(frozen=True)
+class Program:
+    """``package`` is Debian's name; ``version`` the arguments that make it print its version."""
+
+    package: str
+    version: tuple[str, ...] = ("--version",)
+
+
+PROGRAMS: dict[str, Program] = {
+    "blkid": Program("util-linux"),
+    "blockdev": Program("util-linux"),
+    "btrfs": Program("btrfs-progs"),
+    "cp": Program("coreutils"),
+    "dd": Program("coreutils"),
+    "dumpe2fs": Program("e2fsprogs", ("-V",)),
+    "fallocate": Program("util-linux"),
+    "fio": Program("fio"),
+    "ip": Program("iproute2", ("-V",)),
+    "losetup": Program("mount"),
+    "mkfs.btrfs": Program("btrfs-progs"),
+    "mkfs.ext4": Program("e2fsprogs", ("-V",)),
+    "mkfs.xfs": Program("xfsprogs", ("-V",)),
+    "modprobe": Program("kmod"),
+    "mount": Program("mount"),
+    "nsenter": Program("util-linux"),
+    "numactl": Program("numactl"),
+    "qemu-img": Program("qemu-utils"),
+    "qemu-nbd": Program("qemu-utils"),
+    "qemu-system-x86_64": Program("qemu-system-x86"),
+    "sync": Program("coreutils"),
+    "truncate": Program("coreutils"),
+    "umount": Program("mount"),
+    "wipefs": Program("util-linux"),
+    "xfs_info": Program("xfsprogs", ("-V",)),
+    "zfs": Program("zfsutils-linux"),
+    "zpool": Program("zfsutils-linux"),
+}
+
+
+def version_commands(names: Iterable[str]) -> dict[str, list[str]]:
+    """Name → the argv that prints its version, in the form that ``Node.facts`` takes."""
+    return {name: [name, *PROGRAMS.get(name, Program(name)).version] for name in sorted(set(names))}
+
+
+def remedy(name: str) -> str:
+    """How to get a missing program."""
+    return f"apt-get install {PROGRAMS.get(name, Program(name)).package}"
 
 
 @dataclass(frozen=True)

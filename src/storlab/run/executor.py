@@ -26,16 +26,15 @@ from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.records.tables import Tables
 from storlab.records.trial_record import TrialRecord, write_trial
 from storlab.run.design import rule_of, summary_of
-from storlab.run.estimate import time_left, trial_times
 from storlab.run.interrupts import Interrupts
 from storlab.run.journal import Journal
 from storlab.run.observer import Observer
 from storlab.run.order import PlannedTrial
-from storlab.run.plan import Plan, make_plan
-from storlab.run.registry_of_runs import forget_run, remember_run
+from storlab.run.plan import Plan, make_plan, time_left, trial_times
 from storlab.run.session import Session, open_session
 from storlab.run.setup.setups import Setups
 from storlab.run.teardown import tear_down, tear_down_rest
+from storlab.run.temporary import forget_run, remember_run
 from storlab.run.trial import TrialRun
 from storlab.study.study import Study
 from storlab.version import __version__

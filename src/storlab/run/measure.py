@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -16,9 +17,9 @@ from storlab.probes.subject import Subject, of_machine, write_subject
 from storlab.records.derive_trial import parse_load, raw_folder
 from storlab.records.trial_record import NodeRecord
 from storlab.run.barrier import Start, compare_clocks, start_skew, start_together, wait_for_all
-from storlab.run.fetch import fetch_folder, keep_exit
 from storlab.study.cells import HOST, Load
 from storlab.workloads.base import RunContext
+from storlab.workloads.exit_record import NAME, exit_bytes
 
 
 class Measured(TypedDict):
@@ -141,3 +142,40 @@ def _nodes_of_loads(places: Sequence[tuple[Load, RunContext]]) -> dict[str, list
     for load, place in places:
         loads.setdefault(load.name, []).append(place.node.name)
     return loads
+
+
+MAX_FILE = 1024**3  # bytes; larger ones are left out, with a note in their place
+
+_TAIL = 4096  # bytes
+
+
+async def fetch_folder(node: Node, folder: str, into: Path) -> None:
+    """Copy every regular file of a folder on the node, flat or not, into ``into``."""
+    listing = await node.output("find", folder, "-type", "f", "-printf", "%s %P\\0")
+    for entry in filter(None, listing.split("\0")):
+        size, _, name = entry.partition(" ")
+        path = into / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if int(size) > MAX_FILE:
+            path.with_name(f"{path.name}.left-out").write_text(f"{size} bytes: longer than {MAX_FILE}\n")
+        else:
+            with contextlib.suppress(FileNotFoundError):  # it was a passing one
+                path.write_bytes(await node.read(f"{folder}/{name}"))
+
+
+def keep_exit(raw: Path, ended: Exit) -> None:
+    """Write ``exit.json``, ``stdout`` and ``stderr`` beside what was fetched."""
+    raw.mkdir(parents=True, exist_ok=True)
+    (raw / NAME).write_bytes(exit_bytes(ended))
+    for name, output in (("stdout", ended.stdout), ("stderr", ended.stderr)):
+        if output:
+            (raw / name).write_bytes(output)
+    if not (raw / "stdout").exists():
+        (raw / "stdout").touch()
+
+
+def last_output(folder: Path) -> str:
+    """The end of what the commands of a trial printed, each with the place of its file."""
+    files = [*sorted(folder.rglob("stderr")), *sorted(folder.rglob("stdout"))]
+    texts = {path: path.read_bytes()[-_TAIL:].decode(errors="replace").strip() for path in files}
+    return "\n".join(f"{path.relative_to(folder)}:\n{text}" for path, text in texts.items() if text)

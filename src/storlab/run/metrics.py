@@ -18,8 +18,8 @@ from storlab.records.tables import derived
 from storlab.run.design import design_of
 from storlab.study.cells import Cell
 from storlab.study.messages import nearest
-from storlab.study.positions import Path
 from storlab.study.study import Study
+from storlab.study.toml_text import Path
 
 _Yielded = tuple[str, tuple[MetricSpec, ...]]
 

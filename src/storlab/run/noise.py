@@ -22,7 +22,7 @@ from storlab.records.files import write_whole
 from storlab.records.trial_record import TrialRecord
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
-from storlab.run.registry_of_runs import state_folder
+from storlab.run.temporary import state_folder
 from storlab.study.study import Study
 
 BUILT_IN = """

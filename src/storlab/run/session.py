@@ -14,9 +14,8 @@ from storlab.nodes.demands import NO_DEMANDS, Demands
 from storlab.nodes.identity import NodeIdentity
 from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services
 from storlab.nodes.kinds.local import LocalKind
-from storlab.nodes.needs import Needs
+from storlab.nodes.needs import PROGRAMS, Needs, version_commands
 from storlab.nodes.node import Node
-from storlab.nodes.programs import PROGRAMS, version_commands
 from storlab.nodes.registry import node_kinds, own_keys
 from storlab.run.journal import Journal
 from storlab.run.undoing import remove_scratch

@@ -13,11 +13,11 @@ from storlab.run.interrupts import Interrupts
 from storlab.run.journal import Journal
 from storlab.run.observer import Observer
 from storlab.run.plan import make_plan
-from storlab.run.registry_of_runs import forget_run, remember_run
 from storlab.run.session import Session, open_session
 from storlab.run.setup.build import Built
 from storlab.run.setup.setups import Setups
 from storlab.run.teardown import tear_down
+from storlab.run.temporary import forget_run, remember_run
 from storlab.study.study import Study
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from storlab.errors import StorlabError
-from storlab.layers.crossing import Crossing
+from storlab.layers.base import Crossing
 from storlab.layers.resources import Dir, Disk, Export, Server
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of

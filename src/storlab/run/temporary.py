@@ -1,8 +1,10 @@
 """Folders that are there only while a process works in them: of an import that isn't whole yet, of noise, of a shell.
 
+So are runs remembered whose journal may name something that still stands: by symbolic links in
+``$XDG_STATE_HOME/storlab``, in ``runs`` until the run has ended and all is down, and in ``temporary``.
+
 Their process holds the run's lock in them, which the kernel takes back however it ends. So what is not locked is dead,
-and is removed by the next import into the same place, or by ``storlab clean``, which finds them as it does runs: by
-links, in ``$XDG_STATE_HOME/storlab/temporary``.
+and is removed by the next import into the same place, or by ``storlab clean``, which follows the links.
 """
 
 from __future__ import annotations
@@ -24,7 +26,40 @@ from storlab.errors import RecordsError
 from storlab.records.manifest import LOCK
 from storlab.records.run_folder import RunFolder
 from storlab.run.journal import read_pending
-from storlab.run.registry_of_runs import state_folder
+
+
+def state_folder() -> Path:
+    """What should outlast a restart and is this user's own: ``$XDG_STATE_HOME/storlab``."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "storlab"
+
+
+def _folder() -> Path:
+    return state_folder() / "runs"
+
+
+def remember_run(run: str, folder: Path) -> None:
+    """Remember where a run lies. Without a writable home, ``clean`` must be given the run's folder."""
+    with contextlib.suppress(OSError):
+        _folder().mkdir(parents=True, exist_ok=True)
+        link = _folder() / run
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder.resolve())
+
+
+def forget_run(run: str) -> None:
+    """It has ended, and nothing of it stands."""
+    with contextlib.suppress(OSError):
+        (_folder() / run).unlink(missing_ok=True)
+
+
+def remembered_runs() -> dict[str, Path]:
+    """Run → folder. A folder that was removed or moved is still listed: its journal is lost."""
+    try:
+        return {link.name: link.readlink() for link in sorted(_folder().iterdir()) if link.is_symlink()}
+    except OSError:
+        return {}
+
 
 Found = Literal["removed", "alive", "standing", "foreign"]
 """Of a folder: it was dead and is gone; a process works in it; its journals name what may still stand; it is none of

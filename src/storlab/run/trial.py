@@ -21,8 +21,7 @@ from storlab.nodes.waiting import all_of, to_its_end
 from storlab.records.derive_trial import derive_trial, raw_folder
 from storlab.records.tables import TrialTables
 from storlab.records.trial_record import TrialRecord
-from storlab.run.fetch import fetch_folder, last_output
-from storlab.run.measure import measure
+from storlab.run.measure import fetch_folder, last_output, measure
 from storlab.run.order import PlannedTrial
 from storlab.run.session import Session
 from storlab.run.setup.build import Built, shared_directory

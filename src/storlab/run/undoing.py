@@ -9,9 +9,8 @@ from typing import Any
 
 from storlab.layers.registry import layer_types
 from storlab.nodes.node import Node
-from storlab.nodes.ours import remove_folder
 from storlab.nodes.registry import node_kinds
-from storlab.nodes.undo import LONG, Undo, undo
+from storlab.nodes.undo import LONG, Undo, remove_folder, undo
 
 
 @undo("scratch.remove", patience=LONG, outlives_boot=True)

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from storlab.layers.base import KEEPS, Keep, Layer
-from storlab.layers.crossing import Crossing
+from storlab.layers.base import KEEPS, Crossing, Keep, Layer
 from storlab.layers.resources import Dir, Pool, Resource
-from storlab.study.positions import Path
 from storlab.study.schema import HOST, NodeGroup
+from storlab.study.toml_text import Path
 
 _A = {"trial": "a trial", "round": "a round", "run": "the run"}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from storlab.study.positions import Path
+from storlab.study.toml_text import Path
 from storlab.units import shown, size_text
 
 Report = Callable[[Path, str], None]

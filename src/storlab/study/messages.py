@@ -10,7 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from storlab.study.positions import Path
+from storlab.study.toml_text import Path
 from storlab.units import shown
 
 _KINDS = {

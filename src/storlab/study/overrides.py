@@ -9,8 +9,8 @@ from typing import Any
 from storlab.errors import UserError
 from storlab.study.factors import Factor
 from storlab.study.messages import nearest
-from storlab.study.positions import Path
 from storlab.study.schema import StudyFile
+from storlab.study.toml_text import Path
 
 _TOP = [info.alias or name for name, info in StudyFile.model_fields.items()]
 

@@ -16,10 +16,10 @@ from storlab.probes.registry import probe_types
 from storlab.study.cells import HOST, Cell, Load, Target
 from storlab.study.factors import Factor
 from storlab.study.messages import explain, nearest
-from storlab.study.positions import Path
 from storlab.study.read_stacks import StackReader
 from storlab.study.schema import DEFAULT_PROBES, NodeGroup, StudyFile, Trial, default_groups, group_model
 from storlab.study.substitution import Substitution, Word
+from storlab.study.toml_text import Path
 from storlab.units import shown
 from storlab.workloads.base import PLACE_WORDS, ReadInput, Workload, words_in
 from storlab.workloads.registry import workload_types

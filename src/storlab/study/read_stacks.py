@@ -15,9 +15,9 @@ from storlab.layers.stack import type_errors
 from storlab.study.cells import Load
 from storlab.study.chains import MAIN, Chain, ChainError, Chains, Declared, down, resolve, started
 from storlab.study.messages import nearest
-from storlab.study.positions import Path
 from storlab.study.schema import HOST, NodeGroup
 from storlab.study.substitution import Substitution
+from storlab.study.toml_text import Path
 from storlab.units import shown, size_text
 
 Accepted = Mapping[tuple[str, str], Sequence[tuple[type[Resource], ...]]]

@@ -18,12 +18,11 @@ from storlab.study.cells import Cell
 from storlab.study.factors import Factor, read_factors
 from storlab.study.messages import explain, nearest
 from storlab.study.overrides import apply_only, apply_override, apply_profile
-from storlab.study.positions import Path as TreePath
-from storlab.study.positions import line_of, positions
 from storlab.study.read_cells import Report, Source, expand
 from storlab.study.schema import StudyFile
 from storlab.study.substitution import Outgrown
-from storlab.study.toml_text import MAX_TEXT, read_toml
+from storlab.study.toml_text import MAX_TEXT, line_of, positions, read_toml
+from storlab.study.toml_text import Path as TreePath
 from storlab.units import printable, shown
 from storlab.workloads.base import PLACE_WORDS, ReadInput
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storlab.study.messages import nearest
-from storlab.study.positions import Path
+from storlab.study.toml_text import Path
 from storlab.units import shown
 
 _NAME = r"[A-Za-z_][\w-]*(?:\.[\w-]+)*"

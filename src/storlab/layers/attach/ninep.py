@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from storlab.errors import CommandFailed, Unsupported
-from storlab.layers.base import LayerContext
-from storlab.layers.crossing import Crossing
+from storlab.layers.base import Crossing, LayerContext
 from storlab.layers.fs.mount import unmount
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.demands import Demands, Devices

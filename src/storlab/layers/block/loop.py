@@ -14,8 +14,7 @@ from storlab.layers.block.queue import queue_facts
 from storlab.layers.resources import Disk, File, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.ours import refuse_foreign
-from storlab.nodes.undo import undo
+from storlab.nodes.undo import refuse_foreign, undo
 from storlab.units import Size
 
 _CONTROL = "/dev/loop-control"

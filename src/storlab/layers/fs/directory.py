@@ -12,8 +12,7 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.mountinfo import parse_mountinfo
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.node import Node
-from storlab.nodes.ours import remove_folder
-from storlab.nodes.undo import LONG, undo
+from storlab.nodes.undo import LONG, remove_folder, undo
 
 _PREFIX = ".storlab-"
 

@@ -12,8 +12,7 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, File, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.ours import refuse_foreign
-from storlab.nodes.undo import LONG, undo
+from storlab.nodes.undo import LONG, refuse_foreign, undo
 from storlab.units import Size, size_text
 
 

@@ -15,8 +15,7 @@ from storlab.layers.fs.mountinfo import Mount, parse_mountinfo
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.ours import refuse_foreign
-from storlab.nodes.undo import undo
+from storlab.nodes.undo import refuse_foreign, undo
 
 _BUSY_TRIES = 40
 _BUSY_WAIT = 0.25  # s; the kernel may still drop references of processes that were just killed

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from storlab.errors import TrialError
-from storlab.layers.base import LayerContext
-from storlab.layers.crossing import Crossing
+from storlab.layers.base import Crossing, LayerContext
 from storlab.layers.resources import Export, Resource, Server
 from storlab.nodes.demands import Demands
 

@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from storlab.errors import TrialError
-from storlab.layers.base import LayerContext
+from storlab.layers.base import Crossing, LayerContext
 from storlab.layers.block.queue import queue_facts
-from storlab.layers.crossing import Crossing
 from storlab.layers.resources import Disk, Export, Resource
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs

@@ -25,12 +25,10 @@ from storlab.layers.resources import Dir, Resource
 from storlab.layers.server.log import ServerLog
 from storlab.nodes import binding
 from storlab.nodes.binding import Numbers
-from storlab.nodes.needs import Needs
+from storlab.nodes.needs import Needs, version_commands
 from storlab.nodes.node import Exit, Node, Process
-from storlab.nodes.ours import own_folders, refuse_foreign, remove_folder
 from storlab.nodes.process import telling
-from storlab.nodes.programs import version_commands
-from storlab.nodes.undo import LONG, Undo, undo
+from storlab.nodes.undo import LONG, Undo, own_folders, refuse_foreign, remove_folder, undo
 
 _LONGEST_SOCKET = 107  # bytes of a path, see unix(7)
 _TRIES = 20  # ports that others have taken

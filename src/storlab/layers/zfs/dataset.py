@@ -12,12 +12,10 @@ from storlab.errors import StorlabError
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir, Pool, Resource
 from storlab.layers.zfs.module import ZFS_NEEDS, is_loaded
-from storlab.layers.zfs.output import parse_changed, parse_properties
-from storlab.layers.zfs.properties import PropertiesLayer, Value, arguments
+from storlab.layers.zfs.properties import PropertiesLayer, Value, arguments, parse_changed, parse_properties
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.ours import refuse_foreign, refuse_foreign_pool
-from storlab.nodes.undo import undo
+from storlab.nodes.undo import refuse_foreign, refuse_foreign_pool, undo
 from storlab.units import Size
 
 _BUSY_TRIES = 40

@@ -8,7 +8,7 @@ from typing import Any
 
 from storlab.errors import CommandFailed, NodeError, StorlabError, Unsupported
 from storlab.layers.base import LayerContext
-from storlab.layers.zfs.output import parse_parameters, parse_version
+from storlab.layers.zfs.properties import number_or_text
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import undo
@@ -78,3 +78,24 @@ async def module_facts(node: Node) -> dict[str, Any]:
         "version": parse_version(await node.output("zfs", "version")),
         "module": parse_parameters(listing.stdout.decode(errors="replace")),
     }
+
+
+def parse_parameters(listing: str) -> dict[str, Any]:
+    """Lines ``/sys/module/zfs/parameters/NAME:VALUE``."""
+    found: dict[str, Any] = {}
+    for line in listing.splitlines():
+        path, separator, value = line.partition(":")
+        if separator and "/parameters/" in path:
+            found[path.rpartition("/")[2]] = number_or_text(value)
+    return found
+
+
+def parse_version(text: str) -> dict[str, str]:
+    """``zfs version``: ``zfs-2.3.2-2`` of the programs and ``zfs-kmod-2.3.2-2`` of the module."""
+    found = {}
+    for word in text.split():
+        if word.startswith("zfs-kmod-"):
+            found["module"] = word.removeprefix("zfs-kmod-")
+        elif word.startswith("zfs-"):
+            found["programs"] = word.removeprefix("zfs-")
+    return found

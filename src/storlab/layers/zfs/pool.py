@@ -1,4 +1,9 @@
-"""Layer ``zpool``: a storage pool of ZFS, see zpool-create(8) and zpoolconcepts(7)."""
+"""Layer ``zpool``: a storage pool of ZFS, see zpool-create(8) and zpoolconcepts(7).
+
+Given ``/dev/vdb``, ``zpool create`` makes a partition table and waits until udev has linked its first partition. Guests
+run no udev, so that it fails there after half a minute. A device node of another name it does not take for a whole disk
+(``efi_get_info`` in OpenZFS's lib/libefi/rdwr_efi.c), and so puts its labels on the disk itself.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
+import orjson
 from pydantic import Field, model_validator
 
 from storlab.layers.base import Layer, LayerContext
@@ -22,15 +28,59 @@ from storlab.layers.zfs.module import (
     restore_parameter,
     set_parameters,
 )
-from storlab.layers.zfs.output import parse_changed, parse_layout, parse_properties
-from storlab.layers.zfs.pool_disk import forget_labels, pool_disk, remove_device_node
-from storlab.layers.zfs.properties import PROPERTIES_HELP, Value, arguments, word
+from storlab.layers.zfs.properties import PROPERTIES_HELP, Value, arguments, parse_changed, parse_properties, word
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.ours import refuse_foreign_pool
-from storlab.nodes.undo import undo
+from storlab.nodes.undo import refuse_foreign, refuse_foreign_pool, undo
 from storlab.units import Size, size_text
 
+
+@undo("zpool.forget", outlives_boot=True)
+async def forget_labels(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Wipe the labels of a pool of Storlab's, which ``zpool destroy`` only marks, from a device of the user's."""
+    device, pool = arguments["device"], arguments["pool"]
+    refuse_foreign_pool(pool)
+    found = await node.run(["wipefs", "--no-act", "--json", device], check=False)
+    if not is_only_member(found.stdout, pool):
+        return None
+    # Exclusively: it fails, and so stays pending, should the pool still be imported.
+    await node.run(["wipefs", "--all", "--quiet", "--types", "zfs_member", device])
+    return f"wiped the labels of the pool {pool} from {device}"
+
+
+@undo("zpool.node")
+async def remove_device_node(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Remove a device node that was made for a pool."""
+    path = arguments["path"]
+    refuse_foreign(path)
+    if not (await node.run(["test", "-b", path], check=False)).ok:
+        return None
+    await node.run(["rm", "--force", "--", path])
+    await node.run(["rmdir", "--ignore-fail-on-non-empty", "--", path.rpartition("/")[0]], check=False)
+    return f"removed the device node {path}"
+
+
+async def pool_disk(disk: Disk, pool: str, context: LayerContext) -> str:
+    """A device node for the disk that is Storlab's own. In ``/dev``: other file systems may be mounted without any."""
+    path = f"/dev/{pool}/{disk.name}"
+    if not disk.ours:
+        await context.register_undo("zpool.forget", device=disk.path, pool=pool)
+    await context.register_undo("zpool.node", path=path)
+    major, minor = (await context.node.read_text(f"/sys/class/block/{disk.name}/dev")).strip().split(":")
+    await context.node.run(["mkdir", "--parents", "--", path.rpartition("/")[0]])
+    await context.node.run(["rm", "--force", "--", path])
+    await context.node.run(["mknod", "--mode=0600", path, "b", major, minor])
+    return path
+
+
+def is_only_member(listing: bytes, pool: str) -> bool:
+    """Whether all labels of ZFS that ``wipefs --json`` shows, of which there is at least one, are of this pool."""
+    rows = orjson.loads(listing)["signatures"] if listing.strip() else []
+    names = [row.get("label") for row in rows if row["type"] == "zfs_member"]
+    return bool(names) and all(name == pool for name in names)
+
+
+_VDEV = re.compile(r"\t( *)(\S.*?)(?:\s{1,}(ONLINE|DEGRADED|FAULTED|OFFLINE|UNAVAIL|REMOVED|AVAIL|INUSE)\b.*)?")
 _LAYOUT = re.compile(r"stripe|mirror|raidz[123]?|draid[123]?(:\d+[dcs])*")
 _FEWEST = {"stripe": 1, "mirror": 2, "raidz": 3, "raidz1": 3, "raidz2": 4, "raidz3": 5}
 _SMALLEST = 64 * 1024**2  # SPA_MINDEVSIZE of ZFS
@@ -208,3 +258,22 @@ class ZpoolLayer(Layer):
             "dataset": parse_properties(dataset),
             **await module_facts(context.node),
         }
+
+
+def parse_layout(status: str) -> dict[str, Any]:
+    """``zpool status -P POOL``: its vdevs; those that hold others are mappings, the rest have a state."""
+    lines = status.partition("config:")[2].partition("errors:")[0].split("\n")
+    matches = [match for line in lines if (match := _VDEV.fullmatch(line)) and match[2].split()[0] != "NAME"]
+    layout: dict[str, Any] = {}
+    above = [(-1, layout), (0, layout)]  # indentation, what lies below; the first line is the pool itself
+    for match, following in zip(matches[1:], [*matches[2:], None], strict=False):
+        indentation = len(match[1])
+        while len(above) > 1 and above[-1][0] >= indentation:
+            above.pop()
+        if following is not None and len(following[1]) > indentation:
+            inner: dict[str, Any] = {}
+            above[-1][1][match[2]] = inner
+            above.append((indentation, inner))
+        else:
+            above[-1][1][match[2]] = match[3] or ""
+    return layout

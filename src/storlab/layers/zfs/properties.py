@@ -1,4 +1,4 @@
-"""Properties of pools, datasets and volumes as studies give them, see zfsprops(7)."""
+"""Properties of pools, datasets and volumes as studies give them and as ZFS prints them: zfsprops(7), zpoolprops(7)."""
 
 from __future__ import annotations
 
@@ -55,3 +55,30 @@ class PropertiesLayer(Layer):
         """All properties that the study gives."""
         keys: dict[str, Any] = {name: getattr(self, name) for name in self.own}
         return {name: value for name, value in keys.items() if value is not None} | self.properties
+
+
+_DIGITS = 18  # more than 63 bits have: identities, which are no numbers to anybody
+
+
+def parse_properties(text: str) -> dict[str, Any]:
+    """``get -Hp -o property,value,source all``: property → value; numbers as integers, "-" (it has none) left out."""
+    return {name: number_or_text(value) for name, value, _ in _rows(text) if value != "-"}
+
+
+def parse_changed(text: str) -> list[str]:
+    """Of the same output: what was set here, rather than being the default or inherited. Features always are."""
+    return sorted(name for name, _, source in _rows(text) if source == "local" and not name.startswith("feature@"))
+
+
+def _rows(text: str) -> list[tuple[str, str, str]]:
+    rows = []
+    for line in text.split("\n"):
+        fields = line.split("\t")
+        if len(fields) == 3 and fields[0]:
+            rows.append((fields[0], fields[1], fields[2]))
+    return rows
+
+
+def number_or_text(text: str) -> int | str:
+    """A value as ZFS prints it."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else text

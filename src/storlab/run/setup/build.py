@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from storlab.layers import stack
-from storlab.layers.base import Keep, Layer, LayerContext
-from storlab.layers.crossing import Crossing
+from storlab.layers.base import Crossing, Keep, Layer, LayerContext, Shared
 from storlab.layers.resources import Dir
-from storlab.layers.shared import Shared
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.demands import Demands
 from storlab.nodes.node import Node

@@ -18,10 +18,8 @@ from typing import Any
 import orjson
 
 from storlab.errors import StorlabError
-from storlab.layers.base import Keep, LayerContext, RegisterUndo
-from storlab.layers.crossing import Crossing
+from storlab.layers.base import Crossing, Keep, LayerContext, RegisterUndo, Shared
 from storlab.layers.resources import Resource
-from storlab.layers.shared import Shared
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of

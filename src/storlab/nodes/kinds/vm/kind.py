@@ -26,8 +26,7 @@ from storlab.nodes.kinds.vm.saved import saved_guest
 from storlab.nodes.needs import Needs
 from storlab.nodes.network import remove_network
 from storlab.nodes.node import Node
-from storlab.nodes.ours import remove_folder
-from storlab.nodes.undo import undo
+from storlab.nodes.undo import remove_folder, undo
 from storlab.units import size_text
 
 _SOCKETS = "/tmp"
