@@ -14,15 +14,12 @@ from pydantic_core import PydanticUndefined
 
 from storlab.layers.base import Crossing, Layer
 from storlab.layers.image.base import BASE_HELP, Base
-from storlab.layers.registry import layer_types
 from storlab.nodes.kind import NodeKind
-from storlab.nodes.registry import node_kinds
-from storlab.probes.registry import probe_types
+from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.study.schema import Compare, Extra, NodeGroup, Repeat, Settle, StudyFile, TimeoutRule, Trial, group_model
 from storlab.units import shown, size_text
 from storlab.workloads.command.metric_rule import MetricRule
 from storlab.workloads.files.options import Choice, Directories, FileSizes
-from storlab.workloads.registry import workload_types
 from tools.study_reference_text import AFTER_EACH, BEFORE_EACH, END, EXAMPLES, START
 
 _COMMON = ("keep", "once")

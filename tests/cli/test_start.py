@@ -62,14 +62,14 @@ def test_an_import_loads_its_own_parser_and_no_statistics(
     assert f"storlab.importing.{kind}" in found
     assert not found & (CHARTS | STATISTICS | RUNNING | {"rich"})
     assert not found & {f"storlab.importing.{other}" for other in others}
-    assert not found & {"storlab.layers.registry", "storlab.study.study", "storlab.report"}
+    assert not found & {"storlab.registry", "storlab.study.study", "storlab.report"}
 
 
 @pytest.mark.parametrize("name", ["text", "md", "csv", "json"])
 def test_a_report_of_an_imported_run_loads_no_charts_and_nothing_that_runs_studies(name: str, run: Path) -> None:
     found = loaded_by("report", str(run), "--format", name)
     assert not found & (CHARTS | STATISTICS | RUNNING)
-    assert not found & {"storlab.layers.registry", "storlab.study.study", "storlab.run.executor"}
+    assert not found & {"storlab.registry", "storlab.study.study", "storlab.run.executor"}
 
 
 def test_comparing_imported_runs_loads_no_charts_and_no_distributions(run: Path, tmp_path: Path) -> None:

@@ -26,15 +26,12 @@ from storlab.conformance import (
 )
 from storlab.importing.registry import importers
 from storlab.layers.base import Layer
-from storlab.layers.registry import layer_types
-from storlab.nodes.registry import node_kinds
 from storlab.probes.base import Probe, ProbeRecord, Window
-from storlab.probes.registry import probe_types
 from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.subject import Subject
+from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.run.undoing import undo_table
 from storlab.workloads.exit_record import ExitRecord, exit_bytes
-from storlab.workloads.registry import workload_types
 
 TESTS = Path(__file__).parent.parent
 EXAMPLES = TESTS.parent / "examples"

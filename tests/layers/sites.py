@@ -11,10 +11,10 @@ from typing import Any
 
 from storlab.layers import stack
 from storlab.layers.base import Layer, LayerContext, Shared
-from storlab.layers.registry import layer_types
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
+from storlab.registry import layer_types
 from storlab.run.undoing import undo_table
 
 RUN = "20260102-030405-abcd"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from storlab.formats.fio.declared import declared as of_fio
 from storlab.metrics import Declarations, MetricSpec
-from storlab.probes.registry import probe_types
 from storlab.records.tables import derived
+from storlab.registry import probe_types
 
 
 def declared(*sources: str, specs: tuple[MetricSpec, ...] | None = None) -> Declarations:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storlab.layers.base import KEEPS, Crossing, Layer, LayerContext
-from storlab.layers.registry import layer_types
 from storlab.layers.resources import Dir, Resource, Server
+from storlab.registry import layer_types
 from storlab.study.chains import MAIN, Chain, ChainError, Chains, Declared, ends_as, resolve, served_by, started
 from storlab.study.schema import NodeGroup, group_model
 

@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
-from storlab.layers.registry import layer_types
+from storlab.registry import layer_types
 from storlab.study.json_schema import json_schema
 from storlab.study.study import shipped_studies
 

@@ -13,12 +13,9 @@ import pytest
 from tools.study_reference import reference
 from tools.study_reference_text import EXAMPLES
 
-from storlab.layers.registry import layer_types
-from storlab.nodes.registry import node_kinds
-from storlab.probes.registry import probe_types
+from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.study.json_schema import json_schema
 from storlab.study.study import parse_study
-from storlab.workloads.registry import workload_types
 
 from .mistakes import completed
 

@@ -24,10 +24,8 @@ def listing(
     if metrics is not None:
         _list_metrics(metrics, json)
         return
-    from storlab.layers.registry import layer_types
-    from storlab.probes.registry import probe_types
+    from storlab.registry import layer_types, probe_types, workload_types
     from storlab.study.study import load_study, shipped_studies
-    from storlab.workloads.registry import workload_types
 
     studies = {name: load_study(path) for name, path in shipped_studies().items()}
     kinds = {

@@ -48,13 +48,9 @@ ZFS_TOOLS = ("file", "gawk", "gcc-12", "kmod", "libc6-dev", "libelf1", "make")  
 
 # Nobody reads these in a guest. libc's C.UTF-8 stays: it lies elsewhere.
 NOT_UNPACKED = (
-    "/usr/share/doc/*",
-    "/usr/share/i18n/*",
-    "/usr/share/info/*",
-    "/usr/share/lintian/*",
-    "/usr/share/locale/*",
+    "/usr/share/doc/*", "/usr/share/i18n/*", "/usr/share/info/*", "/usr/share/lintian/*", "/usr/share/locale/*",
     "/usr/share/man/*",
-)
+)  # fmt: skip
 
 # What the initramfs loads, in this order, each with what it needs. Everything else is loaded from the root on demand.
 EARLY_MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "erofs", "overlay", "virtio_rng")
@@ -62,30 +58,13 @@ OWN_ROOT_MODULES = ("ext4", "squashfs")  # besides, where somebody's own root fi
 
 # Hardware that no guest has. What a kept module needs stays, wherever it lies.
 DROPPED_MODULES = (
-    "kernel/drivers/bluetooth/",
-    "kernel/drivers/comedi/",
-    "kernel/drivers/edac/",
-    "kernel/drivers/gpu/",
-    "kernel/drivers/hid/",
-    "kernel/drivers/hwmon/",
-    "kernel/drivers/iio/",
-    "kernel/drivers/infiniband/hw/",
-    "kernel/drivers/input/",
-    "kernel/drivers/media/",
-    "kernel/drivers/net/can/",
-    "kernel/drivers/net/ethernet/",
-    "kernel/drivers/net/usb/",
-    "kernel/drivers/net/wireless/",
-    "kernel/drivers/platform/",
-    "kernel/drivers/staging/",
-    "kernel/drivers/usb/gadget/",
-    "kernel/drivers/usb/serial/",
-    "kernel/drivers/video/",
-    "kernel/net/bluetooth/",
-    "kernel/net/mac80211/",
-    "kernel/net/wireless/",
-    "kernel/sound/",
-)
+    "kernel/drivers/bluetooth/", "kernel/drivers/comedi/", "kernel/drivers/edac/", "kernel/drivers/gpu/",
+    "kernel/drivers/hid/", "kernel/drivers/hwmon/", "kernel/drivers/iio/", "kernel/drivers/infiniband/hw/",
+    "kernel/drivers/input/", "kernel/drivers/media/", "kernel/drivers/net/can/", "kernel/drivers/net/ethernet/",
+    "kernel/drivers/net/usb/", "kernel/drivers/net/wireless/", "kernel/drivers/platform/", "kernel/drivers/staging/",
+    "kernel/drivers/usb/gadget/", "kernel/drivers/usb/serial/", "kernel/drivers/video/", "kernel/net/bluetooth/",
+    "kernel/net/mac80211/", "kernel/net/wireless/", "kernel/sound/",
+)  # fmt: skip
 KEPT_MODULES = ("kernel/drivers/net/ethernet/intel/e1000",)  # QEMU's network cards beside virtio: e1000, e1000e
 
 # Raised when the code that makes a kernel's part changes what it makes; the other parts' scripts stand for themselves.

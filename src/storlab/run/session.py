@@ -16,7 +16,7 @@ from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services
 from storlab.nodes.kinds.local import LocalKind
 from storlab.nodes.needs import PROGRAMS, Needs, version_commands
 from storlab.nodes.node import Node
-from storlab.nodes.registry import node_kinds, own_keys
+from storlab.registry import node_kinds, own_keys
 from storlab.run.journal import Journal
 from storlab.run.undoing import remove_scratch
 from storlab.study.cells import HOST

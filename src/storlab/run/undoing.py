@@ -7,10 +7,9 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
-from storlab.layers.registry import layer_types
 from storlab.nodes.node import Node
-from storlab.nodes.registry import node_kinds
 from storlab.nodes.undo import LONG, Undo, remove_folder, undo
+from storlab.registry import layer_types, node_kinds
 
 
 @undo("scratch.remove", patience=LONG, outlives_boot=True)

@@ -11,11 +11,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from storlab.layers.registry import layer_types
-from storlab.nodes.registry import node_kinds
-from storlab.probes.registry import probe_types
+from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.study.schema import NAME, WORD, StudyFile, Trial, group_model
-from storlab.workloads.registry import workload_types
 
 Schema = dict[str, Any]
 

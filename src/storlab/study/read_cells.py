@@ -10,9 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from storlab.layers.resources import Resource
-from storlab.nodes.registry import node_kinds
 from storlab.probes.base import Probe
-from storlab.probes.registry import probe_types
+from storlab.registry import node_kinds, probe_types, workload_types
 from storlab.study.cells import HOST, Cell, Load, Target
 from storlab.study.factors import Factor
 from storlab.study.messages import explain, nearest
@@ -22,7 +21,6 @@ from storlab.study.substitution import Substitution, Word
 from storlab.study.toml_text import Path
 from storlab.units import shown
 from storlab.workloads.base import PLACE_WORDS, ReadInput, Workload, words_in
-from storlab.workloads.registry import workload_types
 
 Report = Callable[[Path, str], None]
 

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from storlab.layers.base import Layer
-from storlab.layers.registry import layer_types
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, File, Resource
 from storlab.layers.stack import type_errors
+from storlab.registry import layer_types
 from storlab.study.cells import Load
 from storlab.study.chains import MAIN, Chain, ChainError, Chains, Declared, down, resolve, started
 from storlab.study.messages import nearest

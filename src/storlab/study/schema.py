@@ -25,7 +25,7 @@ from pydantic import (
 
 from storlab.layers.base import Keep
 from storlab.nodes.kind import NodeKind
-from storlab.nodes.registry import node_kinds, own_keys
+from storlab.registry import node_kinds, own_keys
 from storlab.study.factors import label_of
 from storlab.units import Duration, Share, parse_share, shown
 

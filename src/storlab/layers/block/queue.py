@@ -7,19 +7,9 @@ from typing import Any
 from storlab.nodes.node import Node
 
 _QUEUE = (
-    "logical_block_size",
-    "physical_block_size",
-    "minimum_io_size",
-    "optimal_io_size",
-    "max_sectors_kb",
-    "nr_requests",
-    "scheduler",
-    "rotational",
-    "write_cache",
-    "fua",
-    "discard_granularity",
-    "read_ahead_kb",
-)
+    "logical_block_size", "physical_block_size", "minimum_io_size", "optimal_io_size", "max_sectors_kb", "nr_requests",
+    "scheduler", "rotational", "write_cache", "fua", "discard_granularity", "read_ahead_kb",
+)  # fmt: skip
 
 
 async def queue_facts(node: Node, disk: str) -> dict[str, Any]:

@@ -1,0 +1,88 @@
+"""All node kinds, layers, workloads and probes by the name that studies use. A new one is a module and a line here.
+
+A package of somebody else's adds them without a line here, through the entry-point groups ``storlab.nodes``,
+``storlab.layers``, ``storlab.workloads`` and ``storlab.probes``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, TypeVar
+
+from storlab.layers.attach.attachment import NvmeLayer, VirtioBlkLayer, VirtioScsiLayer
+from storlab.layers.attach.ninep import NinePLayer
+from storlab.layers.base import Layer
+from storlab.layers.block.device import DeviceLayer
+from storlab.layers.block.loop import LoopLayer
+from storlab.layers.fs.directory import DirectoryLayer
+from storlab.layers.fs.file import FileLayer
+from storlab.layers.fs.mkfs import MkfsLayer
+from storlab.layers.fs.mount import MountLayer
+from storlab.layers.image.clone import ImageCloneLayer
+from storlab.layers.image.copy import ImageCopyLayer
+from storlab.layers.image.qcow2 import Qcow2Layer
+from storlab.layers.net.connect import ConnectLayer
+from storlab.layers.net.nbd import NbdLayer
+from storlab.layers.server.nbd_export import NbdExportLayer
+from storlab.layers.zfs.dataset import ZfsLayer
+from storlab.layers.zfs.pool import ZpoolLayer
+from storlab.layers.zfs.volume import ZvolLayer
+from storlab.nodes.kind import NodeKind
+from storlab.nodes.kinds.local import LocalKind
+from storlab.nodes.kinds.netns import NetnsKind
+from storlab.nodes.kinds.vm.kind import VmKind
+from storlab.probes.alignment.probe import AlignmentProbe
+from storlab.probes.base import Probe
+from storlab.probes.host_load import HostLoadProbe
+from storlab.probes.processes import ProcessesProbe
+from storlab.probes.stalls import StallsProbe
+from storlab.workloads.base import Workload
+from storlab.workloads.command.workload import CommandWorkload
+from storlab.workloads.files.workload import FilesWorkload
+from storlab.workloads.fio.workload import FioWorkload
+
+T = TypeVar("T")
+
+_NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, VmKind)
+_LAYERS: tuple[type[Layer], ...] = (
+    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, MkfsLayer, MountLayer,
+    ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZfsLayer,
+    NbdExportLayer, VirtioBlkLayer, VirtioScsiLayer, NvmeLayer, NinePLayer, NbdLayer, ConnectLayer,
+)  # fmt: skip
+_WORKLOADS: tuple[type[Workload], ...] = (FioWorkload, FilesWorkload, CommandWorkload)
+_PROBES: tuple[type[Probe], ...] = (HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe)
+
+
+@cache
+def node_kinds() -> dict[str, type[NodeKind]]:
+    """Name in study files → class."""
+    return _with_others("nodes", {str(cls.model_fields["kind"].default): cls for cls in _NODE_KINDS})
+
+
+@cache
+def layer_types() -> dict[str, type[Layer]]:
+    """Name in study files → class."""
+    return _with_others("layers", {str(cls.model_fields["layer"].default): cls for cls in _LAYERS})
+
+
+@cache
+def workload_types() -> dict[str, type[Workload]]:
+    """Name in study files → class."""
+    return _with_others("workloads", {cls.kind: cls for cls in _WORKLOADS})
+
+
+@cache
+def probe_types() -> dict[str, type[Probe]]:
+    """Name in study files → class."""
+    return _with_others("probes", {cls.kind: cls for cls in _PROBES})
+
+
+def _with_others(group: str, built_in: dict[str, type[T]]) -> dict[str, type[T]]:
+    return built_in | {entry.name: entry.load() for entry in entry_points(group=f"storlab.{group}")}
+
+
+def own_keys(group: Any) -> NodeKind:
+    """A group's kind alone, without the keys that a study adds to it."""
+    cls = node_kinds()[group.kind]
+    return cls.model_construct(**{name: getattr(group, name) for name in cls.model_fields})
