@@ -63,7 +63,7 @@ class Laboratory:
             began = time.monotonic()
             running = await asyncio.gather(*(self._guest(stack, hardware) for _ in range(guests)))
             command = time.monotonic() - began
-            pids = [guest.pid for guest, _ in running if guest.pid is not None]
+            pids = [guest.process.pid for guest, _ in running if guest.process.pid is not None]
             seen = [memory(pid, hardware.memory) for pid in pids]
             return Start(
                 command=command,

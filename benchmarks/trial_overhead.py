@@ -35,7 +35,7 @@ from pathlib import Path
 
 from storlab.records.trial_record import TrialRecord
 from storlab.run.executor import run_study
-from storlab.run.observer import Silent
+from storlab.run.observer import Observer
 from storlab.study.study import load_study
 
 STUDY = """
@@ -129,7 +129,7 @@ def storlab(folder: Path, way: str, trials: int) -> tuple[list[Trial], str]:
     keep = "run" if way == "kept" else "trial"
     (folder / "study.toml").write_text(STUDY.format(scratch=folder, trials=trials + 2, keep=keep))
     study = load_study(folder / "study.toml")
-    outcome = asyncio.run(run_study(study, folder / "out", 1, (trials + 2, trials + 2), Silent()))
+    outcome = asyncio.run(run_study(study, folder / "out", 1, (trials + 2, trials + 2), Observer()))
     failed = [record.reason for record in outcome.tables.records if record.status != "done"]
     if failed:
         raise SystemExit(f"a trial failed: {failed[0]}")

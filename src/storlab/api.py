@@ -41,6 +41,7 @@ from storlab.nodes.identity import NodeIdentity
 from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services, Transport
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit, Node, Process
+from storlab.nodes.process import ExitRecord
 from storlab.nodes.processes import end_marked
 from storlab.nodes.undo import LONG, Undo, refuse_foreign, remove_folder, undo
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
@@ -48,7 +49,7 @@ from storlab.probes.sampling import around, read_samples, sampling
 from storlab.probes.subject import End, Interface, Kind, ProcessGroup, Service, Subject
 from storlab.units import Duration, Size
 from storlab.workloads.base import Launch, OptionError, RunContext, Workload
-from storlab.workloads.exit_record import ExitRecord, read_exit
+from storlab.workloads.exit_record import read_exit
 
 __all__ = [
     "HISTOGRAM_COLUMNS", "LONG", "METRIC_COLUMNS", "REQUEST_COLUMNS", "SERIES_COLUMNS", "AgentLauncher",

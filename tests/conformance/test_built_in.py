@@ -26,17 +26,18 @@ from storlab.conformance import (
 )
 from storlab.importing.registry import importers
 from storlab.layers.base import Layer
+from storlab.nodes.process import ExitRecord
 from storlab.probes.base import Probe, ProbeRecord, Window
 from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.subject import Subject
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.run.undoing import undo_table
-from storlab.workloads.exit_record import ExitRecord, exit_bytes
+from storlab.workloads.exit_record import exit_bytes
 
 TESTS = Path(__file__).parent.parent
 EXAMPLES = TESTS.parent / "examples"
 
-ENDED = exit_bytes(ExitRecord(("load",), 0, None, False, None, 0.0, 1.0, 2.0, 0.5, 0.25, 2**21, 0))  # type: ignore[arg-type]
+ENDED = exit_bytes(ExitRecord(("load",), 0, None, False, None, 0.0, 1.0, 2.0, 0.5, 0.25, 2**21, 0))
 
 LAYERS: Mapping[str, Mapping[str, Any]] = {
     "device": {"path": "/dev/disk/by-id/x"},

@@ -21,7 +21,7 @@ import pytest
 from storlab.records.run_folder import RunFolder
 from storlab.records.trial_record import TrialRecord
 from storlab.run.executor import Outcome, resume_run, run_study
-from storlab.run.observer import Observer, Silent
+from storlab.run.observer import Observer
 from storlab.study.study import load_study
 
 COMMAND = (sys.executable, "-m", "storlab.cli.main")
@@ -118,11 +118,11 @@ class Laboratory:
         """As ``run``, but in this process, which is faster: no imports, no report."""
         loaded = load_study(self.study(study))
         rounds = loaded.model.repeat.min, loaded.model.repeat.max
-        return asyncio.run(run_study(loaded, self.out, 1, rounds, observer or Silent()))
+        return asyncio.run(run_study(loaded, self.out, 1, rounds, observer or Observer()))
 
     def go_on(self, observer: Observer | None = None) -> Outcome:
         """As ``storlab resume``, in this process."""
-        return asyncio.run(resume_run(self.out, observer or Silent()))
+        return asyncio.run(resume_run(self.out, observer or Observer()))
 
     def records(self) -> list[TrialRecord]:
         """All trials that ended."""

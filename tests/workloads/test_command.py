@@ -18,10 +18,11 @@ from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
 from storlab.layers.resources import Dir, Disk, Export, Resource, Server
 from storlab.measurements import Measurements
 from storlab.nodes.kinds.local import local_node
+from storlab.nodes.process import ExitRecord
 from storlab.workloads.base import RunContext
 from storlab.workloads.command.metric_rule import MetricRule
 from storlab.workloads.command.workload import CommandWorkload
-from storlab.workloads.exit_record import ExitRecord, exit_bytes
+from storlab.workloads.exit_record import exit_bytes
 
 
 def rule(**fields: Any) -> MetricRule:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut, TrialError
 from storlab.formats.fio import histogram
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements
+from storlab.nodes.process import ExitRecord
 from storlab.records.across_nodes import across_nodes
-from storlab.workloads.exit_record import ExitRecord, exit_bytes
+from storlab.workloads.exit_record import exit_bytes
 from storlab.workloads.files.declared import declared
 from storlab.workloads.files.report import measurements, read_document
 from storlab.workloads.files.workload import FilesWorkload
@@ -37,7 +38,7 @@ def values(measured: Measurements, job: str | None = None) -> dict[str, float]:
 def parsed(tmp_path: Path, stdout: bytes, record: ExitRecord = DONE, stderr: bytes = b"") -> Measurements:
     (tmp_path / "stdout").write_bytes(stdout)
     (tmp_path / "stderr").write_bytes(stderr)
-    (tmp_path / "exit.json").write_bytes(exit_bytes(record))  # type: ignore[arg-type]
+    (tmp_path / "exit.json").write_bytes(exit_bytes(record))
     return FilesWorkload.model_validate({"files": 1}).parse(tmp_path)
 
 

@@ -16,7 +16,7 @@ from storlab.errors import CommandFailed, DiskFull
 from storlab.formats.fio.logs import find_logs, read_series
 from storlab.formats.fio.operations import longest_gap, read_operations
 from storlab.formats.fio.output import parse_fio, read_report
-from storlab.workloads.exit_record import ExitRecord
+from storlab.nodes.process import ExitRecord
 from storlab.workloads.fio.results import read_results
 
 FOUR_JOBS = ("--name=rand", "--ioengine=null", "--rw=randrw", "--bs=4k", "--size=8M", "--numjobs=4")

@@ -19,7 +19,7 @@ from storlab.analysis.stopping import Continue, Stop
 from storlab.analysis.summary import Summary
 from storlab.records.trial_record import TrialRecord
 from storlab.report.format import duration, plural
-from storlab.run.observer import Observer, Silent
+from storlab.run.observer import Observer
 from storlab.run.order import PlannedTrial
 from storlab.run.plan import Plan
 from storlab.study.cells import Cell
@@ -67,12 +67,12 @@ class _Lasting(io.TextIOBase):
         return self._terminal.encoding
 
 
-class _OnlyMessages(Silent):
+class _OnlyMessages(Observer):
     def notify(self, message: str) -> None:
         _line(message)
 
 
-class PlainProgress:
+class PlainProgress(Observer):
     """One line for each thing that happens."""
 
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
@@ -110,7 +110,7 @@ def _size(plan: Plan, done: int) -> list[str]:
     return [plural(len(plan.supported), "cell"), rounds, f"seed {plan.seed}", *before]
 
 
-class LiveProgress:
+class LiveProgress(Observer):
     """What runs now, rounds done, time left; drawn anew by Rich."""
 
     def __init__(self, console: Console) -> None:

@@ -172,12 +172,8 @@ class AgentLauncher(Launcher[K]):
         node, before = known.node, known.cgroup
         await known.context.aclose()
         new = await self._launch(node.name, node.instance, node.identity.kind, node.identity.address)
-        node.connection, node.pid, node.identity, node.machine = (
-            new.node.connection,
-            new.node.pid,
-            new.node.identity,
-            new.node.machine,
-        )
+        node.connection, node.pid = new.node.connection, new.node.pid
+        node.identity, node.machine = new.node.identity, new.node.machine
         known.cgroup, known.context = new.cgroup, new.context
         self._announce(known)
         with contextlib.suppress(StorlabError):  # what hangs in the kernel stays in the journal, and is reported later

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import orjson
@@ -30,14 +30,7 @@ class Devices:
     fsdevs: tuple[Arguments, ...] = ()
 
     def __add__(self, other: Devices) -> Devices:
-        return Devices(
-            self.objects + other.objects,
-            self.blockdevs + other.blockdevs,
-            self.netdevs + other.netdevs,
-            self.devices + other.devices,
-            self.chardevs + other.chardevs,
-            self.fsdevs + other.fsdevs,
-        )
+        return Devices(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
 
     def on_ports(self, ports: Iterable[str]) -> Devices:
         """Each PCI device on a port of its own, for machines whose root bus takes none while they run."""
@@ -51,17 +44,11 @@ class Devices:
 
     def command_line(self) -> list[str]:
         """As arguments of QEMU; its ``-chardev`` and ``-fsdev`` take no JSON."""
-        kinds = (
-            ("-object", self.objects),
-            ("-blockdev", self.blockdevs),
-            ("-netdev", self.netdevs),
-            ("-device", self.devices),
-        )
         words = self.fsdev_arguments()
         for name, path in self.chardevs:
             words += ["-chardev", f"socket,id={name},path={escaped(path)}"]
-        for option, all_ in kinds:
-            words += [word for each in all_ for word in (option, orjson.dumps(dict(each)).decode())]
+        for kind in ("object", "blockdev", "netdev", "device"):
+            words += [word for each in getattr(self, f"{kind}s") for word in (f"-{kind}", orjson.dumps(each).decode())]
         return words
 
     def fsdev_arguments(self) -> list[str]:
@@ -118,13 +105,8 @@ class Demands:
     cold: bool = False
 
     def __or__(self, other: Demands) -> Demands:
-        return Demands(
-            self.devices + other.devices,
-            self.network or other.network,
-            self.reaches_network or other.reaches_network,
-            self.shared_memory or other.shared_memory,
-            self.cold or other.cold,
-        )
+        flags = [each.name for each in fields(self) if each.name != "devices"]
+        return Demands(self.devices + other.devices, *(getattr(self, name) or getattr(other, name) for name in flags))
 
 
 NO_DEMANDS = Demands()

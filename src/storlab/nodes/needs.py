@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
 from storlab.nodes.node import Node
 
@@ -68,21 +70,16 @@ class Needs:
     root: str = ""  # what root is needed for; empty: not needed
 
     def __or__(self, other: Needs) -> Needs:
-        return Needs(
-            tuple(dict.fromkeys(self.programs + other.programs)),
-            tuple(dict.fromkeys(self.filesystems + other.filesystems)),
-            tuple(dict.fromkeys(self.modules + other.modules)),
-            tuple(dict.fromkeys(self.paths + other.paths)),
-            self.root or other.root,
+        programs, filesystems, modules, paths = (
+            tuple(dict.fromkeys(getattr(self, name) + getattr(other, name)))
+            for name in ("programs", "filesystems", "modules", "paths")
         )
+        return Needs(programs, filesystems, modules, paths, self.root or other.root)
 
 
 def together(needs: Iterable[Needs]) -> Needs:
     """All needs as one."""
-    total = Needs()
-    for each in needs:
-        total |= each
-    return total
+    return reduce(or_, needs, Needs())
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ OnOutput = Callable[[bytes, float], None]
 
 
 @dataclass(frozen=True)
-class Exit:
-    """How a command ended. Times in seconds, ``start`` on the node's monotonic clock."""
+class ExitRecord:
+    """How a command ended. Times in seconds, ``start`` on its node's monotonic clock; ``max_rss`` in bytes."""
 
     argv: tuple[str, ...]
     code: int | None
@@ -38,8 +38,6 @@ class Exit:
     cpu_system: float
     max_rss: int
     survivors: int
-    stdout: bytes = b""
-    stderr: bytes = b""
 
     @property
     def ok(self) -> bool:
@@ -54,6 +52,14 @@ class Exit:
         if self.signal is not None:
             return f"{name} was killed by {self.signal}"
         return f"{name} ended with status {self.code}"
+
+
+@dataclass(frozen=True)
+class Exit(ExitRecord):
+    """The same with what it printed."""
+
+    stdout: bytes = b""
+    stderr: bytes = b""
 
     def check(self, node: str) -> Exit:
         """This exit, if it is a success; else ``TimedOut``, ``DiskFull`` or ``CommandFailed``."""

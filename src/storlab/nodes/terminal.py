@@ -19,6 +19,7 @@ from signal import Signals
 from typing import Any
 
 from storlab.nodes.node import Node
+from storlab.nodes.waiting import cancelled
 
 _SHELL = "if command -v bash >/dev/null; then exec bash {}; else exec sh {}; fi"
 _CHUNK = 64 * 1024
@@ -57,8 +58,7 @@ async def shell_on(node: Node, cwd: str | None, greeting: str) -> int:
             return 1
         finally:
             if typing is not None:
-                typing.cancel()
-                await asyncio.wait([typing])
+                await cancelled(typing)
 
 
 def _status(header: Mapping[str, Any]) -> int:

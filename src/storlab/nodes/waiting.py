@@ -36,3 +36,10 @@ async def all_of(*work: Coroutine[Any, Any, T]) -> list[T]:
     except BaseExceptionGroup as failed:
         raise failed.exceptions[0] from None
     return [task.result() for task in tasks]
+
+
+async def cancelled(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel them, and wait until they have come to rest, however that is."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

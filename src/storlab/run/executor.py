@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -66,7 +65,8 @@ async def run_study(study: Study, folder: Path, seed: int, rounds: tuple[int, in
             plan.refuse_empty()
             with new_run_folder(folder) as records:
                 begin_manifest(folder, run, session, plan)
-                tables = Tables(*_shape(study))
+                cells = {cell.number: cell for cell in study.cells}
+                tables = Tables(cells, tuple(factor.name for factor in study.factors))
                 return await _Executor(records, study, plan, session, observer, interrupts, tables).execute()
 
 
@@ -107,10 +107,6 @@ def begin_manifest(folder: Path, run: str, session: Session, plan: Plan) -> None
         write_manifest(folder, _manifest(run, plan.study, session, plan))
     except OSError as error:
         raise UserError(f"{folder} can't be used for the run: {error.strerror}") from None
-
-
-def _shape(study: Study) -> tuple[dict[int, Any], tuple[str, ...]]:
-    return {cell.number: cell for cell in study.cells}, tuple(factor.name for factor in study.factors)
 
 
 def _manifest(run: str, study: Study, session: Session, plan: Plan) -> Manifest:
@@ -209,7 +205,8 @@ class _Executor:
                 await self._trial(planned, [other.cell for other in order[position:]], setups, journal)
                 following = order[position + 1 : position + 2]
                 if not following or following[0].block != planned.block:
-                    self._notify_left((await setups.end_of("round")).failed)
+                    for reason in (await setups.end_of("round")).failed:
+                        self._observer.notify(f"could not be torn down: {reason}")
             if time.monotonic() - self._written > _TABLES_EVERY:
                 self._write_tables()
         self._enough(self._plan.rounds[1])
@@ -263,10 +260,6 @@ class _Executor:
         levels = dict(self._cells[planned.cell].levels)
         reason = "; ".join(self._unsupported[planned.cell])
         self._take_in(TrialRecord(planned.number, planned.round, planned.cell, levels, "unsupported", reason), None)
-
-    def _notify_left(self, failed: Sequence[str]) -> None:
-        for reason in failed:
-            self._observer.notify(f"could not be torn down: {reason}")
 
     def _time_left(self, round_number: int, rest: list[int]) -> tuple[float, float] | None:
         least, most = self._plan.rounds[0] - round_number, self._plan.rounds[1] - round_number

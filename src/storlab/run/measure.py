@@ -73,7 +73,7 @@ async def measure(
         start_skew=start_skew(exits, clocks),
         nodes=_windows(exits, clocks, subjects, machines),
         probes={name: list(by_node) for name, by_node in watched.items() if by_node},
-        loads=_nodes_of_loads(places),
+        loads={load.name: [place.node.name for each, place in places if each is load] for load, _ in places},
     )
 
 
@@ -135,13 +135,6 @@ def _windows(
         disks = list(subjects[name].disks or ())
         records[name] = NodeRecord(start + clock.offset, end + clock.offset, machines[name], disks, clock.error, late)
     return records
-
-
-def _nodes_of_loads(places: Sequence[tuple[Load, RunContext]]) -> dict[str, list[str]]:
-    loads: dict[str, list[str]] = {}
-    for load, place in places:
-        loads.setdefault(load.name, []).append(place.node.name)
-    return loads
 
 
 MAX_FILE = 1024**3  # bytes; larger ones are left out, with a note in their place

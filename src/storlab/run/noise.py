@@ -9,19 +9,19 @@ import math
 import os
 import platform
 import time
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import fmean
 
 import msgspec
 
 from storlab.errors import UserError
 from storlab.metrics import named
 from storlab.records.files import write_whole
-from storlab.records.trial_record import TrialRecord
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
+from storlab.run.plan import trial_time
 from storlab.run.temporary import state_folder
 from storlab.study.study import Study
 
@@ -97,8 +97,9 @@ async def measure(study: Study, metric: str, seconds: float, folder: Path, obser
     if not records and not interrupted and not left_behind:
         reason = next((record.reason for record in first.folder.records() if record.reason), "no trial was done")
         raise UserError(f"the noise can't be measured: {reason}")
-    seconds_each = _mean([record.duration or 0.0 for record in records])
-    return Trials(values, seconds_each, _overhead(study, records), interrupted, left_behind)
+    seconds_each = fmean(record.duration or 0.0 for record in records) if records else 0.0
+    overhead = _overhead(study, seconds_each) if records else None
+    return Trials(values, seconds_each, overhead, interrupted, left_behind)
 
 
 def _values(outcome: Outcome, metric: str) -> list[float]:
@@ -110,17 +111,9 @@ def _values(outcome: Outcome, metric: str) -> list[float]:
     return []
 
 
-def _overhead(study: Study, records: Sequence[TrialRecord]) -> float | None:
-    cell = study.cells[0]
-    lengths = [load.workload.duration(cell.trial.warm_up) for load in cell.loads]
-    if None in lengths or not records:
-        return None
-    load = max((length or 0.0 for length in lengths), default=0.0)
-    return max(0.0, _mean([record.duration or 0.0 for record in records]) - load - cell.trial.settle.wait)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0
+def _overhead(study: Study, seconds: float) -> float | None:
+    expected = trial_time(study.cells[0], overhead=0.0)
+    return None if expected is None else max(0.0, seconds - expected)
 
 
 def this_machine() -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from storlab.analysis.stopping import Continue, Stop
 from storlab.analysis.summary import Summary
 from storlab.records.trial_record import TrialRecord
@@ -12,8 +10,8 @@ from storlab.run.plan import Plan
 from storlab.study.cells import Cell
 
 
-class Observer(Protocol):
-    """Methods are called in the executor's own thread and must return at once."""
+class Observer:
+    """Methods are called in the executor's own thread and must return at once. Here they watch and say nothing."""
 
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
         """``done``: trials that an earlier part of the run has finished already."""
@@ -29,22 +27,3 @@ class Observer(Protocol):
 
     def notify(self, message: str) -> None:
         """Something that the user must know."""
-
-
-class Silent:
-    """Watches and says nothing."""
-
-    def run_begins(self, plan: Plan, folder: str, done: int) -> None:
-        """Nothing."""
-
-    def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
-        """Nothing."""
-
-    def trial_ends(self, record: TrialRecord) -> None:
-        """Nothing."""
-
-    def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
-        """Nothing."""
-
-    def notify(self, message: str) -> None:
-        """Nothing."""

@@ -17,7 +17,7 @@ from storlab.errors import DiskFull, StorlabError, TimedOut, TrialError, Unsuppo
 from storlab.layers.resources import Dir
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.node import Node
-from storlab.nodes.waiting import all_of, to_its_end
+from storlab.nodes.waiting import all_of, cancelled, to_its_end
 from storlab.records.derive_trial import derive_trial, raw_folder
 from storlab.records.tables import TrialTables
 from storlab.records.trial_record import TrialRecord
@@ -101,7 +101,7 @@ class TrialRun:
                 # What waits for a disk or a folder that is gone can't be stopped, but what it waits for can be.
                 await to_its_end(self.setups.cut_off(self.built))
         finally:
-            await to_its_end(_cancelled(doing, watch))
+            await to_its_end(cancelled(doing, watch))
         if doing in done:
             return doing.result()
         if watch in done:
@@ -115,11 +115,8 @@ class TrialRun:
         detail = error.detail if isinstance(error, TrialError) else ""
         if any(part.programs for part in self.built.parts.values()):
             await asyncio.sleep(_AFTERMATH)
-        lost = self.setups.first_loss(self.built)
-        if lost is None:
-            return structs.replace(record, reason=await self._reason(error), detail=detail)
-        detail = "\n".join(filter(None, [detail, lost.log]))
-        return structs.replace(record, reason=lost.reason, detail=detail)
+        reason, log = self.setups.first_loss(self.built) or (await self._reason(error), "")
+        return structs.replace(record, reason=reason, detail="\n".join(filter(None, [detail, log])))
 
     async def _phases(self, record: TrialRecord) -> TrialRecord:
         places = [
@@ -153,11 +150,6 @@ class TrialRun:
     async def _folder(self, node: Node) -> str:
         """This trial's own folder on a node."""
         return f"{await self.session.scratch_on(node)}/trial-{self.planned.number}-{node.name}"
-
-    def _users(self) -> list[Node]:
-        """The nodes that are for a load, and not only for serving others."""
-        serving = self.cell.serving
-        return [node for name in self.cell.nodes if name not in serving for node in self.built.group(name)]
 
     async def _set_up(self) -> None:
         self.setups.forget_losses()
@@ -271,12 +263,3 @@ class TrialRun:
             return int(listing.split()[-1]) < _FULL
         except (StorlabError, ValueError, IndexError):
             return False  # such as of a guest that was ended at the trial's time-out
-
-
-async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-    for task in tasks:
-        if not task.cancelled():
-            task.exception()  # marked as seen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import orjson
@@ -10,7 +9,7 @@ import orjson
 from storlab.errors import ParseError
 from storlab.measurements import Value
 from storlab.metrics import MetricSpec
-from storlab.nodes.node import Exit
+from storlab.nodes.process import ExitRecord
 
 NAME = "exit.json"
 ELAPSED = (
@@ -22,34 +21,16 @@ ELAPSED = (
 """Metrics of every command, without a rule."""
 
 
-@dataclass(frozen=True)
-class ExitRecord:
-    """The lasting part of an ``Exit``. Times in seconds, ``start`` by its node's clock; ``max_rss`` in bytes."""
-
-    argv: tuple[str, ...]
-    code: int | None
-    signal: str | None
-    timed_out: bool
-    stopped_by: str | None
-    late: float | None
-    start: float
-    elapsed: float
-    cpu_user: float
-    cpu_system: float
-    max_rss: int
-    survivors: int
-
-
 def elapsed_values(record: ExitRecord) -> tuple[Value, ...]:
     """What is known of any command that ended."""
     known = (record.elapsed, record.cpu_user, record.cpu_system, record.max_rss)
     return tuple(spec.value(value) for spec, value in zip(ELAPSED, known, strict=True))
 
 
-def exit_bytes(ended: Exit) -> bytes:
-    """The contents of ``exit.json``."""
+def exit_bytes(ended: ExitRecord) -> bytes:
+    """The contents of ``exit.json``: the lasting part of an ``Exit``."""
     fields = {name: getattr(ended, name) for name in ExitRecord.__dataclass_fields__}
-    return orjson.dumps(asdict(ExitRecord(**fields)), option=orjson.OPT_INDENT_2)
+    return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
 
 
 def read_exit(raw: Path) -> ExitRecord:
@@ -60,3 +41,11 @@ def read_exit(raw: Path) -> ExitRecord:
         return ExitRecord(**{**fields, "argv": tuple(fields["argv"])})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ParseError(f"can't be read: {error}", str(path)) from None
+
+
+def bytes_of(path: Path) -> bytes:
+    """A file's contents; nothing where there is no such file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""

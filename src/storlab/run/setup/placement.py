@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from storlab.nodes.needs import Lack, Needs, lacks
+from storlab.nodes.needs import Lack, Needs, lacks, together
 from storlab.nodes.node import Node
 from storlab.run.setup.units import layer_needs
 from storlab.study.cells import HOST, Cell
@@ -57,12 +57,8 @@ def _moved(cell: Cell, here: set[str]) -> dict[str, NodeGroup]:
 
 def _needs(cells: Sequence[Cell], name: str) -> Needs:
     """All that the layers need which would stand here, in any cell. What is moved crosses to nobody."""
-    needs = Needs()
-    for cell in cells:
-        if name in cell.nodes:
-            moved = cell.with_groups(_moved(cell, {name}))
-            needs |= layer_needs(moved, name)
-    return needs
+    moved = (cell.with_groups(_moved(cell, {name})) for cell in cells if name in cell.nodes)
+    return together(layer_needs(cell, name) for cell in moved)
 
 
 def _telling(found: Sequence[Lack]) -> list[str]:

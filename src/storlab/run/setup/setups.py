@@ -9,20 +9,13 @@ from pathlib import Path
 
 from storlab.errors import NodeLost
 from storlab.layers.base import Keep
+from storlab.nodes.waiting import cancelled
 from storlab.run.journal import Journal
 from storlab.run.session import Session
 from storlab.run.setup.build import Builder, Built
 from storlab.run.setup.parts import Parts
 from storlab.run.teardown import Teardown
 from storlab.study.cells import Cell
-
-
-@dataclass(frozen=True)
-class Loss:
-    """What was lost first, as far down as it was lost: why, and the last lines of what it said."""
-
-    reason: str
-    log: str
 
 
 @dataclass
@@ -78,9 +71,7 @@ class Setups:
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.gather(*waiting, return_exceptions=True)
+            await cancelled(*waiting)
         losses = [(loss.at, loss.reason) for loss in self.parts.lost]
         raise NodeLost(min(losses + [(loss.at, loss.reason) for loss in self.session.losses])[1])
 
@@ -89,10 +80,10 @@ class Setups:
         self.parts.forget_losses()
         self.session.forget_losses()
 
-    def first_loss(self, built: Built) -> Loss | None:
-        """Of all that was lost, what is lowest: the rest may only follow from it."""
+    def first_loss(self, built: Built) -> tuple[str, str] | None:
+        """Of all that was lost, what is lowest: the rest may only follow from it. Why, and its last lines."""
         started = [part for part in built.parts.values() if part.started]
         depth = {part.node.instance: part.depth for part in started if part.node is not None}
         found = [(depth.get(loss.node, 0), loss.at, loss.reason, loss.detail) for loss in self.session.losses]
         found += [(lost.depth, lost.at, lost.reason, lost.log) for lost in self.parts.lost]
-        return Loss(*min(found)[2:]) if found else None
+        return min(found)[2:] if found else None

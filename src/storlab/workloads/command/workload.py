@@ -13,11 +13,11 @@ from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Export, Resource
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
-from storlab.nodes.process import telling
+from storlab.nodes.process import ExitRecord, telling
 from storlab.units import Duration, shown
 from storlab.workloads.base import Launch, OptionError, RunContext, Workload, words_in
 from storlab.workloads.command.metric_rule import MetricRule
-from storlab.workloads.exit_record import ELAPSED, ExitRecord, elapsed_values, read_exit
+from storlab.workloads.exit_record import ELAPSED, bytes_of, elapsed_values, read_exit
 
 
 class CommandWorkload(Workload):
@@ -118,16 +118,8 @@ def _refuse_failure(record: ExitRecord, raw: Path) -> None:
     """Raises ``TimedOut`` or ``CommandFailed`` with the last that it said."""
     if record.code == 0 and not record.timed_out:
         return
-    said = "\n".join(_text(raw / name) for name in ("stdout", "stderr")).strip()
+    said = "\n".join(bytes_of(raw / name).decode(errors="replace") for name in ("stdout", "stderr")).strip()
     last = f": {telling(said.splitlines())}" if said else ": no output"
     if record.timed_out:
         raise TimedOut(f"{record.argv[0]} was stopped at the time-out{last}", said)
-    how = f"ended with status {record.code}" if record.code is not None else f"was killed by {record.signal}"
-    raise CommandFailed(f"{record.argv[0]} {how}{last}", said)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
+    raise CommandFailed(f"{record.describe()}{last}", said)

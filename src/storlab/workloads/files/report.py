@@ -12,11 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, Value, metric_frame
-from storlab.percentiles import PERCENTILES, percentile_name, percentiles_of_each
-from storlab.workloads.exit_record import ExitRecord, elapsed_values, read_exit
+from storlab.nodes.process import ExitRecord
+from storlab.percentiles import percentile_name, percentiles_of_each
+from storlab.workloads.exit_record import bytes_of, elapsed_values, read_exit
 from storlab.workloads.files.declared import CALLS, DURABLE, METRICS, syncfs
 
-FORMAT = 1
 _FULL = {"ENOSPC": "no space (or no inode) left on the file system", "EDQUOT": "the disk quota is used up"}
 _DATA = {"create": "write", "read": "read"}  # phases that move data, and the way
 
@@ -98,14 +98,14 @@ def read_results(raw: Path, notes_file: Path) -> Measurements:
 
     Raises ``DiskFull`` or ``CommandFailed`` with the path, ``TimedOut``, ``ParseError``.
     """
-    output, notes = _bytes(raw / "stdout"), _bytes(notes_file).decode(errors="replace").splitlines()
+    output, notes = bytes_of(raw / "stdout"), bytes_of(notes_file).decode(errors="replace").splitlines()
     ended = read_exit(raw)
     if not output:
-        _raise_unfinished(ended, _bytes(raw / "stderr"))
+        _raise_unfinished(ended, bytes_of(raw / "stderr"))
     document = read_document(output, str(raw / "stdout"))
     _raise_error(document, notes)
     if ended.code != 0:
-        _raise_unfinished(ended, _bytes(raw / "stderr"))
+        _raise_unfinished(ended, bytes_of(raw / "stderr"))
     return measurements(document, elapsed_values(ended), notes)
 
 
@@ -220,13 +220,3 @@ def _progress(phase: Phase, document: Document) -> Iterator[tuple[str | None, st
     slot = document.slot_ns / 1e9
     for number, files in enumerate(phase.progress[:-1]):
         yield None, f"{phase.phase}.rate", phase.start_ns / 1e9 + number * slot, files / slot, "1/s"
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""
-
-
-__all__ = ["FORMAT", "PERCENTILES", "Document", "measurements", "raise_failure", "read_document", "read_results"]

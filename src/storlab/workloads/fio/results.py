@@ -18,7 +18,8 @@ from storlab.formats.fio.output import measured as of_report
 from storlab.formats.fio.output import parse_fio, read_report
 from storlab.formats.fio.packed_log import ENDING
 from storlab.measurements import Measurements, Value, metric_frame
-from storlab.workloads.exit_record import ExitRecord, read_exit
+from storlab.nodes.process import ExitRecord
+from storlab.workloads.exit_record import bytes_of, read_exit
 
 OUTPUT = "fio.json"
 LOGS = "series"
@@ -31,8 +32,8 @@ def read_results(raw: Path, log_interval: float) -> Measurements:
 
     Raises ``DiskFull`` or ``CommandFailed`` with fio's own message, ``ParseError`` where its results can't be read.
     """
-    messages = _bytes(raw / "stderr")
-    output = _bytes(raw / OUTPUT)
+    messages = bytes_of(raw / "stderr")
+    output = bytes_of(raw / OUTPUT)
     record = read_exit(raw)
     if not output:
         raise CommandFailed(_ended(record, messages, "left no results"))
@@ -97,10 +98,3 @@ def raise_failure(output: bytes, messages: bytes, source: str) -> None:
         parse_fio(output, source, messages)
     except ParseError:
         return
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""

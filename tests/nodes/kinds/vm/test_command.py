@@ -12,7 +12,7 @@ import pytest
 
 from storlab.errors import Unsupported
 from storlab.nodes.demands import Devices
-from storlab.nodes.kinds.vm.command import Memory, command, shell_text
+from storlab.nodes.kinds.vm.command import Memory, command
 from storlab.nodes.network import Card, enter
 
 from .specs import FILES, guest, image, option
@@ -126,10 +126,6 @@ def test_commas_in_paths_are_doubled() -> None:
     argv = command(guest(), files, memory=Memory(Path("/c,d/memory"), shared=True))
     assert "file,id=console,path=/a,,b/console.log" in option(argv, "-chardev")
     assert "mem-path=/c,,d/memory," in option(argv, "-object")[0]
-
-
-def test_the_command_can_be_typed() -> None:
-    assert shell_text(["a", "b c", '{"d"}']) == """a 'b c' '{"d"}'"""
 
 
 @pytest.mark.parametrize("machine", ["q35", "pc"])

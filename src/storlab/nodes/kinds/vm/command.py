@@ -5,7 +5,6 @@ No network, no graphics, no default device: a guest has what the study gives it,
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,7 +93,8 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
     own = NO_DEVICES if restorable else spec.all_devices
     on_ports = own.on_ports(spec.port_names()) if hardware.machine == "q35" else own
     argv = [
-        *_where(spec),
+        *spec.within,  # which network, CPUs and memory of this machine QEMU gets
+        *numactl(hardware.pin, hardware.numa),
         QEMU,
         # Nothing that a user's or the system's configuration adds.
         *("-no-user-config", "-nodefaults", "-display", "none"),
@@ -124,11 +124,6 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
     return [*argv, *hardware.qemu_args]
 
 
-def _where(spec: GuestSpec) -> list[str]:
-    """Which CPUs, memory and network of this machine QEMU gets."""
-    return [*spec.within, *numactl(spec.hardware.pin, spec.hardware.numa)]
-
-
 def _machine(spec: GuestSpec) -> str:
     options = {
         # What no guest uses costs time at boot.
@@ -143,7 +138,8 @@ def _memory(spec: GuestSpec, memory: Memory | None) -> str:
     if memory is None:
         return f"memory-backend-memfd,id=memory,share=on,{size}"
     # A private mapping: the file's pages are shared by all copies until one of them writes.
-    return f"memory-backend-file,id=memory,mem-path={escaped(str(memory.file))},share={_on(memory.shared)},{size}"
+    share = "on" if memory.shared else "off"
+    return f"memory-backend-file,id=memory,mem-path={escaped(str(memory.file))},share={share},{size}"
 
 
 def _kernel_command_line(spec: GuestSpec) -> str:
@@ -187,12 +183,3 @@ def _ports(names: Sequence[str]) -> list[str]:
         where = f"addr={_FIRST_SLOT + slot:#x}.{function},multifunction=on"
         words += ["-device", f"pcie-root-port,id={name},chassis={number + 1},slot={number + 1},{where}"]
     return words
-
-
-def _on(flag: bool) -> str:
-    return "on" if flag else "off"
-
-
-def shell_text(argv: Sequence[str]) -> str:
-    """The command as one could type it."""
-    return shlex.join(argv)

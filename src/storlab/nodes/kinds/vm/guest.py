@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import struct
 import time
 from collections.abc import AsyncIterator, Callable
@@ -18,13 +19,13 @@ from qemu.qmp import QMPClient
 from storlab.errors import NodeError, NodeLost
 from storlab.nodes.connection import Connection, Stream
 from storlab.nodes.kinds.vm.causes import Causes, console_text, killed_for_memory, tail
-from storlab.nodes.kinds.vm.command import Files, GuestSpec, command, shell_text
+from storlab.nodes.kinds.vm.command import Files, GuestSpec, command
 from storlab.nodes.kinds.vm.qmp import execute, hang_up, ignore_shared_memory, migration_ends
 from storlab.nodes.kinds.vm.saved import Saved
 from storlab.nodes.network import CARD, PREFIX
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process
-from storlab.nodes.waiting import to_its_end
+from storlab.nodes.waiting import cancelled, to_its_end
 
 MAGIC = b"storlab-renew/1\n"
 ENTROPY = 64  # bytes
@@ -47,11 +48,6 @@ class Guest:
     boot_seconds: float
     argv: tuple[str, ...]
 
-    @property
-    def pid(self) -> int | None:
-        """QEMU's process on this machine."""
-        return self.process.pid
-
     def facts(self) -> dict[str, Any]:
         """What this machine is and how it was started, for the records."""
         hardware, image = self.spec.hardware, self.spec.image
@@ -69,7 +65,7 @@ class Guest:
             "boot_seconds": round(self.boot_seconds, 3),
             "pinning": {key: value for key, value in pinning.items() if value is not None},
             "qemu": self.spec.qemu,
-            "command": shell_text(self.argv),
+            "command": shlex.join(self.argv),
         }
 
     def console_tail(self) -> str:
@@ -115,7 +111,7 @@ async def running_guest(
         await _settle_in(node, spec)
         guest = Guest(spec, node, qmp, process, files, saved is not None, causes, time.monotonic() - began, tuple(argv))
         watching = asyncio.create_task(_watch(guest, on_lost), name=f"heartbeat of {spec.name}")
-        stack.push_async_callback(_cancelled, watching)
+        stack.push_async_callback(cancelled, watching)
         yield guest
 
 
@@ -191,8 +187,3 @@ async def _quit(qmp: QMPClient, process: Process) -> None:
                 await execute(qmp, "quit")
             await process.rest()
     await to_its_end(hang_up(qmp))
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])

@@ -172,7 +172,7 @@ class VmLauncher(Launcher[VmKind]):
             guest = await stack.enter_async_context(running)
             node = guest.node
             node.identity = NodeIdentity(instance, spec.kind, "", host.identity.machine, volatile=True)
-            node.machine, node.about, node.process = await boot_of(node), guest.facts(), guest.pid
+            node.machine, node.about, node.process = await boot_of(node), guest.facts(), guest.process.pid
             node.complaint = guest.complaint
             self._contexts[instance] = stack.pop_all()
         return node
