@@ -58,9 +58,10 @@ class Devices:
 
     def commands(self) -> list[tuple[str, dict[str, Any]]]:
         """As QMP commands, in the order in which they can be carried out; ``fsdevs`` can't be."""
+        addresses = {name: {"type": "unix", "data": {"path": path}} for name, path in self.chardevs}
         sockets = [
-            {"id": name, "backend": {"type": "socket", "data": {"addr": _unix(path), "server": False}}}
-            for name, path in self.chardevs
+            {"id": name, "backend": {"type": "socket", "data": {"addr": address, "server": False}}}
+            for name, address in addresses.items()
         ]
         kinds: tuple[tuple[str, Iterable[Arguments]], ...] = (
             ("object-add", self.objects),
@@ -70,10 +71,6 @@ class Devices:
             ("device_add", self.devices),
         )
         return [(command, dict(each)) for command, all_ in kinds for each in all_]
-
-
-def _unix(path: str) -> Arguments:
-    return {"type": "unix", "data": {"path": path}}
 
 
 def _is_pci(device: Arguments) -> bool:

@@ -48,7 +48,8 @@ def _expected(cell: Cell) -> dict[str, tuple[End, set[Kind]]]:
 
 async def subjects_of(built: Built, session: Session) -> dict[str, Subject]:
     """What there is to watch, by node; this machine is among them where any of the others is on it, or stands on it."""
-    above = {_node_of(built, source): names for source, names in _above(built.cell).items()}
+    cell = built.cell
+    above = {(built.group(s)[0].name if s in cell.nodes else HOST): names for s, names in _above(cell).items()}
     guests = {
         name: ProcessGroup(role="guest", pid=node.process)
         for name, node in built.nodes.items()
@@ -74,10 +75,6 @@ async def subjects_of(built: Built, session: Session) -> dict[str, Subject]:
 
     found = await all_of(*(subject(name, node) for name, node in nodes.items()))
     return dict(zip(nodes, found, strict=True))
-
-
-def _node_of(built: Built, source: str) -> str:
-    return HOST if source not in built.cell.nodes else built.group(source)[0].name
 
 
 def _above(cell: Cell) -> dict[str, list[str]]:
@@ -114,7 +111,11 @@ def _servers(built: Built, node: Node) -> tuple[Service, ...]:
         if (HOST if by_hypervisor else name) == node.name and stack.resource is not None:
             used.append(stack.resource)
     services = [
-        Service(dialect=_dialect(each), address=_address(each.words()), here=each.node == node.name)
+        Service(
+            dialect=each.dialect if isinstance(each, Server) else "nbd",
+            address=_address(each.words()),
+            here=each.node == node.name,
+        )
         for each in (*run, *used)
         if isinstance(each, Server | Export)
     ]
@@ -124,10 +125,6 @@ def _servers(built: Built, node: Node) -> tuple[Service, ...]:
 def _over_network(built: Built, node: str, chain: str) -> bool:
     found = built.cell.chain(built.group_of(node), chain)
     return found is not None and found.crossing is not None and found.crossing.transport == "network"
-
-
-def _dialect(resource: Server | Export) -> str:
-    return resource.dialect if isinstance(resource, Server) else "nbd"
 
 
 def _address(words: Mapping[str, str]) -> str:

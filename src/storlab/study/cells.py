@@ -86,11 +86,8 @@ class Cell:
     @property
     def serving(self) -> set[str]:
         """The groups that chains of others cross from, and that have no load of their own."""
-        return {chain.source for chain in self.chains if chain.crossing is not None and self.only_serves(chain.source)}
-
-    def only_serves(self, group: str) -> bool:
-        """Whether no workload runs on these nodes, of this study's."""
-        return group in self.nodes and not self.working(group)
+        sources = {chain.source for chain in self.chains if chain.crossing is not None}
+        return {group for group in sources if group in self.nodes and not self.working(group)}
 
     def working(self, group: str) -> bool:
         """Whether a workload runs on these nodes."""

@@ -41,6 +41,10 @@ class Declared:
     path: Path
     count: int = 1
 
+    def chain(self, source: str, below: tuple[Link, ...], above: tuple[Link, ...]) -> Chain:
+        """It with every layer in its place."""
+        return Chain(self.group, self.name, source, below, above, self.path, self.count)
+
 
 @dataclass(frozen=True)
 class Link:
@@ -145,7 +149,8 @@ def started(groups: Mapping[str, NodeGroup], chains: Chains, loaded: Iterable[st
 
 def _resolved(each: Declared, groups: Mapping[str, NodeGroup], chains: Chains) -> Chain:
     group = groups[each.group]
-    links = tuple(_link(layer, at, group) for layer, at in zip(each.layers, each.origins, strict=True))
+    placed = zip(each.layers, each.origins, strict=True)
+    links = tuple(Link(layer, origin, layer.keep or group.keep) for layer, origin in placed)
     at = _crossing_of(each)
     if at is None:
         return _without_crossing(each, links, groups, chains)
@@ -157,7 +162,7 @@ def _resolved(each: Declared, groups: Mapping[str, NodeGroup], chains: Chains) -
         if stand_in is None:
             raise ChainError(each.origins[at], _cannot_end(crossing, each.group, group))
         here = tuple(replace(above[0], layer=layer) for layer in stand_in)
-        return Chain(each.group, each.name, each.source, (), (*below, *here, *above[1:]), each.path, each.count)
+        return each.chain(each.source, (), (*below, *here, *above[1:]))
     source = groups.get(each.source)
     if crossing.transport == "network":
         if each.source == HOST and source is None:
@@ -168,7 +173,7 @@ def _resolved(each: Declared, groups: Mapping[str, NodeGroup], chains: Chains) -
             raise ChainError(
                 each.origins[at], f"layer {crossing.layer}: the nodes {each.source} are on no network: {remedy}"
             )
-    elif source is not None and not source.here and not _exports(below):
+    elif source is not None and not source.here and not (below and below[-1].layer.gives.kind == "Export"):
         below = (*below, *_export(crossing, each, at, above[0], chains))
     wrong = next((link for link in above if link.layer.once), None)
     if wrong is not None:
@@ -179,7 +184,7 @@ def _resolved(each: Declared, groups: Mapping[str, NodeGroup], chains: Chains) -
         )
     shared = _shared(below)
     below = tuple(replace(link, once=index < shared) for index, link in enumerate(below))
-    return _checked(Chain(each.group, each.name, each.source, below, above, each.path, each.count), groups, chains)
+    return _checked(each.chain(each.source, below, above), groups, chains)
 
 
 def _table(each: Declared) -> str:
@@ -192,24 +197,19 @@ def _without_crossing(
     """The local case: what the source would have served is set up where this stack is."""
     base = chains.get((each.source, MAIN)) if each.source != HOST else None
     if base is None:
-        return _checked(Chain(each.group, each.name, HOST, (), links, each.path, each.count), groups, chains)
+        return _checked(each.chain(HOST, (), links), groups, chains)
     _refuse_moving(base, each, groups)
-    keep = groups[each.group].keep
-    crossing, rest = base.crossing, base.above
+    group, crossing = groups[each.group], base.crossing
+    moved = tuple(replace(link, keep=_shorter(link.keep, group.keep)) for link in base.above)
     if crossing is None:
-        moved = tuple(replace(link, keep=_shorter(link.keep, keep)) for link in (*base.below, *rest))
-        return _checked(Chain(each.group, each.name, HOST, (), (*moved, *links), each.path, each.count), groups, chains)
-    above = tuple(replace(link, keep=_shorter(link.keep, keep)) for link in rest)
-    if crossing.transport not in groups[each.group].transports:
-        lowest = base.below[-1].layer if base.below else None
-        stand_in = crossing.at_home(lowest) if lowest is not None else None
-        if stand_in is None:
-            raise ChainError(each.path, _cannot_end(crossing, each.group, groups[each.group]))
-        local = (*(replace(above[0], layer=layer) for layer in stand_in), *above[1:])
-        chain = Chain(each.group, each.name, HOST, (), (*base.below, *local, *links), each.path, each.count)
-        return _checked(chain, groups, chains)
-    chain = Chain(each.group, each.name, base.source, base.below, (*above, *links), each.path, each.count)
-    return _checked(chain, groups, chains)
+        return _checked(each.chain(HOST, (), (*moved, *links)), groups, chains)
+    if crossing.transport in group.transports:
+        return _checked(each.chain(base.source, base.below, (*moved, *links)), groups, chains)
+    stand_in = crossing.at_home(base.below[-1].layer) if base.below else None
+    if stand_in is None:
+        raise ChainError(each.path, _cannot_end(crossing, each.group, group))
+    local = (replace(moved[0], layer=layer) for layer in stand_in)
+    return _checked(each.chain(HOST, (), (*base.below, *local, *moved[1:], *links)), groups, chains)
 
 
 def _refuse_moving(base: Chain, each: Declared, groups: Mapping[str, NodeGroup]) -> None:
@@ -224,10 +224,6 @@ def _refuse_moving(base: Chain, each: Declared, groups: Mapping[str, NodeGroup])
                 f"without a crossing, {claim} of the nodes {each.source} would be looked for on the nodes "
                 f"{each.group}: add a crossing to this stack, or give these nodes a device of their own",
             )
-
-
-def _link(layer: Layer, origin: Path, group: NodeGroup) -> Link:
-    return Link(layer, origin, layer.keep or group.keep)
 
 
 def _crossing_of(each: Declared) -> int | None:
@@ -263,10 +259,6 @@ def _stand_in(crossing: Crossing, each: Declared, at: int, chains: Chains) -> tu
     base = chains.get((each.source, MAIN)) if each.source != HOST else None
     lowest = each.layers[at - 1] if at else base.layers[-1] if base is not None and base.links else None
     return crossing.at_home(lowest) if lowest is not None else None
-
-
-def _exports(below: Sequence[Link]) -> bool:
-    return bool(below) and below[-1].layer.gives.kind == "Export"
 
 
 def _export(crossing: Crossing, each: Declared, at: int, link: Link, chains: Chains) -> tuple[Link, ...]:
@@ -339,16 +331,11 @@ def _checked(chain: Chain, groups: Mapping[str, NodeGroup], chains: Chains) -> C
 
 def ends_as(chain: Chain, chains: Chains) -> type[Resource] | None:
     """What the chain gives at its top; ``None`` where it has no layer."""
-    given = served_by(chain, chains)
+    base = continued(chain, chains)
+    given = ends_as(base, chains) if base is not None else None
     for layer in chain.layers:
         given = layer.gives_above(given)
     return given
-
-
-def served_by(chain: Chain, chains: Chains) -> type[Resource] | None:
-    """What the stack of the source gives, which this chain continues; ``None`` where it begins on nothing."""
-    base = continued(chain, chains)
-    return ends_as(base, chains) if base is not None else None
 
 
 def continued(chain: Chain, chains: Chains) -> Chain | None:

@@ -43,6 +43,13 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close!r}?" if close else ""
 
 
+def unknown(what: str, word: object, known: Iterable[str]) -> str:
+    """That there is no ``what``, which names the ``word``; and the one that was meant, or else all that there are."""
+    names = list(known)
+    meant = nearest(word, names) if isinstance(word, str) else ""
+    return f"unknown {what}{meant or '; there are: ' + (', '.join(names) or 'none')}"
+
+
 def _closest(word: str, known: Iterable[str]) -> str:
     names = {name.lower(): name for name in known}
     close = get_close_matches(word.lower()[:100], names, n=1)

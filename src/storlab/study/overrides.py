@@ -10,7 +10,7 @@ from storlab.errors import UserError
 from storlab.study.factors import Factor
 from storlab.study.messages import nearest
 from storlab.study.schema import StudyFile
-from storlab.study.toml_text import Path
+from storlab.study.toml_text import Path, key_path
 
 _TOP = [info.alias or name for name, info in StudyFile.model_fields.items()]
 
@@ -22,13 +22,13 @@ def apply_override(raw: dict[str, Any], override: str) -> Path:
     means that parameter. VALUE is TOML, or else text.
     """
     written, separator, value = override.partition("=")
-    path = _path(written)
+    path = key_path(written)
     if not separator or not path:
         raise UserError(f"--set {override}: write PATH=VALUE, such as --set repeat.max=10")
     parameters = raw.get("parameters")
     known = list(parameters) if isinstance(parameters, dict) else []
     if len(path) == 1 and path[0] in known:
-        path = ["parameters", path[0]]
+        path = ("parameters", path[0])
     elif path[0] not in _TOP:
         what = "parameter" if len(path) == 1 else "key"
         raise UserError(f"--set {override}: the study has no {what} {path[0]!r}{nearest(path[0], [*known, *_TOP])}")
@@ -53,19 +53,6 @@ def apply_profile(raw: dict[str, Any], changed: Collection[Path]) -> None:
     values = profiles.get(name) if isinstance(profiles, dict) and isinstance(name, str) else None
     if isinstance(values, dict) and isinstance(parameters, dict):
         parameters |= {key: value for key, value in values.items() if ("parameters", key) not in changed}
-
-
-def _path(written: str) -> list[str]:
-    """``workload."a.b".fio`` → its parts; TOML itself reads the quoted ones. Empty where it is none."""
-    try:
-        tree: Any = tomllib.loads(f"{written} = 0")
-    except (ValueError, RecursionError):
-        return []
-    parts: list[str] = []
-    while isinstance(tree, dict) and len(tree) == 1:
-        ((name, tree),) = tree.items()
-        parts.append(name)
-    return parts if tree == 0 else []
 
 
 def _key(here: Any, part: str, override: str, path: Sequence[str | int]) -> str | int:

@@ -14,7 +14,7 @@ from storlab.probes.base import Probe
 from storlab.registry import node_kinds, probe_types, workload_types
 from storlab.study.cells import HOST, Cell, Load, Target
 from storlab.study.factors import Factor
-from storlab.study.messages import explain, nearest
+from storlab.study.messages import explain, nearest, unknown
 from storlab.study.read_stacks import StackReader
 from storlab.study.schema import DEFAULT_PROBES, NodeGroup, StudyFile, Trial, default_groups, group_model
 from storlab.study.substitution import Substitution, Word
@@ -153,9 +153,7 @@ class _CellReader:
         kinds = node_kinds()
         kind = tree.get("kind", "local")
         if not isinstance(kind, str) or kind not in kinds:
-            hint = nearest(kind, kinds) if isinstance(kind, str) else ""
-            has = hint or f"; there are: {', '.join(kinds)}"
-            self.problem((*path, "kind"), f"unknown kind of node {shown(kind)}{has}")
+            self.problem((*path, "kind"), unknown(f"kind of node {shown(kind)}", kind, kinds))
             return None
         model = group_model(kind)
         for key in tree:
@@ -175,8 +173,7 @@ class _CellReader:
             for index, name in enumerate(trial.workloads):
                 path: Path = ("trial", "workloads", index)
                 if name not in names:
-                    has = nearest(name, names) or f"; there are: {', '.join(names)}"
-                    self.problem(path, f"unknown workload {name!r}{has}")
+                    self.problem(path, unknown(f"workload {name!r}", name, names))
                 elif name in chosen:
                     self.problem(path, f"the workload {name!r} is there twice: for more of the same load, see numjobs")
                 else:
@@ -209,8 +206,7 @@ class _CellReader:
         """``vm``, or ``vm:share``: a further chain of these nodes."""
         group, _, chain = text.partition(":")
         if group not in groups:
-            has = nearest(group, groups) or f"; there are: {', '.join(groups)}"
-            self.problem(path, f"unknown nodes {group!r}{has}")
+            self.problem(path, unknown(f"nodes {group!r}", group, groups))
         elif chain and chain not in groups[group].extra:
             named = groups[group].extra
             has = nearest(chain, named) or f"; there are: {', '.join(named) or 'none'}"
@@ -249,8 +245,7 @@ class _CellReader:
         for name, tree in self.source.raw.get("probes", DEFAULT_PROBES).items():
             path: Path = ("probes", name)
             if name not in kinds:
-                has = nearest(name, kinds) or f"; there are: {', '.join(kinds)}"
-                self.problem(path, f"unknown probe {name!r}{has}")
+                self.problem(path, unknown(f"probe {name!r}", name, kinds))
             elif (probe := self.model(kinds[name], self.substitution.apply(tree, path), path)) is not None:
                 probes[name] = probe
         return probes

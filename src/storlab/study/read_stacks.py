@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,8 +13,8 @@ from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, File, Resource
 from storlab.layers.stack import type_errors
 from storlab.registry import layer_types
 from storlab.study.cells import Load
-from storlab.study.chains import MAIN, Chain, ChainError, Chains, Declared, down, resolve, started
-from storlab.study.messages import nearest
+from storlab.study.chains import MAIN, Chain, ChainError, Chains, Declared, down, ends_as, resolve, started
+from storlab.study.messages import unknown
 from storlab.study.schema import HOST, NodeGroup
 from storlab.study.substitution import Substitution
 from storlab.study.toml_text import Path
@@ -89,8 +89,7 @@ class StackReader:
         places |= {("nodes", name, "extra", key, "from"): extra.source for key, extra in group.extra.items()}
         for path, source in places.items():
             if source != HOST and source not in self.groups:
-                has = nearest(source, self.groups) or f"; there are: {', '.join([HOST, *self.groups])}"
-                self._problem(path, f"unknown nodes {shown(source)}{has}")
+                self._problem(path, unknown(f"nodes {shown(source)}", source, [HOST, *self.groups]))
             elif source != HOST and (count := self.groups[source].count) != 1:
                 serves = f"{source} is a group of {count} nodes, and one node serves the others"
                 self._problem(path, f"{serves}: write count = 1 in [nodes.{source}]")
@@ -149,9 +148,9 @@ class StackReader:
                     )
                 elif other is None or name == chain.name:
                     named = [each for owner, each in chains if owner == chain.group and each not in (MAIN, chain.name)]
-                    has = nearest(name, named) or f"; there are: {', '.join(named) or 'none'}"
-                    self.cell.problem(link.origin, f"layer {link.layer.layer}: unknown chain {shown(name)}{has}")
-                elif not issubclass(given := _ends_as(other, chains), Disk | File):
+                    missing = unknown(f"chain {shown(name)}", name, named)
+                    self.cell.problem(link.origin, f"layer {link.layer.layer}: {missing}")
+                elif not issubclass(given := ends_as(other, chains) or Resource, Disk | File):
                     self.cell.problem(
                         link.origin,
                         f"layer {link.layer.layer} takes disks or files, but the chain {name} ends as a {given.kind}",
@@ -161,7 +160,7 @@ class StackReader:
         """Whether what the loads run on has all that the trial's own commands name of it."""
         for target in {(target.group, target.chain): target for load in loads for target in load.on}.values():
             chain = chains.get((target.group, target.chain))
-            kind = _ends_as(chain, chains) if chain is not None and chain.links else Resource
+            kind = ends_as(chain, chains) or Resource if chain is not None and chain.links else Resource
             for path, words in self.words.items() if kind.has_words else ():
                 for word in sorted((set(words) & set(RESOURCE_WORDS)) - kind.has_words):
                     has = ", ".join(f"{{{each}}}" for each in RESOURCE_WORDS if each in kind.has_words)
@@ -172,7 +171,7 @@ class StackReader:
         for (group, name), chain in chains.items():
             layers = [layer for each in reversed([*down(chain, chains)]) for layer in each.layers]
             sizes = [size for layer in layers if (size := layer.capacity()) is not None]
-            if not sizes or not issubclass(_ends_as(chain, chains), Dir):
+            if not sizes or not issubclass(ends_as(chain, chains) or Resource, Dir):
                 continue
             left = sizes[-1]
             for load in loads:
@@ -210,25 +209,13 @@ class StackReader:
 
     def _layer(self, tree: Any, path: Path) -> Layer | None:
         kinds = layer_types()
-        known = f"there are: {', '.join(kinds)}"
         if not isinstance(tree, dict) or "layer" not in tree:
-            self.cell.problem(path, f'{shown(tree)} is not a layer: write {{ layer = "…" }}; {known}')
+            known = ", ".join(kinds)
+            self.cell.problem(path, f'{shown(tree)} is not a layer: write {{ layer = "…" }}; there are: {known}')
             return None
         kind = tree["layer"]
         if not isinstance(kind, str) or kind not in kinds:
-            hint = nearest(kind, kinds) if isinstance(kind, str) else ""
-            self.cell.problem((*path, "layer"), f"unknown layer {shown(kind)}{hint or f'; {known}'}")
+            self.cell.problem((*path, "layer"), unknown(f"layer {shown(kind)}", kind, kinds))
             return None
         layer: Layer | None = self.cell.model(kinds[kind], tree, path)
         return layer
-
-
-def _ends_as(chain: Chain, chains: Chains) -> type[Resource]:
-    given: type[Resource] | None = None
-    for layer in _whole(chain, chains):
-        given = layer.gives_above(given)
-    return given or Resource
-
-
-def _whole(chain: Chain, chains: Chains) -> Iterator[Layer]:
-    return (layer for each in reversed([*down(chain, chains)]) for layer in each.layers)

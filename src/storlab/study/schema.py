@@ -37,15 +37,9 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
-def _name(value: str) -> str:
-    if not NAME.fullmatch(value):
-        raise ValueError(f"{shown(value)} is not a valid name: at most 63 letters, digits, - _ and ., a letter first")
-    return value
-
-
-def _word(value: str) -> str:
-    if not WORD.fullmatch(value):
-        raise ValueError(f"{shown(value)} is not a valid name: at most 63 letters, digits, - and _, a letter first")
+def _checked(value: str, pattern: re.Pattern[str], signs: str) -> str:
+    if not pattern.fullmatch(value):
+        raise ValueError(f"{shown(value)} is not a valid name: at most 63 letters, digits, {signs}, a letter first")
     return value
 
 
@@ -56,8 +50,8 @@ def _label(value: object) -> object:
 Label = Annotated[str, BeforeValidator(_label), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 """A level's name; a level that is a number may be written as one."""
 
-Name = Annotated[str, AfterValidator(_name)]
-WordName = Annotated[str, AfterValidator(_word)]
+Name = Annotated[str, AfterValidator(lambda value: _checked(value, NAME, "- _ and ."))]
+WordName = Annotated[str, AfterValidator(lambda value: _checked(value, WORD, "- and _"))]
 """Names that stand in braces, where a dot would mean a key of the level: ``{mode.direct}``."""
 
 Whole = Annotated[int, Strict()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from storlab.errors import Problem, StudyError, UserError
 from storlab.metrics import MetricSpec
 from storlab.study.cells import Cell
 from storlab.study.factors import Factor, read_factors
-from storlab.study.messages import explain, nearest
+from storlab.study.messages import explain, nearest, unknown
 from storlab.study.overrides import apply_only, apply_override, apply_profile
 from storlab.study.read_cells import Report, Source, expand
 from storlab.study.schema import StudyFile
@@ -74,26 +75,24 @@ def find_study(name: str) -> Path:
 
 def load_study(path: Path, overrides: Sequence[str] = (), only: Sequence[str] = ()) -> Study:
     """Read a study file. Raises ``StudyError`` with all problems, ``UserError`` for bad overrides."""
-    return parse_study(_read(path), str(path), lambda name: _read_input(path.parent / name), overrides, only)
+    data = _read(path, UserError)
+    return parse_study(data, str(path), lambda name: _read_input(path.parent / name), overrides, only)
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, refusal: type[Exception]) -> bytes:
     try:
         with path.open("rb") as file:
             return file.read(MAX_TEXT + 1)  # never a whole disk image, should one be named by mistake
     except OSError as error:
-        raise UserError(f"{path} can't be read: {error.strerror}") from None
+        raise refusal(f"{path} can't be read: {error.strerror}") from None
 
 
 def _read_input(path: Path) -> str:
+    data = _read(path, ValueError)
+    if len(data) > MAX_TEXT:
+        raise ValueError(f"{path} is too long: is it the right file?")
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_TEXT + 1)
-        if len(data) > MAX_TEXT:
-            raise ValueError(f"{path} is too long: is it the right file?")
         return data.decode()
-    except OSError as error:
-        raise ValueError(f"{path} can't be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path} can't be read: it is not text") from None
 
@@ -170,13 +169,11 @@ def _model(raw: Mapping[str, Any], report: Report) -> StudyFile | None:
 
 def _check_profiles(model: StudyFile, report: Report) -> None:
     if model.profile is not None and model.profile not in model.profiles:
-        has = nearest(model.profile, model.profiles) or f"; there are: {', '.join(model.profiles) or 'none'}"
-        report(("profile",), f"unknown profile {model.profile!r}{has}")
+        report(("profile",), unknown(f"profile {model.profile!r}", model.profile, model.profiles))
     for profile, values in model.profiles.items():
         for name in values:
             if name not in model.parameters:
-                has = nearest(name, model.parameters) or f"; there are: {', '.join(model.parameters) or 'none'}"
-                report(("profiles", profile, name), f"unknown parameter {name!r}{has}")
+                report(("profiles", profile, name), unknown(f"parameter {name!r}", name, model.parameters))
 
 
 def _check_names(model: StudyFile, levels: Mapping[str, Sequence[str]], report: Report) -> None:
@@ -231,9 +228,7 @@ def _check_metrics(cells: Sequence[Cell], report: Report) -> None:
 
 
 def _limit_cells(factors: Sequence[Factor], report: Report) -> None:
-    count = 1
-    for factor in factors:
-        count *= len(factor.levels)
+    count = math.prod(len(factor.levels) for factor in factors)
     if count > MAX_CELLS:
         cells = f"{count} cells" if count < 10**15 else "a vast number of cells"
         report(("factors",), f"these factors make {cells}, more than {MAX_CELLS}: leave out levels, or use --only")

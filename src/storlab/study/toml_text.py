@@ -172,15 +172,20 @@ def _in_last_elements(path: Path, counts: Mapping[Path, int], itself: bool) -> P
 
 
 def _key(node: Node) -> Path:
-    """A bare, quoted or dotted key as a path; TOML itself reads the quoted ones."""
-    text = (node.text or b"").decode()
-    value: object = tomllib.loads(f"{text} = 0")
-    path: list[str | int] = []
-    while isinstance(value, dict):
-        (name,) = value
-        path.append(name)
-        value = value[name]
-    return tuple(path)
+    return key_path((node.text or b"").decode())
+
+
+def key_path(text: str) -> tuple[str, ...]:
+    """A bare, quoted or dotted key as a path; TOML itself reads the quoted ones. Empty for what is none."""
+    try:
+        tree: Any = tomllib.loads(f"{text} = 0")
+    except (ValueError, RecursionError):
+        return ()
+    parts: list[str] = []
+    while isinstance(tree, dict) and len(tree) == 1:
+        ((name, tree),) = tree.items()
+        parts.append(name)
+    return tuple(parts) if tree == 0 else ()
 
 
 def _note(path: Path, node: Node, found: dict[Path, int]) -> None:
