@@ -45,7 +45,7 @@ class Laboratory:
     @asynccontextmanager
     async def of(image: Image, folder: Path) -> AsyncIterator[Laboratory]:
         """With an agent on this machine."""
-        initrd = await initrd_with_agent(image)
+        initrd = initrd_with_agent(image)
         async with local_node("host") as host:
             found = await find_acceleration(image, initrd, host)
             yield Laboratory(host, image, initrd, found.accelerator, await qemu_version(), folder)

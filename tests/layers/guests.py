@@ -33,7 +33,7 @@ async def guest(
     host: Node, image: Image, name: str = "vm-1", disks: Sequence[Devices] = (), memory: str = "1G"
 ) -> AsyncIterator[Guest]:
     """A guest with these disks, cold."""
-    initrd = await initrd_with_agent(image)
+    initrd = initrd_with_agent(image)
     acceleration = await find_acceleration(image, initrd, host)
     hardware = Hardware.model_validate({"memory": memory, "start": "cold"})
     devices = Devices()

@@ -80,7 +80,7 @@ def boot_a_guest() -> Acceleration:
     async def boot() -> Acceleration:
         image = find_image()
         async with local_node("host") as host:
-            return await find_acceleration(image, await initrd_with_agent(image), host)
+            return await find_acceleration(image, initrd_with_agent(image), host)
 
     return asyncio.run(boot())
 

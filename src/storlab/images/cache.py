@@ -27,7 +27,7 @@ from typing import Any
 from storlab.errors import ImageError
 
 UNUSED = 14 * 86400  # seconds after which a part of somebody's own kernel goes
-_PATIENCE = 0.5  # seconds between two looks at the lock
+_PATIENCE = 0.1  # seconds between two looks at the lock
 
 
 def storlab_cache() -> Path:
@@ -91,6 +91,13 @@ class Cache:
         except (OSError, ValueError):
             return None
 
+    def finished(self, name: str) -> Part:
+        """A part that was just made. Raises ``ImageError`` where somebody removed it."""
+        part = self.part(name)
+        if part is None:
+            raise ImageError(f"{self.folder / 'parts' / name} was removed while it was used; try again")
+        return part
+
     @contextlib.contextmanager
     def making(self, name: str, space: int) -> Iterator[Path]:
         """A folder to make a part in; it takes its place when this ends without an error. For who holds the lock.
@@ -137,16 +144,7 @@ class Cache:
         """The right to change what lies here; waits for another build to end. The lock goes with the process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("a") as lock:
-            waited = False
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if not waited:
-                        told("waiting for another build of an image to end")
-                    waited = True
-                    await asyncio.sleep(_PATIENCE)
+            await lock_file(lock.fileno(), lambda: told("waiting for another build of an image to end"))
             remove_tree(self.folder / "work")
             yield
 
@@ -157,6 +155,19 @@ class Cache:
                 f"to build this part of a guest image takes up to {needed / 1e9:.1f} GB in {self.folder}, where "
                 f"{free / 1e9:.1f} GB are free; free some, or name another place with XDG_CACHE_HOME"
             )
+
+
+async def lock_file(descriptor: int, waits: Callable[[], None] = lambda: None) -> None:
+    """Lock an open file, for as long as it is open; ``waits`` is called, once, where another process has it."""
+    waited = False
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not waited:
+                waits()
+            waited = True
+            await asyncio.sleep(_PATIENCE)
 
 
 def remove_tree(folder: Path) -> None:

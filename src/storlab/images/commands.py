@@ -79,6 +79,11 @@ def run(argv: Sequence[str], log: Path, stdin: bytes | None = None, env: Mapping
     return ended.stdout
 
 
+def unzstd(packed: bytes, log: Path) -> bytes:
+    """What zstd packed, which Python can't unpack before 3.14."""
+    return run(["zstd", "--decompress", "--stdout", "--quiet"], log, stdin=packed)
+
+
 async def follow(
     argv: Sequence[str],
     log: Path,

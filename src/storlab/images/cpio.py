@@ -5,7 +5,7 @@ The kernel takes several, one after another, so that a launcher can append its o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 _FILE, _FOLDER = 0o100000, 0o040000
 _TRAILER = "TRAILER!!!"
@@ -13,9 +13,13 @@ _MODE = 0o644
 BLOCK = 512
 
 
-def archive(files: Mapping[str, bytes], executable: frozenset[str] = frozenset()) -> bytes:
-    """Files by their path without a leading slash; their folders come by themselves. Sorted, owned by root, time 0."""
-    folders = sorted({"/".join(path.split("/")[:depth]) for path in files for depth in range(1, path.count("/") + 1)})
+def archive(files: Mapping[str, bytes], executable: frozenset[str] = frozenset(), empty: Iterable[str] = ()) -> bytes:
+    """Files by their path without a leading slash; their folders come by themselves. Sorted, owned by root, time 0.
+
+    ``empty``: further folders. Its length is a multiple of ``BLOCK``, so that another archive can follow.
+    """
+    above = {"/".join(path.split("/")[:depth]) for path in files for depth in range(1, path.count("/") + 1)}
+    folders = sorted(above.union(empty))
     parts = [_entry(number, path, _FOLDER | 0o755, b"") for number, path in enumerate(folders, 1)]
     for number, path in enumerate(sorted(files), len(folders) + 1):
         mode = _FILE | (0o755 if path in executable else _MODE)

@@ -52,9 +52,7 @@ async def kernel_part(cache: Cache, apt: Apt, kernel: KernelPackage, told: Calla
     with cache.making(name, _SPACE) as work:
         told("kernel: unpacking it and choosing its modules")
         await asyncio.to_thread(_make, cache, package, kernel, work, key, log)
-    part = cache.part(name)
-    assert part is not None
-    return part
+    return cache.finished(name)
 
 
 def _make(cache: Cache, package: Path, kernel: KernelPackage, work: Path, key: str, log: Path) -> None:
@@ -85,7 +83,7 @@ def write_kernel(source: Path, target: Path, log: Path) -> None:
     """The ELF kernel in ``source`` where QEMU can boot that, else ``source`` itself. Raises ``vmlinux.NotAKernel``."""
     image = source.read_bytes()
     try:
-        elf = vmlinux.extract(image, lambda packed: _unzstd(packed, log))
+        elf = vmlinux.extract(image, lambda packed: commands.unzstd(packed, log))
     except vmlinux.NotAKernel:
         elf = b""  # packed in a way that we don't know; QEMU boots it as it is if it has the header
         vmlinux.payload(image)
@@ -95,7 +93,3 @@ def write_kernel(source: Path, target: Path, log: Path) -> None:
         raise vmlinux.NotAKernel("QEMU can't boot it: it was built without CONFIG_PVH; name its bzImage")
     else:
         target.write_bytes(image)
-
-
-def _unzstd(packed: bytes, log: Path) -> bytes:
-    return commands.run(["zstd", "--decompress", "--stdout", "--quiet"], log, stdin=packed)

@@ -159,7 +159,7 @@ def unpack_module(path: Path, log: Path) -> bytes:
     """A module's ELF file, however it is compressed."""
     data = path.read_bytes()
     if path.suffix == ".zst":
-        return commands.run(["zstd", "--decompress", "--stdout", "--quiet"], log, stdin=data)
+        return commands.unzstd(data, log)
     try:
         return _UNPACKERS.get(path.suffix, bytes)(data)
     except (lzma.LZMAError, OSError, EOFError) as error:

@@ -234,11 +234,8 @@ def _log(cache: Cache) -> Iterator[Path]:
 
 
 def _finished(cache: Cache, name: str) -> Part:
-    part = cache.part(name)
     cache.sweep("own-", frozenset({name}), UNUSED)
-    if part is None:
-        raise ImageError(f"{cache.folder / 'parts' / name} was removed while it was used; try again")
-    return part
+    return cache.finished(name)
 
 
 def _of_file(path: Path) -> str:

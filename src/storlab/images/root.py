@@ -42,9 +42,7 @@ async def root_part(cache: Cache, apt: Apt, mirror: str, zfs: str, told: Callabl
         installed = {package.partition(":")[0]: version for package, _, version in lines}
         programs = (work / "programs").read_text().splitlines()
         cache.finish(work, {"versions": installed, "programs": programs})
-    part = cache.part(name)
-    assert part is not None
-    return part
+    return cache.finished(name)
 
 
 def _pack(key: str) -> str:

@@ -43,9 +43,7 @@ async def zfs_part(
     with cache.making(name, _SPACE) as work:
         told("ZFS: adding the modules to the kernel's")
         await asyncio.to_thread(_make, cache, base, compiled, kernel.release, zfs, work, key, log)
-    part = cache.part(name)
-    assert part is not None
-    return part
+    return cache.finished(name)
 
 
 async def _compiled(
@@ -78,9 +76,7 @@ async def _compiled(
         await bootstrap.run(work, cache.path("logs") / "zfs.log", lambda step: told(f"ZFS: {step}"))
         remove_tree(work / "tmp")
         cache.finish(work, {"release": kernel.release, "versions": {"zfs": zfs}})
-    part = cache.part(name)
-    assert part is not None
-    return part
+    return cache.finished(name)
 
 
 def _make(cache: Cache, base: Part, compiled: Part, release: str, zfs: str, work: Path, key: str, log: Path) -> None:

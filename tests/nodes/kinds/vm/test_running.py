@@ -39,7 +39,7 @@ async def clock_error(node: Node) -> float:
 def test_two_copies_one_after_the_other_know_what_time_it_is() -> None:
     async def look() -> list[tuple[float, str, bool]]:
         image = find_image()
-        initrd = await initrd_with_agent(image)
+        initrd = initrd_with_agent(image)
         hardware = Hardware.model_validate({"memory": "192M", "accel": "tcg"})
         spec = GuestSpec("vm", hardware, image, initrd, "tcg", qemu=await qemu_version())
         found = []

@@ -141,7 +141,7 @@ class VmLauncher(Launcher[VmKind]):
                     if spec.kernel is not None and not error.key:
                         raise UserError(str(error), ("kernel",)) from None
                     raise
-                initrd = await initrd_with_agent(image)
+                initrd = initrd_with_agent(image)
                 acceleration = await _acceleration(spec, image, initrd, self.services.host)
                 self._boots[key] = Boot(image, initrd, acceleration, await qemu_version())
             return self._boots[key]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -19,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storlab.errors import NodeError
-from storlab.images.cache import storlab_cache
+from storlab.images.cache import lock_file, storlab_cache
 from storlab.nodes.demands import NO_DEVICES
 from storlab.nodes.kinds.vm.causes import Causes, console_text
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
@@ -31,7 +30,6 @@ _BOOT = 180.0  # s
 _REST = 1.0  # s: the kernel frees what it needed for booting, and its late work ends
 _UNFINISHED = ".new"
 _ABANDONED = 600.0  # s; whoever was making one for so long has died
-_POLL = 0.1  # s, for the lock
 _KEPT = 8  # saved guests; the ones not used for longest give way
 
 
@@ -71,12 +69,7 @@ async def _locked(path: Path) -> AsyncIterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(_POLL)
+        await lock_file(descriptor)
         yield
     finally:
         os.close(descriptor)
