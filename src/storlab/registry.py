@@ -19,8 +19,7 @@ from storlab.layers.fs.directory import DirectoryLayer
 from storlab.layers.fs.file import FileLayer
 from storlab.layers.fs.mkfs import MkfsLayer
 from storlab.layers.fs.mount import MountLayer
-from storlab.layers.image.clone import ImageCloneLayer
-from storlab.layers.image.copy import ImageCopyLayer
+from storlab.layers.image.clone import ImageCloneLayer, ImageCopyLayer
 from storlab.layers.image.qcow2 import Qcow2Layer
 from storlab.layers.net.connect import ConnectLayer
 from storlab.layers.net.nbd import NbdLayer

@@ -87,15 +87,8 @@ class FileLayer(Layer):
                     await context.node.run(["fallocate", "--length", size, path])
                 case "written":
                     # Random data: zeros would be a hole, or compressed away, on some file systems beneath.
-                    argv = [
-                        "dd",
-                        "if=/dev/urandom",
-                        f"of={path}",
-                        "bs=1M",
-                        f"count={size}",
-                        "iflag=fullblock,count_bytes",
-                    ]
-                    await context.node.run([*argv, "conv=fsync", "status=none"])
+                    argv = ["dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"count={size}"]
+                    await context.node.run([*argv, "iflag=fullblock,count_bytes", "conv=fsync", "status=none"])
         return File(context.node.name, path, int(await context.node.output("stat", "--format=%s", path)))
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:

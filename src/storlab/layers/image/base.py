@@ -135,3 +135,14 @@ async def base_file(base: Base, below: Resource | None, context: LayerContext) -
         return File(context.node.name, path, size)
 
     return await context.once(f"{below.path if isinstance(below, Dir) else ''}/{name}", make)
+
+
+async def new_image(below: Resource | None, context: LayerContext, name: str, ending: str) -> str:
+    """Where the image of its owner goes: into the directory beneath, or else ``name`` in the scratch folder.
+
+    It is announced, so that it is removed again.
+    """
+    own = f"{context.owner}.{ending}"
+    path = f"{below.path}/{own}" if isinstance(below, Dir) else context.path(f"{name}.{ending}")
+    await context.register_undo("file.remove", path=path)
+    return path

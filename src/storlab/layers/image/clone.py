@@ -1,4 +1,4 @@
-"""Layer ``image-clone``: a disk image that shares a base image's blocks until they are written."""
+"""Layers ``image-copy`` and ``image-clone``: disk images that begin as a base image, apart or sharing its blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.file import file_facts, remove_file
-from storlab.layers.image.base import BASE_HELP, Base, base_file
+from storlab.layers.image.base import BASE_HELP, Base, base_file, new_image
 from storlab.layers.image.qcow2 import ClusterSize, check_clusters, create_qcow2, qcow2_facts
 from storlab.layers.resources import Dir, File, Format, Resource
 from storlab.nodes.needs import Needs
@@ -17,31 +17,72 @@ from storlab.nodes.node import Node
 from storlab.units import Size
 
 
-class ImageCloneLayer(Layer):
-    """A disk image that takes what it has not written itself from a base image.
-
-    ``qcow2``: an overlay with a backing file. ``reflink``: a raw file whose blocks the file system shares.
-    """
-
-    layer: Literal["image-clone"] = "image-clone"
+class _OnBase(Layer):
     base: Base = Field(description=BASE_HELP)
-    method: Literal["qcow2", "reflink"] = Field(
-        "qcow2",
-        description="`qcow2`: an overlay whose backing file is the base. `reflink`: a raw file that shares the base's "
-        "blocks, on file systems that can (XFS, Btrfs, ZFS with block cloning).",
-    )
     size: Size | None = Field(None, description="Size of the disk; without it, the base's.")
-    cluster_size: ClusterSize | None = Field(None, description="`qcow2` only: 512 to 2M; qemu-img's default is 64k.")
-    lazy_refcounts: bool = Field(False, description="`qcow2` only: put off updates of reference counts.")
-    extended_l2: bool = Field(False, description="`qcow2` only: allocate 32nds of a cluster (from 16k clusters on).")
 
     takes: ClassVar = (None, Dir)
     gives: ClassVar = File
     undoes: ClassVar = (remove_file,)
 
     @model_validator(mode="after")
-    def _options_of_this_method(self) -> Self:
+    def _not_smaller(self) -> Self:
         self.base.check_size(self.size)
+        return self
+
+    def capacity(self) -> int | None:
+        return self.size
+
+    async def check_node(self, node: Node) -> None:
+        await self.base.check_node(node)
+
+    async def made_base(self, below: Resource | None, context: LayerContext) -> tuple[File, int]:
+        """The file that holds the base, and the size of the disk on it."""
+        size = self.size or await self.base.length(context.node, self.size)
+        await self.base.length(context.node, size)
+        return await base_file(self.base, below, context), size
+
+
+class ImageCopyLayer(_OnBase):
+    """A raw file that every byte of a base image was copied to, as `dd` does. It shares no blocks with the base."""
+
+    layer: Literal["image-copy"] = "image-copy"
+
+    def needs(self) -> Needs:
+        return self.base.needs() | Needs(programs=("cp", "truncate", "sync"))
+
+    def space(self) -> int:
+        return self.base.data + (self.size or self.base.size or 0)
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> File:
+        base, size = await self.made_base(below, context)
+        path = await new_image(below, context, "copy", "img")
+        await context.node.run(["cp", "--reflink=never", "--sparse=always", "--", base.path, path])
+        return await _extended(context.node, path, size)
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, File)
+        return {"format": "raw", **await file_facts(context.node, resource.path)}
+
+
+class ImageCloneLayer(_OnBase):
+    """A disk image that takes what it has not written itself from a base image.
+
+    ``qcow2``: an overlay with a backing file. ``reflink``: a raw file whose blocks the file system shares.
+    """
+
+    layer: Literal["image-clone"] = "image-clone"
+    method: Literal["qcow2", "reflink"] = Field(
+        "qcow2",
+        description="`qcow2`: an overlay whose backing file is the base. `reflink`: a raw file that shares the base's "
+        "blocks, on file systems that can (XFS, Btrfs, ZFS with block cloning).",
+    )
+    cluster_size: ClusterSize | None = Field(None, description="`qcow2` only: 512 to 2M; qemu-img's default is 64k.")
+    lazy_refcounts: bool = Field(False, description="`qcow2` only: put off updates of reference counts.")
+    extended_l2: bool = Field(False, description="`qcow2` only: allocate 32nds of a cluster (from 16k clusters on).")
+
+    @model_validator(mode="after")
+    def _options_of_this_method(self) -> Self:
         check_clusters(self.cluster_size, self.extended_l2)
         for name in ("cluster_size", "lazy_refcounts", "extended_l2"):
             if self.method != "qcow2" and getattr(self, name):
@@ -54,37 +95,31 @@ class ImageCloneLayer(Layer):
     def file_format(self) -> Format:
         return "qcow2" if self.method == "qcow2" else "raw"
 
-    def capacity(self) -> int | None:
-        return self.size
-
     def needs(self) -> Needs:
         programs = ("qemu-img",) if self.method == "qcow2" else ("cp", "truncate")
         return self.base.needs() | Needs(programs=(*programs, "sync"))
 
-    async def check_node(self, node: Node) -> None:
-        await self.base.check_node(node)
-
     async def set_up(self, below: Resource | None, context: LayerContext) -> File:
-        size = self.size or await self.base.length(context.node, self.size)
-        await self.base.length(context.node, size)
-        base = await base_file(self.base, below, context)
-        suffix = "qcow2" if self.method == "qcow2" else "img"
-        path = f"{below.path}/{context.owner}.{suffix}" if isinstance(below, Dir) else context.path(f"clone.{suffix}")
-        await context.register_undo("file.remove", path=path)
+        base, size = await self.made_base(below, context)
+        path = await new_image(below, context, "clone", "qcow2" if self.method == "qcow2" else "img")
         if self.method == "qcow2":
             options = {"lazy_refcounts": self.lazy_refcounts, "extended_l2": self.extended_l2}
             await create_qcow2(context.node, path, size, self.cluster_size, options, backing=base.path)
             return File(context.node.name, path, size, "qcow2", backing=base.path)
         await _reflink(context.node, base.path, path)
-        await context.node.run(["truncate", "--size", str(size), path])
-        await context.node.run(["sync", "--", path])
-        return File(context.node.name, path, size)
+        return await _extended(context.node, path, size)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, File)
         if resource.format == "qcow2":
             return await qcow2_facts(context.node, resource)
         return {"format": "raw", **await file_facts(context.node, resource.path)}
+
+
+async def _extended(node: Node, path: str, size: int) -> File:
+    await node.run(["truncate", "--size", str(size), path])
+    await node.run(["sync", "--", path])  # else it would still be written back while the load runs
+    return File(node.name, path, size)
 
 
 async def _reflink(node: Node, base: str, path: str) -> None:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.file import file_facts, remove_file
-from storlab.layers.image.base import image_info
+from storlab.layers.image.base import image_info, new_image
 from storlab.layers.resources import Dir, File, Format, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -71,8 +71,7 @@ class Qcow2Layer(Layer):
         return self.size
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> File:
-        path = f"{below.path}/{context.owner}.qcow2" if isinstance(below, Dir) else context.path("disk.qcow2")
-        await context.register_undo("file.remove", path=path)
+        path = await new_image(below, context, "disk", "qcow2")
         options = {"lazy_refcounts": self.lazy_refcounts, "extended_l2": self.extended_l2}
         await create_qcow2(
             context.node, path, self.size, self.cluster_size, {**options, "preallocation": self.preallocation}
