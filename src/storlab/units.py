@@ -10,7 +10,7 @@ import re
 from fractions import Fraction
 from typing import Annotated
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 MAX_SIZE = 2**63 - 1
 """Bytes: the largest offset that Linux knows."""
@@ -111,6 +111,18 @@ def size_text(size: int) -> str:
         if size and size % unit == 0:
             return f"{size // unit}{suffix}"
     return str(size)
+
+
+def power_of_two(what: str, least: int, most: int) -> AfterValidator:
+    """Refuses sizes that are no power of two in these bounds: ``700 is no size of a block: …``."""
+
+    def checked(size: int | None) -> int | None:
+        if size is not None and (not least <= size <= most or size & (size - 1)):
+            bounds = f"from {size_text(least)} to {size_text(most)}"
+            raise ValueError(f"{size} is no {what}: a power of two {bounds}")
+        return size
+
+    return AfterValidator(checked)
 
 
 def _schema(pattern: str, number: str, example: str) -> WithJsonSchema:

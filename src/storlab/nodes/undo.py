@@ -6,9 +6,10 @@ is never removed, unmounted or detached, whatever a journal says.
 
 from __future__ import annotations
 
+import asyncio
 import os.path
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,8 @@ def undo(name: str, *, patience: float = 120.0, outlives_boot: bool = False) -> 
     return lambda function: Undo(name, function, patience, outlives_boot)
 
 
+_BUSY_TRIES = 40
+_BUSY_WAIT = 0.25  # s; the kernel may still drop references of processes that were just killed
 _NAME = re.compile(r"\.?storlab-\d{8}-\d{6}-[0-9a-f]{4}(-[^/]*)?")
 
 
@@ -78,3 +81,12 @@ async def remove_folder(node: Node, path: str, *, itself: bool = True) -> str | 
     # One file system only: should a mount in there have outlived its own undoing, its contents stay.
     await node.run(["rm", "--recursive", "--force", "--one-file-system", "--", path])
     return f"removed {path}"
+
+
+async def until_free(node: Node, argv: Sequence[str]) -> bool:
+    """Try a command again for some seconds, as long as it fails: what was just killed may still hold what it undoes."""
+    for _ in range(_BUSY_TRIES):
+        if (await node.run(argv, check=False)).ok:
+            return True
+        await asyncio.sleep(_BUSY_WAIT)
+    return False

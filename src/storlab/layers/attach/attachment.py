@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from storlab.errors import TrialError, Unsupported
 from storlab.layers.attach.blockdev import (
@@ -32,13 +32,13 @@ from storlab.layers.resources import Disk, Export, File, Resource
 from storlab.layers.server.nbd_export import NbdExportLayer
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.node import Node
-from storlab.units import Size, size_text
+from storlab.units import Size, power_of_two, size_text
 
 _LONGEST_SERIAL = 20  # bytes, of virtio-blk and NVMe
 _UNTIL_FOUND = 10.0  # s; a guest without hardware virtualisation takes about one
 _LOOK = 0.1
 _SECTOR = 512
-_LARGEST_BLOCK = 64 * 1024
+_Block = Annotated[Size, power_of_two("size of a block", 512, 64 * 1024)]
 _PAGE = 4096  # bytes: the largest sector of kernels before 6.15
 
 
@@ -55,10 +55,10 @@ class AttachmentLayer(Crossing):
     cache: Cache = Field("none", description=CACHE_HELP + " Of an NBD export, the server's own mode counts, too.")
     aio: Aio = Field("threads", description=AIO_HELP + " Of an NBD export, the server's counts.")
     queues: int | None = Field(None, ge=1, le=64, description="Request queues; without it, QEMU's choice.")
-    logical_block_size: Size = Field(
+    logical_block_size: _Block = Field(
         512, description="The guest's sectors: a power of two from 512 to 64k; kernels before 6.15 take 4k at most."
     )
-    physical_block_size: Size | None = Field(
+    physical_block_size: _Block | None = Field(
         None, description="What the disk says that it writes at once; without it, the logical block size."
     )
     discard: bool = Field(True, description="The guest can discard, and discards are passed on.")
@@ -69,13 +69,6 @@ class AttachmentLayer(Crossing):
 
     drivers: ClassVar[tuple[str, ...]]
     """Modules of the guest's kernel."""
-
-    @field_validator("logical_block_size", "physical_block_size")
-    @classmethod
-    def _power_of_two(cls, size: int | None) -> int | None:
-        if size is not None and (not 512 <= size <= _LARGEST_BLOCK or size & (size - 1)):
-            raise ValueError(f"{size} is no size of a block: a power of two from 512 to 64k")
-        return size
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -112,6 +105,7 @@ class AttachmentLayer(Crossing):
     def disk_properties(self, name: str, serial: str) -> Json:
         """Properties of every kind of disk, see hw/block/block.h in QEMU's sources."""
         return {
+            "id": f"{name}-device",
             "drive": name,
             "serial": serial,
             "write-cache": "on" if has_write_cache(self.cache) else "off",
@@ -154,6 +148,16 @@ class AttachmentLayer(Crossing):
         return {"device": resource.path, "size": resource.size, "qemu": qemu, "guest": guest}
 
 
+_STOP: Json = {"werror": "stop", "rerror": "stop"}
+"""At an error the guest stands still, and QEMU tells the reason by an event."""
+
+
+def _iothread(name: str, wanted: bool) -> tuple[tuple[Json, ...], Json]:
+    """The object of a thread for a device, and the device's property that names it."""
+    thread = f"{name}-thread"
+    return (({"qom-type": "iothread", "id": thread},), {"iothread": thread}) if wanted else ((), {})
+
+
 class VirtioBlkLayer(AttachmentLayer):
     """A virtio disk of a virtual machine. What a machine gets where nothing else is named."""
 
@@ -163,18 +167,10 @@ class VirtioBlkLayer(AttachmentLayer):
     drivers: ClassVar = ("virtio_blk",)
 
     def devices(self, name: str, serial: str) -> tuple[tuple[Json, ...], tuple[Json, ...]]:
-        thread = f"{name}-thread"
-        device: Json = {
-            "driver": "virtio-blk-pci",
-            "id": f"{name}-device",
-            **self.disk_properties(name, serial),
-            "discard": self.discard,
-            "werror": "stop",  # the guest stands still, and QEMU tells the reason by an event
-            "rerror": "stop",
-            **({"num-queues": self.queues} if self.queues else {}),
-            **({"iothread": thread} if self.iothread else {}),
-        }
-        return (({"qom-type": "iothread", "id": thread},) if self.iothread else ()), (device,)
+        threads, used = _iothread(name, self.iothread)
+        queues = {"num-queues": self.queues} if self.queues else {}
+        disk = self.disk_properties(name, serial) | {"discard": self.discard, **_STOP, **queues, **used}
+        return threads, ({"driver": "virtio-blk-pci", **disk},)
 
 
 class VirtioScsiLayer(AttachmentLayer):
@@ -186,23 +182,11 @@ class VirtioScsiLayer(AttachmentLayer):
     drivers: ClassVar = ("virtio_scsi", "sd_mod")
 
     def devices(self, name: str, serial: str) -> tuple[tuple[Json, ...], tuple[Json, ...]]:
-        thread, adapter = f"{name}-thread", f"{name}-adapter"
-        controller: Json = {
-            "driver": "virtio-scsi-pci",
-            "id": adapter,
-            **({"num_queues": self.queues} if self.queues else {}),
-            **({"iothread": thread} if self.iothread else {}),
-        }
-        disk: Json = {
-            "driver": "scsi-hd",
-            "id": f"{name}-device",
-            "bus": f"{adapter}.0",
-            **self.disk_properties(name, serial),
-            **({} if self.discard else {"discard_granularity": 0}),
-            "werror": "stop",  # the guest stands still, and QEMU tells the reason by an event
-            "rerror": "stop",
-        }
-        return (({"qom-type": "iothread", "id": thread},) if self.iothread else ()), (controller, disk)
+        threads, used = _iothread(name, self.iothread)
+        adapter = {"id": f"{name}-adapter", **({"num_queues": self.queues} if self.queues else {}), **used}
+        discard = {} if self.discard else {"discard_granularity": 0}
+        disk = {"bus": f"{name}-adapter.0", **self.disk_properties(name, serial), **discard, **_STOP}
+        return threads, ({"driver": "virtio-scsi-pci", **adapter}, {"driver": "scsi-hd", **disk})
 
 
 class NvmeLayer(AttachmentLayer):
@@ -217,10 +201,5 @@ class NvmeLayer(AttachmentLayer):
     drivers: ClassVar = ("nvme",)
 
     def devices(self, name: str, serial: str) -> tuple[tuple[Json, ...], tuple[Json, ...]]:
-        device: Json = {
-            "driver": "nvme",
-            "id": f"{name}-device",
-            **self.disk_properties(name, serial),
-            **({"max_ioqpairs": self.queues} if self.queues else {}),
-        }
-        return (), (device,)
+        queues = {"max_ioqpairs": self.queues} if self.queues else {}
+        return (), ({"driver": "nvme", **self.disk_properties(name, serial), **queues},)

@@ -7,7 +7,6 @@ RAID or LVM member), unless the study names it a second time in ``wipe``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -15,7 +14,7 @@ from pydantic import Field
 
 from storlab.errors import SafetyError, UserError
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.block.loop import loop_devices
+from storlab.layers.block.loop import loop_devices, signatures
 from storlab.layers.block.queue import queue_facts
 from storlab.layers.fs.mountinfo import parse_mountinfo
 from storlab.layers.resources import Disk, Resource
@@ -141,6 +140,5 @@ async def _numbers_with_partitions(node: Node, device: str) -> dict[str, str]:
 
 async def _signatures(node: Node, path: str) -> list[str]:
     """What lies on the device, in words: ``an ext4 signature``; partitions' contents count through their table."""
-    listing = await node.output("wipefs", "--no-act", "--json", path)
-    rows = json.loads(listing)["signatures"] if listing.strip() else []
-    return [f"a signature of {row['type']}" for row in rows]
+    listing = await node.run(["wipefs", "--no-act", "--json", path])
+    return [f"a signature of {row['type']}" for row in signatures(listing.stdout)]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, LayerContext
@@ -15,7 +15,7 @@ from storlab.layers.resources import Disk, File, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import refuse_foreign, undo
-from storlab.units import Size
+from storlab.units import Size, power_of_two
 
 _CONTROL = "/dev/loop-control"
 
@@ -37,6 +37,12 @@ async def loop_devices(node: Node) -> list[tuple[str, str]]:
     return parse_losetup(listing.stdout)
 
 
+def signatures(listing: bytes) -> list[dict[str, Any]]:
+    """What ``wipefs --json`` prints of a device: ``type``, ``uuid``, ``label`` … of each signature."""
+    rows: list[dict[str, Any]] = orjson.loads(listing)["signatures"] if listing.strip() else []
+    return rows
+
+
 def parse_losetup(listing: bytes) -> list[tuple[str, str]]:
     """``losetup --list --json``, which prints nothing where there is none."""
     rows = orjson.loads(listing)["loopdevices"] if listing.strip() else []
@@ -47,7 +53,9 @@ class LoopLayer(Layer):
     """A loop device over the file beneath."""
 
     layer: Literal["loop"] = "loop"
-    sector_size: Size = Field(512, description="Logical sector size: a power of two from 512 to 64k.")
+    sector_size: Annotated[Size, power_of_two("sector size", 512, 64 * 1024)] = Field(
+        512, description="Logical sector size: a power of two from 512 to 64k."
+    )
     direct_io: bool = Field(
         True, description="Bypass the page cache of the file system beneath, so that data are not cached twice."
     )
@@ -55,13 +63,6 @@ class LoopLayer(Layer):
     takes: ClassVar = (File,)
     gives: ClassVar = Disk
     undoes: ClassVar = (_detach,)
-
-    @field_validator("sector_size")
-    @classmethod
-    def _power_of_two(cls, size: int) -> int:
-        if not 512 <= size <= 65536 or size & (size - 1):
-            raise ValueError(f"{size} is no sector size: a power of two from 512 to 64k")
-        return size
 
     def needs(self) -> Needs:
         return Needs(programs=("losetup", "blockdev"), paths=(_CONTROL,), root="loop devices")
@@ -80,15 +81,8 @@ class LoopLayer(Layer):
             await context.node.run(["modprobe", "loop"])  # udev would have made the file, and its use load the module
         await context.register_undo("loop.detach", file=below.path)
         try:
-            device = await context.node.output(
-                "losetup",
-                "--find",
-                "--show",
-                "--nooverlap",
-                f"--sector-size={self.sector_size}",
-                f"--direct-io={'on' if self.direct_io else 'off'}",
-                below.path,
-            )
+            options = (f"--sector-size={self.sector_size}", f"--direct-io={'on' if self.direct_io else 'off'}")
+            device = await context.node.output("losetup", "--find", "--show", "--nooverlap", *options, below.path)
         except CommandFailed as error:
             if self.sector_size != 512 and "Invalid argument" in error.detail:
                 raise Unsupported(f"this kernel refuses such a loop device: {error}") from None

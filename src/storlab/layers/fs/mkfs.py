@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, Self
 
-import orjson
 from pydantic import Field, model_validator
 
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, LayerContext
+from storlab.layers.block.loop import signatures
 from storlab.layers.resources import Disk, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -37,7 +37,7 @@ async def forget_filesystem(node: Node, arguments: Mapping[str, Any]) -> str | N
 
 def own_types(listing: bytes, uuid: str) -> list[str]:
     """Types of the signatures (``wipefs --json``) that are all of the file system with this UUID, and no one else's."""
-    rows = orjson.loads(listing)["signatures"] if listing.strip() else []
+    rows = signatures(listing)
     foreign = {row["type"] for row in rows if row["uuid"] != uuid}
     return sorted({row["type"] for row in rows if row["uuid"] == uuid} - foreign)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -15,10 +14,7 @@ from storlab.layers.fs.mountinfo import Mount, parse_mountinfo
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import refuse_foreign, undo
-
-_BUSY_TRIES = 40
-_BUSY_WAIT = 0.25  # s; the kernel may still drop references of processes that were just killed
+from storlab.nodes.undo import refuse_foreign, undo, until_free
 
 
 @undo("mount.unmount")
@@ -28,18 +24,11 @@ async def unmount(node: Node, arguments: Mapping[str, Any]) -> str | None:
     refuse_foreign(path)
     done = None
     while any(mount.path == path for mount in await _mounts(node)):
-        await _unmount_once(node, path)
+        if not await until_free(node, ["umount", "--", path]):
+            await node.run(["umount", "--", path])  # which says why
         done = f"unmounted {path}"
     removed = await node.run(["rmdir", "--", path], check=False)
     return done or (f"removed {path}" if removed.ok else None)
-
-
-async def _unmount_once(node: Node, path: str) -> None:
-    for attempt in range(_BUSY_TRIES):
-        ended = await node.run(["umount", "--", path], check=attempt == _BUSY_TRIES - 1)
-        if ended.ok:
-            return
-        await asyncio.sleep(_BUSY_WAIT)
 
 
 async def _mounts(node: Node) -> list[Mount]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.file import file_facts, remove_file
@@ -13,18 +13,12 @@ from storlab.layers.image.base import image_info, new_image
 from storlab.layers.resources import Dir, File, Format, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.units import Size, size_text
+from storlab.units import Size, power_of_two, size_text
 
 _SMALLEST_EXTENDED = 16 * 1024
 
 
-def _cluster(size: int) -> int:
-    if not 512 <= size <= 2 * 1024**2 or size & (size - 1):
-        raise ValueError(f"{size} is no size of a cluster: a power of two from 512 to 2M")
-    return size
-
-
-ClusterSize = Annotated[Size, AfterValidator(_cluster)]
+ClusterSize = Annotated[Size, power_of_two("size of a cluster", 512, 2 * 1024**2)]
 
 
 def check_clusters(cluster_size: int | None, extended_l2: bool) -> None:

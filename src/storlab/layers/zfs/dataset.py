@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -15,11 +14,8 @@ from storlab.layers.zfs.module import ZFS_NEEDS, is_loaded
 from storlab.layers.zfs.properties import PropertiesLayer, Value, arguments, parse_changed, parse_properties
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import refuse_foreign, refuse_foreign_pool, undo
+from storlab.nodes.undo import refuse_foreign, refuse_foreign_pool, undo, until_free
 from storlab.units import Size
-
-_BUSY_TRIES = 40
-_BUSY_WAIT = 0.25  # s; what was just killed may still hold it
 
 
 @undo("zfs.destroy", outlives_boot=True)
@@ -33,19 +29,12 @@ async def destroy_dataset(node: Node, arguments: Mapping[str, Any]) -> str | Non
         refuse_foreign(path)
     done = None
     if await is_loaded(node) and (await node.run(["zfs", "list", "-H", "-o", "name", dataset], check=False)).ok:
-        await _destroy_once_free(node, dataset)
+        if not await until_free(node, ["zfs", "destroy", "-r", "-f", dataset]):
+            await node.run(["zfs", "destroy", "-r", "-f", dataset])  # which says why
         done = f"destroyed {dataset}"
     if path is not None:
         await node.run(["rmdir", "--", path], check=False)  # ZFS does it itself, mostly
     return done
-
-
-async def _destroy_once_free(node: Node, dataset: str) -> None:
-    for attempt in range(_BUSY_TRIES):
-        ended = await node.run(["zfs", "destroy", "-r", "-f", dataset], check=attempt == _BUSY_TRIES - 1)
-        if ended.ok:
-            return
-        await asyncio.sleep(_BUSY_WAIT)
 
 
 class ZfsLayer(PropertiesLayer):

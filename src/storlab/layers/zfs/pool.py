@@ -7,16 +7,15 @@ run no udev, so that it fails there after half a minute. A device node of anothe
 
 from __future__ import annotations
 
-import asyncio
 import re
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-import orjson
 from pydantic import Field, model_validator
 
 from storlab.layers.base import Layer, LayerContext
+from storlab.layers.block.loop import signatures
 from storlab.layers.fs.file import remove_file
 from storlab.layers.resources import Dir, Disk, File, Pool, Resource
 from storlab.layers.zfs.module import (
@@ -31,7 +30,7 @@ from storlab.layers.zfs.module import (
 from storlab.layers.zfs.properties import PROPERTIES_HELP, Value, arguments, parse_changed, parse_properties, word
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import refuse_foreign, refuse_foreign_pool, undo
+from storlab.nodes.undo import refuse_foreign, refuse_foreign_pool, undo, until_free
 from storlab.units import Size, size_text
 
 
@@ -75,8 +74,7 @@ async def pool_disk(disk: Disk, pool: str, context: LayerContext) -> str:
 
 def is_only_member(listing: bytes, pool: str) -> bool:
     """Whether all labels of ZFS that ``wipefs --json`` shows, of which there is at least one, are of this pool."""
-    rows = orjson.loads(listing)["signatures"] if listing.strip() else []
-    names = [row.get("label") for row in rows if row["type"] == "zfs_member"]
+    names = [row.get("label") for row in signatures(listing) if row["type"] == "zfs_member"]
     return bool(names) and all(name == pool for name in names)
 
 
@@ -84,28 +82,19 @@ _VDEV = re.compile(r"\t( *)(\S.*?)(?:\s{1,}(ONLINE|DEGRADED|FAULTED|OFFLINE|UNAV
 _LAYOUT = re.compile(r"stripe|mirror|raidz[123]?|draid[123]?(:\d+[dcs])*")
 _FEWEST = {"stripe": 1, "mirror": 2, "raidz": 3, "raidz1": 3, "raidz2": 4, "raidz3": 5}
 _SMALLEST = 64 * 1024**2  # SPA_MINDEVSIZE of ZFS
-_BUSY_TRIES = 40
-_BUSY_WAIT = 0.25  # s; what was just killed may still hold a volume open
 
 
 @undo("zpool.destroy", outlives_boot=True)
 async def _destroy(node: Node, arguments: Mapping[str, Any]) -> str | None:
     pool = arguments["pool"]
     refuse_foreign_pool(pool)
-    if not await _imported(node, pool):
+    pools = await node.output("zpool", "list", "-H", "-o", "name") if await is_loaded(node) else ""
+    if pool not in pools.split("\n"):
         return None
-    for _ in range(_BUSY_TRIES):
-        if (await node.run(["zpool", "destroy", "-f", pool], check=False)).ok:
-            return f"destroyed the pool {pool}"
-        await asyncio.sleep(_BUSY_WAIT)
+    if await until_free(node, ["zpool", "destroy", "-f", pool]):
+        return f"destroyed the pool {pool}"
     await node.run(["zpool", "export", "-f", pool])  # at least nobody stumbles over it any more
     return f"exported the pool {pool}, which could not be destroyed"
-
-
-async def _imported(node: Node, pool: str) -> bool:
-    if not await is_loaded(node):
-        return False
-    return pool in (await node.output("zpool", "list", "-H", "-o", "name")).split("\n")
 
 
 class ZpoolLayer(Layer):

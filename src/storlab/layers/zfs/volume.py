@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -20,8 +20,9 @@ from storlab.layers.zfs.module import ZFS_NEEDS
 from storlab.layers.zfs.properties import PropertiesLayer, arguments
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.units import Size, size_text
+from storlab.units import Size, power_of_two, size_text
 
+_Block = Annotated[Size, power_of_two("size of a block", 512, 16 * 1024**2)]
 _LARGEST_DEFAULT = 16 * 1024  # volblocksize since ZFS 2.2; 8k before
 
 
@@ -30,7 +31,9 @@ class ZvolLayer(PropertiesLayer):
 
     layer: Literal["zvol"] = "zvol"
     size: Size | None = Field(None, description="Size of the disk; without it, the base's.")
-    volblocksize: Size | None = Field(None, description="Its blocks: a power of two, 512 to 16M; ZFS's default is 16k.")
+    volblocksize: _Block | None = Field(
+        None, description="Its blocks: a power of two, 512 to 16M; ZFS's default is 16k."
+    )
     sparse: bool = Field(True, description="false reserves its whole size in the pool (refreservation).")
     base: Base | None = Field(
         None, description=f"{BASE_HELP} Here: a volume, its snapshot `@base`, and clones of that."
@@ -49,8 +52,6 @@ class ZvolLayer(PropertiesLayer):
         if self.base is not None:
             self.base.check_size(self.size)
         block = self.volblocksize
-        if block is not None and (not 512 <= block <= 16 * 1024**2 or block & (block - 1)):
-            raise ValueError(f"volblocksize = {block}: a power of two from 512 to 16M")
         if self.size is not None and self.size % (block or 512):
             raise ValueError(f"size = {self.size} is no multiple of the blocks of {size_text(block or 512)}")
         return self
