@@ -16,7 +16,7 @@ from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.observations import raw_folder
 from storlab.records.trial_record import NodeRecord, TrialRecord, write_trial
 from storlab.version import __version__
-from storlab.workloads.exit_record import NAME as EXIT
+from storlab.workloads.base import NAME as EXIT
 
 SIZES = ("4k", "8k", "16k", "32k", "64k", "128k")
 CELLS = len(SIZES)

@@ -18,7 +18,7 @@ from storlab.nodes.kind import NodeKind
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.study.schema import Compare, Extra, NodeGroup, Repeat, Settle, StudyFile, TimeoutRule, Trial, group_model
 from storlab.units import shown, size_text
-from storlab.workloads.command.metric_rule import MetricRule
+from storlab.workloads.command import MetricRule
 from storlab.workloads.files.options import Choice, Directories, FileSizes
 from tools.study_reference_text import AFTER_EACH, BEFORE_EACH, END, EXAMPLES, START
 

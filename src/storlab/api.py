@@ -21,7 +21,7 @@ from storlab.errors import (
 )
 from storlab.importing.importer import Importer, Part
 from storlab.layers.base import Crossing, Layer, LayerContext
-from storlab.layers.fs.mountinfo import Mount, parse_mountinfo
+from storlab.layers.fs.mount import Mount, parse_mountinfo
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Resource, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.measurements import (
@@ -48,8 +48,7 @@ from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
 from storlab.probes.sampling import around, read_samples, sampling
 from storlab.probes.subject import End, Interface, Kind, ProcessGroup, Service, Subject
 from storlab.units import Duration, Size
-from storlab.workloads.base import Launch, OptionError, RunContext, Workload
-from storlab.workloads.exit_record import read_exit
+from storlab.workloads.base import Launch, OptionError, RunContext, Workload, read_exit
 
 __all__ = [
     "HISTOGRAM_COLUMNS", "LONG", "METRIC_COLUMNS", "REQUEST_COLUMNS", "SERIES_COLUMNS", "AgentLauncher",

@@ -37,7 +37,7 @@ from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.stalls import StallsProbe
 from storlab.workloads.base import Workload
-from storlab.workloads.command.workload import CommandWorkload
+from storlab.workloads.command import CommandWorkload
 from storlab.workloads.files.workload import FilesWorkload
 from storlab.workloads.fio.workload import FioWorkload
 

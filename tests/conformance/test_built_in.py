@@ -32,7 +32,7 @@ from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.subject import Subject
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.run.undoing import undo_table
-from storlab.workloads.exit_record import exit_bytes
+from storlab.workloads.base import exit_bytes
 
 TESTS = Path(__file__).parent.parent
 EXAMPLES = TESTS.parent / "examples"

@@ -12,8 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from laboratory import needs_root
-from storlab.layers.attach.attachment import AttachmentLayer, serial_of
-from storlab.layers.attach.guest_disk import serial_text
+from storlab.layers.attach.attachment import AttachmentLayer, serial_of, serial_text
 from storlab.layers.resources import Dir, Disk, File, Resource
 from storlab.layers.stack import type_errors
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from storlab.layers.block.loop import parse_losetup
 from storlab.layers.block.queue import parse_queue
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
-from storlab.layers.fs.mountinfo import parse_mountinfo
+from storlab.layers.fs.mount import parse_mountinfo
 
 GOLDEN = Path(__file__).parent / "golden"
 

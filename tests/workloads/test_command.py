@@ -19,10 +19,8 @@ from storlab.layers.resources import Dir, Disk, Export, Resource, Server
 from storlab.measurements import Measurements
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.process import ExitRecord
-from storlab.workloads.base import RunContext
-from storlab.workloads.command.metric_rule import MetricRule
-from storlab.workloads.command.workload import CommandWorkload
-from storlab.workloads.exit_record import exit_bytes
+from storlab.workloads.base import RunContext, exit_bytes
+from storlab.workloads.command import CommandWorkload, MetricRule
 
 
 def rule(**fields: Any) -> MetricRule:

@@ -16,8 +16,7 @@ from storlab.errors import UserError
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
-from storlab.workloads.base import OptionError, RunContext
-from storlab.workloads.exit_record import exit_bytes
+from storlab.workloads.base import OptionError, RunContext, exit_bytes
 from storlab.workloads.fio import options as fio_options
 from storlab.workloads.fio.workload import FioWorkload, complaint
 

@@ -8,7 +8,7 @@ import shutil
 from storlab.doctor.check import Check, missing, ok, warn
 from storlab.doctor.machine import Machine
 from storlab.errors import MissingTool
-from storlab.layers.fs.mountinfo import parse_mountinfo
+from storlab.layers.fs.mount import parse_mountinfo
 from storlab.nodes.agent_binary import agent_path
 from storlab.units import size_text
 

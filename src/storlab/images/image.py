@@ -13,11 +13,9 @@ from storlab.errors import ImageError, MissingImage, UserError
 from storlab.images import bootstrap, commands, recipe
 from storlab.images.apt import Apt
 from storlab.images.cache import Cache, Part, cache_folder
-from storlab.images.kernel import kernel_part, newest_kernel
 from storlab.images.manifest import ImageManifest, forget_old, manifests, write_manifest
 from storlab.images.own import OwnRoot, own_kernel, own_root
-from storlab.images.root import root_part
-from storlab.images.zfs import SOURCE, zfs_part
+from storlab.images.parts import SOURCE, kernel_part, newest_kernel, root_part, zfs_part
 
 _PROGRAMS = (*bootstrap.PROGRAMS, "mkfs.erofs", "fsck.erofs", "depmod", "zstd")
 

@@ -20,8 +20,8 @@ from storlab.errors import ImageError, MissingTool, UserError
 from storlab.images import commands, cpio, module_tree, recipe, vmlinux
 from storlab.images.bootstrap import erofs_command
 from storlab.images.cache import UNUSED, Cache, Part, remove_tree
-from storlab.images.kernel import about_modules, write_kernel
 from storlab.images.module_tree import Modules, parse_filesystems, read_modules
+from storlab.images.parts import about_modules, write_kernel
 
 Kind = Literal["erofs", "ext4", "squashfs"]
 PATH_FOLDERS = ("usr/local/sbin", "usr/local/bin", "usr/sbin", "usr/bin", "sbin", "bin")

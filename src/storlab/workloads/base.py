@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
 
+import orjson
 from pydantic import BaseModel, ConfigDict
 
-from storlab.errors import TrialError
+from storlab.errors import ParseError, TrialError
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Resource
-from storlab.measurements import Measurements
+from storlab.measurements import Measurements, Value
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.nodes.process import ExitRecord
 from storlab.units import shown
 
 
@@ -149,3 +151,43 @@ class Workload(BaseModel):
         A pure function of these files. Raises ``TrialError`` where the tool reports a failure of its own,
         ``ParseError`` where its output can't be read.
         """
+
+
+NAME = "exit.json"
+ELAPSED = (
+    MetricSpec("elapsed", "s", "lower", "max"),
+    MetricSpec("cpu.user.time", "s", "lower"),
+    MetricSpec("cpu.system.time", "s", "lower"),
+    MetricSpec("max_rss", "B", "lower", "max"),
+)
+"""Metrics of every command, without a rule."""
+
+
+def elapsed_values(record: ExitRecord) -> tuple[Value, ...]:
+    """What is known of any command that ended."""
+    known = (record.elapsed, record.cpu_user, record.cpu_system, record.max_rss)
+    return tuple(spec.value(value) for spec, value in zip(ELAPSED, known, strict=True))
+
+
+def exit_bytes(ended: ExitRecord) -> bytes:
+    """The contents of ``exit.json``: the lasting part of an ``Exit``."""
+    fields = {name: getattr(ended, name) for name in ExitRecord.__dataclass_fields__}
+    return orjson.dumps(fields, option=orjson.OPT_INDENT_2)
+
+
+def read_exit(raw: Path) -> ExitRecord:
+    """Read it back. Raises ``ParseError``."""
+    path = raw / NAME
+    try:
+        fields = orjson.loads(path.read_bytes())
+        return ExitRecord(**{**fields, "argv": tuple(fields["argv"])})
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ParseError(f"can't be read: {error}", str(path)) from None
+
+
+def bytes_of(path: Path) -> bytes:
+    """A file's contents; nothing where there is no such file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""

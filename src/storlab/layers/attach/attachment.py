@@ -7,6 +7,7 @@ hw/block/virtio-blk.c and hw/scsi/scsi-disk.c in QEMU's sources, and docs/system
 from __future__ import annotations
 
 import asyncio
+import re
 from abc import abstractmethod
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -24,7 +25,6 @@ from storlab.layers.attach.blockdev import (
     check_aio,
     has_write_cache,
 )
-from storlab.layers.attach.guest_disk import disk_with_serial
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.block.queue import queue_facts
@@ -33,6 +33,39 @@ from storlab.layers.server.nbd_export import NbdExportLayer
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.node import Node
 from storlab.units import Size, power_of_two, size_text
+
+_DISK = re.compile(r"vd[a-z]+|sd[a-z]+|nvme\d+n\d+")
+_PAGE_HEADER = 4  # bytes before the serial in a SCSI vital product data page, SPC-4 7.8.15
+
+
+async def disk_with_serial(node: Node, serial: str) -> str | None:
+    """The kernel's name of the disk; ``None`` while there is none."""
+    for disk in await block_devices(node):
+        if _DISK.fullmatch(disk) and await _serial(node, disk) == serial:
+            return disk
+    return None
+
+
+async def block_devices(node: Node) -> list[str]:
+    """The kernel's names of all disks and partitions. Read by the agent itself: in a guest, a command costs time."""
+    rows = (line.split() for line in (await node.read_text("/proc/partitions")).splitlines()[1:])
+    return [row[3] for row in rows if len(row) == 4]
+
+
+async def _serial(node: Node, disk: str) -> str | None:
+    for name in ("serial", "device/serial", "device/vpd_pg80"):  # virtio-blk, NVMe, SCSI
+        try:
+            content = await node.read(f"/sys/block/{disk}/{name}")
+        except FileNotFoundError:
+            continue
+        return serial_text(content[_PAGE_HEADER:] if name.endswith("vpd_pg80") else content)
+    return None
+
+
+def serial_text(content: bytes) -> str:
+    """NVMe pads with blanks, SCSI with zeros, sysfs ends a line."""
+    return content.decode("ascii", errors="replace").strip("\0 \n")
+
 
 _LONGEST_SERIAL = 20  # bytes, of virtio-blk and NVMe
 _UNTIL_FOUND = 10.0  # s; a guest without hardware virtualisation takes about one

@@ -16,7 +16,7 @@ from storlab.errors import SafetyError, UserError
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.loop import loop_devices, signatures
 from storlab.layers.block.queue import queue_facts
-from storlab.layers.fs.mountinfo import parse_mountinfo
+from storlab.layers.fs.mount import parse_mountinfo
 from storlab.layers.resources import Disk, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node

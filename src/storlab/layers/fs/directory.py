@@ -9,7 +9,7 @@ from pydantic import Field
 
 from storlab.errors import UserError
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.fs.mountinfo import parse_mountinfo
+from storlab.layers.fs.mount import parse_mountinfo
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.node import Node
 from storlab.nodes.undo import LONG, remove_folder, undo

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
@@ -10,11 +12,39 @@ from pydantic import Field, field_validator
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.mkfs import MkfsLayer
-from storlab.layers.fs.mountinfo import Mount, parse_mountinfo
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import refuse_foreign, undo, until_free
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One mount. ``device`` is ``major:minor``; ``options`` are the mount's and the file system's together."""
+
+    device: str
+    path: str
+    filesystem: str
+    source: str
+    options: str
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """All mounts, in order; lines that are none are skipped."""
+    mounts = []
+    for line in text.splitlines():
+        before, separator, after = line.partition(" - ")
+        fields, rest = before.split(), after.split()
+        if not separator or len(fields) < 6 or len(rest) < 3:
+            continue
+        options = ",".join(dict.fromkeys([*fields[5].split(","), *rest[2].split(",")]))
+        mounts.append(Mount(fields[2], _unescape(fields[4]), rest[0], _unescape(rest[1]), options))
+    return mounts
+
+
+def _unescape(text: str) -> str:
+    """Space, tab, newline and backslash stand as octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
 @undo("mount.unmount")

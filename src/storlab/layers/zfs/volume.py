@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from storlab.errors import TrialError
-from storlab.layers.attach.guest_disk import block_devices
+from storlab.layers.attach.attachment import block_devices
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import queue_facts
 from storlab.layers.fs.file import remove_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from storlab.metrics import MetricSpec, by_name, latencies
-from storlab.workloads.exit_record import ELAPSED
+from storlab.workloads.base import ELAPSED
 
 PHASES = ("create", "read", "stat", "delete")
 CALLS = ("open", "write", "sync", "close", "sync-directory")

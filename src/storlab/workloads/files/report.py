@@ -14,7 +14,7 @@ from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, Value, metric_frame
 from storlab.nodes.process import ExitRecord
 from storlab.percentiles import percentile_name, percentiles_of_each
-from storlab.workloads.exit_record import bytes_of, elapsed_values, read_exit
+from storlab.workloads.base import bytes_of, elapsed_values, read_exit
 from storlab.workloads.files.declared import CALLS, DURABLE, METRICS, syncfs
 
 _FULL = {"ENOSPC": "no space (or no inode) left on the file system", "EDQUOT": "the disk quota is used up"}

@@ -19,7 +19,7 @@ from storlab.formats.fio.output import parse_fio, read_report
 from storlab.formats.fio.packed_log import ENDING
 from storlab.measurements import Measurements, Value, metric_frame
 from storlab.nodes.process import ExitRecord
-from storlab.workloads.exit_record import bytes_of, read_exit
+from storlab.workloads.base import bytes_of, read_exit
 
 OUTPUT = "fio.json"
 LOGS = "series"

@@ -1,0 +1,231 @@
+"""The parts of images: a kernel with its initramfs and modules, a root file system, and ZFS's modules.
+
+Each is made once, and depends on nothing but versions and how it is done: compiling ZFS takes minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from storlab.errors import ImageError
+from storlab.images import commands, module_tree, recipe, vmlinux
+from storlab.images.apt import Apt, newest
+from storlab.images.bootstrap import EXCHANGE, Bootstrap, erofs_command
+from storlab.images.cache import Cache, Part, remove_tree
+from storlab.images.module_tree import Modules, read_modules
+
+_KERNEL_SPACE = 1 << 30
+
+
+@dataclass(frozen=True)
+class KernelPackage:
+    """``release`` is what ``uname -r`` says: 6.12.117+deb12-amd64."""
+
+    release: str
+    version: str
+
+    @property
+    def common(self) -> str:
+        """The release without its flavour, as the packages of headers have it."""
+        return self.release.removesuffix(f"-{recipe.ARCHITECTURE}")
+
+
+def newest_kernel(apt: Apt) -> KernelPackage:
+    """The newest of the recipe's series that the mirror has."""
+    names = [name for name in apt.search(recipe.KERNEL_SEARCH) if recipe.KERNEL.fullmatch(name)]
+    package = newest(apt.show(names), re.compile(".*")) if names else None
+    if package is None:
+        raise ImageError(f"the Debian mirror has no kernel {recipe.KERNEL_SEARCH} in {recipe.SUITE}-backports")
+    return KernelPackage(package["Package"].removeprefix("linux-image-"), package["Version"])
+
+
+async def kernel_part(cache: Cache, apt: Apt, kernel: KernelPackage, told: Callable[[str], None]) -> Part:
+    """Download it and make of it what guests need, unless that was done before."""
+    key = recipe.digest([recipe.kernel_recipe(), kernel.release, kernel.version])
+    if (found := cache.part(name := f"kernel-{key}")) is not None:
+        return found
+    told(f"kernel: downloading {kernel.release}")
+    wanted = (f"linux-image-{kernel.release}", kernel.version)
+    (package,) = await apt.download([wanted], cache.path("downloads/packages"))
+    log = cache.path("logs") / "kernel.log"
+    with cache.making(name, _KERNEL_SPACE) as work:
+        told("kernel: unpacking it and choosing its modules")
+        await asyncio.to_thread(_make_kernel, cache, package, kernel, work, key, log)
+    return cache.finished(name)
+
+
+def _make_kernel(cache: Cache, package: Path, kernel: KernelPackage, work: Path, key: str, log: Path) -> None:
+    unpacked, tree = work / "unpacked", work / "tree"
+    commands.run(["dpkg-deb", "--extract", str(package), str(unpacked)], log)
+    place = unpacked / "usr" / "lib" / "modules"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        (unpacked / "lib" / "modules").rename(place)
+        remove_tree(unpacked / "lib")
+    write_kernel(unpacked / "boot" / f"vmlinuz-{kernel.release}", work / "kernel", log)
+    module_tree.depmod(unpacked, kernel.release, log)
+    modules = module_tree.prepare(place / kernel.release, tree, log)
+    folder = tree / "usr" / "lib" / "modules" / kernel.release
+    (work / "initramfs").write_bytes(module_tree.initramfs(modules, folder, recipe.EARLY_MODULES, log))
+    module_tree.pack(tree, work / "modules.erofs", key, log)
+    remove_tree(unpacked)
+    remove_tree(tree)
+    cache.finish(work, about_modules(kernel.release, modules) | {"versions": {"kernel": kernel.version}})
+
+
+def about_modules(release: str, modules: Modules) -> dict[str, object]:
+    """For part.json."""
+    return {"release": release, "modules": sorted(modules.names), "filesystems": sorted(modules.filesystems)}
+
+
+def write_kernel(source: Path, target: Path, log: Path) -> None:
+    """The ELF kernel in ``source`` where QEMU can boot that, else ``source`` itself. Raises ``vmlinux.NotAKernel``."""
+    image = source.read_bytes()
+    try:
+        elf = vmlinux.extract(image, lambda packed: commands.unzstd(packed, log))
+    except vmlinux.NotAKernel:
+        elf = b""  # packed in a way that we don't know; QEMU boots it as it is if it has the header
+        vmlinux.payload(image)
+    if vmlinux.boots_directly(elf):
+        target.write_bytes(elf)
+    elif image.startswith(vmlinux.ELF_MAGIC):
+        raise vmlinux.NotAKernel("QEMU can't boot it: it was built without CONFIG_PVH; name its bzImage")
+    else:
+        target.write_bytes(image)
+
+
+_ROOT_SPACE = 3 << 30
+
+# Their contents come and go; the folders stay, to be mounted on.
+_LEFT_OUT = r"^(proc|sys|dev|run|tmp|var/lib/apt/lists|var/cache/apt)/."
+
+
+async def root_part(cache: Cache, apt: Apt, mirror: str, zfs: str, told: Callable[[str], None]) -> Part:
+    """``zfs``: the version of ZFS's programs, which must fit the modules."""
+    key = recipe.digest([recipe.root_recipe(), zfs])
+    if (found := cache.part(name := f"root-{key}")) is not None:
+        return found
+    told("root file system: a Debian with fio, databases, file-system and network tools, about a minute")
+    downloads = cache.path("downloads/packages")
+    versions = [(package, zfs) for package in recipe.WITHOUT_DEPENDENCIES]
+    apart = await apt.download(versions, downloads)
+    with cache.making(name, _ROOT_SPACE) as work:
+        bootstrap = Bootstrap(
+            packages=recipe.packages(),
+            apt=apt,
+            mirror=mirror,
+            archives=cache.path("downloads/root"),
+            fetched=apart,
+            outside=[recipe.script("finish-root.sh"), _pack(key)],
+            results={file: work / file for file in ("root.erofs", "packages", "programs")},
+        )
+        await bootstrap.run(work, cache.path("logs") / "root.log", lambda step: told(f"root file system: {step}"))
+        remove_tree(work / "tmp")
+        lines = (line.partition("\t") for line in (work / "packages").read_text().splitlines())
+        installed = {package.partition(":")[0]: version for package, _, version in lines}
+        programs = (work / "programs").read_text().splitlines()
+        cache.finish(work, {"versions": installed, "programs": programs})
+    return cache.finished(name)
+
+
+def _pack(key: str) -> str:
+    """mkfs.erofs looks at the extended attributes even of what it leaves out: so a view without /proc."""
+    view, target = f"$1{EXCHANGE}/view", f"$1{EXCHANGE}/root.erofs"
+    command = erofs_command(target, view, key)
+    words = [f'"{word}"' if "$1" in word else shlex.quote(word) for word in command]
+    words.insert(1, shlex.quote(f"--exclude-regex={_LEFT_OUT}"))
+    return f"""
+set -eu
+echo 'storlab: packing it as EROFS'
+mkdir "{view}"
+mount --bind "$1" "{view}"
+{" ".join(words)}
+umount "{view}"
+"""
+
+
+SOURCE = "zfs-dkms"
+_ZFS_SPACE = 3 << 29
+_MODULES = ("spl.ko", "zfs.ko")
+
+# Headers and source are unpacked, not installed: their packages depend on the whole kernel, and on dkms.
+_UNPACK = f"""
+for package in "$1{EXCHANGE}"/*.deb; do
+    dpkg-deb --fsys-tarfile "$package" | tar --directory="$1" --extract --keep-directory-symlink
+done
+"""
+
+
+async def zfs_part(
+    cache: Cache, apt: Apt, mirror: str, kernel: KernelPackage, base: Part, zfs: str, told: Callable[[str], None]
+) -> Part:
+    """The layer, over the modules of ``base``, the kernel's part."""
+    key = recipe.digest([base.name, kernel.release, kernel.version, zfs, recipe.zfs_recipe()])
+    if (found := cache.part(name := f"zfs-{key}")) is not None:
+        return found
+    compiled = await _compiled(cache, apt, mirror, kernel, zfs, told)
+    log = cache.path("logs") / "zfs-layer.log"
+    with cache.making(name, _ZFS_SPACE) as work:
+        told("ZFS: adding the modules to the kernel's")
+        await asyncio.to_thread(_add_zfs, cache, base, compiled, kernel.release, zfs, work, key, log)
+    return cache.finished(name)
+
+
+async def _compiled(
+    cache: Cache, apt: Apt, mirror: str, kernel: KernelPackage, zfs: str, told: Callable[[str], None]
+) -> Part:
+    key = recipe.digest([kernel.release, kernel.version, zfs, recipe.zfs_recipe()])
+    if (found := cache.part(name := f"zfs-modules-{key}")) is not None:
+        return found
+    told(f"ZFS: compiling {zfs} for {kernel.release}, once, some minutes")
+    wanted = [
+        (f"linux-headers-{kernel.release}", kernel.version),
+        (f"linux-headers-{kernel.common}-common", kernel.version),
+        (f"linux-kbuild-{kernel.common}", kernel.version),
+        (SOURCE, zfs),
+    ]
+    packages = await apt.download(wanted, cache.path("downloads/packages"))
+    compile_it = f"set -- {shlex.quote(kernel.release)} {shlex.quote(kernel.common)}\n{recipe.script('build-zfs.sh')}"
+    with cache.making(name, _ZFS_SPACE) as work:
+        bootstrap = Bootstrap(
+            packages=recipe.ZFS_TOOLS,
+            apt=apt,
+            mirror=mirror,
+            archives=cache.path("downloads/zfs"),
+            fetched=packages,
+            outside=[_UNPACK],
+            inside=[compile_it],
+            results={module: work / module for module in _MODULES},
+        )
+        await bootstrap.run(work, cache.path("logs") / "zfs.log", lambda step: told(f"ZFS: {step}"))
+        remove_tree(work / "tmp")
+        cache.finish(work, {"release": kernel.release, "versions": {"zfs": zfs}})
+    return cache.finished(name)
+
+
+def _add_zfs(cache: Cache, base: Part, compiled: Part, release: str, zfs: str, work: Path, key: str, log: Path) -> None:
+    """depmod needs to see all modules; of its result, the layer holds what the kernel's own layer doesn't."""
+    merged, tree = work / "merged", work / "tree"
+    commands.run(["fsck.erofs", f"--extract={merged}", str(base.folder / "modules.erofs")], log)
+    folder = merged / "usr" / "lib" / "modules" / release
+    (folder / "extra").mkdir()
+    for module in _MODULES:
+        shutil.copyfile(compiled.folder / module, folder / "extra" / module)
+    module_tree.depmod(merged, release, log)
+    added = tree / "usr" / "lib" / "modules" / release
+    shutil.copytree(folder / "extra", added / "extra")
+    for index in folder.glob("modules.*"):
+        shutil.copyfile(index, added / index.name)
+    modules = read_modules(folder)
+    module_tree.pack(tree, work / "zfs.erofs", key, log)
+    remove_tree(merged)
+    remove_tree(tree)
+    about = about_modules(release, modules)
+    about["filesystems"] = sorted({*modules.filesystems, "zfs"})  # it has no alias fs-zfs
+    cache.finish(work, about | {"versions": {"zfs": zfs}})
