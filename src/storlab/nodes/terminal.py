@@ -77,7 +77,6 @@ def _interactive(greeting: str) -> list[str]:
 
 @contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Every key goes to the node, Ctrl-C among them."""
     before = termios.tcgetattr(sys.stdin)
     tty.setraw(sys.stdin)
     try:
@@ -87,7 +86,6 @@ def _raw_terminal() -> Iterator[None]:
 
 
 async def _type(node: Node, run: int) -> None:
-    """Pass on what comes in, until there is no more of it."""
     loop = asyncio.get_running_loop()
     typed: asyncio.Queue[bytes] = asyncio.Queue()
 

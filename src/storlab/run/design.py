@@ -48,7 +48,6 @@ def design_of(study: Study, stopped: str = "", warnings: tuple[str, ...] = ()) -
 def _pairs_left(
     pairs: tuple[tuple[str, str], ...] | None, levels: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...] | None:
-    """The pairs of which --only has left both levels."""
     return None if pairs is None else tuple(pair for pair in pairs if set(pair) <= set(levels))
 
 

@@ -212,7 +212,6 @@ class _Executor:
         self._enough(self._plan.rounds[1])
 
     def _enough(self, round_number: int) -> bool:
-        """Whether the rounds so far answer the study's question."""
         if round_number == 0:
             return False
         summary = self._summarise()
@@ -276,7 +275,6 @@ class _Executor:
         self._written = time.monotonic()
 
     async def _end(self, journal: Journal) -> None:
-        """Tear everything down and write what is derived; on every way out."""
         if self._setups is not None:
             await self._setups.tear_down_all()
         result = await tear_down(journal, self._session)

@@ -75,7 +75,6 @@ def refuse_unknown_metrics(study: Study) -> None:
 
 
 def _asked(study: Study, planned: Sequence[CompareSpec]) -> Iterator[tuple[Path, str, Sequence[CompareSpec]]]:
-    """What the study asks for, where, and for which comparisons."""
     by_primary = [spec for spec in planned if spec.metrics is None]
     if by_primary or "primary" in study.model.model_fields_set:
         yield ("primary",), study.model.primary, by_primary

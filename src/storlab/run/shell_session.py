@@ -51,6 +51,5 @@ async def shell_session(study: Study, folder: Path, observer: Observer) -> Async
 
 
 async def _tear_down(setups: Setups, session: Session, journal: Journal) -> bool:
-    """Whether all is down; what is not stays in the journal."""
     await setups.tear_down_all()
     return not (await tear_down(journal, session)).failed

@@ -94,7 +94,6 @@ def _parts_on(built: Built, node: Node) -> list[Part]:
 
 
 def _programs(built: Built, node: Node) -> dict[str, ProcessGroup]:
-    """The programs that layers run on a node; each has whom it serves in its name."""
     return {
         program.name: ProcessGroup(role="server", pid=program.pid, cgroup=program.cgroup)
         for part in _parts_on(built, node)

@@ -148,7 +148,6 @@ class TrialRun:
             self.phases[name] = time.monotonic() - began
 
     async def _folder(self, node: Node) -> str:
-        """This trial's own folder on a node."""
         return f"{await self.session.scratch_on(node)}/trial-{self.planned.number}-{node.name}"
 
     async def _set_up(self) -> None:

@@ -84,7 +84,6 @@ def _names(pattern: str) -> Schema:
 
 
 def _one_of(kinds: dict[str, dict[str, str]]) -> Schema:
-    """A table with exactly one kind of workload."""
     return {
         "type": "object",
         "properties": kinds,

@@ -149,7 +149,6 @@ def _nearest_key(key: str, model: type[BaseModel] | None) -> str:
 
 
 def _model_at(path: Path, model: type[BaseModel]) -> type[BaseModel] | None:
-    """The model that the keys at ``path`` belong to."""
     here: type[BaseModel] | None = model
     for part in path:
         if here is None or isinstance(part, int):

@@ -67,7 +67,6 @@ def _place(message: str, text: str) -> tuple[str, int | None, int]:
 
 
 def _hint(reason: str, text: str, line: int | None, column: int) -> str:
-    """What to write instead, for the slips that people really make."""
     lines = text.splitlines()
     written = lines[line - 1] if line is not None and line <= len(lines) else ""
     before, rest = written[: column - 1], written[max(column - 1, 0) :]

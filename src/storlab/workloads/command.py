@@ -256,7 +256,6 @@ class CommandWorkload(Workload):
 
 
 def _refuse_failure(record: ExitRecord, raw: Path) -> None:
-    """Raises ``TimedOut`` or ``CommandFailed`` with the last that it said."""
     if record.code == 0 and not record.timed_out:
         return
     said = "\n".join(bytes_of(raw / name).decode(errors="replace") for name in ("stdout", "stderr")).strip()

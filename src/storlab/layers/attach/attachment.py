@@ -186,7 +186,6 @@ _STOP: Json = {"werror": "stop", "rerror": "stop"}
 
 
 def _iothread(name: str, wanted: bool) -> tuple[tuple[Json, ...], Json]:
-    """The object of a thread for a device, and the device's property that names it."""
     thread = f"{name}-thread"
     return (({"qom-type": "iothread", "id": thread},), {"iothread": thread}) if wanted else ((), {})
 

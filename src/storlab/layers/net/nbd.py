@@ -34,7 +34,6 @@ async def _disconnect(node: Node, arguments: Mapping[str, Any]) -> str | None:
 
 
 async def _is_ours(node: Node, device: str, run: str) -> bool:
-    """Whether the client that holds the device is one of this run's, which its environment says."""
     if (pid := await _client_of(node, device)) is None:
         return False
     environment = (await node.run(["cat", f"/proc/{pid}/environ"], check=False)).stdout.split(b"\0")

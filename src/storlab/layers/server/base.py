@@ -251,7 +251,6 @@ class ServerLayer(Layer):
                 )
 
     async def _start(self, server: ServerContext) -> ServerContext:
-        """Start it at a port that is free. The context with that port."""
         if server.host is None or self.first_port is None:
             await self._start_at(server)
             return server

@@ -224,7 +224,6 @@ class ZpoolLayer(Layer):
         return paths
 
     async def _further(self, names: Sequence[str], context: LayerContext, pool: str) -> list[str]:
-        """What the node's further chains of these names give, as ZFS takes it."""
         vdevs = []
         for resource in (resource for name in names for resource in context.others[name]):
             if isinstance(resource, Disk):

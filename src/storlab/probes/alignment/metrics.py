@@ -119,7 +119,6 @@ def _counted(counts: Sequence[Counts]) -> _Counted:
 
 
 def _numbered(rows: Sequence[Sequence[Sequence[object]]], columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """The rows of all traces, before them the number of each."""
     numbered = [(trace, *row) for trace, own in enumerate(rows) for row in own]
     return pl.DataFrame(numbered, schema={_TRACE: pl.Int64(), **columns}, orient="row")
 
@@ -130,12 +129,10 @@ def _by_trace(frame: pl.DataFrame, traces: int) -> list[pl.DataFrame]:
 
 
 def _cut(frame: pl.DataFrame, heights: Sequence[int]) -> list[pl.DataFrame]:
-    """One part after the other, of these heights."""
     return [frame[end - height : end] for height, end in zip(heights, accumulate(heights), strict=True)]
 
 
 def _facts(started: Started) -> dict[str, object]:
-    """Where in the kernel requests were seen, and why there."""
     facts: dict[str, object] = {"disks": list(started.disks), "hook": _HOOKS.get(started.hook, started.hook)}
     facts["why"] = started.reason or ("this kernel has BTF" if started.hook == _BTF else "unknown")
     return facts | ({"without": list(started.without)} if started.without else {})
@@ -149,7 +146,6 @@ def _hook(started: Started) -> tuple[str, ...]:
 
 
 def _values(counted: _Counted) -> Iterator[_Numbered]:
-    """The metrics of all traces, each with the number of its own; those of one trace are in order."""
     of_traces = ((int(str(trace)), value) for (trace,), value in ratios_by(counted.requests, [_TRACE]))
     return chain(_totals(counted), of_traces, _below(counted.requests), _others(counted), _times(counted.latency))
 
@@ -180,7 +176,6 @@ def _totals(counted: _Counted) -> Iterator[_Numbered]:
 
 
 def _flagged(requests: pl.DataFrame, flag: str) -> dict[int, tuple[int, int]]:
-    """Number and bytes of the writes of each trace that have the flag."""
     own = requests.filter(pl.col("operation") == "write", pl.col("flags").str.split("+").list.contains(flag))
     size = (pl.col("count") * pl.col("length")).sum().alias("bytes")
     sums = own.group_by(_TRACE).agg(pl.col("count").sum(), size)
@@ -220,7 +215,6 @@ def _times(latency: pl.DataFrame) -> Iterator[_Numbered]:
 
 
 def _histograms(counted: _Counted) -> pl.DataFrame:
-    """``trace`` and ``HISTOGRAM_COLUMNS``."""
     by = (_TRACE, "operation")
     lengths = by_length(counted.requests, by)
     parts = [_bins(lengths, pl.lit("granularity"), "length", pl.col("length") + _SECTOR)]

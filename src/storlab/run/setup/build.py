@@ -226,7 +226,6 @@ class Builder:
         return [self.built.number] if keep == "trial" and self.built.number else []
 
     def _slot(self, chain: Chain, number: int) -> str:
-        """A name for a crossing among those that end on its node."""
         mine = [each for each in self._cell.chains if each.group == chain.group and each.crossing is not None]
         before = sum(each.count for each in mine[: mine.index(chain)]) if chain in mine else 0
         return f"disk{before + number}"

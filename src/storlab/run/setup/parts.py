@@ -209,7 +209,6 @@ class Parts:
                         await crossing.sever(resource, context)
 
     def _with_dependents(self, parts: Iterable[Part]) -> list[Part]:
-        """These parts and those that stand on them, the newest first."""
         doomed = {part.key for part in parts}
         for part in self._parts.values():  # what stands on a part was begun after it
             if any(below.key in doomed for below in part.stands_on):

@@ -33,7 +33,6 @@ async def free_space(node: Node, path: str) -> int:
 
 
 def _units_here(cell: Cell) -> list[Unit]:
-    """What stands on this machine, on whichever of its nodes."""
     return [unit for unit in units(cell) if is_here(cell, unit.on)]
 
 

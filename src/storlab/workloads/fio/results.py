@@ -55,7 +55,6 @@ def read_results(raw: Path, log_interval: float) -> Measurements:
 
 
 def _options(measured: Measurements) -> list[Mapping[str, object]]:
-    """Those that fio says of all jobs, and of each."""
     options = measured.facts.get("options")
     return [each for each in options.values() if isinstance(each, dict)] if isinstance(options, dict) else []
 

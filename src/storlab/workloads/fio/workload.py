@@ -63,7 +63,6 @@ class FioWorkload(Workload):
         return _extra(self)
 
     def _jobs(self) -> list[Job]:
-        """All jobs, wherever they were written."""
         if self._job_text is not None:
             return fio_options.sections_of(self._job_text).jobs()
         return self._sections({}, "fio").jobs()
@@ -198,7 +197,6 @@ class FioWorkload(Workload):
 
 
 async def _files(place: RunContext) -> str:
-    """Size and name of each file on the target."""
     return await place.node.output("find", place.path, "-type", "f", "-printf", "%s %P\n")
 
 

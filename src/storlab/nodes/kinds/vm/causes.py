@@ -68,7 +68,6 @@ class Causes:
         return self._note(f"its agent has been silent for {silence:g} s: the guest hangs{await self._state()}")
 
     async def _state(self) -> str:
-        """What QEMU says of a guest that hangs, to be added to a sentence."""
         if self._qmp is None:
             return ""
         try:

@@ -163,7 +163,6 @@ def _kernel_command_line(spec: GuestSpec) -> str:
 
 
 def _layers(spec: GuestSpec) -> Devices:
-    """The parts of the root file system, read-only, shared by all guests."""
     blockdevs: list[dict[str, Any]] = []
     devices: list[dict[str, Any]] = []
     for number, path in enumerate(spec.image.layers):

@@ -116,7 +116,6 @@ async def running_guest(
 
 
 async def _restore(qmp: QMPClient, spec: GuestSpec, saved: Saved) -> None:
-    """Load the saved state, plug in what is this guest's own, and let it run."""
     await ignore_shared_memory(qmp)
     await execute(qmp, "migrate-incoming", {"uri": f"file:{saved.state}"})
     await migration_ends(qmp)
@@ -152,7 +151,6 @@ async def _settle_in(node: Node, spec: GuestSpec) -> None:
 
 
 async def _card(node: Node, mac: str) -> str:
-    """The kernel's name of the card with this address, once it is there."""
     for _ in range(100):
         found = await node.run(["sh", "-c", 'grep -l -F "$0" /sys/class/net/*/address', mac], check=False)
         if found.ok:

@@ -121,7 +121,6 @@ async def _boot_and_save(spec: GuestSpec, host: Node, folder: Path, sockets: Pat
 
 
 def _forget_unfinished(folder: Path) -> None:
-    """What was being made when its maker died."""
     for path in folder.glob(f"*{_UNFINISHED}"):
         with contextlib.suppress(FileNotFoundError):  # it has just been finished
             if time.time() - path.stat().st_mtime > _ABANDONED:
