@@ -70,7 +70,7 @@ def test_what_is_written_is_read_back_the_same(shared: dict[str, Any], own: dict
         workload = fio(**shared, jobs={"one": own, "two": {}})
     except ValidationError:
         return
-    jobs = fio_options.sections_of(workload.job_text({}, "x")).jobs()
+    jobs = fio_options.jobs_of(fio_options.sections_of(workload.job_text({}, "x")))
     assert [job.name for job in jobs] == ["one", "two"]
     assert jobs[0].options == {key: fio_options.text(value).strip() for key, value in {**shared, **own}.items()}
     assert not any("e" in text for text in map(fio_options.text, [1e-7, 1e9, 123456789.5]))

@@ -1,15 +1,15 @@
 """A private apt: its lists and downloads lie in our cache, its sources are the recipe's, the host's are not touched.
 
 Works as any user. Proxies and the like are taken over from the host's configuration: apt.conf(5). What apt prints
-about packages is read by deb-control(5) and deb-version(7).
+about packages is read by deb-control(5).
 """
 
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cmp_to_key
-from itertools import zip_longest
 from pathlib import Path
 
 from storlab.errors import ImageError
@@ -37,51 +37,18 @@ def parse_stanzas(text: str) -> list[Stanza]:
 
 
 def compare_versions(one: str, other: str) -> int:
-    """Negative where ``one`` is older, positive where it is newer, 0 where they are equal, as dpkg orders them."""
-    epoch, upstream, revision = _split(one)
-    other_epoch, other_upstream, other_revision = _split(other)
-    return (
-        (epoch > other_epoch) - (epoch < other_epoch)
-        or _compare(upstream, other_upstream)
-        or _compare(revision, other_revision)
-    )
+    """Negative where ``one`` is older, positive where it is newer, 0 where they are equal, as dpkg itself says."""
+    for relation, sign in (("lt", -1), ("gt", 1)):
+        asked = subprocess.run(["dpkg", "--compare-versions", one, relation, other], stderr=subprocess.DEVNULL)
+        if asked.returncode == 0:
+            return sign
+    return 0
 
 
 def newest(stanzas: Iterable[Stanza], names: re.Pattern[str]) -> Stanza | None:
     """The package with the highest version among those whose whole name matches."""
     found = [stanza for stanza in stanzas if names.fullmatch(stanza.get("Package", "")) and "Version" in stanza]
-    return max(found, key=lambda stanza: _version_key(stanza["Version"]), default=None)
-
-
-def _split(version: str) -> tuple[int, str, str]:
-    epoch, colon, rest = version.partition(":")
-    if not colon:
-        epoch, rest = "0", version
-    upstream, dash, revision = rest.rpartition("-")
-    return (int(epoch) if epoch.isdigit() else 0, upstream, revision) if dash else (int(epoch), rest, "")
-
-
-def _compare(one: str, other: str) -> int:
-    """Text and numbers by turns, beginning with text; ``~`` sorts before the end, letters before other signs."""
-    pieces = zip_longest(re.findall(r"(\D*)(\d*)", one), re.findall(r"(\D*)(\d*)", other), fillvalue=("", ""))
-    for (text, number), (other_text, other_number) in pieces:
-        for sign, other_sign in zip_longest(text, other_text, fillvalue=""):
-            if _weight(sign) != _weight(other_sign):
-                return _weight(sign) - _weight(other_sign)
-        if int(number or 0) != int(other_number or 0):
-            return int(number or 0) - int(other_number or 0)
-    return 0
-
-
-def _weight(sign: str) -> int:
-    if sign == "":
-        return 0
-    if sign == "~":
-        return -1
-    return ord(sign) if sign.isalpha() else ord(sign) + 256
-
-
-_version_key = cmp_to_key(compare_versions)
+    return max(found, key=lambda stanza: cmp_to_key(compare_versions)(stanza["Version"]), default=None)
 
 
 _OURS = re.compile(r"Acquire::(?:https?|ftp|socks|Check-Date|Check-Valid-Until|ForceIPv[46]|Max-FutureTime)\b.*")

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from storlab.layers.resources import Format, Resource
+from storlab.model import Model
 from storlab.nodes.demands import Demands
 from storlab.nodes.kind import Transport
 from storlab.nodes.needs import Needs
@@ -139,15 +140,13 @@ class LayerContext:
         return replace(self, register=self.shared.register_undo or self.register)
 
 
-class Layer(BaseModel):
+class Layer(Model):
     """One piece of a stack. The fields of a subclass are its keys in the study file.
 
     ``takes`` lists what may lie below (``None``: it can be the lowest), ``gives`` what comes out. ``undoes`` are
     the ways to undo what it announces with ``context.register_undo``. ``keep`` and ``once`` are for the set-up, which
     decides how long a layer stays and who shares it; the layer itself need not look at them.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     takes: ClassVar[tuple[type[Resource] | None, ...]]
     gives: ClassVar[type[Resource]]

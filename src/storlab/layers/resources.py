@@ -26,17 +26,8 @@ class Resource:
 
 
 @dataclass(frozen=True)
-class File(Resource):
-    """A regular file. ``size`` in bytes: of the disk that it holds, which for ``raw`` is the file's own.
-
-    ``backing`` is the raw file that holds what this one does not, where there is such a file.
-    """
-
+class _AtPath(Resource):
     path: str
-    size: int
-    format: Format = "raw"
-    backing: str | None = None
-    kind: ClassVar[str] = "File"
     has_words: ClassVar[frozenset[str]] = frozenset({"target"})
 
     def words(self) -> dict[str, str]:
@@ -44,26 +35,34 @@ class File(Resource):
 
 
 @dataclass(frozen=True)
-class Disk(Resource):
+class File(_AtPath):
+    """A regular file. ``size`` in bytes: of the disk that it holds, which for ``raw`` is the file's own.
+
+    ``backing`` is the raw file that holds what this one does not, where there is such a file.
+    """
+
+    size: int
+    format: Format = "raw"
+    backing: str | None = None
+    kind: ClassVar[str] = "File"
+
+
+@dataclass(frozen=True)
+class Disk(_AtPath):
     """A block device. ``ours``: all of its contents are Storlab's own; a device that the study names is not.
 
     ``filesystem`` is what ``mkfs`` made on it, ``None`` while it is raw. ``size`` in bytes.
     """
 
-    path: str
     size: int
     ours: bool
     filesystem: str | None = None
     kind: ClassVar[str] = "Disk"
-    has_words: ClassVar[frozenset[str]] = frozenset({"target"})
 
     @property
     def name(self) -> str:
         """The kernel's name: ``loop0``."""
         return self.path.removeprefix("/dev/")
-
-    def words(self) -> dict[str, str]:
-        return {"target": self.path}
 
 
 @dataclass(frozen=True)
@@ -79,16 +78,11 @@ class Pool(Resource):
 
 
 @dataclass(frozen=True)
-class Dir(Resource):
+class Dir(_AtPath):
     """A directory that Storlab may fill. ``disk`` is the kernel's name of the device beneath, where there is one."""
 
-    path: str
     disk: str | None = None
     kind: ClassVar[str] = "Dir"
-    has_words: ClassVar[frozenset[str]] = frozenset({"target"})
-
-    def words(self) -> dict[str, str]:
-        return {"target": self.path}
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict
-
+from storlab.model import Model
 from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity
 from storlab.nodes.needs import Needs
@@ -24,10 +23,8 @@ from storlab.nodes.undo import Undo
 Transport = Literal["hypervisor", "network"]
 
 
-class NodeKind(BaseModel):
+class NodeKind(Model):
     """A kind of node. The fields of a subclass are its own keys in ``[nodes.NAME]``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     session: ClassVar[bool]
     """Opened once, for the whole run; else its nodes start and end with what is set up on them."""

@@ -214,17 +214,13 @@ def _ended(argv: tuple[str, ...], header: Mapping[str, Any], output: Mapping[str
     late = header["late_ns"]
     return Exit(
         argv=argv,
-        code=header["code"],
-        signal=header["signal"],
-        timed_out=header["timed_out"],
-        stopped_by=header["stopped_by"],
+        **{name: header[name] for name in ("code", "signal", "timed_out", "stopped_by", "survivors")},
         late=None if late is None else late / 1e9,
         start=(header["start_ns"] or 0) / 1e9,
         elapsed=header["elapsed_ns"] / 1e9,
         cpu_user=header["user_ns"] / 1e9,
         cpu_system=header["system_ns"] / 1e9,
         max_rss=header["max_rss_bytes"],
-        survivors=header["survivors"],
         stdout=b"".join(output["stdout"]),
         stderr=b"".join(output["stderr"]),
     )

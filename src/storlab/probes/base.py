@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict
-
 from storlab.errors import StorlabError
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
+from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.probes.subject import End, Kind, Subject
@@ -45,10 +44,8 @@ class ProbeRecord:
     subject: Subject
 
 
-class Probe(BaseModel):
+class Probe(Model):
     """One kind of observation. The fields of a subclass are its keys in the study file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: ClassVar[str]
     watches: ClassVar[frozenset[Kind]]

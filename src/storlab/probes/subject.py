@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from storlab.errors import ParseError
 from storlab.measurements import END
+from storlab.model import Model
 
 NAME = "subject.json"
 
@@ -20,11 +21,7 @@ Kind = Literal["machine", "disks", "interfaces", "processes", "server"]
 """What a node may have for probes to watch. Every node has its machine."""
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Interface(_Part):
+class Interface(Model):
     """A card in the network among the nodes; ``peers`` are addresses of nodes that this one serves or is served by."""
 
     name: str
@@ -32,7 +29,7 @@ class Interface(_Part):
     peers: tuple[str, ...] = ()
 
 
-class ProcessGroup(_Part):
+class ProcessGroup(Model):
     """A program and all its processes: the QEMU of a guest, or a server. ``pid`` is the first; ``cgroup`` a folder."""
 
     role: Literal["guest", "server"]
@@ -40,7 +37,7 @@ class ProcessGroup(_Part):
     cgroup: str | None = None
 
 
-class Service(_Part):
+class Service(Model):
     """A server that runs on the node (``here``) or that it uses, at ``host:port`` or the path of a socket.
 
     ``dialect`` is what it speaks: ``nbd``, ``mysql``.
@@ -51,7 +48,7 @@ class Service(_Part):
     here: bool
 
 
-class Subject(_Part):
+class Subject(Model):
     """What there is to watch on one node. ``group`` is the node's in the study; ``host`` for this machine.
 
     ``disks``: the kernel's names of those under test or, at an end below, of those that the storage of the nodes

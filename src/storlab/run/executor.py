@@ -61,13 +61,12 @@ async def run_study(study: Study, folder: Path, seed: int, rounds: tuple[int, in
     with interrupts.listening():
         async with open_session(run, observer.notify) as session:
             plan = await make_plan(study, session, seed, rounds)
-            study = plan.study
             plan.refuse_empty()
             with new_run_folder(folder) as records:
                 begin_manifest(folder, run, session, plan)
-                cells = {cell.number: cell for cell in study.cells}
-                tables = Tables(cells, tuple(factor.name for factor in study.factors))
-                return await _Executor(records, study, plan, session, observer, interrupts, tables).execute()
+                cells = {cell.number: cell for cell in plan.study.cells}
+                tables = Tables(cells, tuple(factor.name for factor in plan.study.factors))
+                return await _Executor(records, plan, session, observer, interrupts, tables).execute()
 
 
 async def resume_run(folder: Path, observer: Observer) -> Outcome:
@@ -76,14 +75,12 @@ async def resume_run(folder: Path, observer: Observer) -> Outcome:
     interrupts = Interrupts(observer.notify)
     with interrupts.listening(), records.lock():
         manifest = records.manifest
-        study = manifest.study()
         async with open_session(manifest.run, observer.notify) as session:
             await _tear_down_rest(records, session, observer)
-            plan = await make_plan(study, session, manifest.seed, manifest.rounds)
-            study = plan.study
+            plan = await make_plan(manifest.study(), session, manifest.seed, manifest.rounds)
             write_manifest(folder, replace(manifest, finished=None, stopped=""))
             tables = derive(records)
-            return await _Executor(records, study, plan, session, observer, interrupts, tables).execute()
+            return await _Executor(records, plan, session, observer, interrupts, tables).execute()
 
 
 async def _tear_down_rest(records: RunFolder, session: Session, observer: Observer) -> None:
@@ -103,14 +100,8 @@ def new_run_id() -> str:
 
 def begin_manifest(folder: Path, run: str, session: Session, plan: Plan) -> None:
     """Write what is known of a run before it begins. Raises ``UserError`` where the folder can't be used."""
-    try:
-        write_manifest(folder, _manifest(run, plan.study, session, plan))
-    except OSError as error:
-        raise UserError(f"{folder} can't be used for the run: {error.strerror}") from None
-
-
-def _manifest(run: str, study: Study, session: Session, plan: Plan) -> Manifest:
-    return Manifest(
+    study = plan.study
+    manifest = Manifest(
         run=run,
         title=study.model.title,
         description=study.model.description,
@@ -129,6 +120,10 @@ def _manifest(run: str, study: Study, session: Session, plan: Plan) -> Manifest:
         platform_notes=tuple(plan.notes),
         cautions=plan.cautions,
     )
+    try:
+        write_manifest(folder, manifest)
+    except OSError as error:
+        raise UserError(f"{folder} can't be used for the run: {error.strerror}") from None
 
 
 def _nodes(session: Session) -> dict[str, NodeFacts]:
@@ -147,17 +142,16 @@ class _Executor:
     def __init__(
         self,
         run: RunFolder,
-        study: Study,
         plan: Plan,
         session: Session,
         observer: Observer,
         interrupts: Interrupts,
         tables: Tables,
     ) -> None:
-        self._run, self._study, self._plan = run, study, plan
+        self._run, self._study, self._plan = run, plan.study, plan
         self._session, self._observer, self._interrupts, self._tables = session, observer, interrupts, tables
-        self._cells = {cell.number: cell for cell in study.cells}
-        self._rule = rule_of(study, plan.rounds)
+        self._cells = {cell.number: cell for cell in plan.study.cells}
+        self._rule = rule_of(plan.study, plan.rounds)
         self._ended = {record.trial for record in tables.records}
         self._unsupported = dict(plan.unsupported)
         for record in tables.records:

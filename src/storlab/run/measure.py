@@ -7,9 +7,9 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+
+from msgspec.structs import replace
 
 from storlab.measurements import PROBE
 from storlab.nodes.node import Clock, Exit, Node, Process
@@ -18,7 +18,7 @@ from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe, ProbeContext
 from storlab.probes.subject import Subject, of_machine, write_subject
 from storlab.records.derive_trial import parse_load, raw_folder
-from storlab.records.trial_record import NodeRecord
+from storlab.records.trial_record import NodeRecord, TrialRecord
 from storlab.study.cells import HOST, Load
 from storlab.workloads.base import NAME, Launch, RunContext, exit_bytes
 
@@ -27,38 +27,27 @@ _LEAD_PER_COMMAND = 0.01
 _LEAD_PER_ROUND_TRIP = 20
 
 
-@dataclass(frozen=True)
-class Start:
-    """A command that is to begin with all the others."""
-
-    node: Node
-    launch: Launch
-
-
 async def compare_clocks(nodes: Sequence[Node]) -> dict[str, Clock]:
     """How each node's clock relates to the controller's, by the node's name."""
     clocks = await all_of(*(node.clock() for node in nodes))
     return {node.name: clock for node, clock in zip(nodes, clocks, strict=True)}
 
 
-async def start_together(starts: Sequence[Start], clocks: Mapping[str, Clock]) -> list[Process]:
+async def start_together(starts: Sequence[tuple[Node, Launch]], clocks: Mapping[str, Clock]) -> list[Process]:
     """Prepare every command on its node and agree on an instant at which all of them begin."""
     round_trip = 2 * max(clock.error for clock in clocks.values())
     lead = _LEAD + _LEAD_PER_COMMAND * len(starts) + _LEAD_PER_ROUND_TRIP * round_trip
     instant = time.monotonic() + lead
 
-    async def start(each: Start) -> Process:
-        launch = each.launch
-        at = instant + clocks[each.node.name].offset
-        process = await each.node.start(
-            launch.argv, env=launch.env, cwd=launch.cwd, stdout_file=launch.stdout, start_at=at
-        )
+    async def start(node: Node, launch: Launch) -> Process:
+        at = instant + clocks[node.name].offset
+        process = await node.start(launch.argv, env=launch.env, cwd=launch.cwd, stdout_file=launch.stdout, start_at=at)
         started.append(process)
         return process
 
     started: list[Process] = []
     try:
-        return await all_of(*(start(each) for each in starts))
+        return await all_of(*(start(*each) for each in starts))
     except BaseException:
         await to_its_end(end_all(started))  # those that did start must not run on alone
         raise
@@ -94,27 +83,18 @@ async def end_all(processes: Sequence[Process]) -> None:
     await asyncio.gather(*(process.end() for process in processes))
 
 
-class Measured(TypedDict):
-    """Fields of the trial's record."""
-
-    measured: float
-    start_skew: float
-    nodes: dict[str, NodeRecord]
-    probes: dict[str, list[str]]
-    loads: dict[str, list[str]]
-
-
 async def measure(
+    record: TrialRecord,
     places: Sequence[tuple[Load, RunContext]],
     probes: Mapping[str, Probe],
     subjects: Mapping[str, Subject],
     nodes: Mapping[str, Node],
     folder: Path,
-) -> Measured:
+) -> TrialRecord:
     """Run all workloads at once; ``subjects`` and ``nodes`` by name: all that belong to the trial, loads or no.
 
-    Raw files go below ``folder``. How each command ended is recorded, not judged: its workload's parser knows what a
-    failure is.
+    The record with what was seen of them; raw files go below ``folder``. How each command ended is recorded, not
+    judged: its workload's parser knows what a failure is.
     """
     probes = {**probes, BACKING.kind: BACKING}
     machines = {name: node.machine for name, node in nodes.items()}
@@ -122,7 +102,7 @@ async def measure(
     working = [place.node for _, place in places]
     watching = [nodes[name] for by_node in watched.values() for name in by_node]
     clocks = await compare_clocks(list({node.name: node for node in (*working, *watching)}.values()))
-    starts = [Start(place.node, await load.workload.launch(place)) for load, place in places]
+    starts = [(place.node, await load.workload.launch(place)) for load, place in places]
     async with _watched(probes, watched, nodes, folder):
         commands = await start_together(starts, clocks)
         try:
@@ -140,7 +120,9 @@ async def measure(
         if not each.ok and each.stopped_by is None:  # the others were stopped on its account: it has the reason
             parse_load(load, folder, place.node.name)
     exits = [(place.node, each) for (_, place), each in zip(places, ended, strict=True)]
-    return Measured(
+    return replace(
+        record,
+        status="done",
         measured=max(each.elapsed for each in ended),
         start_skew=start_skew(exits, clocks),
         nodes=_windows(exits, clocks, subjects, machines),

@@ -241,9 +241,9 @@ class TrialRun:
     async def _measure(self, record: TrialRecord, places: Sequence[tuple[Load, RunContext]]) -> TrialRecord:
         subjects = await subjects_of(self.built, self.session)
         nodes = {self.session.host.name: self.session.host, **self.built.nodes}
-        measured = await measure(places, self.cell.probes, subjects, nodes, self.folder)
+        record = await measure(record, places, self.cell.probes, subjects, nodes, self.folder)
         await all_of(*[node.run(["rm", "-rf", "--", await self._folder(node)]) for node in self.built.nodes.values()])
-        return structs.replace(record, status="done", **measured)
+        return record
 
     async def _reason(self, error: StorlabError) -> str:
         """The error in one sentence; a full disk is named as such, whoever noticed it and in whatever words."""

@@ -12,9 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     Strict,
     WithJsonSchema,
@@ -24,6 +22,7 @@ from pydantic import (
 )
 
 from storlab.layers.base import Keep
+from storlab.model import Model
 from storlab.nodes.kind import NodeKind
 from storlab.registry import node_kinds, own_keys
 from storlab.study.factors import label_of
@@ -67,12 +66,6 @@ def _more_than_none(value: float) -> float:
 
 
 Timeout = Annotated[Duration, AfterValidator(_more_than_none)]
-
-
-class Model(BaseModel):
-    """Unknown keys are errors: a misspelt key that is ignored would measure something else than was meant."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 _PRECISION = r"^\s*(±|\+/-|\+-)?\s*\d+(\.\d+)?\s*%\s*$"

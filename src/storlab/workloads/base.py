@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict
 
 from storlab.errors import ParseError, TrialError
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Resource
 from storlab.measurements import Measurements, Value
 from storlab.metrics import MetricSpec
+from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.process import ExitRecord
@@ -94,10 +94,8 @@ ReadInput = Callable[[str], str]
 """Gives the contents of a file that a study names; raises ``ValueError`` where it can't."""
 
 
-class Workload(BaseModel):
+class Workload(Model):
     """One kind of load. The fields of a subclass are its keys in the study file."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: ClassVar[str]
     accepts: ClassVar[tuple[type[Resource], ...]] = (Dir, Disk)

@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, ClassVar, Literal, Self
 
 import jmespath
 import orjson
 from jmespath.exceptions import JMESPathError
-from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
+from pydantic import Field, Strict, field_validator, model_validator
 
 from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Export, Resource, Server
 from storlab.measurements import Across, Better, Measurements, metric_frame
 from storlab.metrics import MetricSpec, rate_quantity
+from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import ExitRecord, telling
 from storlab.units import Duration, shown
@@ -37,10 +41,19 @@ _ENDLESS = re.compile(r"\((?:\?:)?(?:\\.|\[[^\]]*\]|[^\\()\[\]|])[+*]\)[+*]")
 """``(a+)+``: takes time exponential in the length of what almost matches."""
 
 
-class MetricRule(BaseModel):
-    """Where in the program's output a number stands, and what it is."""
+_PICKED: dict[str, Callable[[list[float]], float]] = {
+    "only": itemgetter(0),
+    "first": itemgetter(0),
+    "last": itemgetter(-1),
+    "sum": sum,
+    "mean": fmean,
+    "min": min,
+    "max": max,
+}
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+
+class MetricRule(Model):
+    """Where in the program's output a number stands, and what it is."""
 
     name: str = Field(description="Name of the metric, such as `write.bandwidth`.")
     regex: str | None = Field(
@@ -106,7 +119,7 @@ class MetricRule(BaseModel):
             raise ParseError(
                 f'metric {self.name}: {len(numbers)} matches; say which by pick = "last" or another', source
             )
-        number = _picked(self.pick, numbers) * self.scale
+        number = _PICKED[self.pick](numbers) * self.scale
         if not math.isfinite(number):
             raise ParseError(f"metric {self.name}: {number} is no finite number", source)
         return number
@@ -143,22 +156,6 @@ def _check_regex(regex: str) -> None:
         raise OptionError(f"{shown(regex)} needs exactly one group, around the number; (?:…) is none", "regex")
     if slow := _ENDLESS.search(regex):
         raise OptionError(f"{shown(slow[0])} repeats a repetition, which can take for ever: leave out one", "regex")
-
-
-def _picked(pick: str, numbers: list[float]) -> float:
-    match pick:
-        case "last":
-            return numbers[-1]
-        case "sum":
-            return sum(numbers)
-        case "mean":
-            return sum(numbers) / len(numbers)
-        case "min":
-            return min(numbers)
-        case "max":
-            return max(numbers)
-        case _:
-            return numbers[0]
 
 
 class CommandWorkload(Workload):

@@ -10,11 +10,12 @@ import hashlib
 from typing import Any, Self
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from storlab.errors import UserError
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir, File, Resource
+from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.units import Size, size_text
@@ -31,10 +32,8 @@ BASE_HELP = (
 )
 
 
-class Base(BaseModel):
+class Base(Model):
     """A base image: one that Storlab makes, or the user's."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     size: Size | None = Field(None, description="Size of an image that Storlab makes.")
     written: Size | None = Field(None, description="Bytes from its start on that are data; without it, all are.")

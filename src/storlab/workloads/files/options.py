@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
+from storlab.model import Model
 from storlab.units import Size, parse_size
 from storlab.workloads.base import OptionError
 
@@ -17,19 +18,15 @@ MOST_DIRECTORIES = 1_000_000
 _DEPTH = 32
 
 
-class Choice(BaseModel):
+class Choice(Model):
     """One of several sizes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     size: Size = Field(description="Bytes of a file.")
     weight: float = Field(gt=0, le=1e9, allow_inf_nan=False, description="How often, relative to the others.")
 
 
-class FileSizes(BaseModel):
+class FileSizes(Model):
     """Sizes of files: all the same, or of a distribution."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     exactly: Size | None = Field(None, description="All are of this size; the same as the size alone.")
     min: Size | None = Field(None, description="The smallest. With max alone: each size as often as any other.")
@@ -161,10 +158,8 @@ Sizes = Annotated[
 """In a study: ``"4k"``, ``{ min = …, max = … }``, ``{ median = …, sigma = … }``, or a list of sizes with weights."""
 
 
-class Directories(BaseModel):
+class Directories(Model):
     """Where the files lie: in a tree of directories, in those that have none below them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     depth: int = Field(1, ge=0, le=_DEPTH, description="Levels; 0: all files of a tree lie in one directory.")
     fan_out: int = Field(100, ge=1, le=MOST_DIRECTORIES, description="Directories in each directory.")

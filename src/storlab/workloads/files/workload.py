@@ -33,6 +33,7 @@ Phase = Literal["create", "read", "stat", "delete"]
 NOTES = "notes"
 """A file in the workload's folder: sentences that become warnings, one a line."""
 
+_AS_WRITTEN = {"files", "workers", "phases", "order", "fsync", "direct", "end_sync", "drop_caches", "verify"}
 _BLOCK = 4096  # bytes: of most file systems
 _MOST_FILES = 10**9
 
@@ -111,20 +112,12 @@ class FilesWorkload(Workload):
     def spec(self, root: str, seed: int) -> dict[str, Any]:
         """The whole storm, as the agent reads it."""
         return {
+            **self.model_dump(include=_AS_WRITTEN),
             "root": root,
-            "files": self.files,
             "sizes": self.size.spec(),
             "granule": self.granule,
             "block": self.block_size,
             "tree": self.directories.model_dump(),
-            "workers": self.workers,
-            "phases": list(self.phases),
-            "order": self.order,
-            "fsync": self.fsync,
-            "direct": self.direct,
-            "end_sync": self.end_sync,
-            "drop_caches": self.drop_caches,
-            "verify": self.verify,
             "phase_limit_ns": None if self.phase_limit is None else round(self.phase_limit * 1e9),
             "seed": seed,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from storlab.formats.fio.declared import DIRECTIONS
@@ -38,22 +38,20 @@ class Job:
     options: Options
 
 
-@dataclass
-class Sections:
-    """A job file in parts: each section's name and options, in order."""
+Sections = list[tuple[str, dict[str, Option]]]
+"""A job file in parts: each section's name and options, in order."""
 
-    found: list[tuple[str, dict[str, Option]]] = field(default_factory=list)
 
-    def jobs(self) -> list[Job]:
-        """What fio would run; ``[global]`` may come several times, and holds for what follows it."""
-        shared: dict[str, Option] = {}
-        jobs = []
-        for name, options in self.found:
-            if name == "global":
-                shared |= options
-            else:
-                jobs.append(Job(name, {**shared, **options}))
-        return jobs
+def jobs_of(sections: Sections) -> list[Job]:
+    """What fio would run; ``[global]`` may come several times, and holds for what follows it."""
+    shared: dict[str, Option] = {}
+    jobs = []
+    for name, options in sections:
+        if name == "global":
+            shared |= options
+        else:
+            jobs.append(Job(name, {**shared, **options}))
+    return jobs
 
 
 def section(title: str, options: Options) -> str:
@@ -183,14 +181,14 @@ def _included(name: str, read: ReadInput, above: tuple[str, ...]) -> Iterator[st
 
 def sections_of(lines: str) -> Sections:
     """A native job file's sections; an option without a value is switched on."""
-    sections = Sections()
+    sections: Sections = []
     for line in lines.splitlines():
         bare = re.split("[;#]", line)[0].strip()
         if bare.startswith("[") and bare.endswith("]"):
-            sections.found.append((bare[1:-1].strip(), {}))
-        elif bare and sections.found:
+            sections.append((bare[1:-1].strip(), {}))
+        elif bare and sections:
             key, separator, value = bare.partition("=")
-            sections.found[-1][1][key.strip()] = value.strip() if separator else True
+            sections[-1][1][key.strip()] = value.strip() if separator else True
     return sections
 
 

@@ -64,8 +64,8 @@ class FioWorkload(Workload):
 
     def _jobs(self) -> list[Job]:
         if self._job_text is not None:
-            return fio_options.sections_of(self._job_text).jobs()
-        return self._sections({}, "fio").jobs()
+            return fio_options.jobs_of(fio_options.sections_of(self._job_text))
+        return fio_options.jobs_of(self._sections({}, "fio"))
 
     def declares(self) -> tuple[MetricSpec, ...]:
         jobs = self._jobs()
@@ -83,7 +83,7 @@ class FioWorkload(Workload):
             return self
         text = fio_options.read_job_file(self.job_file, read)
         fio_options.check_job_file(text)
-        if not fio_options.sections_of(text).jobs():
+        if not fio_options.jobs_of(fio_options.sections_of(text)):
             raise OptionError(f"{self.job_file} is no job file of fio's: it has no job, such as [write]", "job_file")
         resolved = self.model_copy()
         resolved._job_text = text
@@ -132,17 +132,12 @@ class FioWorkload(Workload):
         return next(interval for longest, interval in _LOG_INTERVALS.items() if duration <= longest)
 
     def _sections(self, given: Options, name: str) -> Sections:
-        return Sections(
-            [
-                ("global", {**given, **self._shared()}),
-                *([(job, _extra(options)) for job, options in self.jobs.items()] or [(name, {})]),
-            ]
-        )
+        jobs = [(job, _extra(options)) for job, options in self.jobs.items()] or [(name, {})]
+        return [("global", {**given, **self._shared()}), *jobs]
 
     def job_text(self, given: Options, name: str) -> str:
         """The job file, with ``given`` options beneath the study's own."""
-        sections = self._sections(given, name).found
-        return "\n".join(fio_options.section(title, options) for title, options in sections)
+        return "\n".join(fio_options.section(title, options) for title, options in self._sections(given, name))
 
     def _given(self, place: RunContext) -> dict[str, Option]:
         """What Storlab gives: where to work, the round's seed, logs. The study's own options win."""

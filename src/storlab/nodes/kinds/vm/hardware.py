@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, field_validator, model_validator
+from pydantic import Field, Strict, field_validator, model_validator
 
+from storlab.model import Model
 from storlab.nodes.binding import Numbers
 from storlab.units import Duration, Size
 
@@ -15,10 +16,8 @@ _LEAST_MEMORY = 128 * 1024**2
 Machine = Literal["q35", "pc"]
 
 
-class Hardware(BaseModel):
+class Hardware(Model):
     """A guest's machine. Everything here can be a factor."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     memory: Size = Field(512 * 1024**2, description="Of each guest.")
     cpus: Annotated[int, Strict()] = Field(1, ge=1, le=255, description="Virtual CPUs of each guest.")
