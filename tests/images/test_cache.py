@@ -15,7 +15,7 @@ from storlab.errors import ImageError, MissingImage, UserError
 from storlab.images import cache as cache_module
 from storlab.images import recipe
 from storlab.images.cache import Cache, Part
-from storlab.images.image import build_image, find_image, own_image
+from storlab.images.image import build_image, find_image
 from storlab.images.manifest import forget_old, list_images, remove_image, write_manifest
 
 
@@ -112,8 +112,6 @@ def test_an_unknown_extra_is_refused_with_the_known_ones(cache: Cache) -> None:
     for ask in (find_image, lambda extras: asyncio.run(build_image(extras))):
         with pytest.raises(UserError, match=r"no extra 'nfs' for guest images; there is: zfs"):
             ask(frozenset({"nfs"}))
-    with pytest.raises(UserError, match="zfs is compiled for Debian's kernel only"):
-        own_image(Path("bzImage"), extras=frozenset({"zfs"}))
 
 
 def test_the_newest_image_is_found_and_one_whose_part_is_gone_is_not(cache: Cache) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from storlab.nodes.connection import Connection, Stream
+from storlab.nodes.connection import Connection
 
 
 def test_one_that_was_given_up_is_closed_at_once_though_nobody_reads_what_was_sent() -> None:
@@ -13,7 +13,7 @@ def test_one_that_was_given_up_is_closed_at_once_though_nobody_reads_what_was_se
         ours, theirs = socket.socketpair()
         with theirs:
             reader, writer = await asyncio.open_connection(sock=ours)
-            connection = Connection("n", Stream(reader, writer))
+            connection = Connection("n", reader, writer)
             writer.write(bytes(64 * 1024 * 1024))  # more than the kernel takes
             connection.give_up("it hangs")
             async with asyncio.timeout(5):

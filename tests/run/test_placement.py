@@ -9,14 +9,14 @@ import pytest
 
 from storlab.errors import StudyError
 from storlab.nodes.kinds.local import local_node
-from storlab.run.setup.placement import Placed, place
+from storlab.run.setup.placement import place
 from storlab.run.setup.units import layers_on
 from storlab.study.cells import Cell
 from storlab.study.study import Study, load_study, parse_study, shipped_studies
 
 
-def _place(study: Study) -> Placed:
-    async def look() -> Placed:
+def _place(study: Study) -> Study:
+    async def look() -> Study:
         async with local_node("host") as host:
             return await place(study, host)
 
@@ -43,7 +43,7 @@ def without_zfs() -> None:
 @pytest.mark.usefixtures("without_zfs")
 def test_disks_that_this_machine_can_not_make_are_made_on_a_guest_and_served_over_nbd() -> None:
     placed = _place(_vm_backing())
-    for cell in placed.study.cells:
+    for cell in placed.cells:
         assert cell.nodes["storage"].kind == "vm"
         assert _names(cell, "vm")[-4:] == ["nbd-export", "virtio-blk", "mkfs", "mount"]
         assert _names(cell, "storage") == ["file", "virtio-blk"]
@@ -56,13 +56,13 @@ def test_disks_that_this_machine_can_not_make_are_made_on_a_guest_and_served_ove
 def test_one_level_that_needs_the_guest_takes_all_the_others_there() -> None:
     """A disk that was made here, beside one that was made in a guest, would tell the places apart, not the disks."""
     placed = _place(_vm_backing(only=["backing=raw-file,zvol-clone"]))
-    assert {cell.nodes["storage"].kind for cell in placed.study.cells} == {"vm"}
+    assert {cell.nodes["storage"].kind for cell in placed.cells} == {"vm"}
 
 
 @pytest.mark.root
 def test_disks_that_this_machine_can_make_are_made_here_and_used_directly() -> None:
     placed = _place(_vm_backing(only=["backing=raw-file,qcow2-clone"]))
-    for cell in placed.study.cells:
+    for cell in placed.cells:
         assert cell.nodes["storage"].kind == "local"
         assert _names(cell, "storage") == ["file", "loop"], "a file becomes a disk by a loop"
         assert _names(cell, "vm")[2] in ("image-copy", "image-clone")
@@ -72,7 +72,7 @@ def test_disks_that_this_machine_can_make_are_made_here_and_used_directly() -> N
 
 @pytest.mark.root
 def test_what_stands_on_a_node_that_was_placed_here_is_set_up_here() -> None:
-    (cell,) = _place(_vm_backing(only=["backing=raw-file", "bs=4k"])).study.cells
+    (cell,) = _place(_vm_backing(only=["backing=raw-file", "bs=4k"])).cells
     names = [layer.layer for layer in layers_on(cell, "storage")]
     assert names == ["file", "loop", "mkfs", "mount", *["image-copy"] * 4]
     assert not cell.networked("storage")

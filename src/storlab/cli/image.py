@@ -101,7 +101,7 @@ async def _wanted(study: Study) -> list[frozenset[str]]:
     from storlab.run.setup.placement import place
 
     async with open_session(new_run_id()) as session:
-        cells = (await place(study, session.host)).study.cells
+        cells = (await place(study, session.host)).cells
     wanted = set()
     for cell in cells:
         for name, group in cell.nodes.items():

@@ -108,18 +108,13 @@ def _disk_full(cache: Cache) -> Iterator[None]:
         ) from error
 
 
-def own_image(
-    kernel: Path, modules: Path | None = None, rootfs: Path | None = None, extras: frozenset[str] = frozenset()
-) -> Image:
+def own_image(kernel: Path, modules: Path | None = None, rootfs: Path | None = None) -> Image:
     """An image of somebody's own kernel, a bzImage or vmlinux.
 
     ``modules``: its …/lib/modules/RELEASE; without, what a guest needs has to be built in. ``rootfs``: a folder, or an
     image of EROFS, ext4 or squashfs; without, that of the newest image here, for which ``MissingImage`` is raised.
     Raises ``UserError`` for what can't be booted.
     """
-    check_extras(extras)
-    if extras:
-        raise UserError(f"{', '.join(sorted(extras))} is compiled for Debian's kernel only, and the kernel is {kernel}")
     commands.need(("mkfs.erofs", "depmod", "zstd"))
     cache = Cache(cache_folder())
     root = own_root(cache, rootfs) if rootfs else None

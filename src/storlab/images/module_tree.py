@@ -171,13 +171,10 @@ def is_dropped(path: str) -> bool:
     return path.startswith(recipe.DROPPED_MODULES) and not path.startswith(recipe.KEPT_MODULES)
 
 
-def prepare(source: Path, base: Path, log: Path, index: Path | None = None) -> Modules:
-    """Copy ``source`` (``…/lib/modules/<release>``) to ``base``/usr/lib/modules, unpacked, trimmed and indexed.
-
-    ``index``: the folder that has ``source``'s index (modules.dep), where that is another.
-    """
+def prepare(source: Path, base: Path, log: Path) -> Modules:
+    """Copy ``source`` (``…/lib/modules/<release>``) to ``base``/usr/lib/modules, unpacked, trimmed and indexed."""
     release = source.name
-    all_modules = read_modules(index or source)
+    all_modules = read_modules(source)
     kept = all_modules.closure(path for path in all_modules.needs if not is_dropped(path))
     target = base / "usr" / "lib" / "modules" / release
     with ThreadPoolExecutor(max_workers=4) as pool:

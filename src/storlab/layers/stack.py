@@ -8,7 +8,6 @@ from typing import Any
 
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Resource
-from storlab.nodes.needs import Needs, together
 
 
 def type_errors(layers: Sequence[Layer], wanted: Sequence[type[Resource]]) -> list[tuple[int, str]]:
@@ -45,11 +44,6 @@ def _mismatch(layer: Layer, below: Layer | None, given: type[Resource] | None) -
 def _a(kinds: Sequence[str]) -> str:
     text = " or ".join(kinds)
     return f"{'an' if text[0] in 'AEIOU' else 'a'} {text}"
-
-
-def stack_needs(layers: Sequence[Layer]) -> Needs:
-    """What the whole stack needs of its node."""
-    return together(layer.needs() for layer in layers)
 
 
 @dataclass

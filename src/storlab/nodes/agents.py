@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from storlab.errors import StorlabError
 from storlab.nodes.agent_binary import agent_path
-from storlab.nodes.connection import Connection, Stream
+from storlab.nodes.connection import Connection
 from storlab.nodes.demands import NO_DEMANDS, Demands
 from storlab.nodes.identity import NodeIdentity, machine_of
 from storlab.nodes.kind import K, Launcher, Prepared, Services
@@ -42,7 +42,7 @@ async def running_agent(name: str, argv: Sequence[str], *, hello: float | None =
         start_new_session=True,
     )
     assert process.stdin is not None and process.stdout is not None
-    connection = Connection(name, Stream(process.stdout, process.stdin))
+    connection = Connection(name, process.stdout, process.stdin)
     try:
         greeting = await connection.greet(hello or HELLO_TIMEOUT)
         yield Node(name, connection, pid=greeting["pid"])

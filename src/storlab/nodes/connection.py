@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 from storlab.errors import NodeLost, ProtocolError
@@ -15,14 +14,6 @@ from storlab.version import __version__
 
 PATIENCE = 8.0  # s, for an agent to answer what takes it no time; a loaded machine needs far less
 _FINAL = {"hello", "refused", "clock", "facts", "exit", "done", "error"}
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A byte stream in both directions, as a launcher opened it."""
-
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
 
 
 class Connection:
@@ -36,13 +27,14 @@ class Connection:
     def __init__(
         self,
         node: str,
-        stream: Stream,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
         *,
         patience: float = PATIENCE,
         why: Callable[[str], Awaitable[str]] | None = None,
     ) -> None:
         self._node = node
-        self._stream = stream
+        self._reader, self._writer = reader, writer
         self._why = why
         self.patience = patience
         self._ids = itertools.count(1)
@@ -60,7 +52,7 @@ class Connection:
 
     async def greet(self, timeout: float) -> dict[str, Any]:
         """Exchange ``hello``; returns the agent's. ``NodeLost`` on silence, ``ProtocolError`` on another version."""
-        self._stream.writer.write(PREFACE)
+        self._writer.write(PREFACE)
         try:
             async with asyncio.timeout(timeout):
                 theirs = await asyncio.shield(self._greeting)
@@ -90,9 +82,9 @@ class Connection:
             raise NodeLost(self._lost)
         self._open[identity] = queue
         try:
-            self._stream.writer.write(encode(Frame({"id": identity, "op": op, **fields}, payload)))
+            self._writer.write(encode(Frame({"id": identity, "op": op, **fields}, payload)))
             with contextlib.suppress(ConnectionError):  # the reader notices, and names the reason
-                await self._stream.writer.drain()
+                await self._writer.drain()
             while True:
                 frame = await queue.get()
                 if frame is None:
@@ -126,12 +118,11 @@ class Connection:
 
     async def close(self) -> None:
         """Close the stream: the agent then kills all that it started. Idempotent."""
-        writer = self._stream.writer
-        if self._lost is not None and not writer.is_closing():
-            writer.transport.abort()  # what was not sent yet would be waited for, and nobody reads it
-        writer.close()
+        if self._lost is not None and not self._writer.is_closing():
+            self._writer.transport.abort()  # what was not sent yet would be waited for, and nobody reads it
+        self._writer.close()
         with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
+            await self._writer.wait_closed()
         self._reading.cancel()
         await asyncio.wait([self._reading])
         self._fail(f"node {self._node}: its agent was closed")
@@ -140,7 +131,7 @@ class Connection:
         decoder = Decoder()
         reason = f"node {self._node}: the stream to its agent closed"
         try:
-            while chunk := await self._stream.reader.read(256 * 1024):
+            while chunk := await self._reader.read(256 * 1024):
                 for frame in decoder.feed(chunk):
                     self._deliver(frame)
             if self._why is not None:

@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from storlab.errors import StorlabError
 from storlab.nodes.demands import Devices
@@ -60,14 +60,10 @@ class Card:
         return Devices(netdevs=(netdev,), devices=(device,))
 
 
-class _Announce(Protocol):
-    def __call__(self, undo: str, /, **arguments: Any) -> None: ...
-
-
 class RunNetwork:
     """Made when the first node joins; hands out cards, and takes them back from nodes that ended."""
 
-    def __init__(self, run: str, host: Callable[[], Node], announce: _Announce) -> None:
+    def __init__(self, run: str, host: Callable[[], Node], announce: Callable[..., None]) -> None:
         self._run, self._host, self._announce = run, host, announce
         self._made = False
         self._numbers: set[int] = set()

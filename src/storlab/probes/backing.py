@@ -7,7 +7,7 @@ transaction group. Counts, which noise hardly touches.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import ClassVar
 
 from storlab.errors import ParseError
@@ -42,11 +42,8 @@ class BackingProbe(Probe):
     def watches_at(self, end: End, kinds: Collection[Kind]) -> bool:
         return end == "below" and super().watches_at(end, kinds)
 
-    def watch(self, context: ProbeContext) -> AbstractAsyncContextManager[None]:
-        return self._watching(context)
-
     @asynccontextmanager
-    async def _watching(self, context: ProbeContext) -> AsyncIterator[None]:
+    async def watch(self, context: ProbeContext) -> AsyncIterator[None]:
         paths = [disk_stat_path(disk) for disk in context.subject.disks or ()]
         with samples_file(context.raw, paths) as file:
             await take_sample(context.node, paths, file)

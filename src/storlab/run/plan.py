@@ -113,8 +113,7 @@ async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int
     The plan's own study has every node in its place.
     """
     refuse_unknown_metrics(study)
-    placed = await place(study, session.host)
-    study = placed.study
+    study = await place(study, session.host)
     prepared = await _prepare(study, session)
     unsupported: dict[int, tuple[str, ...]] = {}
     checked = _Checks(study, session, prepared)
@@ -131,7 +130,7 @@ async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int
     refuse_double_claims(study, supported)
     memory = refuse_guests_too_large(study, supported, await session.host.read_text("/proc/meminfo"))
     root = [needs.root for cell in study.cells for needs in [_needs_here(cell), *_node_needs(cell)] if needs.root]
-    notes = (*placed.notes, *study.notes, *_left_out(supported), *_shared_in_rounds(supported))
+    notes = (*study.notes, *_left_out(supported), *_shared_in_rounds(supported))
     return Plan(study, seed, rounds, unsupported, space, free, tuple(dict.fromkeys(root)), notes, prepared, memory)
 
 

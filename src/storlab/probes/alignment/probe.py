@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -83,9 +83,6 @@ class AlignmentProbe(Probe):
     def needs(self) -> Needs:
         return Needs(root="tracing block I/O")
 
-    def watch(self, context: ProbeContext) -> AbstractAsyncContextManager[None]:
-        return self._watching(context)
-
     def parse(self, record: ProbeRecord) -> Measurements:
         (found,) = self.parse_many([record])
         if isinstance(found, StorlabError):
@@ -105,7 +102,7 @@ class AlignmentProbe(Probe):
         return self.disks or subject.disks or None
 
     @asynccontextmanager
-    async def _watching(self, context: ProbeContext) -> AsyncIterator[None]:
+    async def watch(self, context: ProbeContext) -> AsyncIterator[None]:
         disks = self.watched(context.subject)
         if disks is None:
             _note(context.raw, ["there is no disk beneath whose requests could be watched"])

@@ -7,7 +7,7 @@ places apart, not the disks. What is made in a guest reaches the others over NBD
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from storlab.nodes.needs import Lack, Needs, lacks, together
 from storlab.nodes.node import Node
@@ -18,16 +18,8 @@ from storlab.study.schema import NodeGroup, default_groups
 from storlab.study.study import Study
 
 
-@dataclass(frozen=True)
-class Placed:
-    """The study with every node's place decided. ``notes`` say what was decided, and why."""
-
-    study: Study
-    notes: tuple[str, ...] = ()
-
-
-async def place(study: Study, host: Node) -> Placed:
-    """Decide for each group that may be on this machine; ``study`` itself where there is none.
+async def place(study: Study, host: Node) -> Study:
+    """The study with every node's place decided, and in its notes what was decided, and why.
 
     Raises ``StudyError`` where a chain can't be on this machine.
     """
@@ -42,7 +34,8 @@ async def place(study: Study, host: Node) -> Placed:
             assert cell.all_chains is not None  # what can't be is found now
     except ChainError as error:
         raise study.problem(error.origin, str(error)) from None
-    return Placed(replace(study, cells=cells), tuple(_note(name, reasons) for name, reasons in missing.items()))
+    notes = (_note(name, reasons) for name, reasons in missing.items())
+    return replace(study, cells=cells, notes=(*notes, *study.notes))
 
 
 def _moved(cell: Cell, here: set[str]) -> dict[str, NodeGroup]:

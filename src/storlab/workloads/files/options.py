@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
@@ -123,37 +123,17 @@ def _as_table(value: object) -> object:
     return {"exactly": parse_size(value)}
 
 
-_SIZE_KEYS = {key: {"type": ["string", "integer"]} for key in ("exactly", "min", "max", "median", "size")}
-_CHOICES = {
-    "type": "array",
-    "items": {
-        "type": "object",
-        "properties": {"size": _SIZE_KEYS["size"], "weight": {"type": ["number", "string"]}},
-        "required": ["size", "weight"],
-        "additionalProperties": False,
-    },
-}
+def _table(required: Sequence[str] = (), **properties: object) -> dict[str, object]:
+    need = {"required": list(required)} if required else {}
+    return {"type": "object", "properties": properties, "additionalProperties": False, **need}
+
+
+_SIZE: dict[str, object] = {"type": ["string", "integer"]}
+_NUMBER = {"type": ["number", "string"]}
+_CHOICES: dict[str, object] = {"type": "array", "items": _table(("size", "weight"), size=_SIZE, weight=_NUMBER)}
+_SIZES = _table(exactly=_SIZE, min=_SIZE, max=_SIZE, median=_SIZE, sigma=_NUMBER, choices=_CHOICES)
 Sizes = Annotated[
-    FileSizes,
-    BeforeValidator(_as_table),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": ["string", "integer"]},
-                _CHOICES,
-                {
-                    "type": "object",
-                    "properties": {
-                        **{key: _SIZE_KEYS[key] for key in ("exactly", "min", "max", "median")},
-                        "sigma": {"type": ["number", "string"]},
-                        "choices": _CHOICES,
-                    },
-                    "additionalProperties": False,
-                },
-            ],
-            "examples": ["4k"],
-        }
-    ),
+    FileSizes, BeforeValidator(_as_table), WithJsonSchema({"anyOf": [_SIZE, _CHOICES, _SIZES], "examples": ["4k"]})
 ]
 """In a study: ``"4k"``, ``{ min = …, max = … }``, ``{ median = …, sigma = … }``, or a list of sizes with weights."""
 

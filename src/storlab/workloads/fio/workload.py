@@ -51,16 +51,13 @@ class FioWorkload(Workload):
         if self.job_file is not None:
             if self.jobs:
                 raise OptionError("jobs and job_file exclude each other: put the jobs into the file", "job_file")
-            if own := next(iter(self._shared()), None):
+            if own := next(iter(_extra(self)), None):
                 raise OptionError("with a job_file all options stand in that file: put this one there", own)
-        fio_options.check_options(self._shared())
+        fio_options.check_options(_extra(self))
         for name, job in self.jobs.items():
             fio_options.check_job_name(name)
             fio_options.check_options(_extra(job), "jobs", name)
         return self
-
-    def _shared(self) -> dict[str, Option]:
-        return _extra(self)
 
     def _jobs(self) -> list[Job]:
         if self._job_text is not None:
@@ -118,7 +115,7 @@ class FioWorkload(Workload):
 
     def _written(self, option: str) -> tuple[str, ...]:
         """Where in the workload's table an option stands; nowhere, where it is in a native job file."""
-        if option in self._shared():
+        if option in _extra(self):
             return self.kind, option
         return next((("fio", "jobs", job, option) for job, own in self.jobs.items() if option in _extra(own)), ())
 
@@ -133,7 +130,7 @@ class FioWorkload(Workload):
 
     def _sections(self, given: Options, name: str) -> Sections:
         jobs = [(job, _extra(options)) for job, options in self.jobs.items()] or [(name, {})]
-        return [("global", {**given, **self._shared()}), *jobs]
+        return [("global", {**given, **_extra(self)}), *jobs]
 
     def job_text(self, given: Options, name: str) -> str:
         """The job file, with ``given`` options beneath the study's own."""
@@ -141,16 +138,14 @@ class FioWorkload(Workload):
 
     def _given(self, place: RunContext) -> dict[str, Option]:
         """What Storlab gives: where to work, the round's seed, logs. The study's own options win."""
-        target: dict[str, Option] = (
-            {"directory": place.path} if isinstance(place.target, Dir) else {"filename": place.path}
-        )
-        logs: dict[str, Option] = {f"write_{what}_log": "series" for what in ("bw", "iops", "lat")}
-        ramp: dict[str, Option] = (
-            {"ramp_time": f"{round(place.warm_up * 1000)}ms"} if place.warm_up else {}  # "1.5s" is 1 s to fio
-        )
+        target = "directory" if isinstance(place.target, Dir) else "filename"
+        given: dict[str, Option] = {target: place.path, "randseed": place.seed}
+        given |= {f"write_{what}_log": "series" for what in ("bw", "iops", "lat")}
         # Rates are averaged over the same interval: fio would take 500 ms for them, whatever the logs have.
-        logs |= dict.fromkeys(("log_avg_msec", "bwavgtime", "iopsavgtime"), self._log_interval())
-        return target | {"randseed": place.seed} | logs | ramp
+        given |= dict.fromkeys(("log_avg_msec", "bwavgtime", "iopsavgtime"), self._log_interval())
+        if place.warm_up:
+            given["ramp_time"] = f"{round(place.warm_up * 1000)}ms"  # "1.5s" is 1 s to fio
+        return given
 
     async def _job_arguments(self, place: RunContext) -> list[str]:
         given = self._given(place)

@@ -17,11 +17,10 @@ from typing import Any
 from qemu.qmp import QMPClient
 
 from storlab.errors import NodeError, NodeLost
-from storlab.nodes.connection import Connection, Stream
+from storlab.nodes.connection import Connection
 from storlab.nodes.kinds.vm.causes import Causes, console_text, killed_for_memory, tail
-from storlab.nodes.kinds.vm.command import Files, GuestSpec, command
+from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
 from storlab.nodes.kinds.vm.qmp import execute, hang_up, ignore_shared_memory, migration_ends
-from storlab.nodes.kinds.vm.saved import Saved
 from storlab.nodes.network import CARD, PREFIX
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process
@@ -80,7 +79,7 @@ class Guest:
 
 @asynccontextmanager
 async def running_guest(
-    spec: GuestSpec, host: Node, files: Files, saved: Saved | None, on_lost: Callable[[Guest], None]
+    spec: GuestSpec, host: Node, files: Files, saved: Path | None, on_lost: Callable[[Guest], None]
 ) -> AsyncIterator[Guest]:
     """A guest for as long as the context lasts; a copy of ``saved``, or booted. Raises ``NodeError``.
 
@@ -88,7 +87,7 @@ async def running_guest(
     ``on_lost`` is called where the guest is gone before the context ends.
     """
     began = time.monotonic()
-    memory = saved.memory if saved is not None else None
+    memory = Memory(saved / "memory", shared=False) if saved is not None else None
     argv = command(spec, files, memory=memory, incoming=saved is not None)
     async with AsyncExitStack() as stack:
         process = await host.start(argv)
@@ -115,9 +114,9 @@ async def running_guest(
         yield guest
 
 
-async def _restore(qmp: QMPClient, spec: GuestSpec, saved: Saved) -> None:
+async def _restore(qmp: QMPClient, spec: GuestSpec, saved: Path) -> None:
     await ignore_shared_memory(qmp)
-    await execute(qmp, "migrate-incoming", {"uri": f"file:{saved.state}"})
+    await execute(qmp, "migrate-incoming", {"uri": f"file:{saved / 'state'}"})
     await migration_ends(qmp)
     devices = spec.all_devices.on_ports(spec.port_names()) if spec.hardware.machine == "q35" else spec.all_devices
     for name, arguments in devices.commands():
@@ -137,7 +136,7 @@ def preamble() -> bytes:
 async def _agent(path: Path, spec: GuestSpec, causes: Causes) -> Connection:
     reader, writer = await asyncio.open_unix_connection(str(path))
     writer.write(preamble())  # at the very last moment, since it carries the time
-    return Connection(spec.name, Stream(reader, writer), patience=spec.hardware.silence, why=causes.name)
+    return Connection(spec.name, reader, writer, patience=spec.hardware.silence, why=causes.name)
 
 
 async def _settle_in(node: Node, spec: GuestSpec) -> None:

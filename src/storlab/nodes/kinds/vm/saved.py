@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from storlab.errors import NodeError
@@ -33,18 +33,10 @@ _ABANDONED = 600.0  # s; whoever was making one for so long has died
 _KEPT = 8  # saved guests; the ones not used for longest give way
 
 
-@dataclass(frozen=True)
-class Saved:
-    """A saved guest: its memory, and the state of all else."""
+async def saved_guest(spec: GuestSpec, host: Node, sockets: Path, notify: Callable[[str], None]) -> Path:
+    """A folder with ``memory`` and ``state`` of a guest that ``spec`` can be a copy of, saved now where there is none.
 
-    memory: Memory
-    state: Path
-
-
-async def saved_guest(spec: GuestSpec, host: Node, sockets: Path, notify: Callable[[str], None]) -> Saved:
-    """The saved guest that ``spec`` can be a copy of, booted and saved now where there is none. Raises ``NodeError``.
-
-    ``notify`` gets a sentence where that is done. ``sockets``: a folder with a short path (see unix(7)), for sockets.
+    Raises ``NodeError``. ``notify`` gets a sentence where that is done. ``sockets``: a short path, see unix(7).
     """
     anywhere = spec.hardware.model_copy(update={"pin": None, "numa": None})
     generic = replace(spec, name="storlab", hardware=anywhere, devices=NO_DEVICES, card=None, within=())
@@ -60,7 +52,7 @@ async def saved_guest(spec: GuestSpec, host: Node, sockets: Path, notify: Callab
                 raise NodeError(f"node {spec.name}: no guest could be saved to make copies of: {reason}") from None
             _forget_oldest(folder.parent)
         os.utime(folder)
-    return Saved(Memory(folder / "memory", shared=False), folder / "state")
+    return folder
 
 
 @asynccontextmanager
