@@ -7,6 +7,7 @@ import pytest
 from storlab.errors import StudyError, UserError
 from storlab.layers.resources import Dir
 from storlab.study.cells import Cell, Target
+from storlab.study.chains import ends_as
 from storlab.study.study import Study, parse_study
 
 LOAD = '[workload.load]\nfio = { rw = "write", size = "1M" }\n'
@@ -101,7 +102,7 @@ def test_a_load_runs_on_a_further_chain_by_its_name() -> None:
     )
     (load,) = made.loads
     assert (load.on, load.same_files) == ((Target("vm", "share"),), True)
-    assert made.ends_as("vm", "share") is Dir
+    assert ends_as(made.all_chains["vm", "share"], made.all_chains) is Dir
 
 
 PROFILES = """

@@ -36,29 +36,15 @@ M = TypeVar("M", bound=BaseModel)
 def check_layer(cls: type[Layer], keys: Mapping[str, Any] | None = None) -> None:
     """A layer says of itself what is needed to put it into a stack. What it does, ``check_set_up`` looks at."""
     layer = _instance(cls, keys)
-    _raise(
-        cls,
-        says.of_literal_name(cls, "layer"),
-        says.of_keys(layer),
-        says.of_needs(layer),
-        says.of_undoes(cls),
-        says.of_layer(layer),
-    )
+    _raise(cls, says.of_literal_name(cls, "layer"), *_common(layer), says.of_undoes(cls), says.of_layer(layer))
 
 
 def check_workload(cls: type[Workload], keys: Mapping[str, Any] | None = None, raw: Iterable[Path] = ()) -> None:
     """A workload parses what its command left in each folder of ``raw``, and refuses what is damaged."""
     load = _instance(cls, keys)
     parsed = (results.of_folder(folder, load.parse, load.declares(), (TrialError, ParseError)) for folder in raw)
-    _raise(
-        cls,
-        says.of_kind_name(cls),
-        says.of_keys(load),
-        says.of_needs(load),
-        results.of_declarations(load.declares()),
-        says.of_workload(load),
-        *parsed,
-    )
+    declared = results.of_declarations(load.declares())
+    _raise(cls, says.of_kind_name(cls), *_common(load), declared, says.of_workload(load), *parsed)
 
 
 def check_probe(cls: type[Probe], keys: Mapping[str, Any] | None = None, records: Iterable[ProbeRecord] = ()) -> None:
@@ -71,28 +57,14 @@ def check_probe(cls: type[Probe], keys: Mapping[str, Any] | None = None, records
             return probe.parse(ProbeRecord(raw, record.window, record.subject))
 
         parsed.append(results.of_folder(record.raw, parse, probe.declares(), (StorlabError,)))
-    _raise(
-        cls,
-        says.of_kind_name(cls),
-        says.of_keys(probe),
-        says.of_needs(probe),
-        results.of_declarations(cls.metrics),
-        says.of_probe(probe),
-        *parsed,
-    )
+    declared = results.of_declarations(cls.metrics)
+    _raise(cls, says.of_kind_name(cls), *_common(probe), declared, says.of_probe(probe), *parsed)
 
 
 def check_node_kind(cls: type[NodeKind], keys: Mapping[str, Any] | None = None) -> None:
     """A kind of node says what it takes, and has a launcher."""
     kind = _instance(cls, keys)
-    _raise(
-        cls,
-        says.of_literal_name(cls, "kind"),
-        says.of_keys(kind),
-        says.of_needs(kind),
-        says.of_undoes(cls),
-        says.of_node_kind(kind),
-    )
+    _raise(cls, says.of_literal_name(cls, "kind"), *_common(kind), says.of_undoes(cls), says.of_node_kind(kind))
 
 
 def check_importer(cls: type[Importer], files: Iterable[bytes] = (), options: Mapping[str, Any] | None = None) -> None:
@@ -100,9 +72,8 @@ def check_importer(cls: type[Importer], files: Iterable[bytes] = (), options: Ma
     importer = cls()
     texts, options = list(files), dict(options or {})
     parsed = [results.of_file(importer, text, options) for text in texts]
-    _raise(
-        cls, says.of_kind_name(cls), says.of_importer(importer), results.of_primary(importer, texts, options), *parsed
-    )
+    primary = results.of_primary(importer, texts, options)
+    _raise(cls, says.of_kind_name(cls), says.of_importer(importer), primary, *parsed)
 
 
 async def check_set_up(layers: Sequence[Layer], folder: Path) -> list[dict[str, Any]]:
@@ -142,6 +113,10 @@ async def check_set_up(layers: Sequence[Layer], folder: Path) -> list[dict[str, 
     if faults:
         raise AssertionError("\n".join(faults))
     return facts
+
+
+def _common(instance: BaseModel) -> tuple[Iterable[str], Iterable[str]]:
+    return says.of_keys(instance), says.of_needs(instance)
 
 
 def _raise(cls: type, *checks: Iterable[str]) -> None:

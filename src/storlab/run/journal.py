@@ -37,8 +37,8 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._pending = {entry.number: entry for entry in read_pending(path)}
-        self._next = _last_number(path) + 1
+        self._pending, last = _read(path)
+        self._next = last + 1
         self._drop_torn_line()
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         sync_folder(path.parent)
@@ -108,14 +108,7 @@ class Journal:
 
 def read_pending(path: Path) -> list[Pending]:
     """What a journal says still stands, oldest first. Raises ``RecordsError`` where a line is damaged."""
-    pending: dict[int, Pending] = {}
-    for fields in _lines(path):
-        if "registered" in fields:
-            entry = _pending(fields)
-            pending[entry.number] = entry
-        elif "undone" in fields:
-            pending.pop(int(fields["undone"]), None)
-    return list(pending.values())
+    return list(_read(path)[0].values())
 
 
 def _pending(fields: Mapping[str, Any]) -> Pending:
@@ -126,29 +119,27 @@ def _pending(fields: Mapping[str, Any]) -> Pending:
     return Pending(int(fields["registered"]), identity, str(fields["undo"]), arguments, outlives)
 
 
-def _last_number(path: Path) -> int:
-    return max((int(fields["registered"]) for fields in _lines(path) if "registered" in fields), default=0)
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _read(path: Path) -> tuple[dict[int, Pending], int]:
+    """What still stands, by its number, and the last number that was given."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return []
-    lines = data.split(b"\n")
-    found = []
-    for number, line in enumerate(lines[:-1], start=1):  # what follows the last newline is torn
+        return {}, 0
+    pending: dict[int, Pending] = {}
+    last = 0
+    for number, line in enumerate(data.split(b"\n")[:-1], start=1):  # what follows the last newline is torn
         try:
             fields = orjson.loads(line)
             if not isinstance(fields, dict):
                 raise ValueError("no object")
-            int(fields.get("undone", 0))
+            pending.pop(int(fields.get("undone", 0)), None)
             if "registered" in fields:
-                _pending(fields)
+                entry = _pending(fields)
+                pending[entry.number] = entry
+                last = max(last, entry.number)
         except (ValueError, KeyError, TypeError) as error:
             raise RecordsError(
                 f"{path}:{number} is damaged ({error}): fix or remove that line, "
                 "then `storlab clean` can tear down what the others name"
             ) from None
-        found.append(fields)
-    return found
+    return pending, last

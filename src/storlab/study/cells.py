@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from storlab.layers.resources import Resource
 from storlab.probes.base import Probe
-from storlab.study.chains import MAIN, Chain, Chains, Declared, continued, ends_as, in_order, resolve, started
+from storlab.study.chains import MAIN, Chain, Chains, Declared, continued, in_order, resolve, started
 from storlab.study.schema import HOST, NodeGroup, Trial
 from storlab.workloads.base import Workload
 
@@ -74,11 +73,6 @@ class Cell:
         """A group's own stack, or a further chain of it; ``None`` where it has none."""
         return self.all_chains.get((group, name)) if group in self.nodes else None
 
-    def ends_as(self, group: str, name: str = MAIN) -> type[Resource] | None:
-        """What a chain gives."""
-        chain = self.chain(group, name)
-        return ends_as(chain, self.all_chains) if chain is not None else None
-
     def continued(self, chain: Chain) -> Chain | None:
         """The chain that another one stands on."""
         return continued(chain, self.all_chains)
@@ -102,12 +96,11 @@ class Cell:
         return any(
             group in (chain.group, chain.source)
             if chain.crossing is not None and chain.crossing.transport == "network"
-            else group == chain.source and self.opened_remotely(chain)
+            else group == chain.source and self._opened_remotely(chain)
             for chain in self.chains
         )
 
-    def opened_remotely(self, chain: Chain) -> bool:
-        """Whether a hypervisor opens over the network what is served to it."""
+    def _opened_remotely(self, chain: Chain) -> bool:
         source = self.nodes.get(chain.source)
         crossing = chain.crossing
         return crossing is not None and crossing.transport == "hypervisor" and source is not None and not source.here
