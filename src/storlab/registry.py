@@ -21,8 +21,7 @@ from storlab.layers.fs.mkfs import MkfsLayer
 from storlab.layers.fs.mount import MountLayer
 from storlab.layers.image.clone import ImageCloneLayer, ImageCopyLayer
 from storlab.layers.image.qcow2 import Qcow2Layer
-from storlab.layers.net.connect import ConnectLayer
-from storlab.layers.net.nbd import NbdLayer
+from storlab.layers.net import ConnectLayer, NbdLayer
 from storlab.layers.server.nbd_export import NbdExportLayer
 from storlab.layers.zfs.dataset import ZfsLayer
 from storlab.layers.zfs.pool import ZpoolLayer

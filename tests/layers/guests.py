@@ -16,7 +16,7 @@ from storlab.nodes.kinds.vm.accelerator import find_acceleration
 from storlab.nodes.kinds.vm.command import Files, GuestSpec
 from storlab.nodes.kinds.vm.guest import Guest, running_guest
 from storlab.nodes.kinds.vm.hardware import Hardware
-from storlab.nodes.kinds.vm.initrd import initrd_with_agent
+from storlab.nodes.kinds.vm.kind import initrd_with_agent
 from storlab.nodes.node import Node
 
 

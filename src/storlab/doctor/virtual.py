@@ -19,7 +19,7 @@ from storlab.images.image import find_image
 from storlab.images.manifest import Listed, list_images
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration
-from storlab.nodes.kinds.vm.initrd import initrd_with_agent
+from storlab.nodes.kinds.vm.kind import initrd_with_agent
 
 GROUP = "Virtual machines"
 _BUILD = "storlab image build"

@@ -18,34 +18,26 @@ class Program:
     version: tuple[str, ...] = ("--version",)
 
 
-PROGRAMS: dict[str, Program] = {
-    "blkid": Program("util-linux"),
-    "blockdev": Program("util-linux"),
-    "btrfs": Program("btrfs-progs"),
-    "cp": Program("coreutils"),
-    "dd": Program("coreutils"),
-    "dumpe2fs": Program("e2fsprogs", ("-V",)),
-    "fallocate": Program("util-linux"),
-    "fio": Program("fio"),
-    "ip": Program("iproute2", ("-V",)),
-    "losetup": Program("mount"),
-    "mkfs.btrfs": Program("btrfs-progs"),
-    "mkfs.ext4": Program("e2fsprogs", ("-V",)),
-    "mkfs.xfs": Program("xfsprogs", ("-V",)),
-    "modprobe": Program("kmod"),
-    "mount": Program("mount"),
-    "nsenter": Program("util-linux"),
-    "numactl": Program("numactl"),
-    "qemu-img": Program("qemu-utils"),
-    "qemu-nbd": Program("qemu-utils"),
-    "qemu-system-x86_64": Program("qemu-system-x86"),
-    "sync": Program("coreutils"),
-    "truncate": Program("coreutils"),
-    "umount": Program("mount"),
-    "wipefs": Program("util-linux"),
-    "xfs_info": Program("xfsprogs", ("-V",)),
-    "zfs": Program("zfsutils-linux"),
-    "zpool": Program("zfsutils-linux"),
+_BY_PACKAGE = {
+    "btrfs-progs": ("btrfs", "mkfs.btrfs"),
+    "coreutils": ("cp", "dd", "sync", "truncate"),
+    "e2fsprogs": ("dumpe2fs", "mkfs.ext4"),
+    "fio": ("fio",),
+    "iproute2": ("ip",),
+    "kmod": ("modprobe",),
+    "mount": ("losetup", "mount", "umount"),
+    "numactl": ("numactl",),
+    "qemu-system-x86": ("qemu-system-x86_64",),
+    "qemu-utils": ("qemu-img", "qemu-nbd"),
+    "util-linux": ("blkid", "blockdev", "fallocate", "nsenter", "wipefs"),
+    "xfsprogs": ("mkfs.xfs", "xfs_info"),
+    "zfsutils-linux": ("zfs", "zpool"),
+}
+_BY_V = {"dumpe2fs", "ip", "mkfs.ext4", "mkfs.xfs", "xfs_info"}  # what prints its version at -V
+PROGRAMS = {
+    name: Program(package, ("-V",) if name in _BY_V else ("--version",))
+    for package, names in _BY_PACKAGE.items()
+    for name in names
 }
 
 

@@ -20,6 +20,7 @@ from storlab.units import Size, size_text
 
 Filesystem = Literal["ext4", "xfs", "btrfs"]
 
+_TELLING = {"ext4": ("dumpe2fs", "-h"), "xfs": ("xfs_info",), "btrfs": ("btrfs", "inspect-internal", "dump-super")}
 _NO_KERNEL_SUPPORT = re.compile(r"too big for system|not supported by (this|the) kernel", re.IGNORECASE)
 
 
@@ -79,8 +80,9 @@ class MkfsLayer(Layer):
         return f"mkfs {self.type}"
 
     def needs(self) -> Needs:
-        programs = {"ext4": ("dumpe2fs",), "xfs": ("xfs_info",), "btrfs": ("btrfs",)}[self.type]
-        return Needs((f"mkfs.{self.type}", "blkid", "wipefs", *programs), (self.type,), root="file systems")
+        return Needs(
+            (f"mkfs.{self.type}", "blkid", "wipefs", _TELLING[self.type][0]), (self.type,), root="file systems"
+        )
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
         assert isinstance(below, Disk)
@@ -137,11 +139,7 @@ class MkfsLayer(Layer):
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Disk)
-        argv = {
-            "ext4": ["dumpe2fs", "-h", resource.path],
-            "xfs": ["xfs_info", resource.path],
-            "btrfs": ["btrfs", "inspect-internal", "dump-super", resource.path],
-        }[self.type]
+        argv = [*_TELLING[self.type], resource.path]
         text = await context.node.output(*argv)
         parse = {"ext4": parse_dumpe2fs, "xfs": parse_xfs_info, "btrfs": parse_dump_super}[self.type]
         return {"command": " ".join(argv), **parse(text)}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
 import time
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -12,7 +14,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from storlab.errors import NodeError, UserError
+from storlab.images.cache import storlab_cache
+from storlab.images.cpio import archive
 from storlab.images.image import Image, find_image, own_image
+from storlab.nodes.agent_binary import agent_path
 from storlab.nodes.binding import programs
 from storlab.nodes.demands import Demands
 from storlab.nodes.identity import NodeIdentity, boot_of
@@ -21,7 +26,6 @@ from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration, 
 from storlab.nodes.kinds.vm.command import QEMU, Files, GuestSpec
 from storlab.nodes.kinds.vm.guest import Guest, running_guest
 from storlab.nodes.kinds.vm.hardware import Hardware
-from storlab.nodes.kinds.vm.initrd import initrd_with_agent
 from storlab.nodes.kinds.vm.saved import saved_guest
 from storlab.nodes.needs import Needs
 from storlab.nodes.network import remove_network
@@ -30,6 +34,7 @@ from storlab.nodes.undo import remove_folder, undo
 from storlab.units import size_text
 
 _SOCKETS = "/tmp"
+_KEPT = 8  # initial RAM disks: pairs of an image and an agent; the ones not used for longest give way
 _EXTRAS = {"zfs": "zfs"}  # kernel module → the part of the image that has it
 _OWN_MEMORY = 200 * 1024**2  # bytes of QEMU itself for each guest, emulated: mostly translated code
 _START = 4.0  # s
@@ -230,3 +235,31 @@ async def _acceleration(hardware: Hardware, image: Image, initrd: Path, host: No
     if hardware.accel == "kvm" and found.accelerator != "kvm":
         raise UserError(f"the study asks for KVM, which does not work here: {found.reason}", ("accel",))
     return found
+
+
+def initrd_with_agent(image: Image) -> Path:
+    """A file with the image's modules and this checkout's agent as ``/init``; made once for each pair.
+
+    The agent is not part of any image, but handed over at boot, so that it is the one that this controller speaks with.
+    The kernel reads several cpio archives one after the other (Documentation/driver-api/early-userspace).
+    """
+    agent = agent_path()
+    folder = storlab_cache() / "initrd"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{_fingerprint(image.initramfs, agent)}.cpio"
+    if not path.exists():
+        own = archive({"init": agent.read_bytes()}, frozenset({"init"}), ("dev", "proc", "sys"))
+        temporary = path.with_name(f"{path.name}.{os.getpid()}")
+        temporary.write_bytes(image.initramfs.read_bytes() + own)
+        temporary.replace(path)
+        for old in sorted(folder.glob("*.cpio"), key=lambda path: -path.stat().st_mtime)[_KEPT:]:
+            old.unlink(missing_ok=True)
+    os.utime(path)
+    return path
+
+
+def _fingerprint(*files: Path) -> str:
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:16]

@@ -1,9 +1,10 @@
-"""Layer ``nbd``: an export as a disk of the kernel, see nbd-client(8)."""
+"""Crossings over the network: layers ``nbd``, a disk of the kernel's, see nbd-client(8), and ``connect``."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -11,7 +12,7 @@ from pydantic import Field
 from storlab.errors import TrialError
 from storlab.layers.base import Crossing, LayerContext
 from storlab.layers.block.queue import queue_facts
-from storlab.layers.resources import Disk, Export, Resource
+from storlab.layers.resources import Disk, Export, Resource, Server
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -111,3 +112,29 @@ class NbdLayer(Crossing):
         assert isinstance(resource, Disk)
         queue = await queue_facts(context.node, resource.name)
         return {"device": resource.path, "size": resource.size, "connections": self.connections, "queue": queue}
+
+
+class ConnectLayer(Crossing):
+    """Takes a server, or an export that a load reads itself, to the nodes that use it."""
+
+    layer: Literal["connect"] = "connect"
+
+    takes: ClassVar = (Server, Export)
+    gives: ClassVar = Server
+    transport: ClassVar = "network"
+
+    def gives_above(self, below: type[Resource] | None) -> type[Resource]:
+        return below or Server
+
+    def demands(self, below: Resource, slot: str) -> Demands:
+        return Demands(network=True)
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+        assert isinstance(below, Server | Export)
+        if "host" not in below.words():
+            raise TrialError(f"what runs on {below.node} listens on no network, so {context.node.name} cannot reach it")
+        # Its socket and its disk are there, not here.
+        return replace(below, socket=None, disk=None) if isinstance(below, Server) else below
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        return dict(resource.words())

@@ -1,1 +1,0 @@
-"""Crossings over the network: what another node serves."""
