@@ -19,16 +19,9 @@ from storlab.errors import ImageError, MissingTool
 # Debian keeps depmod, mkfs and chroot off an ordinary user's PATH.
 PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
 _PACKAGES = {
-    "apt-get": "apt",
-    "depmod": "kmod",
-    "dpkg-deb": "dpkg",
-    "mkfs.erofs": "erofs-utils",
-    "mmdebstrap": "mmdebstrap",
-    "setpriv": "util-linux",
-    "tar": "tar",
-    "unshare": "util-linux",
-    "zstd": "zstd",
-}
+    "apt-get": "apt", "depmod": "kmod", "dpkg-deb": "dpkg", "mkfs.erofs": "erofs-utils", "mmdebstrap": "mmdebstrap",
+    "setpriv": "util-linux", "tar": "tar", "unshare": "util-linux", "zstd": "zstd",
+}  # fmt: skip
 _GRACE = 30.0  # seconds: mmdebstrap removes its folder when it is told to end
 _LOOK = 0.05  # seconds between two looks whether it has ended
 _CLOSING = 1.0  # seconds until what a killed program held open is closed

@@ -108,26 +108,15 @@ def digest(of: Any) -> str:
 
 def root_recipe() -> dict[str, Any]:
     """What a root file system is made of, but for the versions that the mirror has that day."""
-    return {
-        "suite": SUITE,
-        "preferences": preferences(),
-        "packages": packages(),
-        "without dependencies": WITHOUT_DEPENDENCIES,
-        "not unpacked": NOT_UNPACKED,
-        "script": script("finish-root.sh"),
-        "timestamp": TIMESTAMP,
-    }
+    made_of = {"packages": packages(), "without dependencies": WITHOUT_DEPENDENCIES, "not unpacked": NOT_UNPACKED}
+    how = {"suite": SUITE, "preferences": preferences(), "script": script("finish-root.sh"), "timestamp": TIMESTAMP}
+    return made_of | how
 
 
 def kernel_recipe() -> dict[str, Any]:
     """What is made of a kernel's package."""
-    return {
-        "steps": _KERNEL_STEPS,
-        "early": EARLY_MODULES,
-        "dropped": DROPPED_MODULES,
-        "kept": KEPT_MODULES,
-        "timestamp": TIMESTAMP,
-    }
+    modules = {"early": EARLY_MODULES, "dropped": DROPPED_MODULES, "kept": KEPT_MODULES}
+    return {"steps": _KERNEL_STEPS, **modules, "timestamp": TIMESTAMP}
 
 
 def zfs_recipe() -> dict[str, Any]:

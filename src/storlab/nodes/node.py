@@ -225,9 +225,5 @@ def _sample(frame: Frame) -> Sample:
     for size in frame.header["sizes"]:
         contents.append(None if size < 0 else frame.payload[at : at + size])
         at += max(size, 0)
-    return Sample(
-        t=frame.header["monotonic_ns"] / 1e9,
-        realtime=frame.header["realtime_ns"] / 1e9,
-        late=frame.header["late_ns"] / 1e9,
-        contents=tuple(contents),
-    )
+    t, realtime, late = (frame.header[name] / 1e9 for name in ("monotonic_ns", "realtime_ns", "late_ns"))
+    return Sample(t, realtime, late, tuple(contents))

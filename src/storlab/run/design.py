@@ -60,14 +60,9 @@ def _summary(tables: Tables, design: Design, effects: bool) -> Summary:
     design = replace(design, declared=tables.declared())
     if probes := tables.probe_facts():
         design = replace(design, facts=design.facts | {"probes": probes})
-    return summarise(
-        tables.frame("trials"),
-        tables.frame("metrics"),
-        design,
-        histograms=tables.frame("histograms"),
-        requests=tables.frame("requests"),
-        effects=effects,
-    )
+    names = ("trials", "metrics", "histograms", "requests")
+    trials, metrics, histograms, requests = (tables.frame(name) for name in names)
+    return summarise(trials, metrics, design, histograms=histograms, requests=requests, effects=effects)
 
 
 def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:

@@ -50,11 +50,8 @@ async def subjects_of(built: Built, session: Session) -> dict[str, Subject]:
     """What there is to watch, by node; this machine is among them where any of the others is on it, or stands on it."""
     cell = built.cell
     above = {(built.group(s)[0].name if s in cell.nodes else HOST): names for s, names in _above(cell).items()}
-    guests = {
-        name: ProcessGroup(role="guest", pid=node.process)
-        for name, node in built.nodes.items()
-        if node.process is not None
-    }
+    running = {name: node.process for name, node in built.nodes.items() if node.process is not None}
+    guests = {name: ProcessGroup(role="guest", pid=pid) for name, pid in running.items()}
     nodes = {HOST: session.host, **built.nodes}
     if not guests and HOST not in above and all(node.machine != session.host.machine for node in built.nodes.values()):
         del nodes[HOST]
@@ -109,16 +106,12 @@ def _servers(built: Built, node: Node) -> tuple[Service, ...]:
         by_hypervisor = built.nodes[name].process is not None and not _over_network(built, name, chain)
         if (HOST if by_hypervisor else name) == node.name and stack.resource is not None:
             used.append(stack.resource)
-    services = [
-        Service(
-            dialect=each.dialect if isinstance(each, Server) else "nbd",
-            address=_address(each.words()),
-            here=each.node == node.name,
-        )
-        for each in (*run, *used)
-        if isinstance(each, Server | Export)
-    ]
-    return tuple(dict.fromkeys(services))
+
+    def service(each: Server | Export) -> Service:
+        dialect = each.dialect if isinstance(each, Server) else "nbd"
+        return Service(dialect=dialect, address=_address(each.words()), here=each.node == node.name)
+
+    return tuple(dict.fromkeys(service(each) for each in (*run, *used) if isinstance(each, Server | Export)))
 
 
 def _over_network(built: Built, node: str, chain: str) -> bool:

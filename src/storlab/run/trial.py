@@ -60,15 +60,9 @@ class TrialRun:
         Cancelled, it tears everything down and lets the cancellation go on.
         """
         began, started = time.monotonic(), datetime.now(UTC)
-        record = TrialRecord(
-            trial=self.planned.number,
-            round=self.planned.round,
-            cell=self.cell.number,
-            levels=dict(self.cell.levels),
-            block=self.planned.block,
-            status="failed",
-            started=started,
-        )
+        planned, levels = self.planned, dict(self.cell.levels)
+        record = TrialRecord(planned.number, planned.round, self.cell.number, levels, "failed", block=planned.block)
+        record = structs.replace(record, started=started)
         tables: TrialTables | None = None
         try:
             record, tables = await self._measured(record)
@@ -177,15 +171,11 @@ class TrialRun:
     async def _context(self, name: str, node: Node, stack: BuiltStack, warm_up: float) -> RunContext:
         target = stack.resource
         assert target is not None, "what serves others has no load"
-        words = {
-            **target.words(),
-            "node": node.name,
-            "round": str(self.planned.round),
-            "trial": str(self.planned.number),
-            "seed": str(self.planned.seed),
-        }
+        planned = self.planned
+        numbers = {"round": planned.round, "trial": planned.number, "seed": planned.seed}
+        words = {**target.words(), "node": node.name, **{word: str(number) for word, number in numbers.items()}}
         folder = f"{await self._folder(node)}/{name}"
-        return RunContext(node, target, folder, name, warm_up, self.planned.seed, words, stack.memory)
+        return RunContext(node, target, folder, name, warm_up, planned.seed, words, stack.memory)
 
     async def _contexts(self, name: str) -> list[RunContext]:
         """On every node that a load may be on: its own stack, or the further chain that a load uses."""

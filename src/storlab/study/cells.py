@@ -112,11 +112,7 @@ class Cell:
     @property
     def timeout(self) -> float:
         """Seconds that a trial of this cell may take."""
-        matching = [
-            rule.timeout
-            for rule in self.trial.timeouts
-            if all(self.levels.get(factor) == level for factor, level in rule.where.items())
-        ]
+        matching = [rule.timeout for rule in self.trial.timeouts if rule.where.items() <= self.levels.items()]
         return matching[-1] if matching else self.trial.timeout
 
 

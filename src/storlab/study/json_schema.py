@@ -84,12 +84,8 @@ def _names(pattern: str) -> Schema:
 
 
 def _one_of(kinds: dict[str, dict[str, str]]) -> Schema:
-    return {
-        "type": "object",
-        "properties": kinds,
-        "additionalProperties": False,
-        "oneOf": [{"required": [kind]} for kind in kinds],
-    }
+    one = [{"required": [kind]} for kind in kinds]
+    return {"type": "object", "properties": kinds, "additionalProperties": False, "oneOf": one}
 
 
 def _add(definitions: Schema, cls: type[BaseModel], required: Iterable[str] = ()) -> dict[str, str]:

@@ -69,18 +69,12 @@ Timeout = Annotated[Duration, AfterValidator(_more_than_none)]
 
 
 _PRECISION = r"^\s*(±|\+/-|\+-)?\s*\d+(\.\d+)?\s*%\s*$"
-Until = Annotated[
-    float | Literal["decided", "max"],
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"enum": ["decided", "max"]},
-                {"type": "string", "pattern": _PRECISION},
-                {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
-            ]
-        }
-    ),
+_UNTIL = [
+    {"enum": ["decided", "max"]},
+    {"type": "string", "pattern": _PRECISION},
+    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
 ]
+Until = Annotated[float | Literal["decided", "max"], WithJsonSchema({"anyOf": _UNTIL})]
 
 
 class Repeat(Model):

@@ -60,13 +60,8 @@ class DirectoryLayer(Layer):
         if not inside:  # in a chroot, "/" need not be a mount
             filesystem = await context.node.output("stat", "--file-system", "--format=%T", resource.path)
             return {"filesystem": filesystem.strip()}
-        mount = max(inside, key=lambda m: len(m.path))
-        return {
-            "filesystem": mount.filesystem,
-            "source": mount.source,
-            "mounted_on": mount.path,
-            "options": mount.options,
-        }
+        top = max(inside, key=lambda m: len(m.path))
+        return {"filesystem": top.filesystem, "source": top.source, "mounted_on": top.path, "options": top.options}
 
 
 async def _disk_of(node: Node, path: str) -> str | None:

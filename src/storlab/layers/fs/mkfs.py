@@ -64,13 +64,9 @@ class MkfsLayer(Layer):
     @model_validator(mode="after")
     def _options_of_this_type(self) -> Self:
         owners = {
-            "sector_size": ("xfs",),
-            "reflink": ("xfs",),
-            "cluster_size": ("ext4",),
-            "journal": ("ext4",),
-            "node_size": ("btrfs",),
-            "features": ("ext4", "btrfs"),
-        }
+            "sector_size": ("xfs",), "reflink": ("xfs",), "cluster_size": ("ext4",), "journal": ("ext4",),
+            "node_size": ("btrfs",), "features": ("ext4", "btrfs"),
+        }  # fmt: skip
         for name, types in owners.items():
             if getattr(self, name) not in (None, ()) and self.type not in types:
                 raise ValueError(f"{name} is an option of {' and '.join(types)}, not of {self.type}")

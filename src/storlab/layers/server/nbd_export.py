@@ -74,11 +74,8 @@ class NbdExportLayer(ServerLayer):
         assert isinstance(resource, Export)
         listing = await context.node.run([self.program, "--list", *_address(resource)], check=False)
         advertised = parse_nbd_list(listing.stdout.decode(errors="replace")).get(resource.export, {})
-        return {
-            "transport": resource.server["type"],
-            **cache_facts(self.cache, self.aio, self.discard),
-            "advertised": advertised,
-        }
+        semantics = cache_facts(self.cache, self.aio, self.discard)
+        return {"transport": resource.server["type"], **semantics, "advertised": advertised}
 
 
 def _address(export: Export) -> list[str]:

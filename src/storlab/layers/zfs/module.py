@@ -74,10 +74,8 @@ async def set_parameters(context: LayerContext, wanted: Mapping[str, str]) -> No
 async def module_facts(node: Node) -> dict[str, Any]:
     """Versions, and all parameters that can be read."""
     listing = await node.run(["grep", "--recursive", "--with-filename", "", _PARAMETERS], check=False)
-    return {
-        "version": parse_version(await node.output("zfs", "version")),
-        "module": parse_parameters(listing.stdout.decode(errors="replace")),
-    }
+    parameters = parse_parameters(listing.stdout.decode(errors="replace"))
+    return {"version": parse_version(await node.output("zfs", "version")), "module": parameters}
 
 
 def parse_parameters(listing: str) -> dict[str, Any]:

@@ -233,16 +233,9 @@ class Builder:
 
 def shared_directory(built: Built, group: str, chain: str) -> bool:
     """Whether several nodes work in one directory: what their crossings stand on is the same for all of them."""
-    resources = [
-        below.resource
-        for (node, name), below in built.beneath.items()
-        if name == chain and isinstance(below.resource, Dir)
-    ]
-    mine = [
-        built.beneath[node, chain].resource
-        for node in node_names(group, built.cell.nodes[group])
-        if (node, chain) in built.beneath
-    ]
+    resources = [below.resource for (_, name), below in built.beneath.items() if name == chain]
+    names = node_names(group, built.cell.nodes[group])
+    mine = [built.beneath[node, chain].resource for node in names if (node, chain) in built.beneath]
     return any(resources.count(each) > 1 for each in mine if isinstance(each, Dir))
 
 

@@ -82,13 +82,8 @@ class FileSizes(Model):
     def spec(self) -> dict[str, Any]:
         """As the agent reads it."""
         if self.median is not None:
-            return {
-                "kind": "lognormal",
-                "median": self.median,
-                "sigma": self.sigma,
-                "min": self.min or 0,
-                "max": self.largest,
-            }
+            bounds = {"min": self.min or 0, "max": self.largest}
+            return {"kind": "lognormal", "median": self.median, "sigma": self.sigma, **bounds}
         if self.choices:
             return {"kind": "weighted", "choices": [(choice.size, choice.weight) for choice in self.choices]}
         if self.exactly is not None:

@@ -151,11 +151,8 @@ def measurements(document: Document, others: Sequence[Value] = (), notes: Sequen
     found = iter(percentiles_of_each(operation, lower, upper, count))
     values = [value for phase in document.phases for value in _of_phase(phase, found)]
     progress = [row for phase in document.phases for row in _progress(phase, document)]
-    limited = [
-        f"{phase.phase} was ended at its limit of time, after {phase.files} files"
-        for phase in document.phases
-        if phase.limited
-    ]
+    ended = [phase for phase in document.phases if phase.limited]
+    limited = [f"{phase.phase} was ended at its limit of time, after {phase.files} files" for phase in ended]
     return Measurements(
         metric_frame([*values, *_of_syncs(document), *others]),
         pl.DataFrame(progress, SERIES_COLUMNS, orient="row"),

@@ -221,11 +221,8 @@ def extras_of(needs: Needs) -> frozenset[str]:
 def _image_of(hardware: Hardware, extras: frozenset[str]) -> Image:
     if hardware.kernel is None:
         return find_image(extras)
-    return own_image(
-        Path(hardware.kernel),
-        None if hardware.modules is None else Path(hardware.modules),
-        None if hardware.rootfs is None else Path(hardware.rootfs),
-    )
+    modules, rootfs = (None if each is None else Path(each) for each in (hardware.modules, hardware.rootfs))
+    return own_image(Path(hardware.kernel), modules, rootfs)
 
 
 async def _acceleration(hardware: Hardware, image: Image, initrd: Path, host: Node) -> Acceleration:
