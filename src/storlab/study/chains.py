@@ -177,11 +177,8 @@ def _resolved(each: Declared, groups: Mapping[str, NodeGroup], chains: Chains) -
         below = (*below, *_export(crossing, each, at, above[0], chains))
     wrong = next((link for link in above if link.layer.once), None)
     if wrong is not None:
-        raise ChainError(
-            wrong.origin,
-            f"layer {wrong.layer.layer} with once = true is on the nodes {each.group}, and each of them has its own: "
-            "leave once out",
-        )
+        where = f"is on the nodes {each.group}, and each of them has its own"
+        raise ChainError(wrong.origin, f"layer {wrong.layer.layer} with once = true {where}: leave once out")
     shared = _shared(below)
     below = tuple(replace(link, once=index < shared) for index, link in enumerate(below))
     return _checked(each.chain(each.source, below, above), groups, chains)
@@ -219,22 +216,18 @@ def _refuse_moving(base: Chain, each: Declared, groups: Mapping[str, NodeGroup])
     for link in base.above:
         claim = link.layer.claims()
         if claim is not None:
-            raise ChainError(
-                each.path,
-                f"without a crossing, {claim} of the nodes {each.source} would be looked for on the nodes "
-                f"{each.group}: add a crossing to this stack, or give these nodes a device of their own",
-            )
+            wrong = f"{claim} of the nodes {each.source} would be looked for on the nodes {each.group}"
+            remedy = "add a crossing to this stack, or give these nodes a device of their own"
+            raise ChainError(each.path, f"without a crossing, {wrong}: {remedy}")
 
 
 def _crossing_of(each: Declared) -> int | None:
     found = [index for index, layer in enumerate(each.layers) if isinstance(layer, Crossing)]
     if len(found) > 1:
         first, second = (each.layers[index].layer for index in found[:2])
-        raise ChainError(
-            each.origins[found[1]],
-            f"layer {second} crosses to other nodes, and so does layer {first} below it: a stack crosses once; give "
-            "the nodes in between a group of their own, and continue its stack with from",
-        )
+        wrong = f"layer {second} crosses to other nodes, and so does layer {first} below it: a stack crosses once"
+        remedy = "give the nodes in between a group of their own, and continue its stack with from"
+        raise ChainError(each.origins[found[1]], f"{wrong}; {remedy}")
     return found[0] if found else None
 
 
@@ -265,11 +258,9 @@ def _export(crossing: Crossing, each: Declared, at: int, link: Link, chains: Cha
     """What serves a disk that is made on another virtual machine to the QEMU that opens it."""
     export = crossing.exported()
     if export is None:
-        raise ChainError(
-            each.origins[at],
-            f"layer {crossing.layer} hands over what is on the machine that runs the virtual machines, and the nodes "
-            f"{each.source} are one themselves: leave from out, or cross by the network",
-        )
+        wrong = f"hands over what is on the machine that runs the virtual machines, and the nodes {each.source}"
+        remedy = "leave from out, or cross by the network"
+        raise ChainError(each.origins[at], f"layer {crossing.layer} {wrong} are one themselves: {remedy}")
     return (replace(link, layer=export),)
 
 
@@ -285,11 +276,9 @@ def _shared(below: Sequence[Link]) -> int:
         if not link.layer.once:
             above = next((other for other, over in said if over.layer.once and other > index), None)
             if above is not None:
-                raise ChainError(
-                    link.origin,
-                    f"layer {link.layer.layer} with once = false is below layer {below[above].layer.layer} with once = "
-                    "true: what stands once can't stand on what each node has for itself",
-                )
+                wrong = f"with once = false is below layer {below[above].layer.layer} with once = true"
+                reason = "what stands once can't stand on what each node has for itself"
+                raise ChainError(link.origin, f"layer {link.layer.layer} {wrong}: {reason}")
             shared = min(shared, index)
     return shared
 
@@ -313,18 +302,16 @@ def _checked(chain: Chain, groups: Mapping[str, NodeGroup], chains: Chains) -> C
     for index, link in enumerate(chain.links):
         if index == len(chain.below) and chain.crossing is not None:
             if KEEPS.index(group.lasts if not group.session else link.keep) > KEEPS.index(lowest[0]):
-                raise ChainError(
-                    link.origin,
-                    f"the nodes {chain.group} are kept for {_A[group.lasts]}, but {lowest[1]}, which they stand on, "
-                    f'only for {_A[lowest[0]]}: write keep = "{group.lasts}" there, too',
+                wrong = (
+                    f"are kept for {_A[group.lasts]}, but {lowest[1]}, which they stand on, only for {_A[lowest[0]]}"
                 )
+                remedy = f'write keep = "{group.lasts}" there, too'
+                raise ChainError(link.origin, f"the nodes {chain.group} {wrong}: {remedy}")
             lowest = min(lowest, (group.lasts, f"the nodes {chain.group}"), key=lambda each: KEEPS.index(each[0]))
         if KEEPS.index(link.keep) > KEEPS.index(lowest[0]):
-            raise ChainError(
-                link.origin,
-                f"layer {link.layer.layer} is kept for {_A[link.keep]}, but {lowest[1]} below it only for "
-                f'{_A[lowest[0]]}: write keep = "{link.keep}" there, too',
-            )
+            wrong = f"is kept for {_A[link.keep]}, but {lowest[1]} below it only for {_A[lowest[0]]}"
+            remedy = f'write keep = "{link.keep}" there, too'
+            raise ChainError(link.origin, f"layer {link.layer.layer} {wrong}: {remedy}")
         lowest = link.keep, f"layer {link.layer.layer}"
     return chain
 

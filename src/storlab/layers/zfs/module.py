@@ -40,19 +40,17 @@ async def is_loaded(node: Node) -> bool:
     return (await node.run(["test", "-e", "/sys/module/zfs"], check=False)).ok
 
 
-async def load_zfs(node: Node) -> None:
-    """Load the module, unless it is there. It stays: others may have come to use it. Raises ``Unsupported``."""
-    if await is_loaded(node):
-        return
-    try:
-        await node.run(["modprobe", "zfs"])
-    except CommandFailed as error:
-        raise Unsupported(f"ZFS can't be loaded: {error}") from None
+async def load_zfs(context: LayerContext, parameters: Mapping[str, str]) -> None:
+    """Load the module, unless it is there, and set parameters of it. Raises ``Unsupported``.
 
-
-async def set_parameters(context: LayerContext, wanted: Mapping[str, str]) -> None:
-    """Set parameters of the module, each restored when the context is torn down. Raises ``Unsupported``."""
-    for name, value in wanted.items():
+    Each parameter is restored when the context is torn down. The module stays: others may have come to use it.
+    """
+    if not await is_loaded(context.node):
+        try:
+            await context.node.run(["modprobe", "zfs"])
+        except CommandFailed as error:
+            raise Unsupported(f"ZFS can't be loaded: {error}") from None
+    for name, value in parameters.items():
         path = f"{_PARAMETERS}/{name}"
         try:
             before = (await context.node.read_text(path)).strip()

@@ -18,15 +18,7 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.loop import signatures
 from storlab.layers.fs.file import remove_file
 from storlab.layers.resources import Dir, Disk, File, Pool, Resource
-from storlab.layers.zfs.module import (
-    PARAMETER,
-    ZFS_NEEDS,
-    is_loaded,
-    load_zfs,
-    module_facts,
-    restore_parameter,
-    set_parameters,
-)
+from storlab.layers.zfs.module import PARAMETER, ZFS_NEEDS, is_loaded, load_zfs, module_facts, restore_parameter
 from storlab.layers.zfs.properties import PROPERTIES_HELP, Value, arguments, parse_changed, parse_properties, word
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -190,8 +182,7 @@ class ZpoolLayer(Layer):
         return None
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Pool:
-        await load_zfs(context.node)
-        await set_parameters(context, {name: word(value) for name, value in self.module.items()})
+        await load_zfs(context, {name: word(value) for name, value in self.module.items()})
         pool = f"storlab-{context.run}-{context.owner}-{context.position}-{zlib.crc32(context.scratch.encode()):08x}"
         vdevs = await self._vdevs(below, context, pool)
         await context.register_undo("zpool.destroy", pool=pool)

@@ -58,11 +58,10 @@ def refuse_stacks_too_large(study: Study, cells: Sequence[Cell], needed: int, fr
         links = (link for cell in cells for unit in _units_here(cell) for link in unit.links)
         sizes = ((link.layer.space(), link.origin) for link in links)
         origin = max(sizes, key=lambda entry: entry[0], default=(0, ("stack",)))[1]
-        raise study.problem(
-            (*origin, "size"),
-            f"the stacks take up {size_text(needed)} on node {HOST}, but {study.model.scratch} has only "
-            f"{free // 1024**2}M free: make them smaller, or set scratch to a larger file system",
-        )
+        there = f"{study.model.scratch} has only {free // 1024**2}M free"
+        remedy = "make them smaller, or set scratch to a larger file system"
+        message = f"the stacks take up {size_text(needed)} on node {HOST}, but {there}: {remedy}"
+        raise study.problem((*origin, "size"), message)
 
 
 async def refuse_loads_too_large(study: Study, cells: Sequence[Cell], session: Session) -> None:
@@ -79,11 +78,10 @@ async def refuse_loads_too_large(study: Study, cells: Sequence[Cell], session: S
             if path not in free:
                 free[path] = await free_space(session.host, path)
             if needed > free[path]:
-                raise study.problem(
-                    ("workload", loads[0].name),
-                    f"the load writes {size_text(needed)}, but {path} has only "
-                    f"{free[path] // 1024**2}M free: make its size smaller, or name another directory",
+                there = (
+                    f"{path} has only {free[path] // 1024**2}M free: make its size smaller, or name another directory"
                 )
+                raise study.problem(("workload", loads[0].name), f"the load writes {size_text(needed)}, but {there}")
 
 
 def refuse_double_claims(study: Study, cells: Sequence[Cell]) -> None:
