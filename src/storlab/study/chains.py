@@ -302,11 +302,9 @@ def _checked(chain: Chain, groups: Mapping[str, NodeGroup], chains: Chains) -> C
     for index, link in enumerate(chain.links):
         if index == len(chain.below) and chain.crossing is not None:
             if KEEPS.index(group.lasts if not group.session else link.keep) > KEEPS.index(lowest[0]):
-                wrong = (
-                    f"are kept for {_A[group.lasts]}, but {lowest[1]}, which they stand on, only for {_A[lowest[0]]}"
-                )
-                remedy = f'write keep = "{group.lasts}" there, too'
-                raise ChainError(link.origin, f"the nodes {chain.group} {wrong}: {remedy}")
+                below = f"{lowest[1]}, which they stand on, only for {_A[lowest[0]]}"
+                wrong = f"the nodes {chain.group} are kept for {_A[group.lasts]}, but {below}"
+                raise ChainError(link.origin, f'{wrong}: write keep = "{group.lasts}" there, too')
             lowest = min(lowest, (group.lasts, f"the nodes {chain.group}"), key=lambda each: KEEPS.index(each[0]))
         if KEEPS.index(link.keep) > KEEPS.index(lowest[0]):
             wrong = f"is kept for {_A[link.keep]}, but {lowest[1]} below it only for {_A[lowest[0]]}"

@@ -78,10 +78,9 @@ async def refuse_loads_too_large(study: Study, cells: Sequence[Cell], session: S
             if path not in free:
                 free[path] = await free_space(session.host, path)
             if needed > free[path]:
-                there = (
-                    f"{path} has only {free[path] // 1024**2}M free: make its size smaller, or name another directory"
-                )
-                raise study.problem(("workload", loads[0].name), f"the load writes {size_text(needed)}, but {there}")
+                wrong = f"the load writes {size_text(needed)}, but {path} has only {free[path] // 1024**2}M free"
+                remedy = "make its size smaller, or name another directory"
+                raise study.problem(("workload", loads[0].name), f"{wrong}: {remedy}")
 
 
 def refuse_double_claims(study: Study, cells: Sequence[Cell]) -> None:
