@@ -113,12 +113,9 @@ class TrialRun:
         return structs.replace(record, reason=reason, detail="\n".join(filter(None, [detail, log])))
 
     async def _phases(self, record: TrialRecord) -> TrialRecord:
-        places = [
-            (load, await self._place(load, node, target.chain))
-            for load in self.cell.loads
-            for target in load.on
-            for node in self.built.group(target.group)
-        ]
+        targets = [(load, target) for load in self.cell.loads for target in load.on]
+        where = [(load, node, target.chain) for load, target in targets for node in self.built.group(target.group)]
+        places = [(load, await self._place(load, node, chain)) for load, node, chain in where]
         async with self._phase("prepare"):
             await self._commands(self.cell.trial.prepare, "prepare")
             await all_of(*(self._prepare(load.workload, place) for load, place in places))

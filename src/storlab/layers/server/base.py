@@ -200,14 +200,8 @@ class ServerLayer(Layer):
     async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
         server = await self._context(below, context)
         folders = [server.folder, *filter(None, [server.data])]
-        await context.register_undo(
-            "server.stop",
-            name=server.name,
-            program=self.program,
-            signal=self.stop_signal,
-            patience=self.stop_patience,
-            folders=folders,
-        )
+        end = {"signal": self.stop_signal, "patience": self.stop_patience}
+        await context.register_undo("server.stop", name=server.name, program=self.program, folders=folders, **end)
         await server.node.run(["mkdir", "--mode=0700", "--", *folders])
         if server.user is not None:
             await self._hand_over(server, folders)

@@ -39,15 +39,9 @@ class FileSizes(Model):
 
     @model_validator(mode="after")
     def _is_one_distribution(self) -> Self:
-        kinds = [
-            name
-            for name, given in (
-                ("exactly", self.exactly is not None),
-                ("median and sigma", self.median is not None or self.sigma is not None),
-                ("choices", bool(self.choices)),
-            )
-            if given
-        ]
+        lognormal = self.median is not None or self.sigma is not None
+        given = (("exactly", self.exactly is not None), ("median and sigma", lognormal), ("choices", self.choices))
+        kinds = [name for name, is_given in given if is_given]
         bounds = self.min is not None or self.max is not None
         if len(kinds) > 1 or (bounds and kinds in (["exactly"], ["choices"])):
             raise OptionError(f"these keys exclude each other: {' and '.join([*kinds, *['min and max'] * bounds])}")

@@ -207,13 +207,9 @@ def total_size(jobs: Iterable[Job]) -> int:
 
 def names_files(jobs: Iterable[Job]) -> bool:
     """Whether they name files of their own, which only a directory can hold."""
-    return any(
-        part != TARGET
-        for job in jobs
-        for key in _PATHS - {"replay_redirect", "write_iolog"}
-        if key in job.options
-        for part in text(job.options[key]).split(":")
-    )
+    paths = _PATHS - {"replay_redirect", "write_iolog"}
+    values = (text(job.options[key]) for job in jobs for key in paths if key in job.options)
+    return any(part != TARGET for value in values for part in value.split(":"))
 
 
 def duration(jobs: Sequence[Job], warm_up: float) -> float | None:
