@@ -14,9 +14,9 @@ import pytest
 from storlab.errors import ImageError, MissingImage, UserError
 from storlab.images import cache as cache_module
 from storlab.images import recipe
-from storlab.images.cache import Cache, Part
+from storlab.images.cache import About, Cache, Part
 from storlab.images.image import build_image, find_image
-from storlab.images.manifest import forget_old, list_images, remove_image, write_manifest
+from storlab.images.manifest import forget_old, list_images, manifests, remove_image, write_manifest
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cache:
     return Cache(cache_module.cache_folder())
 
 
-def made(cache: Cache, name: str, **about: object) -> Part:
-    known = {"versions": {}, "programs": ["fio"], "modules": ["xfs"], "filesystems": ["xfs"], **about}
+def made(cache: Cache, name: str) -> Part:
+    known = About(programs=("fio",), modules=("xfs",), filesystems=("xfs",))
     with cache.making(name, 0) as work:
         for file in ("kernel", "initramfs", "root.erofs", "modules.erofs", "zfs.erofs"):
             (work / file).write_bytes(b"\0" * 5000)
@@ -43,7 +43,7 @@ def image_of(cache: Cache, release: str, *extras: str) -> str:
 
 def test_a_part_is_there_only_once_it_is_finished(cache: Cache) -> None:
     with pytest.raises(RuntimeError), cache.making("root-1", 0) as work:
-        cache.finish(work, {})
+        cache.finish(work, About())
         raise RuntimeError
     assert cache.part("root-1") is None
     assert list((cache.folder / "work").iterdir()) == []
@@ -178,6 +178,49 @@ def test_what_a_killed_process_made_of_an_own_kernel_goes_with_the_next(cache: C
     left = cache.path(f"alongside/own-kernel-1.{2**22 + 1}")
     mine = cache.path(f"alongside/own-kernel-1.{os.getppid()}")
     with cache.making_alongside("own-kernel-2") as work:
-        cache.finish(work, {})
+        cache.finish(work, About())
     assert not left.exists() and mine.exists()
     assert cache.part("own-kernel-2") is not None
+
+
+DAMAGED = [
+    b"",
+    b"{",
+    b"[]",
+    b'{"versions": []}',
+    b'{"programs": "fio"}',
+    b'{"colour": "red"}',
+    b"\xff",
+    b'{"modules": [1]}',
+]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_part_whose_description_is_damaged_is_none_and_so_is_its_image(cache: Cache, text: bytes) -> None:
+    image_of(cache, "1")
+    part = cache.folder / "parts" / f"kernel-{recipe.digest('1')}"
+    (part / "part.json").write_bytes(text)
+    assert cache.part(part.name) is None
+    assert list_images() == []
+    with pytest.raises(MissingImage):
+        find_image()
+
+
+MANIFEST = '{"name": "a", "release": "1", "parts": %s, "recipe": "", "built": 1, "versions": {}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        MANIFEST % "[]",
+        MANIFEST % "{}",
+        MANIFEST % '{"kernel": "k"}',
+        MANIFEST % '{"kernel": "..", "root": "/"}',
+    ],
+)
+def test_a_manifest_that_is_damaged_or_names_what_is_no_part_is_none(cache: Cache, text: str) -> None:
+    (cache.path("images") / "a.json").write_text(text)
+    assert manifests(cache) == []
+    assert list_images() == []

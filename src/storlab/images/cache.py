@@ -15,16 +15,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import fcntl
-import json
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from storlab.errors import ImageError
+import msgspec
+
+from storlab.errors import ImageError, RecordsError
+from storlab.record import read_record, to_json
 
 UNUSED = 14 * 86400  # seconds after which a part of somebody's own kernel goes
 _PATIENCE = 0.1  # seconds between two looks at the lock
@@ -44,12 +45,22 @@ def cache_folder() -> Path:
     return storlab_cache() / "images"
 
 
+class About(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a part.json says. ``versions``: package → its version; ``release``: of the kernel that its modules fit."""
+
+    versions: dict[str, str] = {}
+    release: str = ""
+    programs: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    filesystems: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Part:
-    """A finished part. ``about``: the contents of its part.json."""
+    """A finished part."""
 
     folder: Path
-    about: Mapping[str, Any]
+    about: About
 
     @property
     def name(self) -> str:
@@ -84,11 +95,11 @@ class Cache:
                 remove_tree(folder)
 
     def part(self, name: str) -> Part | None:
-        """A finished part by the name of its folder; ``None`` where there is none."""
+        """A finished part by the name of its folder; ``None`` where there is none, or a damaged one: made anew."""
         folder = self.folder / "parts" / name
         try:
-            return Part(folder, json.loads((folder / "part.json").read_bytes()))
-        except (OSError, ValueError):
+            return Part(folder, read_record(folder / "part.json", About))
+        except (OSError, RecordsError):
             return None
 
     def finished(self, name: str) -> Part:
@@ -135,9 +146,9 @@ class Cache:
         finally:
             remove_tree(work)
 
-    def finish(self, work: Path, about: Mapping[str, Any]) -> None:
+    def finish(self, work: Path, about: About) -> None:
         """Write a part's part.json, the last of its files."""
-        (work / "part.json").write_text(json.dumps(about, indent=1, sort_keys=True) + "\n")
+        (work / "part.json").write_bytes(to_json(about))
 
     @contextlib.asynccontextmanager
     async def locked(self, told: Callable[[str], None]) -> AsyncIterator[None]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from storlab.errors import ImageError, MissingImage, UserError
 from storlab.images import bootstrap, commands, recipe
 from storlab.images.apt import Apt
-from storlab.images.cache import Cache, Part, cache_folder
+from storlab.images.cache import Cache, cache_folder
 from storlab.images.manifest import ImageManifest, forget_old, manifests, write_manifest
 from storlab.images.own import OwnRoot, own_kernel, own_root
 from storlab.images.parts import SOURCE, kernel_part, newest_kernel, root_part, zfs_part
@@ -122,19 +122,19 @@ def own_image(kernel: Path, modules: Path | None = None, rootfs: Path | None = N
     if root is None:
         debian = find_image()
         root = OwnRoot(debian.layers[0], debian.programs, merged=True)
-        versions = {**debian.versions, **part.about["versions"]}
+        versions = {**debian.versions, **part.about.versions}
     else:
-        versions = part.about["versions"]
+        versions = part.about.versions
     layer = part.folder / "modules.erofs"
     return Image(
-        name=f"own-{part.about['release']}",
+        name=f"own-{part.about.release}",
         kernel=part.folder / "kernel",
         initramfs=part.folder / "initramfs",
         layers=(root.image, layer) if layer.exists() else (root.image,),
-        release=part.about["release"],
+        release=part.about.release,
         programs=root.programs,
-        modules=_union([part], "modules"),
-        filesystems=_union([part], "filesystems"),
+        modules=frozenset(part.about.modules),
+        filesystems=frozenset(part.about.filesystems),
         versions=versions,
     )
 
@@ -154,7 +154,7 @@ def _image(cache: Cache, manifest: ImageManifest, extras: frozenset[str]) -> Ima
     root, kernel, *rest = parts
     versions: dict[str, str] = {}
     for part in parts:
-        versions |= part.about["versions"]
+        versions |= part.about.versions
     return Image(
         name=manifest.name,
         kernel=kernel.folder / "kernel",
@@ -165,12 +165,8 @@ def _image(cache: Cache, manifest: ImageManifest, extras: frozenset[str]) -> Ima
             *(part.folder / f"{extra}.erofs" for part, extra in zip(rest, sorted(extras), strict=True)),
         ),
         release=manifest.release,
-        programs=frozenset(root.about["programs"]),
-        modules=_union(parts[1:], "modules"),
-        filesystems=_union(parts[1:], "filesystems"),
+        programs=frozenset(root.about.programs),
+        modules=frozenset(name for part in parts for name in part.about.modules),
+        filesystems=frozenset(name for part in parts for name in part.about.filesystems),
         versions=versions,
     )
-
-
-def _union(parts: list[Part], key: str) -> frozenset[str]:
-    return frozenset[str]().union(*(part.about[key] for part in parts))

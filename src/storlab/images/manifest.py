@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from storlab.errors import UserError
+import msgspec
+
+from storlab.errors import RecordsError, UserError
 from storlab.images import recipe
 from storlab.images.cache import Cache, Part, cache_folder, remove_tree
+from storlab.record import read_record, to_json
+
+Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+~_-]*$", max_length=200)]
+"""Of a file or folder in the cache."""
 
 
-@dataclass(frozen=True)
-class ImageManifest:
+class ImageManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``parts``: kind → folder in the cache; ``built``: seconds since 1970; ``recipe``: see ``recipe.image_recipe``."""
 
-    name: str
+    name: Name
     release: str
-    parts: Mapping[str, str]
+    parts: dict[str, Name]
     recipe: str
     built: float
-    versions: Mapping[str, str]
+    versions: dict[str, str]
+
+    def __post_init__(self) -> None:
+        if not {"kernel", "root"} <= self.parts.keys():
+            raise ValueError("an image has a kernel and a root")
 
     @property
     def extras(self) -> frozenset[str]:
@@ -48,7 +57,7 @@ def write_manifest(cache: Cache, release: str, extras: frozenset[str], parts: Ma
     name = "+".join((f"debian-{release}", *sorted(extras)))
     versions: dict[str, str] = {}
     for part in (parts["root"], parts["kernel"], *(parts[extra] for extra in sorted(extras))):
-        versions |= part.about["versions"]
+        versions |= part.about.versions
     folders = {kind: part.name for kind, part in parts.items()}
     for found in manifests(cache):
         if (found.name, found.parts, found.recipe) == (name, folders, recipe.image_recipe()):
@@ -56,7 +65,7 @@ def write_manifest(cache: Cache, release: str, extras: frozenset[str], parts: Ma
     manifest = ImageManifest(name, release, folders, recipe.image_recipe(), time.time(), versions)
     path = cache.path("images") / f"{name}.json"
     new = path.with_suffix(".new")
-    new.write_text(json.dumps(asdict(manifest), indent=1, sort_keys=True) + "\n")
+    new.write_bytes(to_json(manifest))
     new.replace(path)
     return manifest
 
@@ -66,8 +75,8 @@ def manifests(cache: Cache) -> list[ImageManifest]:
     found = []
     for path in sorted((cache.folder / "images").glob("*.json")):
         try:
-            found.append(ImageManifest(**json.loads(path.read_bytes())))
-        except (OSError, ValueError, TypeError):
+            found.append(read_record(path, ImageManifest))
+        except (OSError, RecordsError):
             continue
     return found
 

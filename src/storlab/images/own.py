@@ -14,12 +14,12 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from storlab.errors import ImageError, MissingTool, UserError
 from storlab.images import commands, cpio, module_tree, recipe, vmlinux
 from storlab.images.bootstrap import erofs_command
-from storlab.images.cache import UNUSED, Cache, Part, remove_tree
+from storlab.images.cache import UNUSED, About, Cache, Part, remove_tree
 from storlab.images.module_tree import Modules, parse_filesystems, read_modules
 from storlab.images.parts import about_modules, write_kernel
 
@@ -165,27 +165,25 @@ def own_kernel(cache: Cache, kernel: Path, modules: Path | None, root: OwnRoot |
     if (found := cache.used(name)) is not None:
         return found
     with _log(cache) as log, cache.making_alongside(name) as work:
-        about = _write_own_kernel(kernel, work / "kernel", log)
-        release = about["release"]
+        release = _write_own_kernel(kernel, work / "kernel", log)
         if modules is not None and release not in (modules.name, "unknown"):
             raise UserError(f"{kernel} is {release}, and can't load the modules of {modules.name} in {modules}")
         if modules is None:
             (work / "initramfs").write_bytes(cpio.archive({module_tree.ORDER: b""}))
             known = read_modules(builtin) if builtin else Modules({}, filesystems=parse_filesystems("", b""))
-            about |= {"modules": sorted(known.names), "filesystems": sorted(known.filesystems)}
         else:
-            about |= about_modules(modules.name, _layer(modules, wanted, merged, work, key, log))
-        cache.finish(work, about)
+            release, known = modules.name, _layer(modules, wanted, merged, work, key, log)
+        cache.finish(work, about_modules(release, known, kernel=release))
     return _finished(cache, name)
 
 
-def _write_own_kernel(kernel: Path, target: Path, log: Path) -> dict[str, Any]:
+def _write_own_kernel(kernel: Path, target: Path, log: Path) -> str:
+    """Its release."""
     try:
         write_kernel(kernel, target, log)
     except vmlinux.NotAKernel as error:
         raise UserError(f"{kernel} is no kernel that a guest can boot: {error}") from None
-    release = vmlinux.release(kernel.read_bytes())
-    return {"release": release, "versions": {"kernel": release}}
+    return vmlinux.release(kernel.read_bytes())
 
 
 def _layer(source: Path, wanted: tuple[str, ...], merged: bool, work: Path, key: str, log: Path) -> Modules:
@@ -220,9 +218,9 @@ def own_root(cache: Cache, root: Path) -> OwnRoot:
     if part is None:
         with _log(cache) as log, cache.making_alongside(name) as work:
             commands.run(erofs_command(str(work / "root.erofs"), str(root), key), log)
-            cache.finish(work, {"programs": sorted(programs_in_folder(root)), "versions": {}})
+            cache.finish(work, About(programs=(*sorted(programs_in_folder(root)),)))
         part = _finished(cache, name)
-    return OwnRoot(part.folder / "root.erofs", frozenset(part.about["programs"]), has_merged_usr(root))
+    return OwnRoot(part.folder / "root.erofs", frozenset(part.about.programs), has_merged_usr(root))
 
 
 @contextlib.contextmanager

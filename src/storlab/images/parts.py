@@ -10,14 +10,14 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from storlab.errors import ImageError
 from storlab.images import commands, module_tree, recipe, vmlinux
 from storlab.images.apt import Apt, newest
 from storlab.images.bootstrap import EXCHANGE, Bootstrap, erofs_command
-from storlab.images.cache import Cache, Part, remove_tree
+from storlab.images.cache import About, Cache, Part, remove_tree
 from storlab.images.module_tree import Modules, read_modules
 
 _KERNEL_SPACE = 1 << 30
@@ -76,12 +76,12 @@ def _make_kernel(cache: Cache, package: Path, kernel: KernelPackage, work: Path,
     module_tree.pack(tree, work / "modules.erofs", key, log)
     remove_tree(unpacked)
     remove_tree(tree)
-    cache.finish(work, about_modules(kernel.release, modules) | {"versions": {"kernel": kernel.version}})
+    cache.finish(work, about_modules(kernel.release, modules, kernel=kernel.version))
 
 
-def about_modules(release: str, modules: Modules) -> dict[str, object]:
-    """For part.json."""
-    return {"release": release, "modules": sorted(modules.names), "filesystems": sorted(modules.filesystems)}
+def about_modules(release: str, modules: Modules, **versions: str) -> About:
+    """Of a part that has modules."""
+    return About(versions, release, modules=(*sorted(modules.names),), filesystems=(*sorted(modules.filesystems),))
 
 
 def write_kernel(source: Path, target: Path, log: Path) -> None:
@@ -130,7 +130,7 @@ async def root_part(cache: Cache, apt: Apt, mirror: str, zfs: str, told: Callabl
         lines = (line.partition("\t") for line in (work / "packages").read_text().splitlines())
         installed = {package.partition(":")[0]: version for package, _, version in lines}
         programs = (work / "programs").read_text().splitlines()
-        cache.finish(work, {"versions": installed, "programs": programs})
+        cache.finish(work, About(installed, programs=tuple(programs)))
     return cache.finished(name)
 
 
@@ -205,7 +205,7 @@ async def _compiled(
         )
         await bootstrap.run(work, cache.path("logs") / "zfs.log", lambda step: told(f"ZFS: {step}"))
         remove_tree(work / "tmp")
-        cache.finish(work, {"release": kernel.release, "versions": {"zfs": zfs}})
+        cache.finish(work, About({"zfs": zfs}, kernel.release))
     return cache.finished(name)
 
 
@@ -226,6 +226,5 @@ def _add_zfs(cache: Cache, base: Part, compiled: Part, release: str, zfs: str, w
     module_tree.pack(tree, work / "zfs.erofs", key, log)
     remove_tree(merged)
     remove_tree(tree)
-    about = about_modules(release, modules)
-    about["filesystems"] = sorted({*modules.filesystems, "zfs"})  # it has no alias fs-zfs
-    cache.finish(work, about | {"versions": {"zfs": zfs}})
+    known = replace(modules, filesystems=modules.filesystems | {"zfs"})  # it has no alias fs-zfs
+    cache.finish(work, about_modules(release, known, zfs=zfs))
