@@ -166,11 +166,6 @@ def _sides(item: Planned, merged: Merged) -> Sides:
 
 
 def _judged(
-    answer: Comparison,
-    basis: Basis,
-    rounds: tuple[int, int],
-    pairs: Pairs | None,
-    rules: Rules,
-    gates: Sequence[Gate],
+    answer: Comparison, basis: Basis, rounds: tuple[int, int], pairs: Pairs | None, rules: Rules, gates: Sequence[Gate]
 ) -> RunComparison:
     return RunComparison(answer, basis, rounds, tuple(apply(gate, answer, pairs, rules) for gate in gates))

@@ -17,9 +17,7 @@ def below(counted: pl.DataFrame, unit: int) -> dict[Place, list[BelowUnit]]:
     """Kinds of requests that are no whole number of units, the most frequent first."""
     length = pl.col("length")
     why = pl.when(length < unit).then(pl.lit("shorter")).when(length % unit != 0).then(pl.lit("uneven"))
-    rows = counted.with_columns(
-        why=pl.when(pl.col("alignment") < unit).then(why.otherwise(pl.lit("across"))),
-    )
+    rows = counted.with_columns(why=pl.when(pl.col("alignment") < unit).then(why.otherwise(pl.lit("across"))))
     kinds = ["flags", "comm", "why"]
     ranked = (
         over_rounds(rows, kinds)

@@ -176,10 +176,7 @@ def _collect(
     by: str | None,
     metrics: Sequence[str],
 ) -> tuple[
-    Catalogue,
-    dict[int, tuple[Sample, ...]],
-    dict[tuple[int, int, int, str, str], float],
-    dict[int, tuple[Place, ...]],
+    Catalogue, dict[int, tuple[Sample, ...]], dict[tuple[int, int, int, str, str], float], dict[int, tuple[Place, ...]]
 ]:
     found: dict[int, dict[Key, Trait]] = {}
     said_by: dict[Key, tuple[str, Trait]] = {}

@@ -39,10 +39,7 @@ def collect(metrics: pl.DataFrame, done: pl.DataFrame, cells: Sequence[int], nod
         )
         .join(done.lazy().select("trial"), on="trial", how="semi", maintain_order="left")
         .select(
-            "cell",
-            "round",
-            pl.col("source", "metric", "unit", "better").cast(text),
-            pl.col("value").cast(pl.Float64),
+            "cell", "round", pl.col("source", "metric", "unit", "better").cast(text), pl.col("value").cast(pl.Float64)
         )
         .collect()
     )

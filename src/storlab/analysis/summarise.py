@@ -155,13 +155,7 @@ def _failed_rounds(trials: pl.DataFrame) -> dict[int, Rounds]:
     return {cell: np.array(rounds, dtype=np.int64) for cell, rounds in failed.iter_rows()}
 
 
-def _answer(
-    item: Planned,
-    sides: Series,
-    failed: Mapping[int, Rounds],
-    alpha: float,
-    min_rounds: int,
-) -> Comparison:
+def _answer(item: Planned, sides: Series, failed: Mapping[int, Rounds], alpha: float, min_rounds: int) -> Comparison:
     question = item.question
     if item.problem:
         return unanswerable(question, item.problem, alpha, warnings=item.warnings)

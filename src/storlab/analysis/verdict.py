@@ -23,13 +23,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from storlab.analysis.anytime import (
-    FORESEEABLE,
-    Floats,
-    Interval,
-    mean_interval,
-    rounds_for_half_width,
-)
+from storlab.analysis.anytime import FORESEEABLE, Floats, Interval, mean_interval, rounds_for_half_width
 from storlab.analysis.checks import outliers
 from storlab.analysis.signed_rank import fewest_rounds, log_evidence, rounds_for_evidence
 from storlab.analysis.summary import Verdict

@@ -39,8 +39,7 @@ def compare(
         ),
     ] = None,
     format_: Annotated[
-        str,
-        typer.Option("--format", "-f", metavar="text|markdown|json|junit", autocompletion=_offered, help="Format."),
+        str, typer.Option("--format", "-f", metavar="text|markdown|json|junit", autocompletion=_offered, help="Format.")
     ] = "text",
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")] = None,
 ) -> None:

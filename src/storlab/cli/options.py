@@ -31,8 +31,7 @@ Set = Annotated[
     typer.Option("--set", metavar="PATH=VALUE", help="Change a parameter or any key: size=1G, repeat.max=10."),
 ]
 Only = Annotated[
-    list[str] | None,
-    typer.Option("--only", metavar="FACTOR=LEVEL[,LEVEL]", help="Only these levels of a factor."),
+    list[str] | None, typer.Option("--only", metavar="FACTOR=LEVEL[,LEVEL]", help="Only these levels of a factor.")
 ]
 Rounds = Annotated[int | None, typer.Option("--rounds", min=1, help="So many rounds, no fewer and no more.")]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="For the order of trials and random offsets.")]

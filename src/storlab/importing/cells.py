@@ -128,10 +128,7 @@ def _followed(
 
 
 def _rounds(
-    files: Sequence[ImportedFile],
-    read: Sequence[Sequence[Part]],
-    levels: Levels,
-    cells: Mapping[tuple[int, int], int],
+    files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], levels: Levels, cells: Mapping[tuple[int, int], int]
 ) -> dict[tuple[int, int], int]:
     """Of each part its round, which each cell counts for itself."""
     members: dict[int, list[tuple[int, int]]] = {}

@@ -19,10 +19,7 @@ _FINDINGS: dict[str, pl.DataType] = {
     "metric": pl.String(),
     "unit": pl.String(),
     "n": pl.Int64(),
-    **dict.fromkeys(
-        ("interval", "duration", "mean", "variance", "sigma", "cv"),
-        pl.Float64(),
-    ),
+    **dict.fromkeys(("interval", "duration", "mean", "variance", "sigma", "cv"), pl.Float64()),
     "outliers": pl.Int64(),
     **dict.fromkeys(
         (

@@ -78,9 +78,7 @@ def _groups(frames: Sequence[pl.DataFrame], declared: Declarations) -> list[_Gro
         pl.concat(frames)
         .lazy()
         .filter(
-            pl.any_horizontal(wanted),
-            pl.col("job").is_null(),
-            pl.col("value").is_finite() & pl.col("t").is_finite(),
+            pl.any_horizontal(wanted), pl.col("job").is_null(), pl.col("value").is_finite() & pl.col("t").is_finite()
         )
         .group_by(*keys, maintain_order=True)
         .agg(pl.col("round", "cell").first(), pl.col("t", "value").sort_by("t", maintain_order=True))

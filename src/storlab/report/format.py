@@ -113,12 +113,7 @@ def _half_width(low: float | None, high: float | None) -> float | None:
 
 
 def quantity(
-    value: float | None,
-    unit: str,
-    low: float | None = None,
-    high: float | None = None,
-    *,
-    within: Scale | None = None,
+    value: float | None, unit: str, low: float | None = None, high: float | None = None, *, within: Scale | None = None
 ) -> str:
     """``value`` with its unit, rounded to what the interval ``low`` … ``high`` supports: "24.7 MiB/s"."""
     if value is None or math.isnan(value):

@@ -17,13 +17,7 @@ from storlab.report.input import ReportInput
 from storlab.report.latencies import latency_tables
 from storlab.report.modes import modes_table, unsafe_modes
 from storlab.report.nodes import guest_tables, node_tables
-from storlab.report.tables import (
-    PROBE,
-    Table,
-    absent_table,
-    comparison_tables,
-    heading,
-)
+from storlab.report.tables import PROBE, Table, absent_table, comparison_tables, heading
 from storlab.report.variability import variability_tables
 
 _ONLY_EXPORTED = ("variance", "sigma", "outliers", "longest_stall")

@@ -104,11 +104,7 @@ def import_blkalgn(
 
 @import_.command("fio")
 def import_fio(
-    paths: Paths,
-    out: ImportOut = None,
-    label: Label = None,
-    factor: Factor = None,
-    interleaved: Interleaved = False,
+    paths: Paths, out: ImportOut = None, label: Label = None, factor: Factor = None, interleaved: Interleaved = False
 ) -> None:
     """Output of fio: JSON, JSON+ or terse, with its logs where they lie beside.
 

@@ -56,11 +56,7 @@ def averages_are_sound(options: Iterable[Mapping[str, object]]) -> bool:
 
 
 def read_series(
-    folder: Path,
-    prefix: str,
-    interval: float,
-    jobs: Sequence[str] = (),
-    rates: bool = True,
+    folder: Path, prefix: str, interval: float, jobs: Sequence[str] = (), rates: bool = True
 ) -> pl.DataFrame:
     """Series (``SERIES_COLUMNS``) from a folder of logs averaged over ``interval`` s (``log_avg_msec``).
 

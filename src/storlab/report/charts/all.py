@@ -14,12 +14,7 @@ from storlab.analysis.block_shares import histograms_of
 from storlab.analysis.summary import Comparison, Estimate
 from storlab.report import block, effects, words
 from storlab.report import format as fmt
-from storlab.report.charts.combinations import (
-    Combination,
-    all_levels,
-    combinations,
-    file_stem,
-)
+from storlab.report.charts.combinations import Combination, all_levels, combinations, file_stem
 from storlab.report.charts.effects import interaction_chart, main_effects_chart
 from storlab.report.charts.latency import latency_chart, percentile_curve
 from storlab.report.charts.paired import paired_chart, ratios
