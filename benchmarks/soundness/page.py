@@ -15,8 +15,8 @@ from benchmarks.soundness.mysql import Prefix, Told
 from benchmarks.soundness.noise import recorded
 from benchmarks.soundness.series import LENGTHS, LEVELS_CHANGE, NO_TREND, FalseAlarms
 from benchmarks.soundness.trials import FalseVerdicts, Share
+from storlab.report.charts.panel import titled
 from storlab.report.charts.theme import COLOURS, INK, SHAPES, Chart, of, to_svg
-from storlab.report.export import titled
 
 _TEMPLATE = Path(__file__).resolve().with_name("page.md.j2")
 _DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
 from storlab.analysis.across_runs import compare_runs
+from storlab.analysis.compare import difference
 from storlab.analysis.design import CompareSpec
 from storlab.analysis.gate import parse_gate
 from storlab.analysis.interleaving import Span, pairs_in_time
 from storlab.analysis.merged_runs import RunData
-from storlab.analysis.unpaired import difference
 from storlab.errors import UserError
 
 from .runs import run, two_factors, with_variance

@@ -8,11 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from storlab.analysis.block_io import BlockIO, Share
 from storlab.analysis.block_shares import block_io, unit_of
 from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.summarise import summarise
-from storlab.analysis.summary import from_json, to_json
+from storlab.analysis.summary import BlockIO, Share, from_json, to_json
 from storlab.blockio.requests import UNITS
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS
 from storlab.metrics import Declarations

@@ -10,8 +10,7 @@ import pytest
 
 from storlab.analysis.design import Design
 from storlab.analysis.distributions import distributions
-from storlab.analysis.latencies import Distribution
-from storlab.analysis.summary import Summary, from_json, to_json
+from storlab.analysis.summary import Distribution, Summary, from_json, to_json
 from storlab.formats.fio.declared import declared
 from storlab.metrics import Declarations
 from storlab.probes.alignment.probe import AlignmentProbe

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.blockio.alignment import UNITS, by_alignment, by_length, joint_alignment, shares, with_alignment
-from storlab.blockio.requests import request_frame
+from storlab.blockio.requests import (
+    UNITS,
+    by_alignment,
+    by_length,
+    joint_alignment,
+    request_frame,
+    shares,
+    with_alignment,
+)
 from storlab.measurements import REQUEST_COLUMNS
 
 Request = tuple[str, int, int]  # operation, offset, length; bytes

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.blockio.event_text import event_form
+from storlab.blockio.text import event_form
 from storlab.blockio.trace_output import Event
 
 GOLDEN = Path(__file__).parent / "golden"

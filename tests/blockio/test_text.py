@@ -7,10 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from storlab.blockio.histograms import by_disk
-from storlab.blockio.requests import request_frame
+from storlab.blockio.requests import by_disk, request_frame
 from storlab.blockio.text import linear_histogram, log2_histogram, percent, share_table, tables
-from storlab.formats.blkalgn.write import blkalgn_json
+from storlab.formats.blkalgn.file import blkalgn_json
 
 GOLDEN = Path(__file__).parent / "golden"
 

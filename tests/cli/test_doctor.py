@@ -9,7 +9,7 @@ from rich.console import Console
 
 from storlab.cli.doctor import doctor, show, verdict
 from storlab.doctor import host, kernel, runs, tracing, virtual, workloads
-from storlab.doctor.check import missing, ok, warn
+from storlab.doctor.machine import missing, ok, warn
 
 FOUND = [
     ok("root", "Machine", "this is root"),

@@ -26,9 +26,7 @@ import pytest
 
 from laboratory.block import TRACEFS, LoopDisk, issue, loop_disk, needs_root, with_tracefs
 from storlab.blockio.trace_output import EVENT_COLUMNS
-from storlab.cli.trace.child import send
-from storlab.cli.trace.disks import notes_on
-from storlab.cli.trace.run import Interruptible
+from storlab.cli.trace.run import Interruptible, notes_on, send
 from storlab.formats.blkalgn.file import read_blkalgn
 from storlab.measurements import REQUEST_COLUMNS
 from study.program import PROGRAM, call

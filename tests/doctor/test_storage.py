@@ -6,10 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from storlab.doctor import features, kernel, workloads
-from storlab.doctor.features import program, version
+from storlab.doctor import kernel, workloads
 from storlab.doctor.host import SCRATCH
-from storlab.doctor.machine import Machine
+from storlab.doctor.machine import (
+    REMEDY,
+    Machine,
+    feature,
+    feature_with_program,
+    has_feature,
+    program,
+    version,
+    why_not,
+)
 
 from .fake_machine import FakeMachine
 
@@ -50,35 +58,35 @@ def test_a_file_system_needs_kernel_and_tools() -> None:
     both = FakeMachine(registered, {"mkfs.xfs": "mkfs.xfs version 6.1.0"})
     assert kernel.filesystem(both, *arguments).says == "mkfs.xfs 6.1.0"
     assert kernel.filesystem(FakeMachine(registered), *arguments).remedy == "apt-get install xfsprogs"
-    assert kernel.filesystem(FakeMachine(), *arguments).remedy == features.REMEDY
+    assert kernel.filesystem(FakeMachine(), *arguments).remedy == REMEDY
 
 
 def test_a_module_that_could_be_loaded_counts_and_is_not_loaded() -> None:
     machine = FakeMachine(programs={"modprobe": ""})
-    assert features.has_feature(machine, "nbd", "CONFIG_BLK_DEV_NBD") == "module"
+    assert has_feature(machine, "nbd", "CONFIG_BLK_DEV_NBD") == "module"
     assert machine.ran == [["modprobe", "--dry-run", "--quiet", "nbd"]]
 
 
 def test_a_feature_that_is_built_in_is_known_from_the_kernels_configuration() -> None:
     machine = FakeMachine(options={"CONFIG_BLK_DEV_NBD": "y"})
-    assert features.feature(machine, "g", "nbd", "nbd", "CONFIG_BLK_DEV_NBD").says == "built in"
+    assert feature(machine, "g", "nbd", "nbd", "CONFIG_BLK_DEV_NBD").says == "built in"
 
 
 def test_a_loaded_module_is_found_though_its_name_is_written_with_a_hyphen() -> None:
     machine = FakeMachine({"/proc/modules": "nvme_tcp 1 0 - Live 0x0"})
-    assert features.has_feature(machine, "nvme-tcp", "CONFIG_NVME_TCP") == "loaded"
+    assert has_feature(machine, "nvme-tcp", "CONFIG_NVME_TCP") == "loaded"
 
 
 def test_the_reason_tells_a_kernel_without_a_feature_from_one_whose_modules_are_gone() -> None:
-    assert "built without it" in features.why_not(FakeMachine(options={"CONFIG_X": "y"}), "CONFIG_NBD")
-    assert "no modules for this kernel" in features.why_not(FakeMachine(options={"CONFIG_NBD": "m"}), "CONFIG_NBD")
+    assert "built without it" in why_not(FakeMachine(options={"CONFIG_X": "y"}), "CONFIG_NBD")
+    assert "no modules for this kernel" in why_not(FakeMachine(options={"CONFIG_NBD": "m"}), "CONFIG_NBD")
     with_modules = FakeMachine({f"/lib/modules/{FakeMachine.release}/modules.dep": ""})
-    assert "no such module" in features.why_not(with_modules, "CONFIG_NBD")
+    assert "no such module" in why_not(with_modules, "CONFIG_NBD")
 
 
 def test_a_feature_is_missing_without_the_program_that_makes_use_of_it() -> None:
     loaded = {"/proc/modules": "nbd 1 0 - Live 0x0"}
-    check = features.feature_with_program(
+    check = feature_with_program(
         FakeMachine(loaded), "g", "nbd", "nbd", "CONFIG_X", "nbd-client", "nbd-client"
     )
     assert (check.status, check.remedy) == ("missing", "apt-get install nbd-client")

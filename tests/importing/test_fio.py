@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from formats.fio.samples import golden, values
 from storlab import open_run
 from storlab.errors import ParseError
-from storlab.importing.fio.traits import said_of_jobs, traits_of
+from storlab.importing.fio.document import said_of_jobs, traits_of
 from study.program import call
 
 from .fio_files import later, parts, ran

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from laboratory.block import TRACEFS, LoopDisk, Request, issue, loop_disk, needs_root, traced, with_tracefs
-from storlab.blockio.alignment import UNITS, joint_alignment, shares
+from storlab.blockio.requests import UNITS, joint_alignment, shares
 from storlab.blockio.trace_output import decode_output
 from storlab.measurements import Measurements
 from storlab.probes.alignment.probe import TRACE, AlignmentProbe

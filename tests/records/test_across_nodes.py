@@ -14,9 +14,8 @@ from storlab.blockio.ratios import ratios
 from storlab.blockio.requests import UNITS, request_frame
 from storlab.formats.fio.declared import declared
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, Measurements, Value, metric_frame
-from storlab.records.across_nodes import across_nodes
 from storlab.records.fairness import imbalance, jain
-from storlab.records.stacked import stacked
+from storlab.records.stacked import across_nodes, stacked
 
 from .test_within_trials import record
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 import numpy as np
 
 from storlab.records.columns import COLUMNS, PLACES
-from storlab.records.examined import ExaminedSeries, findings_frame, said_of
+from storlab.records.tables import ExaminedSeries, findings_frame, said_of
 from storlab.timeseries.findings import SeriesFindings, findings
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import UserError
+from storlab.importing.cells import Measured, Turns, rounds_in_turns
 from storlab.importing.importer import Part
-from storlab.importing.rounds import Measured, Turns, rounds_in_turns
 from storlab.measurements import Measurements
 
 START = datetime(2026, 3, 14, 9, tzinfo=UTC)

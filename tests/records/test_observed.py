@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storlab.records.observed import Observed, probe_facts
+from storlab.records.tables import Observed, probe_facts
 
 
 def test_alike_watches_are_one_entry_with_all_their_places_and_disks() -> None:

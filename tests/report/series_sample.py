@@ -11,8 +11,8 @@ import polars as pl
 from storlab.analysis.summary import CellState, Estimate, Summary
 from storlab.formats.sysbench.metrics import DECLARED
 from storlab.records.columns import COLUMNS
-from storlab.records.examined import ExaminedSeries, findings_frame
 from storlab.records.manifest import Manifest
+from storlab.records.tables import ExaminedSeries, findings_frame
 from storlab.report import ReportInput
 from storlab.timeseries.findings import findings
 from storlab.timeseries.variability import Floats, variability

@@ -10,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from storlab.report.charts import all_panels
+from storlab.report.charts.panel import titled, write_charts
 from storlab.report.charts.theme import to_png
 from storlab.report.escape import plain
-from storlab.report.export import titled, write_charts
 from storlab.report.html import page_of
 
 from .hostile import invisible

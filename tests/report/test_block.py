@@ -11,8 +11,7 @@ from typing import get_args
 import orjson
 import pytest
 
-from storlab.analysis.block_io import BelowUnit, Share, SizeShare
-from storlab.analysis.summary import from_json
+from storlab.analysis.summary import BelowUnit, Share, SizeShare, from_json
 from storlab.report import ReportInput, render
 from storlab.report.block import block_detail_tables, block_tables, groups
 from storlab.report.charts import Kind, all_panels

@@ -14,12 +14,11 @@ from storlab.analysis.variability import samples
 from storlab.report import ReportInput, render
 from storlab.report.charts import all_panels
 from storlab.report.charts.latency import percentile_curve
-from storlab.report.charts.paired import paired_chart, ratios
-from storlab.report.charts.rounds import rounds_chart
+from storlab.report.charts.panel import titled, write_charts
+from storlab.report.charts.rounds import paired_chart, ratios, rounds_chart
 from storlab.report.charts.scales import fitting_scale
 from storlab.report.charts.theme import to_svg
-from storlab.report.export import titled, write_charts
-from storlab.report.frames import per_trial
+from storlab.report.input import per_trial
 
 from .block_sample import block_sample
 from .hostile import hostile_run

@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from storlab.analysis.latencies import Distribution, Percentile
-from storlab.analysis.summary import Summary
+from storlab.analysis.summary import Distribution, Percentile, Summary
 from storlab.report import render
 from storlab.report.csv import render_csv
 from storlab.report.input import ReportInput

@@ -10,9 +10,8 @@ from storlab.analysis.summary import CellState
 from storlab.metrics import Declarations
 from storlab.report import FORMATS, ReportInput, render, words
 from storlab.report.format import plus_minus
-from storlab.report.guests import guests_table
-from storlab.report.modes import modes_table, unsafe_modes
 from storlab.report.nodes import guest_tables, node_tables
+from storlab.report.setup import guests_table, modes_table, unsafe_modes
 from storlab.report.tables import Table, together
 
 from .sample import sample

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from storlab.report.primary import split
+from storlab.report.input import split
 
 
 class One(NamedTuple):

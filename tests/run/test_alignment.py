@@ -10,8 +10,7 @@ import pytest
 
 from laboratory import Ended, Laboratory, needs_root
 from laboratory.block import small_ext4_blocks
-from storlab.analysis.block_io import BlockIO
-from storlab.analysis.summary import Summary, from_json
+from storlab.analysis.summary import BlockIO, Summary, from_json
 
 SMALL = ("profile=quick", "files=1500", "synced=150", "pages=2M", "data=16M", "redo=64k", "disk=2G")
 SET_UPS = ("xfs-16k-16k", "ext4-bigalloc", "ext4-16k")

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.timeseries.warm_up import mser
+from storlab.timeseries.steady import mser
 
 
 @given(st.lists(st.floats(0, 1e9), max_size=200))

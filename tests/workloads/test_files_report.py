@@ -15,7 +15,7 @@ from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut, TrialE
 from storlab.formats.fio import histogram
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, SERIES_COLUMNS, Measurements
 from storlab.nodes.process import ExitRecord
-from storlab.records.across_nodes import across_nodes
+from storlab.records.stacked import across_nodes
 from storlab.workloads.base import exit_bytes
 from storlab.workloads.files.declared import declared
 from storlab.workloads.files.report import measurements, read_document

@@ -1,7 +1,7 @@
 """Runs compared with each other: each run as a level, or the levels of a factor that the runs have.
 
 Trials of one run of Storlab's are interleaved: they are paired by round, and get verdicts. So are trials of different
-runs that alternate in time (``interleaving``). Everything else is described (``unpaired``) and never judged.
+runs that alternate in time (``interleaving``). Everything else is described (``compare.describe``) and never judged.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from storlab.analysis.compare import compare, unanswerable
+from storlab.analysis.compare import compare, describe, unanswerable
 from storlab.analysis.gate import Gate, GateResult, apply
 from storlab.analysis.interleaving import same_order
 from storlab.analysis.merged_runs import Merged, RunData, merge
@@ -18,7 +18,6 @@ from storlab.analysis.pairing import Pairs, no_ratio
 from storlab.analysis.questions import Planned
 from storlab.analysis.sides import Sides, pooled, sides
 from storlab.analysis.summary import Comparison
-from storlab.analysis.unpaired import describe
 from storlab.analysis.varying import Varying, varying
 from storlab.analysis.verdict import Rules
 from storlab.analysis.wording import percent, plural

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from storlab.analysis.block_io import Share, SizeShare, UnitShare
-from storlab.blockio.alignment import UNITS, shares
+from storlab.analysis.summary import Share, SizeShare, UnitShare
+from storlab.blockio.requests import UNITS, shares
 
 PLACE = ["cell", "operation"]
 ROUND = [*PLACE, "round"]
@@ -94,7 +94,7 @@ def share_or_none(row: Mapping[str, float], name: str) -> Share | None:
 
 
 def unit_shares(counted: pl.DataFrame) -> dict[Place, list[UnitShare]]:
-    """``UnitShare`` of each unit; ``counted`` has the columns of ``storlab.blockio.alignment.shares``."""
+    """``UnitShare`` of each unit; ``counted`` has the columns of ``storlab.blockio.requests.shares``."""
     names = ["share", "byte_share", "offset_share", "shorter", "amplification"]
     rows = shares(counted, UNITS, ROUND).with_columns(shorter=pl.col("below") / pl.col("requests"))
     statistics = [

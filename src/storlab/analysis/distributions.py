@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 
 from storlab.analysis.block_shares import histograms_of
-from storlab.analysis.by_node import numbered
 from storlab.analysis.design import Design
-from storlab.analysis.latencies import Distribution, Percentile
+from storlab.analysis.estimates import numbered
+from storlab.analysis.summary import Distribution, Percentile
 from storlab.metrics import Declarations
 from storlab.percentiles import PERCENTILES, between, edges_at, nearest_rank
 

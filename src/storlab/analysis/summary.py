@@ -14,10 +14,114 @@ from typing import Literal
 import msgspec
 import orjson
 
-from storlab.analysis.block_io import BlockIO
 from storlab.analysis.effects import Effects
-from storlab.analysis.latencies import Distribution
 from storlab.errors import ParseError
+
+Why = Literal["shorter", "uneven", "across"]
+"""Why a request is no whole number of units: shorter than one; of an uneven length; or off the boundary."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a whole (0 to 1), or a ratio: its mean over the rounds, the least and the most of any round."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class SizeShare:
+    """Requests of one size: those of at least ``size`` bytes and less than twice as much."""
+
+    size: int  # B, a power of two
+    requests: Share
+    bytes: Share | None = None  # null: unknown
+
+
+@dataclass(frozen=True)
+class UnitShare:
+    """How requests lie in units of ``unit`` bytes. Null is unknown."""
+
+    unit: int
+    requests: Share | None  # share of requests whose length and offset are multiples of the unit
+    bytes: Share | None  # the same, share of bytes
+    offsets: Share | None  # share of requests whose offset alone is a multiple
+    shorter: Share | None  # share of requests that are shorter than a unit
+    amplification: Share | None  # bytes of all units touched, for each byte sent; nothing merged
+
+
+@dataclass(frozen=True)
+class BelowUnit:
+    """Requests of one kind that are no whole number of units."""
+
+    flags: str | None  # as in the table of requests; null: all further kinds together
+    comm: str | None  # the command; null where commands were not told apart
+    why: Why | None  # null: several
+    count: float  # requests, mean over the rounds
+    requests: Share  # of all requests of the operation
+    bytes: Share
+    lengths: tuple[tuple[int, float], ...]  # the most frequent, with their share of this kind
+
+
+@dataclass(frozen=True)
+class BlockIO:
+    """One operation's block requests in one cell: how long and how aligned they are, and what goes below a unit.
+
+    Shares are of its requests (or bytes), all nodes and disks of a trial added up first, then averaged over the rounds.
+    """
+
+    cell: int
+    levels: dict[str, str]
+    operation: str  # "write"; "all": not told apart
+    unit: int  # B: that of ``below``
+    rounds: int
+    requests: float  # mean over the rounds
+    bytes: float | None
+    lengths: tuple[SizeShare, ...]
+    alignments: tuple[SizeShare, ...]  # of length and offset together
+    offsets: tuple[SizeShare, ...]  # of the offset alone
+    units: tuple[UnitShare, ...]
+    below: tuple[BelowUnit, ...] | None  # null: what they are is unknown
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Percentile:
+    """Of all operations. The true one is at least ``low`` and at most ``high``; ``value`` lies in their middle.
+
+    ``high`` is null where nothing is known but that it is at least ``low``, which is the value then.
+    """
+
+    percentile: float  # 99.9
+    value: float
+    low: float
+    high: float | None
+    beyond: int  # operations of a higher rank
+
+    @property
+    def error(self) -> float | None:
+        """How far the true percentile is from ``value`` at most, as a share of it; ``None`` where nothing bounds it."""
+        if self.high is None:
+            return None
+        off = max(self.value - self.low, self.high - self.value)
+        return off / self.value if self.value else 0.0
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """How long the operations of one kind took: of all nodes of a cell, or the one that ``node`` names."""
+
+    cell: int
+    levels: dict[str, str]
+    source: str
+    metric: str  # "write.latency"
+    unit: str
+    node: str | None  # null: all nodes together
+    rounds: int
+    operations: int
+    percentiles: tuple[Percentile, ...]
+
 
 Verdict = Literal["better", "worse", "equivalent", "undecided"]
 """Of level ``a`` against level ``b``. ``better`` respects the metric's direction."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from storlab.blockio.alignment import UNITS, shares, unit_name
+from storlab.blockio.requests import UNITS, shares, unit_name
 from storlab.measurements import Better, Value
 from storlab.metrics import MetricSpec
 

@@ -1,12 +1,19 @@
-"""Frames of ``REQUEST_COLUMNS``: made from rows, and added up."""
+"""Frames of requests (``REQUEST_COLUMNS``): added up, by length, and how they lie in units of a size.
+
+A request's *alignment* is the largest power of two that divides both its length and its offset on the disk. Offset 0
+is divided by everything, so there the length alone decides. Nothing is below 512 bytes, the kernel's sector.
+A flush has no data and so no alignment.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from storlab.measurements import REQUEST_COLUMNS
+from storlab.units import size_text
 
 UNITS = (4096, 8192, 16384, 32768, 65536)
 """Bytes: the units (of a file system's block, of a device's indirection) for which requests are judged."""
@@ -28,3 +35,141 @@ def added_up(requests: pl.DataFrame, by: Sequence[str] = KEYS) -> pl.DataFrame:
     """
     units = [pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()).alias(name) for name in UNIT_COLUMNS]
     return requests.group_by(by).agg(pl.col("count").sum(), *units).sort(by)
+
+
+FLOOR = 512
+"""Bytes: the least alignment there is."""
+
+
+def unit_name(unit: int) -> str:
+    """16384 → ``"16k"``, as in the names of metrics."""
+    return size_text(unit)
+
+
+def data_requests(requests: pl.DataFrame) -> pl.DataFrame:
+    """Only what has a length: flushes and zone operations have none."""
+    return requests.filter(pl.col("length") > 0)
+
+
+def joint_alignment(length: int, offset: int) -> int | None:
+    """The alignment of one request, in bytes; ``None`` for one without data."""
+    if length == 0:
+        return None
+    both = length | offset
+    return max(both & -both, FLOOR)
+
+
+def with_alignment(requests: pl.DataFrame) -> pl.DataFrame:
+    """``requests`` with two more columns, in bytes, null where the length is 0.
+
+    ``length_alignment``: the largest power of two that divides the length; ``alignment``: that divides the offset
+    too.
+    """
+    length = pl.col("length")
+    both = length | pl.col("offset_alignment")  # lowest bit set of the two; an offset of 0 adds none
+    return requests.with_columns(
+        pl.when(length > 0).then((length & -length).clip(FLOOR)).alias("length_alignment"),
+        pl.when(length > 0).then((both & -both).clip(FLOOR)).alias("alignment"),
+    )
+
+
+def shares(requests: pl.DataFrame, units: Sequence[int] = UNITS, by: Sequence[str] = ("operation",)) -> pl.DataFrame:
+    """How much of the data requests of each ``by`` is at least ``unit``-aligned: a row for each of them and each unit.
+
+    Columns, after ``by`` and ``unit`` (bytes):
+
+    - ``requests``, ``bytes``: all that have a length;
+    - ``aligned``, ``aligned_bytes``: those whose joint alignment is at least the unit, and so made of whole units;
+    - ``offset_aligned``: those whose offset alone is;
+    - ``below``: those shorter than the unit;
+    - ``share``, ``byte_share``, ``offset_share``: ``aligned``, ``aligned_bytes`` and ``offset_aligned``, of all;
+    - ``amplification``: bytes that a device whose indirection unit this is would write for each byte sent, if it
+      **merged nothing**: every request on its own, each unit that it touches written whole, so that a unit which
+      two requests share is written twice. With o the offset and n the length of a request, and U the unit,
+
+          amplification = U · Σ (⌊(o+n−1)/U⌋ − ⌊o/U⌋ + 1) / Σ n
+
+      It is 1 where all is aligned. A device with a write cache joins neighbours before it writes, so this is an
+      upper bound of what the layout alone costs. Null where the units touched are unknown, or for another unit than
+      ``UNITS``.
+    """
+    data = with_alignment(data_requests(requests))
+    parts = [_shares_at(data, unit, by) for unit in units]
+    return pl.concat(parts).sort([*by, "unit"])
+
+
+def _shares_at(data: pl.DataFrame, unit: int, by: Sequence[str]) -> pl.DataFrame:
+    count, size = pl.col("count"), pl.col("count") * pl.col("length")
+    aligned = pl.col("alignment") >= unit
+    offset_aligned = (pl.col("offset_alignment") == 0) | (pl.col("offset_alignment") >= unit)
+    touched = UNIT_COLUMNS[UNITS.index(unit)] if unit in UNITS else None
+    return (
+        data.group_by(by)
+        .agg(
+            pl.lit(unit, pl.Int64).alias("unit"),
+            count.sum().alias("requests"),
+            size.sum().alias("bytes"),
+            count.filter(aligned).sum().alias("aligned"),
+            size.filter(aligned).sum().alias("aligned_bytes"),
+            count.filter(offset_aligned).sum().alias("offset_aligned"),
+            count.filter(pl.col("length") < unit).sum().alias("below"),
+            _sum_or_null(touched).alias("touched"),
+        )
+        .with_columns(
+            (pl.col("aligned") / pl.col("requests")).alias("share"),
+            (pl.col("aligned_bytes") / pl.col("bytes")).alias("byte_share"),
+            (pl.col("offset_aligned") / pl.col("requests")).alias("offset_share"),
+            (pl.col("touched") * unit / pl.col("bytes")).alias("amplification"),
+        )
+        .drop("touched")
+    )
+
+
+def _sum_or_null(column: str | None) -> pl.Expr:
+    if column is None:
+        return pl.lit(None, pl.Int64)
+    return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
+
+
+def by_length(requests: pl.DataFrame, by: Sequence[str] = ("operation",)) -> pl.DataFrame:
+    """Number of data requests of each length: ``by``, ``length``, ``count``, ordered."""
+    return added_up(data_requests(requests), [*by, "length"]).select(*by, "length", "count")
+
+
+def by_alignment(requests: pl.DataFrame, by: Sequence[str] = ("operation",), column: str = "alignment") -> pl.DataFrame:
+    """Number of data requests of each ``column`` of ``with_alignment``: ``by``, ``column``, ``count``, ordered."""
+    data = with_alignment(data_requests(requests))
+    return data.group_by([*by, column]).agg(pl.col("count").sum()).sort([*by, column])
+
+
+@dataclass(frozen=True)
+class DiskHistograms:
+    """Bytes → number of requests, by length and by alignment, both ascending. ``without_data``: flushes and the like.
+
+    ``exact``: lengths are what they were; otherwise each stands for all up to twice as much.
+    """
+
+    granularity: Mapping[int, int] = field(default_factory=dict)
+    alignment: Mapping[int, int] = field(default_factory=dict)
+    without_data: int = 0
+    exact: bool = True
+
+    @property
+    def total(self) -> int:
+        """All requests with data."""
+        return sum(self.granularity.values())
+
+
+def by_disk(requests: pl.DataFrame) -> dict[str, DiskHistograms]:
+    """Histograms of each disk in a frame of ``REQUEST_COLUMNS``, all operations together, disks in order."""
+    lengths, alignments = by_length(requests, ["disk"]), by_alignment(requests, ["disk"])
+    empty = requests.filter(pl.col("length") == 0).group_by("disk").agg(pl.col("count").sum())
+    without = dict(empty.iter_rows())
+    return {
+        disk: DiskHistograms(_pairs(lengths, disk), _pairs(alignments, disk), without.get(disk, 0))
+        for disk in requests["disk"].unique().sort().to_list()
+    }
+
+
+def _pairs(counts: pl.DataFrame, disk: str) -> dict[int, int]:
+    return {value: count for _, value, count in counts.filter(pl.col("disk") == disk).iter_rows()}

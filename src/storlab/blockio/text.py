@@ -1,14 +1,15 @@
-"""Histograms as text, in the form that the BPF tools print them in (libbpf-tools of bcc)."""
+"""Histograms and single requests as text, in the form that the BPF tools print them in (libbpf-tools of bcc)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import polars as pl
 
-from storlab.blockio.alignment import UNITS, shares, unit_name
-from storlab.blockio.histograms import DiskHistograms, by_disk
+from storlab.blockio.requests import UNITS, DiskHistograms, by_disk, joint_alignment, shares, unit_name
+from storlab.blockio.trace_output import SECTOR, Event
 from storlab.units import printable
 
 _STARS = 40
@@ -103,3 +104,80 @@ def percent(share: float) -> str:
 
 def _bar(count: int, most: int, width: int = _STARS) -> str:
     return ("*" * (count * width // most)).ljust(width)
+
+
+_WIDE = 120
+_HEADINGS = ("DISK", "OPS", "FLAGS", "LEN", "LBA", "PID", "COMM", "ALGN")
+_LETTERS = {
+    "preflush": "p",
+    "fua": "f",
+    "sync": "s",
+    "meta": "m",
+    "prio": "i",
+    "readahead": "r",
+    "background": "b",
+    "atomic": "a",
+    "swap": "w",
+}
+_SHORT = {
+    "secure_erase": "erase",
+    "write_zeroes": "zeroes",
+    "zone_append": "zappend",
+    "zone_open": "zopen",
+    "zone_close": "zclose",
+    "zone_finish": "zfinish",
+    "zone_reset": "zreset",
+    "zone_reset_all": "zrstall",
+}
+
+
+@dataclass(frozen=True)
+class EventForm:
+    """How rows are laid out. ``short``: flags are letters. An operation's name is cut where it has no room."""
+
+    widths: tuple[int, ...]  # of all columns but the last, which ends the line
+    short: bool
+
+    @property
+    def heading(self) -> str:
+        """The names of the columns; ``LBA`` is the offset in bytes, as blkalgn prints it."""
+        return self._line(_HEADINGS)
+
+    @property
+    def legend(self) -> str | None:
+        """What the letters mean, where there are any."""
+        letters = ", ".join(f"{letter} {flag}" for flag, letter in _LETTERS.items())
+        return f"flags: {letters}" if self.short else None
+
+    def row(self, event: Event) -> str:
+        """One request."""
+        disk, operation, flags, length, sector, pid, comm, _ = event
+        alignment = joint_alignment(length, sector * SECTOR)
+        name = operation if len(operation) <= self.widths[1] else _SHORT.get(operation, operation)
+        shown = "-" if alignment is None else str(alignment)
+        cells = (disk, name, self._flags(flags), length, sector * SECTOR, pid, printable(comm), shown)
+        return self._line(map(str, cells))
+
+    def rows(self, events: Iterable[Event]) -> str:
+        """Many requests, a line each."""
+        return "".join(f"{self.row(event)}\n" for event in events)
+
+    def _flags(self, flags: str) -> str:
+        if not flags:
+            return "-"
+        if not self.short and len(flags) <= self.widths[2]:
+            return flags
+        return "".join(_LETTERS.get(flag, "?") for flag in flags.split("+"))  # of all nine, names fill a line
+
+    def _line(self, cells: Iterable[str]) -> str:
+        *others, last = cells
+        return " ".join([*(cell.ljust(width) for cell, width in zip(others, self.widths, strict=True)), last]).rstrip()
+
+
+_NAMES = EventForm((10, 12, 31, 10, 16, 8, 15), short=False)
+_SYMBOLS = EventForm((9, 7, 5, 8, 14, 7, 15), short=True)
+
+
+def event_form(width: int | None) -> EventForm:
+    """The form for a terminal so wide; ``None``: for no terminal."""
+    return _NAMES if width is None or width >= _WIDE else _SYMBOLS

@@ -12,8 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import polars as pl
 
-from storlab.blockio.alignment import joint_alignment
-from storlab.blockio.requests import request_frame
+from storlab.blockio.requests import joint_alignment, request_frame
 from storlab.errors import ParseError
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]

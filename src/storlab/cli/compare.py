@@ -50,7 +50,7 @@ def compare(
     one_thread_for_algebra()
     from storlab.analysis.across_runs import compare_runs
     from storlab.analysis.gate import parse_gate
-    from storlab.records.differences import differences
+    from storlab.records.manifest import differences
 
     formats = _formats()
     if format_ not in formats:

@@ -12,7 +12,7 @@ from storlab.cli.options import Json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from storlab.doctor.check import Check
+    from storlab.doctor.machine import Check
 
 _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("✗", "red")}
 _STUDY = "quick"

@@ -1,4 +1,4 @@
-"""``storlab list``: the shipped studies, and what studies are made of."""
+"""``storlab list``: shipped studies, and what studies are made of; ``storlab schema``: the schema of their files."""
 
 from __future__ import annotations
 
@@ -104,3 +104,16 @@ def _needs(study: Study) -> list[str]:
 def _purpose(cls: type) -> str:
     """The first paragraph of its docstring."""
     return " ".join((cls.__doc__ or "").partition("\n\n")[0].split())
+
+
+def schema() -> None:
+    """Print the JSON Schema of study files.
+
+    Editors complete and check studies by it: `storlab schema > study.schema.json`, and a first line
+    `#:schema study.schema.json` in the study.
+    """
+    import json
+
+    from storlab.study.json_schema import json_schema
+
+    print(json.dumps(json_schema(), indent=2, ensure_ascii=False))

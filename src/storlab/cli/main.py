@@ -16,13 +16,11 @@ from storlab.cli.compare import compare
 from storlab.cli.doctor import doctor
 from storlab.cli.image import image
 from storlab.cli.import_.command import import_
-from storlab.cli.listing import listing
+from storlab.cli.listing import listing, schema
 from storlab.cli.noise import noise
 from storlab.cli.plan.command import plan
 from storlab.cli.report import report
-from storlab.cli.resume import resume
-from storlab.cli.run import run
-from storlab.cli.schema import schema
+from storlab.cli.run import resume, run
 from storlab.cli.shell import shell
 from storlab.cli.trace.command import trace
 from storlab.version import __version__

@@ -53,7 +53,7 @@ def _facts(records: Iterable[TrialRecord]) -> dict[int, dict[str, Mapping[str, M
 def write_html(run: RunFolder, given: ReportInput) -> Path:
     """Write ``report.html``, in one step, and ``charts/``; returns the page's path. Raises ``OSError``."""
     from storlab.report.charts import all_panels  # half a second: only who draws pays for it
-    from storlab.report.export import write_charts
+    from storlab.report.charts.panel import write_charts
     from storlab.report.html import page_of
 
     panels = all_panels(given)

@@ -1,4 +1,4 @@
-"""``storlab run``: a study, from declaration to report."""
+"""``storlab run``: a study, from declaration to report; ``storlab resume``: the rest of one that was interrupted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from storlab.cli.failure import INTERRUPTED, OWN_FAULT, TRIALS_FAILED
-from storlab.cli.options import Json, Only, Quiet, Rounds, Seed, Set, StudyName, StudyOptions
+from storlab.cli.options import Json, Only, Quiet, Rounds, RunPath, Seed, Set, StudyName, StudyOptions
 
 if TYPE_CHECKING:
     from storlab.run.executor import Outcome
@@ -125,3 +125,22 @@ def _show(outcome: Outcome, json: bool) -> None:
         print(f"storlab: `storlab clean {outcome.folder.path}` tries again", file=sys.stderr)
     if outcome.ending == "interrupted":
         print(f"storlab: interrupted; `storlab resume {outcome.folder.path}` goes on", file=sys.stderr)
+
+
+def resume(folder: RunPath, quiet: Quiet = False, json: Json = False) -> None:
+    """Go on with a run that was interrupted.
+
+    Finished trials are kept, only the rest runs, in the order that was planned.
+    """
+    import asyncio
+
+    from storlab.cli.progress import observer
+    from storlab.run.executor import resume_run
+
+    with observer(quiet or json) as watching:
+        try:
+            outcome = asyncio.run(resume_run(folder, watching))
+        except asyncio.CancelledError:
+            print(f"storlab: interrupted; `storlab resume {folder}` goes on", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+    raise typer.Exit(finish(outcome, json))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from storlab.doctor import host, kernel, runs, tracing, virtual, workloads
-from storlab.doctor.check import Check
-from storlab.doctor.machine import Machine
+from storlab.doctor.machine import Check, Machine
 
 
 def examine(machine: Machine) -> list[Check]:

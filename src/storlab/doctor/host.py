@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from storlab.doctor.check import Check, missing, ok, warn
-from storlab.doctor.machine import Machine
+from storlab.doctor.machine import Check, Machine, missing, ok, warn
 from storlab.errors import MissingTool
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.nodes.agent_binary import agent_path

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import tempfile
 
-from storlab.doctor.check import Check, missing, ok
-from storlab.doctor.features import REMEDY, feature, feature_with_program, has_feature, version, why_not
 from storlab.doctor.host import SCRATCH
-from storlab.doctor.machine import Machine
+from storlab.doctor.machine import (
+    REMEDY,
+    Check,
+    Machine,
+    feature,
+    feature_with_program,
+    has_feature,
+    missing,
+    ok,
+    version,
+    why_not,
+)
 
 GROUP = "Block devices"
 FILESYSTEMS = "File systems"

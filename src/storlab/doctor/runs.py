@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from storlab.doctor.check import Check, missing, ok, warn
+from storlab.doctor.machine import Check, missing, ok, warn
 from storlab.errors import RecordsError, StorlabError
 from storlab.run.executor import new_run_id
 from storlab.run.journal import read_pending

@@ -9,9 +9,7 @@ import platform
 import struct
 
 from storlab.blockio.trace_output import Started, decode
-from storlab.doctor.check import Check, missing, ok, warn
-from storlab.doctor.features import program
-from storlab.doctor.machine import Machine
+from storlab.doctor.machine import Check, Machine, missing, ok, program, warn
 from storlab.errors import MissingTool, ParseError
 from storlab.nodes.agent_binary import agent_path
 

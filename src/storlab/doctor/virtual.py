@@ -10,9 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from storlab.doctor.check import Check, missing, ok, warn
-from storlab.doctor.features import program, version
-from storlab.doctor.machine import Machine
+from storlab.doctor.machine import Check, Machine, missing, ok, program, version, warn
 from storlab.errors import MissingImage, StorlabError
 from storlab.images.cache import storlab_cache
 from storlab.images.image import find_image

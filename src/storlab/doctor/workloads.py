@@ -6,9 +6,7 @@ import ctypes
 import errno
 import os
 
-from storlab.doctor.check import Check, missing, ok, warn
-from storlab.doctor.features import program
-from storlab.doctor.machine import Machine
+from storlab.doctor.machine import Check, Machine, missing, ok, program, warn
 
 GROUP = "fio"
 OTHERS = "Workloads and databases"

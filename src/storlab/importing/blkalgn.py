@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from storlab.blockio.alignment import FLOOR, UNITS, unit_name
-from storlab.blockio.histograms import DiskHistograms
+from storlab.blockio.requests import FLOOR, UNITS, DiskHistograms, unit_name
 from storlab.formats.blkalgn.file import DIALECTS, BlkalgnFile, read_blkalgn
 from storlab.importing.importer import Importer, Part
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, Value, metric_frame

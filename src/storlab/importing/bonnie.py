@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from storlab.formats.bonnie.dialects import read_bonnie
+from storlab.formats.bonnie.results import read_bonnie
 from storlab.formats.bonnie.run import TESTS, BonnieRun
 from storlab.importing.importer import Importer, Part
 from storlab.measurements import Measurements, metric_frame

@@ -1,4 +1,4 @@
-"""The tables of a run: the rows that each trial adds, and all of them as files."""
+"""The tables of a run: rows that each trial adds, with what was found in series and how probes watched; as files."""
 
 from __future__ import annotations
 
@@ -12,15 +12,79 @@ import polars as pl
 from storlab.metrics import Declarations, MetricSpec, Specs
 from storlab.records import fairness
 from storlab.records.columns import COLUMNS
-from storlab.records.examined import ExaminedSeries, findings_frame, said_of
 from storlab.records.files import write_whole
-from storlab.records.observed import Observed, probe_facts
 from storlab.records.run_folder import TABLES, RunFolder
 from storlab.records.trial_record import TrialRecord
 from storlab.timeseries import variability
+from storlab.timeseries.findings import SeriesFindings
+from storlab.timeseries.wording import Examined, warnings
 
 if TYPE_CHECKING:
     from storlab.study.cells import Cell
+
+
+@dataclass(frozen=True)
+class ExaminedSeries:
+    """One series of one trial, of all nodes together. ``place`` has the columns of ``PLACES``."""
+
+    place: Mapping[str, object]
+    metric: str
+    unit: str
+    found: SeriesFindings
+
+
+def findings_frame(examined: Iterable[ExaminedSeries]) -> pl.DataFrame:
+    """``findings.parquet``."""
+    rows = [
+        {**each.place, "metric": each.metric, "unit": each.unit, **vars(each.found), "changes": _changes(each.found)}
+        for each in examined
+    ]
+    return pl.DataFrame(rows, schema=COLUMNS["findings"])
+
+
+def _changes(found: SeriesFindings) -> list[dict[str, float]]:
+    return [vars(change) for change in found.changes]
+
+
+def said_of(examined: Iterable[ExaminedSeries], levels: Mapping[int, str]) -> list[str]:
+    """What a reader must know of these, over all trials. ``levels``: trial → the levels that it was of, in words."""
+    return warnings(_named(each, int(str(each.place["trial"])), levels) for each in examined)
+
+
+def _named(each: ExaminedSeries, trial: int, levels: Mapping[int, str]) -> Examined:
+    return Examined(f"{each.place['source']}, {each.metric}", each.found, trial, levels.get(trial, ""))
+
+
+_DISKS = "disks"  # the same set-up has another loop device in each trial: listed together
+
+
+@dataclass(frozen=True)
+class Observed:
+    """How one probe watched one node in one trial of a cell. ``facts`` are of JSON's types."""
+
+    cell: int
+    node: str
+    probe: str
+    facts: Mapping[str, object]
+
+
+def probe_facts(observed: Iterable[Observed]) -> list[dict[str, object]]:
+    """One entry for all that were alike: ``probe``, ``nodes``, ``cells``, ``disks`` of all of them, and the facts."""
+    found: list[dict[str, object]] = []
+    places: list[tuple[dict[str, None], dict[int, None], dict[str, None]]] = []
+    for each in observed:
+        key = {"probe": each.probe, **{name: fact for name, fact in each.facts.items() if name != _DISKS}}
+        if key not in found:
+            found.append(key)
+            places.append(({}, {}, {}))
+        nodes, cells, disks = places[found.index(key)]
+        nodes[each.node] = cells[each.cell] = None
+        named = each.facts.get(_DISKS)
+        disks.update(dict.fromkeys(map(str, named if isinstance(named, list | tuple) else ())))
+    return [
+        {"probe": key.pop("probe"), "nodes": [*nodes], "cells": sorted(cells), _DISKS: sorted(disks), **key}
+        for key, (nodes, cells, disks) in zip(found, places, strict=True)
+    ]
 
 
 @dataclass
@@ -106,7 +170,7 @@ class Tables:
         return tuple(dict.fromkeys([*said, *recorded, *said_of(self._examined(), levels)]))
 
     def probe_facts(self) -> list[dict[str, object]]:
-        """How probes watched, as ``observed.probe_facts`` has it."""
+        """How probes watched."""
         return probe_facts(each for part in self.parts for each in part.observed)
 
     def declared(self) -> Declarations:

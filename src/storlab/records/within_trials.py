@@ -11,8 +11,7 @@ import polars as pl
 from storlab.measurements import Value
 from storlab.metrics import Declarations, MetricSpec
 from storlab.records.columns import COLUMNS, PLACES
-from storlab.records.examined import ExaminedSeries
-from storlab.records.tables import TrialTables
+from storlab.records.tables import ExaminedSeries, TrialTables
 from storlab.timeseries.findings import FEWEST, findings, spacing
 from storlab.timeseries.variability import STATISTICS, Floats, declares, variability
 

@@ -9,12 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from storlab.analysis.block_io import BelowUnit, BlockIO, Share, SizeShare
-from storlab.analysis.summary import CellState, Summary
+from storlab.analysis.summary import BelowUnit, BlockIO, CellState, Share, SizeShare, Summary
 from storlab.report import format as fmt
 from storlab.report import words
-from storlab.report.factsheet import facts_of
 from storlab.report.nodes import Grid, grids
+from storlab.report.setup import facts_of
 from storlab.report.tables import ALL_CELLS, Notes, Table, together
 from storlab.report.words import compact
 from storlab.units import size_text

@@ -24,10 +24,8 @@ import csv
 import io
 from collections.abc import Iterator
 
-from storlab.analysis.block_io import BlockIO, Share
 from storlab.analysis.effects import Effects
-from storlab.analysis.latencies import Distribution
-from storlab.analysis.summary import Comparison, Estimate
+from storlab.analysis.summary import BlockIO, Comparison, Distribution, Estimate, Share
 from storlab.percentiles import percentile_name
 from storlab.report.input import ReportInput
 from storlab.units import size_text

@@ -12,8 +12,8 @@ from markupsafe import Markup
 
 from storlab.report.charts import Kind, Panel, all_panels
 from storlab.report.escape import plain
-from storlab.report.factsheet import node_sheets, stack_sheets
 from storlab.report.input import ReportInput
+from storlab.report.setup import node_sheets, stack_sheets
 from storlab.report.view import View, view
 
 # Charts of one kind: beyond that nobody looks, and the page grows heavy. The tables have all numbers.

@@ -1,16 +1,17 @@
-"""What a report is made of: one run's summary, tables and manifest, with nothing left to compute."""
+"""What a report is made of: one run's summary, tables and manifest; and which of it the study asks about."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from typing import Protocol, TypeVar
 
 import polars as pl
 
 from storlab.analysis.summary import Summary
-from storlab.metrics import Declarations
+from storlab.metrics import Declarations, named
 from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
 from storlab.report.escape import one_line
@@ -78,3 +79,70 @@ class ReportInput:
     def title(self) -> str:
         """The study's title; the manifest's where the summary has none."""
         return self.summary.title or (self.manifest.title if self.manifest else "") or "Untitled study"
+
+
+class Measured(Protocol):
+    """Anything about one metric of one source: an estimate or a comparison."""
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def metric(self) -> str: ...
+
+
+M = TypeVar("M", bound=Measured)
+
+
+def split(primary: str, items: Iterable[M]) -> tuple[list[M], list[M]]:
+    """Those that ``primary`` names, and the others. Where it names none, all are as good as primary."""
+    everything = list(items)
+    keys = set(named(primary, dict.fromkeys((item.source, item.metric) for item in everything)))
+    first = [item for item in everything if (item.source, item.metric) in keys]
+    others = [item for item in everything if (item.source, item.metric) not in keys]
+    return (first, others) if first else (others, [])
+
+
+def compared_factor(summary: Summary) -> str:
+    """The factor whose levels stand side by side: the first that is compared, else the study's first."""
+    for comparison in summary.comparisons:
+        return comparison.factor
+    return next((name for cell in summary.cells for name in cell.levels), "")
+
+
+_COMBINED: dict[str, pl.Expr] = {
+    "sum": pl.col("value").sum(),
+    "max": pl.col("value").max(),
+    "min": pl.col("value").min(),
+    "mean": pl.col("value").mean(),
+}
+# Percentiles and the like can't be combined: a lone value stands, several give none.
+_ALONE = pl.when(pl.len() == 1).then(pl.col("value").first())
+
+
+def across_of(metrics: pl.DataFrame, source: str, metric: str) -> str:
+    """How ``metric`` combines over jobs and nodes; ``sum`` where the metrics don't say."""
+    rows = metrics.filter(source=source, metric=metric)
+    return str(rows["across"][0]) if rows.height and "across" in rows.columns else "sum"
+
+
+def combined(rows: pl.DataFrame, keys: list[str], part: str, across: str) -> pl.DataFrame:
+    """``value`` by ``keys``, over the ``part`` (``job`` or ``node``).
+
+    The tool's own row for all parts (``part`` is null) goes before anything that is added up here.
+    """
+    whole = pl.col(part).is_null()
+    kept = rows.filter(whole | ~whole.any().over(keys))
+    value = _COMBINED.get(across, _ALONE).alias("value")
+    return kept.group_by(keys, maintain_order=True).agg(value).drop_nulls("value")
+
+
+def per_node(metrics: pl.DataFrame, source: str, metric: str) -> pl.DataFrame:
+    """``trial, round, cell, node, value``, all jobs together; ``node`` may be null for all nodes together."""
+    rows = metrics.filter(source=source, metric=metric)
+    return combined(rows, ["trial", "round", "cell", "node"], "job", across_of(metrics, source, metric))
+
+
+def per_trial(metrics: pl.DataFrame, source: str, metric: str) -> pl.DataFrame:
+    """``trial, round, cell, value``, all nodes and jobs together."""
+    nodes = per_node(metrics, source, metric)
+    return combined(nodes, ["trial", "round", "cell"], "node", across_of(metrics, source, metric)).sort("round")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from storlab.analysis.latencies import Distribution, Percentile
-from storlab.analysis.summary import Summary
+from storlab.analysis.summary import Distribution, Percentile, Summary
 from storlab.percentiles import percentile_name
 from storlab.report import format as fmt
 from storlab.report.tables import Notes, Table, heading, split_levels

@@ -15,7 +15,7 @@ from storlab.measurements import without_end
 from storlab.metrics import Declarations, Specs
 from storlab.report import format as fmt
 from storlab.report import words
-from storlab.report.primary import compared_factor, split
+from storlab.report.input import compared_factor, split
 from storlab.report.tables import PROBE, Notes, Table, heading
 
 LOADS = {"load.1m": "1 min", "load.5m": "5 min", "load.15m": "15 min"}

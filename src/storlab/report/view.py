@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from storlab.analysis.summary import Comparison, Estimate, Summary, Verdict
 from storlab.metrics import Declarations
 from storlab.report import format as fmt
-from storlab.report import primary, words
+from storlab.report import words
 from storlab.report.block import block_detail_tables, block_tables
 from storlab.report.effects import effect_tables, how_made
 from storlab.report.grid import further_tables, measured_tables
-from storlab.report.guests import guests_table
-from storlab.report.input import ReportInput
+from storlab.report.input import ReportInput, split
 from storlab.report.latencies import latency_tables
-from storlab.report.modes import modes_table, unsafe_modes
 from storlab.report.nodes import guest_tables, node_tables
+from storlab.report.setup import guests_table, modes_table, unsafe_modes
 from storlab.report.tables import PROBE, Table, absent_table, comparison_tables, heading
 from storlab.report.variability import variability_tables
 
@@ -126,14 +125,14 @@ def split_primary(summary: Summary) -> tuple[list[Estimate], list[Estimate]]:
     """Estimates of what the study asks about, the primary metric first and then what else it compares; and the rest."""
     compared = {(c.source, c.metric) for c in summary.comparisons}
     everything = [e for e in summary.estimates if not e.source.startswith(PROBE) or (e.source, e.metric) in compared]
-    first, others = primary.split(summary.primary, everything)
+    first, others = split(summary.primary, everything)
     asked = [e for e in others if (e.source, e.metric) in compared]
     return first + asked, [e for e in others if (e.source, e.metric) not in compared]
 
 
 def ordered_comparisons(summary: Summary) -> list[Comparison]:
     """Comparisons that have a ratio, those of the primary metric first."""
-    first, others = primary.split(summary.primary, (c for c in summary.comparisons if c.ratio is not None))
+    first, others = split(summary.primary, (c for c in summary.comparisons if c.ratio is not None))
     return first + others
 
 

@@ -11,9 +11,8 @@ import numpy as np
 from storlab.timeseries.changes import Change, block_size, change_points, changes, fitted, refined
 from storlab.timeseries.correlation import effective_sample_size
 from storlab.timeseries.drift import Trend, trend
-from storlab.timeseries.steady import block_means, fio_time, snia_time
+from storlab.timeseries.steady import block_means, fio_time, mser, snia_time
 from storlab.timeseries.variability import WHISKERS, Floats, median, variability
-from storlab.timeseries.warm_up import mser
 
 FEWEST = 10
 """Of fewer samples nothing is said."""

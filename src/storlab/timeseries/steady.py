@@ -1,4 +1,4 @@
-"""From when on a series is steady: as SNIA says, and as fio says.
+"""From when on a series is steady, as SNIA and fio say; and how many samples at its start are warm-up.
 
 SNIA: *Solid State Storage Performance Test Specification* 2.0, the definition of steady state: over a window
 of five rounds, the largest and the smallest value lie at most 20 % of the window's average apart, and the least-squares
@@ -100,3 +100,32 @@ def _slopes(values: Floats, window: int) -> Floats:
 def _first(steady: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], window: int) -> int | None:
     at = np.flatnonzero(steady)
     return int(at[0]) + window if len(at) else None
+
+
+BATCH = 5
+LEAST_BATCHES = 10
+"""Of fewer, half would be no base for anything."""
+
+
+def mser(values: Floats, batch: int = BATCH) -> int | None:
+    """How many of ``values`` (shape ``(n,)``) to leave out at the start as warm-up, a multiple of ``batch``, by MSER-5.
+
+    Of all cuts in the first half, the one after which the mean of the rest has the smallest (nominal) standard error:
+    K. P. White, *An effective truncation heuristic for bias reduction in simulation output*, Simulation 69(6), 1997;
+    with means of five: K. P. White, M. J. Cobb, S. C. Spratt, *A comparison of five steady-state truncation heuristics
+    for simulation*, Winter Simulation Conference 2000.
+
+    ``None`` where that can't be told: there are fewer than ``LEAST_BATCHES`` batches, or the best cut lies at the end
+    of the first half, so that there may be a better one beyond.
+    """
+    batches = len(values) // batch
+    if batches < LEAST_BATCHES:
+        return None
+    means = values[: batches * batch].reshape(batches, batch).mean(axis=1)
+    means = means - means.mean()  # sums of squares of large numbers would lose what varies
+    last = batches // 2
+    left = batches - np.arange(last + 1)
+    sums = np.cumsum(means[::-1])[::-1][: last + 1]
+    squares = np.cumsum(means[::-1] ** 2)[::-1][: last + 1]
+    best = int(np.argmin((squares - sums**2 / left) / left**2))
+    return None if best == last else best * batch

@@ -11,11 +11,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from storlab.blockio.alignment import joint_alignment
-from storlab.blockio.histograms import DiskHistograms
+from storlab.blockio.requests import DiskHistograms, joint_alignment
 from storlab.errors import ParseError
-from storlab.formats.blkalgn.file import DIALECTS, Dialect, read_blkalgn
-from storlab.formats.blkalgn.write import blkalgn_json
+from storlab.formats.blkalgn.file import DIALECTS, Dialect, blkalgn_json, read_blkalgn
 
 Request = tuple[int, int]  # offset, length
 

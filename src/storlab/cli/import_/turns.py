@@ -8,8 +8,8 @@ from pathlib import Path
 
 from storlab.analysis.interleaving import same_order
 from storlab.errors import UserError
+from storlab.importing.cells import INSTEAD
 from storlab.importing.imported import Imported
-from storlab.importing.rounds import INSTEAD
 
 
 def refuse_other_dates(imported: Imported, files: Sequence[Path]) -> None:

@@ -83,8 +83,7 @@ def trace(
     Counted exactly, in the kernel, by eBPF; needs root. Until Ctrl-C, or while COMMAND runs: then its exit status
     is passed on, and what was seen goes to standard error.
     """
-    from storlab.cli.trace.disks import kernel_name
-    from storlab.cli.trace.run import run
+    from storlab.cli.trace.run import kernel_name, run
 
     if out is not None:
         _check_file(out)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import polars as pl
 
-from storlab.blockio.histograms import by_disk
+from storlab.blockio.requests import by_disk
 from storlab.blockio.text import tables
 from storlab.blockio.trace_output import Event, event_frame
 from storlab.errors import UserError
-from storlab.formats.blkalgn.write import blkalgn_json
+from storlab.formats.blkalgn.file import blkalgn_json
 from storlab.records.files import unfinished, write_whole
 
 _PART = 1 << 15

@@ -10,14 +10,13 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
-from storlab.blockio.event_text import event_form
-from storlab.blockio.histograms import by_disk
-from storlab.blockio.text import tables
+from storlab.blockio.requests import by_disk
+from storlab.blockio.text import event_form, tables
 from storlab.blockio.trace_output import Counts, Event, Started, lost_sentences
 from storlab.cli.trace.command import EVENT_FILES, TraceOptions
 from storlab.cli.trace.files import EventFile, write_trace
 from storlab.errors import UserError
-from storlab.formats.blkalgn.write import blkalgn_json
+from storlab.formats.blkalgn.file import blkalgn_json
 
 if TYPE_CHECKING:
     import polars as pl

@@ -10,8 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from storlab.blockio.alignment import UNITS, data_requests, shares, unit_name, with_alignment
-from storlab.blockio.requests import request_frame
+from storlab.blockio.requests import UNITS, data_requests, request_frame, shares, unit_name, with_alignment
 from storlab.blockio.text import percent
 from storlab.blockio.trace_output import LATENCY_COLUMNS, Counts, Lost, Started, lost_sentences
 from storlab.measurements import empty

@@ -19,8 +19,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from storlab.blockio.alignment import FLOOR
-from storlab.blockio.histograms import DiskHistograms
+import orjson
+
+from storlab.blockio.requests import FLOOR, DiskHistograms
 from storlab.errors import ParseError
 from storlab.formats.blkalgn.documents import Counted, Raw, read_counted
 
@@ -200,3 +201,21 @@ def _warnings(dialect: Dialect, disks: Mapping[str, DiskHistograms]) -> list[str
         if dialect != 1 and aligned != disk.total:
             said.append(f"{name}: {disk.total} lengths and {aligned} alignments are not of the same requests")
     return said
+
+
+def blkalgn_json(disks: Mapping[str, DiskHistograms]) -> bytes:
+    """``{"disks": {"vda": {"granularity": {"4096": 27}, "alignment": {"4096": 27}}}}``, as scripts read it.
+
+    Requests without data are in neither, so nothing that is no write counts as one of 512 bytes' alignment.
+    """
+    document = {
+        "disks": {
+            disk: {"granularity": _keyed(each.granularity), "alignment": _keyed(each.alignment)}
+            for disk, each in disks.items()
+        }
+    }
+    return orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def _keyed(counts: Mapping[int, int]) -> dict[str, int]:
+    return {str(value): counts[value] for value in sorted(counts)}

@@ -18,8 +18,7 @@ import polars as pl
 
 from storlab.errors import ParseError
 from storlab.formats.fio.histogram import BINS, LOWER, UPPER
-from storlab.formats.fio.log_lines import DIRECTIONS, lines_before, table, texts
-from storlab.formats.fio.packed_log import LONGEST
+from storlab.formats.fio.log_lines import DIRECTIONS, LONGEST, lines_before, table, texts
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, empty, merge_histograms
 from storlab.percentiles import Ints, edges_at, percentile_name
 

@@ -19,14 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from storlab.formats.fio import packed_log
-from storlab.formats.fio.log_lines import DIRECTIONS, Lines, map_chunks
+from storlab.formats.fio.log_lines import DIRECTIONS, ENDING, Lines, map_chunks
 from storlab.measurements import SERIES_COLUMNS, empty
 from storlab.percentiles import Floats, Ints
 
 _PACKING = ("log_compression", "log_store_compressed")
 _NONE = np.zeros(0, dtype=np.int64)
-_MOST_CELLS = 1 << 40  # more than intervals of 1 ms until packed_log.LONGEST
+_MOST_CELLS = 1 << 40  # more than intervals of 1 ms until LONGEST
 _KINDS = {"bw": ("bandwidth", "B/s", 1024.0), "iops": ("iops", "1/s", 1.0), "clat": ("latency", "s", 1e-9)}
 
 
@@ -36,7 +35,7 @@ def find_logs(folder: Path, prefix: str, kind: str) -> dict[int, Path]:
     Of a log that lies there packed and unpacked, the latter.
     """
     found = {}
-    for ending in (f".log{packed_log.ENDING}", ".log"):
+    for ending in (f".log{ENDING}", ".log"):
         for path in folder.glob(f"{glob.escape(prefix)}_{kind}.*{ending}"):
             number = path.name.removeprefix(f"{prefix}_{kind}.").removesuffix(ending)
             if number.isdecimal() and number.isascii():

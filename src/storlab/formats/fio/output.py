@@ -40,7 +40,6 @@ import polars as pl
 from storlab.errors import CommandFailed, DiskFull, ParseError
 from storlab.formats.fio import histogram
 from storlab.formats.fio import metrics as fio_metrics
-from storlab.formats.fio import steady as fio_steady
 from storlab.formats.fio.declared import DIRECTIONS, declared
 from storlab.formats.fio.document import (
     MOST_OPERATIONS,
@@ -53,8 +52,7 @@ from storlab.formats.fio.document import (
     percentiles_in_place,
     read_document,
 )
-from storlab.formats.fio.metrics import Direction, Job
-from storlab.formats.fio.steady import Steady
+from storlab.formats.fio.metrics import Direction, Job, Steady
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 
 _FULL = re.compile(r"error on file (?P<path>.+?): No space left on device")
@@ -112,7 +110,7 @@ def report_of(document: Document, source: str) -> Report:
     errors = job_errors(jobs, document.messages)
     if errors:
         raise _failure(errors, source, document.messages)
-    steady = fio_steady.steady_states(blocks, [job.name for job in jobs])
+    steady = fio_metrics.steady_states(blocks, [job.name for job in jobs])
     warnings = (*_warnings(document, jobs), *steady.warnings)
     return Report(tuple(jobs), steady, warnings, _facts(document, blocks, jobs) | steady.facts)
 

@@ -2,7 +2,7 @@
 
 Source: fio 3.33, ``stat.c`` (``show_thread_status_terse_all``) and ``HOWTO.rst`` ("Terse output"). Version 3 is the
 default; 4 adds trims after the writes, and 5 six more fields to each direction, at its end. Rates are KiB/s and
-1/s, cut to whole numbers; latencies µs. The metrics are those of ``fio_output``, as far as a line has them: no
+1/s, cut to whole numbers; latencies µs. The metrics are those of ``output``, as far as a line has them: no
 histogram, so percentiles combine over nothing. A line is a job, or with ``group_reporting`` all jobs of a group.
 """
 

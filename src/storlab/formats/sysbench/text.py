@@ -6,6 +6,7 @@ Source of the formats: ``src/sysbench.c``, ``src/lua/internal/sysbench.sql.lua``
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,9 +14,55 @@ from dataclasses import dataclass
 import polars as pl
 
 from storlab.errors import ParseError
-from storlab.formats.sysbench.closing import NUMBER, is_whole, read_closing
 from storlab.formats.sysbench.histogram import BEGIN, LONGEST, read_histogram
 from storlab.formats.sysbench.intervals import SHOWS, Test, read_intervals
+
+NUMBER = rb"(\d+(?:\.\d+)?)"
+
+_CLOSED: dict[str, re.Pattern[bytes]] = {
+    name: re.compile(rb"^ +" + pattern, re.MULTILINE)
+    for name, pattern in {
+        "queries.read": rb"read: +(\d+)$",
+        "queries.write": rb"write: +(\d+)$",
+        "queries.other": rb"other: +(\d+)$",
+        "transactions": rb"transactions: +(\d+) +\(",
+        "tps": rb"transactions: +\d+ +\(" + NUMBER + rb" per sec",
+        "queries": rb"queries: +(\d+) +\(",
+        "qps": rb"queries: +\d+ +\(" + NUMBER + rb" per sec",
+        "errors": rb"ignored errors: +(\d+) +\(",
+        "reconnects": rb"reconnects: +(\d+) +\(",
+        "read.iops": rb"(?:reads/s: +|read:  IOPS=)" + NUMBER + rb"(?: |$)",
+        "write.iops": rb"(?:writes/s: +|write: IOPS=)" + NUMBER + rb"(?: |$)",
+        "fsync.rate": rb"(?:fsyncs/s: +|fsync: IOPS=)" + NUMBER + rb"$",
+        "read.mib": rb"(?:read, MiB/s: +|read:  IOPS=[\d.]+ )" + NUMBER + rb"(?: MiB/s |$)",
+        "write.mib": rb"(?:written, MiB/s: +|write: IOPS=[\d.]+ )" + NUMBER + rb"(?: MiB/s |$)",
+        "time": rb"(?:total time|time elapsed): +" + NUMBER + rb"s$",
+        "events": rb"total number of events: +(\d+)$",
+        "latency.min": rb"min: +" + NUMBER + rb"$",
+        "latency.mean": rb"avg: +" + NUMBER + rb"$",
+        "latency.max": rb"max: +" + NUMBER + rb"$",
+        "latency.sum": rb"sum: +" + NUMBER + rb"$",
+        "threads.events.mean": rb"events \(avg/stddev\): +" + NUMBER + rb"/",
+        "threads.events.stddev": rb"events \(avg/stddev\): +[\d.]+/" + NUMBER + rb"$",
+        "threads.time.mean": rb"execution time \(avg/stddev\): +" + NUMBER + rb"/",
+        "threads.time.stddev": rb"execution time \(avg/stddev\): +[\d.]+/" + NUMBER + rb"$",
+    }.items()
+}
+_LAST, _LAST_OF_FILEIO = "threads.time.stddev", "latency.sum"
+_FILEIO = b" IOPS="  # of 1.1
+
+
+def read_closing(block: bytes) -> dict[str, float]:
+    """The numbers of a closing block, as far as it is whole: times in s, latencies in ms, rates of bytes in MiB/s."""
+    found = ((name, pattern.search(block)) for name, pattern in _CLOSED.items())
+    numbers = {name: float(match[1]) for name, match in found if match}
+    return {name: number for name, number in numbers.items() if math.isfinite(number)}
+
+
+def is_whole(numbers: dict[str, float], block: bytes) -> bool:
+    """Whether ``block``, of which ``numbers`` are, has its last line."""
+    return (_LAST_OF_FILEIO if _FILEIO in block else _LAST) in numbers
+
 
 # Each begins with a line feed, which the text is given at its start, too: such patterns are searched for as fast as
 # plain text, and those that begin with ^ are not.

@@ -19,12 +19,10 @@ import polars as pl
 from storlab.formats.fio.declared import declared
 from storlab.formats.fio.document import Document
 from storlab.formats.fio.histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
-from storlab.formats.fio.log_lines import is_cut
+from storlab.formats.fio.log_lines import ENDING, is_cut
 from storlab.formats.fio.logs import AVERAGED_WRONG, averages_are_sound, read_series
 from storlab.formats.fio.operations import read_operations
-from storlab.formats.fio.packed_log import ENDING
-from storlab.importing.fio.document import HISTOGRAM_LOGS, LOGS
-from storlab.importing.fio.traits import log_prefixes, options_of
+from storlab.importing.fio.document import HISTOGRAM_LOGS, LOGS, log_prefixes, options_of
 from storlab.importing.importer import Part
 from storlab.measurements import Measurements
 

@@ -14,12 +14,10 @@ from storlab.analysis.block_shares import histograms_of
 from storlab.analysis.summary import Comparison, Estimate
 from storlab.report import block, effects, words
 from storlab.report import format as fmt
-from storlab.report.charts.combinations import Combination, all_levels, combinations, file_stem
 from storlab.report.charts.effects import interaction_chart, main_effects_chart
 from storlab.report.charts.latency import latency_chart, percentile_curve
-from storlab.report.charts.paired import paired_chart, ratios
-from storlab.report.charts.panel import Kind, Panel
-from storlab.report.charts.rounds import rounds_chart
+from storlab.report.charts.panel import Combination, Kind, Panel, all_levels, combinations, file_stem
+from storlab.report.charts.rounds import paired_chart, ratios, rounds_chart
 from storlab.report.charts.sizes import sizes_chart
 from storlab.report.charts.theme import MOST_LINES
 from storlab.report.charts.variability import (
@@ -30,9 +28,7 @@ from storlab.report.charts.variability import (
     series_panels,
     variability_panels,
 )
-from storlab.report.frames import per_trial
-from storlab.report.input import ReportInput
-from storlab.report.primary import compared_factor
+from storlab.report.input import ReportInput, compared_factor, per_trial
 from storlab.report.view import ordered_comparisons, verdict_groups
 
 

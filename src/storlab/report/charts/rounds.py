@@ -1,16 +1,41 @@
-"""Each round of each cell as a point, with the mean and its interval: the numbers behind the estimates."""
+"""Round by round, as points: each cell with its mean and interval; ratios of two levels with the margin around 1."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 import altair as alt
 import polars as pl
 
-from storlab.analysis.summary import Estimate
-from storlab.report.charts.lanes import by_round, rows, spread
+from storlab.analysis.summary import Comparison, Estimate, Verdict
 from storlab.report.charts.scales import PLAIN, above_rows, axis_title, display_unit, finite, fitting_scale, log_axis
-from storlab.report.charts.theme import COLOURS, INK, SHAPES, Chart, of
+from storlab.report.charts.theme import COLOURS, INK, SHAPES, SOFT, ZONE, Chart, of
+
+_FILLED = 0.75  # the part of a row's height that its band and its rounds take
+
+
+def rows(names: Sequence[str]) -> alt.Scale:
+    """A band for each name. Padding outside is half of that between, so that row i is centred at i + ½ steps."""
+    gap = 1 - _FILLED
+    return alt.Scale(domain=list(names), paddingInner=gap, paddingOuter=gap / 2)
+
+
+def spread(points: pl.DataFrame, column: str, names: Sequence[str]) -> pl.DataFrame:
+    """``points`` with ``lane``: the row of their name, and within it downwards by ``round``, first above."""
+    first, last = points["round"].min(), points["round"].max()
+    span = float(str(last)) - float(str(first)) if points.height else 0.0
+    part = (pl.col("round") - (first or 0)) / span - 0.5 if span else pl.lit(0.0)
+    order = pl.DataFrame({column: list(names), "_row": [float(i) for i in range(len(names))]})
+    joined = points.join(order, on=column, maintain_order="left")
+    return joined.with_columns(lane=pl.col("_row") + part * _FILLED * 0.8).drop("_row")
+
+
+def by_round(count: int) -> alt.Y:
+    """The axis of ``lane``: unseen, and in step with the bands of ``rows``."""
+    scale = alt.Scale(domain=[-0.5, count - 0.5], reverse=True, nice=False, zero=False)
+    return alt.Y("lane:Q", axis=None, scale=scale)
+
 
 _ROW, _LOW_ROW, _AXIS = 52, 30, 46  # px a level, one with a single round or among many, and for the axis below
 _MANY = 12
@@ -61,3 +86,87 @@ def rounds_chart(values: pl.DataFrame, estimates: Mapping[str, Estimate], factor
     layers = alt.layer(alt.layer(bands, centres), points, height=row * len(present) + _AXIS)
     chart: Chart = layers.resolve_scale(y="independent")
     return chart
+
+
+_PAIR, _PAIR_AXIS = 52, 64
+_VERDICTS: tuple[Verdict, ...] = ("better", "worse", "equivalent", "undecided")
+# Long names in two lines. Constants only, no text from outside.
+_TWO_LINES = "length(datum.label) > 22 ? split(replace(datum.label, ' vs ', '\\nvs '), '\\n') : datum.label"
+# As the marks of the sentences beside it. Better and worse differ in the side of 1 already.
+_HUES = ("#009e73", "#d55e00", "#0072b2", "#57606a")
+
+
+def ratios(values: pl.DataFrame, comparison: Comparison, a: int, b: int) -> pl.DataFrame:
+    """``pair, round, ratio, verdict``: cell ``a`` over cell ``b`` in each round that has both."""
+    left = values.filter(pl.col("cell") == a).select("round", "value")
+    right = values.filter(pl.col("cell") == b).select("round", other="value")
+    pairs = left.join(right, on="round").select("round", ratio=pl.col("value") / pl.col("other"))
+    shown = finite(pairs, "ratio").filter(pl.col("ratio") > 0)
+    return shown.with_columns(pair=pl.lit(pair_name(comparison)), verdict=pl.lit(comparison.verdict))
+
+
+def pair_name(comparison: Comparison) -> str:
+    """ "ext4 vs xfs"."""
+    return f"{comparison.a} vs {comparison.b}"
+
+
+def paired_chart(points: pl.DataFrame, comparisons: Sequence[Comparison]) -> Chart:
+    """``points``: ``pair, round, ratio, verdict``, as ``ratios`` gives them, of all ``comparisons``."""
+    first = comparisons[0]
+    shown = pl.DataFrame(
+        [(pair_name(c), c.ratio, _end(c.low), _end(c.high), c.verdict) for c in comparisons],
+        schema={"pair": pl.String, "ratio": pl.Float64, "low": pl.Float64, "high": pl.Float64, "verdict": pl.String},
+        orient="row",
+    )
+    pairs = [pair_name(c) for c in comparisons]
+    ends = [v for name in ("ratio", "low", "high") for v in shown[name].drop_nulls()]
+    low, high = _domain([*points["ratio"], *ends], first.margin)
+    scale = alt.Scale(type="log", domain=[low, high], nice=False)
+    ticks = _ticks(low, high)
+    axis = alt.Axis(values=ticks, tickCount=len(ticks), format=".2~f", labelExpr="datum.label + '×'")
+    meaning = f", {first.better} is better" if first.better in ("higher", "lower") else ""
+    title = [first.metric, f"first ÷ second (log scale{meaning})"]
+    x = alt.X("ratio:Q", title=title, scale=scale, axis=axis)
+    y = alt.Y("pair:N", title=None, scale=rows(pairs), axis=alt.Axis(grid=False, labelExpr=_TWO_LINES))
+    colour = alt.Color("verdict:N", legend=None, scale=of(list(_VERDICTS), _HUES))
+    margin = pl.DataFrame({"low": [1 / (1 + first.margin)], "high": [1 + first.margin]})
+    zone = alt.Chart(margin).mark_rect(color=ZONE).encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q"))
+    one = alt.Chart(pl.DataFrame({"ratio": [1.0]})).mark_rule(color=SOFT, strokeWidth=1).encode(x=x)
+    bands = (
+        alt.Chart(shown.drop_nulls(["low", "high"]))
+        .mark_bar(fillOpacity=0.25, cornerRadius=2)
+        .encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q"), y=y, color=colour)
+    )
+    centres = alt.Chart(shown).mark_tick(thickness=2, color=INK, opacity=1, bandSize=_PAIR * 0.75).encode(x=x, y=y)
+    rounds = (
+        alt.Chart(spread(points, "pair", pairs))
+        .mark_point(filled=True, size=26, fillOpacity=0.9)
+        .encode(x=x, y=by_round(len(pairs)), color=colour)
+    )
+    layers = alt.layer(alt.layer(zone, one, bands, centres), rounds, height=_PAIR * len(pairs) + _PAIR_AXIS)
+    chart: Chart = layers.resolve_scale(y="independent")
+    return chart
+
+
+def _end(value: float | None) -> float | None:
+    """An end of an interval that a log axis can show."""
+    return value if value is not None and math.isfinite(value) and value > 0 else None
+
+
+def _domain(values: Sequence[float], margin: float) -> tuple[float, float]:
+    """Ends of the axis: all values, and always 1 with the margin around it."""
+    shown = [value for value in values if value > 0]
+    least, most = 1 / (1 + 2 * margin) / 1.02, (1 + 2 * margin) * 1.02
+    low, high = min([*shown, least]), max([*shown, most])
+    room = (high / low) ** 0.03
+    return low / room, high * room
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round ratios between ``low`` and ``high``: the finest of some sets that has at most six there."""
+    for steps in ((1.05, 1.1, 1.15), (1.1, 1.2, 1.3), (1.25, 1.5), (1.5, 2), (2, 4, 8), (3, 10, 30), (10, 100, 1000)):
+        ticks = [1 / step for step in reversed(steps)] + [1.0, *steps]
+        inside = [tick for tick in ticks if low <= tick <= high]
+        if len(inside) <= 6 and max(high, 1 / low) < steps[-1] * steps[0] ** 1.5:
+            return inside
+    return [tick for power in range(-9, 10) if low <= (tick := 10.0**power) <= high] or [1.0]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import altair as alt
 import polars as pl
 
-from storlab.analysis.block_io import SizeShare
+from storlab.analysis.summary import SizeShare
 from storlab.report import format as fmt
 from storlab.report.charts.theme import ABOVE, BELOW, INK, PAPER, SOFT, ZONE, Chart
 

@@ -12,11 +12,11 @@ import polars as pl
 from storlab.errors import CommandFailed, ParseError
 from storlab.formats.fio.declared import METRICS
 from storlab.formats.fio.histogram_log import PACKED_HISTOGRAMS, read_histogram_logs, with_histogram_logs
+from storlab.formats.fio.log_lines import ENDING
 from storlab.formats.fio.logs import AVERAGED_WRONG, averages_are_sound, find_logs, read_series
 from storlab.formats.fio.operations import longest_gap
 from storlab.formats.fio.output import measured as of_report
 from storlab.formats.fio.output import parse_fio, read_report
-from storlab.formats.fio.packed_log import ENDING
 from storlab.measurements import Measurements, Value, metric_frame
 from storlab.nodes.process import ExitRecord
 from storlab.workloads.base import bytes_of, read_exit

@@ -1,19 +1,24 @@
-"""The text tables of Bonnie++: what versions 1.03 to 2.00 print on the terminal, and what bon_csv2txt(1) makes of CSV.
+"""What Bonnie++ leaves: CSV of versions 1.03 to 2.00, and text tables, as it prints them or as bon_csv2txt(1) makes
+them.
 
-Machines are in an upper half, and again, in the same order, in a lower half; both cut their names, at different places.
-From 1.96 on, each row is followed by one of latencies. Columns are ten wide, from the 21st on, and blank where a test
-was not run; a longer number moves what is right of it. Source: tables that 2.00a printed beside its CSV, and published
-ones of older versions. Two things in them are known to be wrong: 2.00a prints, as rates of files, how many there were;
-its bon_csv2txt prints pluses as ``0k``.
+Machines are in the upper half of a table, and again, in the same order, in a lower half; both cut their names, at
+different places. From 1.96 on, each row is followed by one of latencies. Columns are ten wide, from the 21st on, and
+blank where a test was not run; a longer number moves what is right of it. Two things in them are known to be wrong:
+2.00a prints, as rates of files, how many there were; its bon_csv2txt prints pluses as ``0k``.
+
+Source: bon_csv2txt(1) of 2.00a for the fields of CSV, lines and tables that it wrote, and published ones of older
+versions. Its own header names 48 of the 50 fields of format 1.98: the number of seeks and of the processes that seek,
+after the chunk size, are not named there.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from storlab.formats.bonnie.run import CREATE, IN_BYTES, OUTPUT, BonnieRun, Draft
+from storlab.errors import ParseError
+from storlab.formats.bonnie.run import CREATE, IN_BYTES, OUTPUT, TESTS, BonnieRun, Draft
 from storlab.units import shown
 
 _RATE = r"(?:\d+(?:\.\d+)?[kmgt]?|\++)"
@@ -209,3 +214,85 @@ class _Reader:
         elif self.table.last is not None:
             for test, text in zip(tests, found, strict=True):
                 self.table.last.take_latency(test, text)
+
+
+def _with_cpu(tests: Iterable[str]) -> Iterator[str]:
+    for test in tests:
+        yield test
+        yield f"{test}_cpu"
+
+
+_HEAD_FIELDS = ("format_version", "bonnie_version", "name", "concurrency", "seed", "file_size", "io_chunk_size")
+_SEEKERS = ("seek_count", "seek_processes")
+_FILE_FIELDS = ("num_files", "max_size", "min_size", "num_dirs", "file_chunk_size")
+_REST = (*_with_cpu(OUTPUT), *_FILE_FIELDS, *_with_cpu(CREATE), *(f"{test}_latency" for test in TESTS))
+_OLD = ("name", "file_size", *_with_cpu(OUTPUT), "num_files", *_with_cpu(CREATE))  # 1.03, which names no version
+_CSV = {
+    "1.96": (*_HEAD_FIELDS, *_REST),
+    "1.97": (*_HEAD_FIELDS, *_REST),
+    "1.98": (*_HEAD_FIELDS, *_SEEKERS, *_REST),  # 2.00a writes this one
+}
+_FORMAT = re.compile(r"[12]\.\d+[a-z]?")
+_NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+def read_bonnie(text: bytes, source: str) -> tuple[list[BonnieRun], list[str]]:
+    """All runs of a file, in order, and what was wrong with it. Lines of other programs are skipped.
+
+    Where a table stands above a line of CSV, as Bonnie++ prints them, the CSV counts. Raises ``ParseError``.
+    """
+    lines = text.decode("utf-8-sig", errors="replace").splitlines()
+    whole = text.endswith((b"\n", b"\r"))
+    found, warnings = _csv_runs(lines, whole, source)
+    tables, said = table_runs(lines, whole, source)
+    runs = _without_repeats(tables, found)
+    if not runs:
+        raise ParseError("is neither CSV nor a table of Bonnie++", source)
+    return runs, [*warnings, *(said if len(runs) > len(found) else ())]
+
+
+def _csv_runs(lines: Sequence[str], whole: bool, source: str) -> tuple[list[BonnieRun], list[str]]:
+    runs, warnings = [], []
+    for number, line in enumerate(lines, start=1):
+        values = line.strip().split(",")
+        versioned = _FORMAT.fullmatch(values[0]) is not None and len(values) > 2
+        if not versioned and not (len(values) == len(_OLD) and _NUMBER.match(values[1])):
+            continue
+        try:
+            runs.append(_run(number, values, source))
+        except ParseError:
+            if number < len(lines) or whole:
+                raise
+            warnings.append(f"line {number} is cut short and left out")
+    return runs, warnings
+
+
+def _run(line: int, values: Sequence[str], source: str) -> BonnieRun:
+    names = _CSV.get(values[0], _OLD)
+    if _FORMAT.fullmatch(values[0]) and names is _OLD:
+        raise ParseError(f"is CSV of Bonnie++'s format {values[0]}; {', '.join(_CSV)} are known", source, line)
+    if len(values) != len(names):
+        raise ParseError(f"has {len(values)} fields; format {values[0]} has {len(names)}", source, line)
+    fields = dict(zip(names, values, strict=True))
+    run = Draft(source, line, fields["name"].strip())
+    known = (*_HEAD_FIELDS, *_SEEKERS, *_FILE_FIELDS)
+    run.facts = {name: fields[name] for name in known if name != "name" and fields.get(name)}
+    for test in TESTS:
+        run.take(test, fields[test], fields[f"{test}_cpu"])
+        run.take_latency(test, fields.get(f"{test}_latency", ""))
+    return run.run()
+
+
+def _without_repeats(tables: Sequence[BonnieRun], lines: Sequence[BonnieRun]) -> list[BonnieRun]:
+    """All runs in order, without those in tables that lines of CSV below them say again, more exactly."""
+    found: list[BonnieRun] = []
+    said = list[str]()
+    for run in sorted([*tables, *lines], key=lambda run: run.line, reverse=True):
+        again = next((name for name in said if name.startswith(run.name)), None)
+        if run in lines:
+            said.append(run.name)
+        elif again is not None:
+            said.remove(again)
+            continue
+        found.append(run)
+    return found[::-1]
