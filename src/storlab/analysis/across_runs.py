@@ -74,7 +74,6 @@ class RunsCompared:
 
     @property
     def failed(self) -> bool:
-        """Whether any gate was hit."""
         return any(result.outcome == "hit" for c in self.comparisons for result in c.gates)
 
 
@@ -112,7 +111,6 @@ def compare_runs(
 
 
 def _method(found: Sequence[RunComparison], confidence: float, family: int, alpha: float, *, varies: bool) -> str:
-    """How answers were made: of each way that was taken."""
     corrected = f"The confidence of {percent(confidence)} holds for all together"
     if family > 1:
         corrected += f": each of {plural(family, 'comparison')} is held to {percent(1 - alpha)}"
@@ -153,7 +151,6 @@ def _answer(item: Planned, merged: Merged, alpha: float, gates: Sequence[Gate]) 
 
 
 def _sides(item: Planned, merged: Merged) -> Sides:
-    """The trials of both sides, of all combinations where it is pooled."""
     q = item.question
     parts = []
     for cells in item.cells:

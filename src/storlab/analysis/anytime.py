@@ -67,7 +67,6 @@ class Interval:
 
     @property
     def bounded(self) -> bool:
-        """Whether the interval says anything."""
         return math.isfinite(self.low)
 
 

@@ -74,7 +74,6 @@ class Design:
             self._check_spec(spec)
 
     def planned(self) -> tuple[CompareSpec, ...]:
-        """The comparisons of the study, or the default ones."""
         if not self.compared:
             return ()
         if self.comparisons or not self.factors:
@@ -82,7 +81,6 @@ class Design:
         return (CompareSpec(next(iter(self.factors))),)
 
     def pairs(self, spec: CompareSpec) -> Sequence[tuple[str, str]]:
-        """The pairs (a, b) of levels that ``spec`` asks for."""
         return spec.pairs if spec.pairs is not None else tuple(combinations(self.factors[spec.factor], 2))
 
     def _check_cell(self, cell: int, levels: Levels) -> None:

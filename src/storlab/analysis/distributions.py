@@ -121,7 +121,6 @@ def _percentiles(row: Mapping[str, Any], slowest: float | None) -> tuple[Percent
 def _slowest(
     metrics: pl.DataFrame, latencies: pl.DataFrame, declared: Declarations, done: pl.DataFrame
 ) -> dict[tuple[object, ...], float]:
-    """The slowest operation where it was recorded, by ``KEYS``: of each node, and of all together."""
     names = [(source, of, declared[source].statistic(of, "max")) for source, of, *_ in latencies.iter_rows()]
     most = pl.DataFrame(names, schema=dict.fromkeys(("source", "of", "metric"), pl.String), orient="row")
     rows = (

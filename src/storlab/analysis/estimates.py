@@ -121,7 +121,6 @@ def _with_scores(values: pl.DataFrame) -> pl.DataFrame:
 
 
 def _statistics(scored: pl.DataFrame) -> pl.DataFrame:
-    """One row a series that has a value."""
     value = pl.col("value")
     return (
         scored.group_by("series", maintain_order=True)
@@ -211,7 +210,6 @@ def numbered(name: str) -> list[tuple[str, int]]:
 
 
 def _asked(design: Design, catalogue: Catalogue) -> list[Key]:
-    """What the study compares."""
     names = [design.primary, *(name for spec in design.planned() for name in spec.metrics or ())]
     found = [key for metrics in catalogue.metrics.values() for name in names for key in matching(name, metrics)]
     return list(dict.fromkeys(found))

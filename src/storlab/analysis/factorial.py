@@ -151,7 +151,6 @@ def _slices(terms: Sequence[Term]) -> list[slice]:
 
 
 def _shares(terms: Sequence[Term], found: Components, trials: int) -> tuple[Share, ...]:
-    """All parts with their shares; none where nothing varies but by rounding."""
     df = [term.columns.shape[1] for term in terms]
     made = [max(0.0, (ss - d * found.residual) / trials) for ss, d in zip(found.squares, df, strict=True)]
     total = sum(made) + found.rounds + found.residual

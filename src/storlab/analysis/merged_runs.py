@@ -52,7 +52,6 @@ class Merged:
     declared: Declarations = field(default_factory=Declarations)
 
     def samples(self, cell: int, key: Key) -> list[Sample]:
-        """One metric of the cell's trials."""
         return [
             replace(s, value=self.values.get((cell, s.run, s.round, *key), float("nan")))
             for s in self.table.get(cell, ())
@@ -158,13 +157,11 @@ def _place(run: RunData, levels: Levels, others: Sequence[str], by: str | None) 
 
 
 def _cells(runs: Sequence[RunData], others: Sequence[str], by: str | None) -> dict[tuple[str, ...], int]:
-    """Every cell of all runs, by place, with a number."""
     places = dict.fromkeys(_place(run, levels, others, by) for run in runs for _, levels in run.design.cells)
     return {place: number for number, place in enumerate(places, start=1)}
 
 
 def _order(run: RunData, cells: Mapping[tuple[str, ...], int], others: Sequence[str], by: str | None) -> Order:
-    """As the run's design has it, in the numbers of ``cells``."""
     number = {cell: cells[_place(run, levels, others, by)] for cell, levels in run.design.cells}
     return [[number[cell] for cell in ran] for ran in run.design.order]
 
@@ -248,7 +245,6 @@ def _refuse_unknown(metrics: Sequence[str], catalogue: Catalogue) -> None:
 
 
 def _done(run: RunData) -> pl.DataFrame:
-    """Trials that are done, the last one of each cell and round."""
     done = run.trials.filter(pl.col("status") == "done").sort("trial")
     return done.unique(["cell", "round"], keep="last", maintain_order=True).sort("round")
 

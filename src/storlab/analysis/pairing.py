@@ -87,7 +87,6 @@ def _left_out(done: Side, lacking: Side, failed: frozenset[int]) -> list[str]:
 
 
 def _failed_alone(one: Side, other: Side) -> frozenset[int]:
-    """Rounds in which ``one`` failed and ``other`` was done."""
     if len(one.failed) == 0:
         return frozenset()
     return frozenset(np.intersect1d(np.setdiff1d(one.failed, one.rounds), other.rounds).tolist())

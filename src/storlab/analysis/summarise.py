@@ -149,7 +149,6 @@ def _sides(recorded: Recorded, done: pl.DataFrame, planned: list[Planned]) -> Se
 
 
 def _failed_rounds(trials: pl.DataFrame) -> dict[int, Rounds]:
-    """Of each cell with a trial that failed, the rounds."""
     failed = trials.filter(pl.col("status") == "failed").group_by("cell").agg(pl.col("round").unique())
     return {cell: np.array(rounds, dtype=np.int64) for cell, rounds in failed.iter_rows()}
 

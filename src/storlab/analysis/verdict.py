@@ -82,15 +82,12 @@ class _Evidence:
     lost: int
 
     def side(self, centre: float) -> int:
-        """On which side of ``centre`` the mean lies."""
         return 1 if self.interval.mean > centre else -1
 
     def excludes(self, centre: float) -> bool:
-        """By the interval of all rounds alone."""
         return _excludes(self.interval, centre)
 
     def rules_out(self, centre: float) -> bool:
-        """By all of rule 2."""
         return self.excludes(centre) and self.by_ranks(centre) and self.steady(centre)
 
     def steady(self, centre: float) -> bool:
@@ -103,7 +100,6 @@ class _Evidence:
         return True
 
     def by_ranks(self, centre: float) -> bool:
-        """By the evidence of all rounds alone."""
         return self._by_ranks(self.values, centre)
 
     def _by_ranks(self, values: Floats, centre: float) -> bool:

@@ -156,7 +156,6 @@ class DiskHistograms:
 
     @property
     def total(self) -> int:
-        """All requests with data."""
         return sum(self.granularity.values())
 
 

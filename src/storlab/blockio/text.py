@@ -145,12 +145,10 @@ class EventForm:
 
     @property
     def legend(self) -> str | None:
-        """What the letters mean, where there are any."""
         letters = ", ".join(f"{letter} {flag}" for flag, letter in _LETTERS.items())
         return f"flags: {letters}" if self.short else None
 
     def row(self, event: Event) -> str:
-        """One request."""
         disk, operation, flags, length, sector, pid, comm, _ = event
         alignment = joint_alignment(length, sector * SECTOR)
         name = operation if len(operation) <= self.widths[1] else _SHORT.get(operation, operation)
@@ -159,7 +157,6 @@ class EventForm:
         return self._line(map(str, cells))
 
     def rows(self, events: Iterable[Event]) -> str:
-        """Many requests, a line each."""
         return "".join(f"{self.row(event)}\n" for event in events)
 
     def _flags(self, flags: str) -> str:

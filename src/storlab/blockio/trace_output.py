@@ -95,11 +95,9 @@ class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
         return _once(pl.DataFrame(list(self.others), schema=OTHER_COLUMNS, orient="row"))
 
     def request_rows(self) -> list[tuple[object, ...]]:
-        """``REQUEST_COLUMNS``, as they were printed."""
         return [(*row[:7], *row[7]) for row in self.requests]
 
     def latency_rows(self) -> list[tuple[object, ...]]:
-        """``LATENCY_COLUMNS``, as they were printed."""
         return [(disk, op, what, lo / 1e9, hi / 1e9, count) for disk, op, what, lo, hi, count in self.latency]
 
 

@@ -26,7 +26,6 @@ def clean(
 
 
 def _clean_all() -> int:
-    """Of all remembered runs and folders; returns the exit status."""
     from storlab.run import temporary
     from storlab.run.temporary import forget_run, remembered_runs
 
@@ -70,7 +69,6 @@ def _remove_folder(link: Path) -> int:
 
 
 def _clean(folder: Path) -> int:
-    """Of one run; returns the exit status."""
     import asyncio
 
     from storlab.records.run_folder import RunFolder

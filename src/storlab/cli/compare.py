@@ -156,5 +156,4 @@ def _read(name: str, run: RunFolder) -> RunData:
 
 
 def _machine(record: TrialRecord) -> str:
-    """The boots of the machines that took part, as one name."""
     return " ".join(sorted({node.machine for node in record.nodes.values()}))

@@ -43,7 +43,6 @@ def image_build(
 
 
 def _build(extras: Sequence[str], mirror: str, if_missing: bool, quiet: bool) -> int:
-    """Build what is missing of an image; returns the exit status."""
     import asyncio
 
     from storlab.images.image import build_image, find_image

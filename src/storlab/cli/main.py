@@ -30,7 +30,6 @@ class Commands(TyperGroup):
     """All commands; a reader that has seen enough of their output (``storlab list | head -1``) is no fault."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

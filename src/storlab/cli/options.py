@@ -50,7 +50,6 @@ class StudyOptions:
     seed: int | None = None
 
     def load(self) -> Study:
-        """The study. Raises ``StudyError`` and ``UserError``."""
         from storlab.study.study import find_study, load_study
 
         return load_study(find_study(self.name), self.overrides, self.only)

@@ -76,24 +76,19 @@ class PlainProgress(Observer):
     """One line for each thing that happens."""
 
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
-        """Where it goes, and how much there is."""
         _line(f"{plan.study.model.title}: {', '.join(_size(plan, done))}. Run: {folder}")
 
     def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
-        """Which, and how long it still takes."""
         _line(f"round {planned.round}, trial {planned.number}: {levels_text(cell.levels)}; {left_text(left)}")
 
     def trial_ends(self, record: TrialRecord) -> None:
-        """Only what went wrong."""
         if record.status != "done":
             _line(f"trial {record.trial} ({levels_text(record.levels)}) {record.status}: {record.reason}")
 
     def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
-        """What the rounds so far say."""
         _line(decision.reason)
 
     def notify(self, message: str) -> None:
-        """As it is."""
         _line(message)
 
 
@@ -125,7 +120,6 @@ class LiveProgress(Observer):
         self._said = ""
 
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
-        """Print the head, which stays."""
         self._plan = plan
         self._console.print(Text(plan.study.model.title, style="bold"))
         self._console.print(Text(" · ".join([*_size(plan, done), folder]), style="dim"))
@@ -135,13 +129,11 @@ class LiveProgress(Observer):
             self._console.print(Text(text, style="yellow"))
 
     def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
-        """Show it as running."""
         if planned.round != self._round:
             self._round, self._in_round = planned.round, 0
         self._now, self._left, self._trial_began = levels_text(cell.levels), left, time.monotonic()
 
     def trial_ends(self, record: TrialRecord) -> None:
-        """Count it; print it where it went wrong."""
         self._in_round += 1
         self._now = ""
         if record.status != "done":
@@ -150,15 +142,12 @@ class LiveProgress(Observer):
             self._console.print(Text(text, style=style))
 
     def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
-        """Show what the rounds so far say."""
         self._said = decision.reason
 
     def notify(self, message: str) -> None:
-        """Print it, so that it stays."""
         self._console.print(Text(message, style="bold yellow"))
 
     def __rich__(self) -> Group:
-        """Rich's protocol for what can be drawn."""
         now = time.monotonic()
         if self._plan is None:
             return Group(Text(self._now, style="dim"))

@@ -46,7 +46,6 @@ def run(
 
 
 def _run(options: RunOptions) -> int:
-    """Run a study; returns the exit status."""
     import asyncio
     import random
 

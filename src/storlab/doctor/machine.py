@@ -32,7 +32,6 @@ class Ended:
 
     @property
     def first_line(self) -> str:
-        """The first line that isn't blank."""
         return next((line.strip() for line in self.text.splitlines() if line.strip()), "")
 
 
@@ -47,15 +46,12 @@ class Machine:
             return None
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a path."""
         return os.path.lexists(path)
 
     def glob(self, folder: str, pattern: str) -> list[str]:
-        """The paths in ``folder`` that match, in order."""
         return sorted(str(path) for path in Path(folder).glob(pattern))
 
     def which(self, program: str) -> str | None:
-        """The program's path."""
         return shutil.which(program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_MORE_FOLDERS]))
 
     def run(self, argv: Sequence[str]) -> Ended:
@@ -87,12 +83,10 @@ class Machine:
 
     @property
     def is_root(self) -> bool:
-        """Whether this process has root's user id."""
         return os.geteuid() == 0
 
     @cached_property
     def release(self) -> str:
-        """The kernel's release."""
         return platform.release()
 
     @cached_property

@@ -59,7 +59,6 @@ class Imported(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def cells(self) -> tuple[tuple[int, dict[str, str]], ...]:
-        """Number and levels of each cell, in order."""
         return tuple(sorted({trial.cell: trial.levels for trial in self.trials}.items(), key=lambda cell: cell[0]))
 
     @property

@@ -62,7 +62,6 @@ class Parsed:
         self.groups += [Told(record, source, node, value) for value in values]
 
     def add(self, record: TrialRecord, source: str, by_node: Mapping[str, Measurements]) -> None:
-        """All that one workload or probe measured."""
         self.groups.append(Measured(record, source, by_node))
         self.warnings += [
             f"{source} on {node}: {warning}" for node, each in by_node.items() for warning in each.warnings
@@ -205,7 +204,6 @@ def _add_backings(
 
 
 def _disk_bytes(trial: Done, observations: Observations, nodes: Iterable[str]) -> Counter[str] | None:
-    """Bytes moved at the disks under test of these nodes; ``None`` where one of them is not known."""
     total: Counter[str] = Counter()
     for those in _by_machine(trial.record, nodes):
         host_load = _host_load(trial, observations, those)

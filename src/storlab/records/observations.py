@@ -75,7 +75,6 @@ class Observations:
 
 
 def _parsed(probe: Probe, records: Sequence[ProbeRecord]) -> list[Measurements | StorlabError]:
-    """With what the probe declares."""
     declared, found = probe.declares(), probe.parse_many(records)
     return [replace(each, declared=declared) if isinstance(each, Measurements) else each for each in found]
 

@@ -44,17 +44,14 @@ class RunFolder:
 
     @property
     def journal(self) -> Path:
-        """``journal.jsonl``."""
         return self.path / "journal.jsonl"
 
     @property
     def summary(self) -> Path:
-        """``summary.json``."""
         return self.path / "summary.json"
 
     @property
     def report(self) -> Path:
-        """``report.html``."""
         return self.path / "report.html"
 
     def trial_folder(self, trial: int) -> Path:
@@ -62,12 +59,10 @@ class RunFolder:
         return self.path / "trials" / f"{trial:04d}"
 
     def table_path(self, name: str) -> Path:
-        """``tables/NAME.parquet``."""
         return self.path / "tables" / f"{name}.parquet"
 
     @property
     def declared_path(self) -> Path:
-        """``tables/declared.json``."""
         return self.path / "tables" / "declared.json"
 
     def records(self) -> Iterator[TrialRecord]:
@@ -101,22 +96,18 @@ class RunFolder:
 
     @cached_property
     def trials(self) -> pl.DataFrame:
-        """One row a trial."""
         return self._table("trials")
 
     @cached_property
     def metrics(self) -> pl.DataFrame:
-        """One row a number."""
         return self._table("metrics")
 
     @cached_property
     def series(self) -> pl.DataFrame:
-        """One row a point in time."""
         return self._table("series")
 
     @cached_property
     def histograms(self) -> pl.DataFrame:
-        """One row a bin."""
         return self._table("histograms")
 
     @cached_property

@@ -96,7 +96,6 @@ def _together(metrics: pl.DataFrame, groups: Sequence[Group], declared: Declarat
 
 
 def _of_all(rows: pl.DataFrame, numbers: Sequence[int], groups: Sequence[Group]) -> pl.DataFrame:
-    """``rows`` of metrics, each of all nodes together of the group of its number."""
     return rows.hstack(_places((number, groups[number].record, groups[number].source, None) for number in numbers))
 
 

@@ -148,13 +148,11 @@ class Tables:
     parts: list[TrialTables] = field(default_factory=list)
 
     def add(self, record: TrialRecord, part: TrialTables | None) -> None:
-        """Take in one trial that ended; ``part`` is ``None`` for one that has no measurements."""
         self.records.append(record)
         if part is not None:
             self.parts.append(part)
 
     def frame(self, name: str) -> pl.DataFrame:
-        """The table of this name: one of ``TABLES``."""
         if name == "trials":
             return trials_frame(sorted(self.records, key=lambda record: record.trial), self.factors)
         if name == "findings":
@@ -170,7 +168,6 @@ class Tables:
         return tuple(dict.fromkeys([*said, *recorded, *said_of(self._examined(), levels)]))
 
     def probe_facts(self) -> list[dict[str, object]]:
-        """How probes watched."""
         return probe_facts(each for part in self.parts for each in part.observed)
 
     def declared(self) -> Declarations:
@@ -182,7 +179,6 @@ class Tables:
         return (each for part in self.parts for each in part.examined)
 
     def write(self, run: RunFolder) -> None:
-        """Write all tables into the run's folder, each in one step."""
         for name in TABLES:
             path = run.table_path(name)
             path.parent.mkdir(exist_ok=True)

@@ -29,7 +29,6 @@ class TerminalComparison:
         self._given = given
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Rich's protocol for things that can be printed."""
         yield from _parts(self._given, options.max_width)
 
 

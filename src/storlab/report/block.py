@@ -59,18 +59,15 @@ class Group:
 
     @property
     def name(self) -> str:
-        """ "Writes: load=storm"."""
         name = NAMES.get(self.operation, self.operation.replace("_", " ").capitalize())
         return f"{name}: {words.levels(self.grid.within)}" if self.grid.within else name
 
     def titled(self, what: str) -> str:
-        """ "Writes by length: load=storm"."""
         name, colon, where = self.name.partition(":")
         return f"{name} {what}{colon}{where}"
 
     @property
     def unit(self) -> str:
-        """The unit that the study asks about: "16k"."""
         return size_text(next(iter(self.rows.values())).unit)
 
 
@@ -155,7 +152,6 @@ def _absent_row(level: str, numbers: int) -> tuple[str, ...]:
 
 
 def _spread_tables(group: Group) -> Iterator[Table]:
-    """Each measure at each unit, with its spread between rounds."""
     for measure, (what, caption) in _MEASURES.items():
         shares = {level: [getattr(share, measure) for share in row.units] for level, row in group.rows.items()}
         if any(share for each in shares.values() for share in each):

@@ -59,7 +59,6 @@ def page_of(given: ReportInput, panels: list[Panel]) -> str:
 
 
 def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) -> Iterator[tuple[str, str, bool]]:
-    """Every section of the page: its id, its name, and whether there is anything in it."""
     manifest = given.manifest
     yield "verdicts", "Verdicts", True
     yield "measured", "Measured", bool(shown.measured)
@@ -96,7 +95,6 @@ def _clean(value: object) -> object:
 
 
 def _charts(panels: list[Panel]) -> dict[Kind, list[tuple[Panel, Markup]]]:
-    """The first ``_MOST`` charts of each kind, as SVG."""
     groups: dict[Kind, list[tuple[Panel, Markup]]] = {
         "paired": [],
         "rounds": [],

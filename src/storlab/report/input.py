@@ -58,7 +58,6 @@ class ReportInput:
 
     @property
     def study(self) -> str:
-        """The study's text; empty where there is none."""
         return self.manifest.study_text if self.manifest else ""
 
     @property
@@ -77,7 +76,6 @@ class ReportInput:
 
     @property
     def title(self) -> str:
-        """The study's title; the manifest's where the summary has none."""
         return self.summary.title or (self.manifest.title if self.manifest else "") or "Untitled study"
 
 

@@ -62,11 +62,9 @@ class Numbers:
             self._found.setdefault((e.cell, (without_end(e.source), e.metric, e.node)), e)
 
     def get(self, cell: int, key: Key) -> Estimate | None:
-        """The estimate, where there is one."""
         return self._found.get((cell, key))
 
     def anywhere(self, grid: Grid, key: Key) -> list[Estimate]:
-        """Those of all cells of ``grid``."""
         return [e for cell in grid.cells.values() if (e := self.get(cell, key)) is not None]
 
 
@@ -148,7 +146,6 @@ def _stalls(summary: Summary, grid: Grid) -> Iterator[_Row]:
 
 
 def _of_guests(summary: Summary, declared: Declarations, grid: Grid, what: str) -> list[_Row]:
-    """A row for each guest, of its ``cpu`` or its ``memory``."""
     cells = set(grid.cells.values())
     keys = ((e.source, e.metric) for e in summary.estimates if e.cell in cells and without_end(e.source) == GUESTS)
     specs = [declared[source].find(metric) for source, metric in dict.fromkeys(keys)]

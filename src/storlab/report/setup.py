@@ -184,8 +184,6 @@ _UNSAFE = re.compile(
 
 @dataclass(frozen=True)
 class _Layer:
-    """One layer of a disk as the table shows it."""
-
     name: str
     modes: tuple[str, ...]
 
@@ -230,7 +228,6 @@ def unsafe_modes(given: ReportInput) -> list[str]:
 
 
 def _disks(given: ReportInput, cell: int) -> Iterator[tuple[str, list[_Layer]]]:
-    """Each node's layers that have modes."""
     known = given.manifest.nodes if given.manifest else {}
     places = {"host", *known, *(node for nodes in given.facts.values() for node in nodes)}
     for node, layers in given.facts[cell].items():

@@ -53,7 +53,6 @@ class Table:
         return len(self.columns) > _NARROW or letters > _LETTERS
 
     def is_number(self, column: int) -> bool:
-        """Whether the column at this index holds numbers, which are aligned at the right."""
         return column >= self.labels and self.columns[column] not in {*_WORDS, *self.words}
 
 
@@ -69,7 +68,6 @@ class Notes:
         return " ".join([text, *(f"[{number}]" for number in numbers)])
 
     def sentences(self) -> tuple[str, ...]:
-        """All of them, in order."""
         return tuple(self._numbers)
 
 

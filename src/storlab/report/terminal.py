@@ -105,7 +105,6 @@ def _narrowed(table: Table) -> tuple[str, ...]:
 
 
 def _sizes(table: Table) -> list[int]:
-    """Of each column, with what is between two."""
     return [
         max(map(cell_len, (*heading.split("\n"), *(row[number] for row in table.rows)))) + _BETWEEN
         for number, heading in enumerate(table.columns)

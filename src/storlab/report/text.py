@@ -30,7 +30,6 @@ class TerminalReport:
         self._shown = view(given)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Rich's protocol for things that can be printed."""
         yield from _parts(self._shown, options.max_width)
 
 

@@ -124,7 +124,6 @@ def _checked(title: str, caption: str, factor: str, found: Mapping[str, pl.DataF
 
 
 def _drift(found: pl.DataFrame) -> str:
-    """What rises or falls gradually, and what does so in steps."""
     gradual = _in_rounds(found, pl.col("drift_share") != 0, "drift_share", fmt.percent, "")
     steps = _in_rounds(found, pl.col("drift_steps") != 0, "drift_steps", _in_steps, "")
     return "; ".join(filter(None, (gradual, steps))) or "none told"
@@ -143,7 +142,6 @@ def _range(values: pl.Series, words: Callable[[float], str]) -> str:
 def _in_rounds(
     found: pl.DataFrame, there: pl.Expr, column: str, words: Callable[[float], str], none: str, before: str = ""
 ) -> str:
-    """The range of what was found, and in how many of the rounds."""
     those = found.filter(there & pl.col(column).is_not_null())
     if those.is_empty():
         return none

@@ -38,7 +38,6 @@ class VerdictLine:
 
     @property
     def sentence(self) -> str:
-        """All of it in one line."""
         return f"{self.claim}: {self.ratio} {self.evidence}"
 
 

@@ -190,7 +190,6 @@ def once(warnings: Iterable[str]) -> list[str]:
 
 
 def _some(names: Sequence[str]) -> str:
-    """All names, or the first of many and how many more there are."""
     if len(names) <= _NAMED:
         return listed(names)
     return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1} more"

@@ -54,7 +54,6 @@ class Trend:
 
     @property
     def likely(self) -> bool:
-        """Whether the interval leaves out 0."""
         return self.low > 0 or self.high < 0
 
 

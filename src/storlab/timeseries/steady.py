@@ -90,7 +90,6 @@ def _round_size(n: int, interval: float) -> int:
 
 
 def _slopes(values: Floats, window: int) -> Floats:
-    """Least-squares slope, for each step, of every window."""
     if window < 2:
         return np.zeros(len(values))
     x = np.arange(window) - (window - 1) / 2

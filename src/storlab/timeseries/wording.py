@@ -183,7 +183,6 @@ def _span(values: Sequence[float], words: Callable[[float], str]) -> str:
 
 
 def _percent(share: float) -> str:
-    """The size of a share: ``1.4 %``, ``25 %``."""
     size = 100 * abs(share)
     return f"{size:.1f} %" if size < 9.95 else f"{size:.0f} %"
 

@@ -38,13 +38,11 @@ class ImportCommands(TyperGroup):
     """The commands below, and one for each importer of an extension."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All kinds."""
         from storlab.importing.registry import importers
 
         return list(dict.fromkeys([*super().list_commands(ctx), *importers()]))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of one kind."""
         from storlab.importing.registry import importers
 
         found = super().get_command(ctx, cmd_name)

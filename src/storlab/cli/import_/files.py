@@ -105,7 +105,6 @@ def _head(path: Path) -> bytes:
 
 
 def _beside(importer: Importer, path: Path, text: bytes) -> dict[str, Path]:
-    """What lies beside the file and belongs to it, by name."""
     try:
         others = [each.name for each in path.parent.iterdir() if each.is_file() and each.name != path.name]
     except OSError:  # a folder may let its files be read and not itself
@@ -152,7 +151,6 @@ def _raise(error: OSError) -> None:
 
 
 def _found(parts: Sequence[Part]) -> str:
-    """What was found in a file."""
     if len(parts) > 1:
         return plural(len(parts), "trial")
     facts = parts[0].measured.facts
@@ -160,7 +158,6 @@ def _found(parts: Sequence[Part]) -> str:
 
 
 def _warn(files: Sequence[Path], read: Sequence[Sequence[Part]]) -> None:
-    """Say what is wrong with the files: each sentence once, with those that it is true of."""
     where: dict[str, dict[str, None]] = {}
     for path, parts in zip(files, read, strict=True):
         for part in parts:

@@ -80,7 +80,6 @@ def print_text(made: Plan, seed: int | None) -> None:
 
 
 def _unsupported(made: Plan) -> dict[str, list[int]]:
-    """Each reason, and the cells that it is for."""
     found: dict[str, list[int]] = {}
     for number, reasons in sorted(made.unsupported.items()):
         for reason in reasons:

@@ -36,7 +36,6 @@ class TraceOptions:
     command: tuple[str, ...] = ()
 
     def arguments(self, interval: float | None) -> list[str]:
-        """What the agent's ``trace`` is called with."""
         filters = (
             ("--disk", self.disks),
             ("--op", self.operations),

@@ -88,7 +88,6 @@ class EventFile:
             )
 
     def left(self) -> str | None:
-        """Where the events are, if they are in parts."""
         return f"the first {self.saved:,} events are in {self._folder}/*.parquet" if self._parts else None
 
     def _save(self, events: Sequence[Event]) -> None:
@@ -116,7 +115,6 @@ class EventFile:
             self._join()
 
     def _join(self) -> None:
-        """One file of all parts, which are read and written in pieces."""
         parts, temporary = pl.scan_parquet(self._parts), unfinished(self._path)
         try:
             if self._path.suffix == ".parquet":

@@ -183,7 +183,6 @@ class TraceChild:
         send(self._process, signal.SIGTERM)
 
     async def close(self) -> None:
-        """End it, whatever it does."""
         self.end()
         assert self._process.stdout is not None
         try:

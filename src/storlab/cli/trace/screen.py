@@ -53,7 +53,6 @@ class Screen:
             _tell(left)
 
     def begin(self) -> None:
-        """Say what is watched."""
         for note in notes(self._started):
             _tell(note)
         if not self.options.command:
@@ -67,7 +66,6 @@ class Screen:
         """Nothing more comes."""
 
     def show(self, lines: Sequence[object]) -> None:
-        """Take in what the tracer said."""
         events: list[Event] = [line for line in lines if isinstance(line, tuple)]
         if events and self._rows:
             self._print(self._form.rows(events))
@@ -80,7 +78,6 @@ class Screen:
                     self.tick(line)
 
     def tick(self, counts: Counts) -> None:
-        """The counts so far."""
         if not self.options.json:
             elapsed = (counts.monotonic_ns - self._started.monotonic_ns) / 1e9
             self._print(f"{time.strftime('%H:%M:%S')}, {elapsed:.1f} s since the start\n")
@@ -189,7 +186,6 @@ def notes(started: Started) -> list[str]:
 
 
 def _columns(to: TextIO) -> int | None:
-    """How wide the terminal is; ``None`` where it is none."""
     try:
         return os.get_terminal_size(to.fileno()).columns
     except (OSError, ValueError):  # a file, a pipe; a stream that has no number

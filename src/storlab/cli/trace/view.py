@@ -60,7 +60,6 @@ class TraceView:
         self._seen = seen
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Rich's protocol for things that can be printed."""
         seen, width, height = self._seen, options.max_width, console.height
         yield _heading(seen)
         yield _totals(seen)
@@ -78,7 +77,6 @@ class TraceView:
 
 
 def _beneath(seen: Seen, data: pl.DataFrame, width: int, roomy: bool) -> Iterator[RenderableType]:
-    """What stands below the histograms."""
     yield _shares(data, width)
     yield _flags(seen.requests)
     if seen.requests["comm"].null_count() < seen.requests.height:
@@ -186,7 +184,6 @@ def _share(share: float) -> Text:
 
 
 def _flags(requests: pl.DataFrame) -> Table:
-    """The flags that most reads and writes have."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(no_wrap=True, overflow="ellipsis")

@@ -40,7 +40,6 @@ class Counted:
 
     @property
     def total(self) -> int:
-        """All counts of both kinds."""
         return sum(sum(counts.values()) for raw in self.disks.values() for counts in raw.values())
 
 

@@ -130,8 +130,6 @@ def _plain(test: str, rate: str, cpu: str) -> tuple[str, str]:
 
 @dataclass
 class _Reader:
-    """Reads a file line by line."""
-
     source: str
     runs: list[Draft]
     warnings: list[str]
@@ -150,7 +148,6 @@ class _Reader:
             self._below(line.removeprefix(table.margin), number, ended)
 
     def _below(self, line: str, number: int, ended: bool) -> None:
-        """A line below the head of a half, without the margin."""
         table = self.table
         cut = not ended and len(line) < _LENGTH
         if table.half == "create" and "-Create--" in line:

@@ -54,7 +54,6 @@ class BonnieRun:
     too_short: tuple[str, ...] = ()
 
     def values(self) -> Iterator[Value]:
-        """Its metrics, in base units."""
         for test, name in TESTS.items():
             if test in self.rates and test in IN_BYTES:
                 yield Value(f"{name}.bandwidth", self.rates[test] * _KIB, "B/s", "higher")
@@ -80,7 +79,6 @@ class Draft:
     too_short: list[str] = field(default_factory=list)
 
     def run(self) -> BonnieRun:
-        """The run, once all is read."""
         figures = (self.facts, self.rates, self.cpu, self.latencies)
         return BonnieRun(self.line, self.name, *figures, tuple(self.too_short))
 

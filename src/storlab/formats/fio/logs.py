@@ -88,7 +88,6 @@ class _Cells(NamedTuple):
     value: Floats
 
     def of(self, chosen: npt.NDArray[np.bool_]) -> _Cells:
-        """Those that are chosen."""
         return _Cells(self.job[chosen], self.direction[chosen], self.cell[chosen], self.value[chosen])
 
 
@@ -107,7 +106,6 @@ def _lines(path: Path) -> Iterator[Lines]:
 
 
 def _cells(read: Sequence[tuple[int, Lines]], numbers: Sequence[int], kind: str, interval: float) -> _Cells:
-    """Of all logs of one kind, each with the number of its job."""
     if not read:
         return _Cells(_NONE, _NONE, _NONE, _NONE.astype(np.float64))
     place = {number: job for job, number in enumerate(numbers)}
@@ -191,7 +189,6 @@ def _everyone(cells: _Cells, names: Mapping[int, str]) -> Iterator[tuple[str | N
 
 
 def _frame(rows: Sequence[_Row], interval: float) -> pl.DataFrame:
-    """``SERIES_COLUMNS``, one series after the other."""
     if not rows:
         return empty(SERIES_COLUMNS)
     of = pl.Series(np.repeat(np.arange(len(rows), dtype=np.uint32), [row.cell.size for row in rows]))

@@ -140,7 +140,6 @@ class _Owners:
 
 
 def _latencies(owners: _Owners) -> Latencies:
-    """A row for each owner and each of ``_WAYS``."""
     blocks: list[Latency] = []
     of_job: list[int] = []
     ways: list[int] = []

@@ -112,7 +112,6 @@ class _Fields:
     number: int
 
     def at(self, index: int, unit: str = "") -> float:
-        """The number in this field, counted from 0."""
         text = self.fields[index]
         try:
             value = float(text.removesuffix(unit))

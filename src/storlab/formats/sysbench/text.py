@@ -145,7 +145,6 @@ def read_sysbench(text: bytes, source: str) -> list[SysbenchRun]:
 
 
 def _banners(text: bytes) -> Iterator[re.Match[bytes]]:
-    """The first line of each run."""
     place = text.find(b"\nsysbench ")
     while place >= 0:
         found = _BANNER.match(text, place)
@@ -227,7 +226,6 @@ def _refuse_steps_back(intervals: pl.DataFrame, text: bytes, start: int, source:
 
 
 def _damage(lines: int, intervals: pl.DataFrame, closing: bool, whole: bool) -> Iterator[str]:
-    """What is missing of the run, in sentences."""
     if lines > 0 and intervals.is_empty():
         yield f"none of its {lines} lines of intervals is like those of sysbench: there are no series"
     elif lines > intervals.height:

@@ -134,7 +134,6 @@ def _cuts(folder: Path, found: Iterable[str]) -> list[str]:
 
 
 def _fault(found: Sequence[str], jobs: Sequence[Mapping[str, str]], used: int, folder: Path) -> str:
-    """Why the logs can't be read, or nothing."""
     if fault := _fault_of_all(found, jobs, used, folder):
         return fault
     intervals = {_interval(job) for job in jobs}
@@ -164,7 +163,6 @@ def _numbered(found: Iterable[str]) -> list[re.Match[str]]:
 
 
 def _with_operations(measured: Measurements, folder: Path, found: Sequence[str], jobs: Sequence[str]) -> Measurements:
-    """What a line for each operation adds: series, and histograms where there are none."""
     logs = _numbered(found)
     paths = {at: folder / log[0] for at, log in enumerate(logs, start=1)}
     read = read_operations(paths, _STEP, jobs if len(jobs) > 1 else ())

@@ -143,7 +143,6 @@ class _Table:
             raise ParseError(f"is no CSV: {error}", self.source, reader.line_num) from None
 
     def _find(self, names: list[str]) -> None:
-        """Settle which columns are meant."""
         try:
             values = tuple(found_in(value, names) for value in self.mapping.values)
             time = None if self.mapping.time is None else found_in(self.mapping.time, names)

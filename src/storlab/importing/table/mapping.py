@@ -64,7 +64,6 @@ class TableMapping:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that are used."""
         others = (self.metric, self.round, self.time.name if self.time else None)
         return (*(value.name for value in self.values), *self.factors, *(name for name in others if name is not None))
 

@@ -33,8 +33,6 @@ from storlab.report.view import ordered_comparisons, verdict_groups
 
 
 class _Gallery:
-    """The charts of one report."""
-
     def __init__(self, given: ReportInput) -> None:
         self.given, self.taken = given, set[str]()
         self.factor = compared_factor(given.summary)
@@ -87,7 +85,6 @@ class _Gallery:
         return [each for each in found if each is not None]
 
     def _series_of(self, combination: Combination) -> list[str]:
-        """The metric's own series, or those of its parts: ``read.bandwidth`` and ``write.bandwidth``."""
         found = self.given.series.filter(source=combination.source)["metric"].unique(maintain_order=True).to_list()
         if combination.metric in found:
             return [combination.metric]

@@ -50,7 +50,6 @@ def _without_common(names: Sequence[str], limit: int) -> list[str]:
 
 
 def _shared(parts: Sequence[Sequence[str]]) -> int:
-    """With how many words all begin."""
     return sum(1 for _ in takewhile(lambda words: len(set(words)) == 1, zip(*parts, strict=False)))
 
 
@@ -59,12 +58,10 @@ def _longest(parts: Sequence[Sequence[str]], begin: int, end: int) -> int:
 
 
 def _between(words: Sequence[str], begin: int, end: int) -> str:
-    """Without the first ``begin`` and the last ``end`` words."""
     return "…" * bool(begin) + "".join(words[begin : len(words) - end]) + "…" * bool(end)
 
 
 def _cut(name: str, limit: int) -> str:
-    """Without its middle, where it is too long."""
     if cell_len(name) <= limit:
         return name
     tail = (limit - 1) // 2

@@ -41,17 +41,14 @@ class Panel:
 
     @property
     def width(self) -> int:
-        """In px, where there is room."""
         return WIDE if self.wide else WIDTH
 
     @property
     def full_title(self) -> str:
-        """The title of the chart when it stands alone."""
         return f"{self.title}, {self.group}" if self.group else self.title
 
     @cached_property
     def chart(self) -> Chart:
-        """The chart, made when it is first shown."""
         return self.draw()
 
     @cached_property
@@ -78,7 +75,6 @@ class Combination:
 
     @property
     def title(self) -> str:
-        """ "write.bandwidth: random-write, bs=4k"."""
         return heading(self.metric, self.source, dict(self.within))
 
 

@@ -149,7 +149,6 @@ def paired_chart(points: pl.DataFrame, comparisons: Sequence[Comparison]) -> Cha
 
 
 def _end(value: float | None) -> float | None:
-    """An end of an interval that a log axis can show."""
     return value if value is not None and math.isfinite(value) and value > 0 else None
 
 

@@ -162,7 +162,6 @@ def _outliers_in_words(of: Sampled, outliers: pl.DataFrame) -> str:
 
 
 def _variances(of: Sampled) -> Iterator[_View]:
-    """Of all samples, with the factor between levels, and over time."""
     unit, base = squared(of.combination.unit), of.axes.unit.factor**2
     found = within.variances(of.many).with_columns(pl.col("variance") * base)
     shown = fmt.scale(float(str(found["variance"].max())), unit)

@@ -31,12 +31,10 @@ class Axes:
 
     @property
     def told_apart(self) -> bool:
-        """Whether those that are shown have a colour each."""
         places = {self.levels.index(level) % len(COLOURS) for level in self.shown}
         return len(places) == len(self.shown)
 
     def colour(self, *, legend: bool = True) -> alt.Color:
-        """A colour for each level, with a legend where there are several."""
         legend = legend and len(self.shown) > 1
         shown = alt.Legend(title=title_of(self.factor), values=list(self.shown), symbolOpacity=1) if legend else None
         return alt.Color("level:N", scale=of(list(self.levels), COLOURS), legend=shown)
@@ -46,11 +44,9 @@ class Axes:
         return ", ".join(part for part in (self.unit.symbol or self.metric, hint) if part)
 
     def title(self, hint: str = "") -> str:
-        """ "tps (k/s, not from zero)"."""
         return axis_title(self.metric, self.unit, hint)
 
     def rows(self) -> alt.Y:
-        """A row for each level."""
         return alt.Y("level:N", sort=list(self.shown), axis=above_rows(self.factor))
 
     def values(self, column: str) -> alt.X:
@@ -67,11 +63,9 @@ class Clock:
 
     @property
     def unit(self) -> float:
-        """In s."""
         return HOUR if self.duration > LONG else 1.0
 
     def axis(self, column: str) -> alt.X:
-        """Of ``column``, in ``unit``; all of the trial."""
         name = "h" if self.unit == HOUR else "s"
         scale = alt.Scale(domain=[0, self.duration / self.unit], nice=False)
         return alt.X(f"{column}:Q", title=f"time in the trial ({name})", scale=scale, axis=alt.Axis(grid=False))
@@ -94,12 +88,10 @@ class Sampled:
 
     @cached_property
     def rounds(self) -> list[int]:
-        """All of them, in order."""
         return sorted(self.samples["round"].unique().to_list())
 
     @property
     def alone(self) -> bool:
-        """One trial of each level."""
         return len(self.rounds) == 1
 
     @cached_property
@@ -109,18 +101,15 @@ class Sampled:
 
     @cached_property
     def comparable(self) -> list[str]:
-        """These levels."""
         present = set(self.many["level"])
         return [level for level in self.axes.shown if level in present]
 
     @cached_property
     def densities(self) -> pl.DataFrame:
-        """Of these levels, as curves."""
         return within.densities(self.many)
 
     @cached_property
     def bells(self) -> pl.DataFrame:
-        """What normal distributions of the same mean and σ would be."""
         return within.bells(self.many)
 
     @cached_property
