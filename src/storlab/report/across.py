@@ -5,12 +5,11 @@ The terminal's report is in ``across_text``, Markdown in ``across_markdown``, JU
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import orjson
 
 from storlab.analysis.across_runs import RunComparison, RunsCompared
 from storlab.analysis.varying import Varying
+from storlab.grouping import grouped
 from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.tables import heading
@@ -36,11 +35,8 @@ def title(given: RunsCompared) -> str:
 
 def groups(given: RunsCompared) -> dict[str, list[RunComparison]]:
     """Comparisons that have an answer, by metric and place; the pooled ones first, then in the order of the runs."""
-    found: dict[str, list[RunComparison]] = {}
-    for c in sorted(given.comparisons, key=lambda c: not c.comparison.pooled):
-        if c.basis != "none":
-            found.setdefault(place(c), []).append(c)
-    return found
+    ordered = sorted(given.comparisons, key=lambda c: not c.comparison.pooled)
+    return grouped((place(c), c) for c in ordered if c.basis != "none")
 
 
 def place(c: RunComparison) -> str:
@@ -103,32 +99,24 @@ def described(c: RunComparison) -> str:
 def why_described(given: RunsCompared) -> list[str]:
     """For each reason why rounds were no pairs, one sentence."""
     found = [c for c in given.comparisons if c.basis == "not interleaved"]
-    reasons = {c.apart: [o for o in found if o.apart == c.apart] for c in found}
-    return [
-        f"Described and not judged, as {_which(same, found)} not interleaved: {words.stop(why)}"
-        for why, same in reasons.items()
-    ]
-
-
-def _which(same: Sequence[RunComparison], found: Sequence[RunComparison]) -> str:
-    if len(same) == len(found):
-        return "trials were"
-    return f"trials of {words.listed([name(c) for c in same[:3]])}{' and others' if len(same) > 3 else ''} were"
+    said = []
+    for why, same in grouped((c.apart, c) for c in found).items():
+        some = f" of {words.listed([name(c) for c in same[:3]])}{' and others' if len(same) > 3 else ''}"
+        which = "" if len(same) == len(found) else some
+        said.append(f"Described and not judged, as trials{which} were not interleaved: {words.stop(why)}")
+    return said
 
 
 def not_compared(given: RunsCompared) -> list[str]:
     """A sentence for each reason why comparisons have no answer, with where it keeps from comparing."""
-    reasons: dict[tuple[str, str], dict[str, None]] = {}
-    for c in given.comparisons:
-        if c.basis == "none":
-            answer = c.comparison
-            what = f"{answer.a} against {answer.b} can't be compared by {answer.metric}"
-            where = words.POOLED if answer.pooled else words.levels(answer.within)
-            reasons.setdefault((what, answer.reason), {})[where] = None
-    return [
-        f"{what}{f' ({found})' if (found := '; '.join(filter(None, places))) else ''}: {words.stop(reason)}"
-        for (what, reason), places in reasons.items()
-    ]
+    answers = (c.comparison for c in given.comparisons if c.basis == "none")
+    reasons = grouped(((c.a, c.b, c.metric, c.reason), words.place(c)) for c in answers)
+    said = []
+    for (a, b, metric, reason), places in reasons.items():
+        found = "; ".join(filter(None, dict.fromkeys(places)))
+        where = f" ({found})" if found else ""
+        said.append(f"{a} against {b} can't be compared by {metric}{where}: {words.stop(reason)}")
+    return said
 
 
 def varies(found: Varying) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 from storlab.analysis.across_runs import RunComparison, RunsCompared
 from storlab.analysis.varying import Spread, Varying
+from storlab.grouping import grouped
 from storlab.report import across, words
 from storlab.report import format as fmt
-from storlab.report.tables import Notes, Span, Table, heading, split_levels
+from storlab.report.tables import Notes, Table, heading, span_of, split_levels
 from storlab.timeseries.variability import squared
 
 _UNKNOWN = "–"
@@ -20,11 +20,9 @@ def ratio_tables(given: RunsCompared, *, gates: bool = False) -> list[Table]:
 
     ``gates``: with a column for each of them.
     """
-    grouped: dict[tuple[str, str], list[RunComparison]] = {}
-    for group in across.groups(given).values():
-        for c in group:
-            grouped.setdefault((c.comparison.source, c.comparison.metric), []).append(c)
-    return [_ratios(given, group, gates) for group in grouped.values()]
+    answers = (c for group in across.groups(given).values() for c in group)
+    metrics = grouped(((c.comparison.source, c.comparison.metric), c) for c in answers)
+    return [_ratios(given, group, gates) for group in metrics.values()]
 
 
 def _ratios(given: RunsCompared, group: Sequence[RunComparison], with_gates: bool) -> Table:
@@ -51,25 +49,15 @@ def _ratios(given: RunsCompared, group: Sequence[RunComparison], with_gates: boo
                 *(outcomes.get(gate, "") for gate in gates),
             )
         )
-    caption = (
-        f"÷ {first.b}",
-        words.direction(first.better),
-        "" if judged else "described, not judged",
-        "" if counted else f"{counts.pop()} rounds",
-    )
+    how, many = "" if judged else "described, not judged", "" if counted else f"{counts.pop()} rounds"
     return Table(
         title=heading(first.metric, first.source, shared),
-        columns=(
-            *(given.factor, *where, "ratio", "interval"),
-            *(["verdict"] if judged else []),
-            *(["rounds"] if counted else []),
-            *gates,
-        ),
+        columns=(given.factor, *where, "ratio", "interval", *["verdict"] * judged, *["rounds"] * counted, *gates),
         rows=tuple(rows),
         labels=1 + len(where),
-        caption="; ".join(part for part in caption if part),
+        caption="; ".join(filter(None, (f"÷ {first.b}", words.direction(first.better), how, many))),
         notes=notes.sentences(),
-        spans=tuple(_span(c) for c in group),
+        spans=tuple(span_of(c.comparison) for c in group),
         words=tuple(gates),
     )
 
@@ -87,27 +75,13 @@ def _where(c: RunComparison, factors: Sequence[str]) -> str:
     return answer.within[factors[0]] if len(factors) == 1 else words.levels({f: answer.within[f] for f in factors})
 
 
-def _span(c: RunComparison) -> Span | None:
-    answer = c.comparison
-    if (
-        answer.low is None
-        or answer.ratio is None
-        or answer.high is None
-        or not 0 < answer.low <= answer.high < math.inf
-    ):
-        return None
-    return answer.low, answer.ratio, answer.high
-
-
 def variability_tables(given: RunsCompared) -> list[Table]:
     """One table a metric of a source, the baseline first. Nothing in it is judged.
 
     A column a side where there is one combination only, else a row a side.
     """
-    grouped: dict[tuple[str, str], list[Varying]] = {}
-    for found in given.variability:
-        grouped.setdefault((found.source, found.metric), []).append(found)
-    return [_variability(given.factor, group) for group in grouped.values()]
+    metrics = grouped(((found.source, found.metric), found) for found in given.variability)
+    return [_variability(given.factor, group) for group in metrics.values()]
 
 
 def _variability(factor: str, group: Sequence[Varying]) -> Table:

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from storlab.analysis.summary import HOST, Estimate
+from storlab.grouping import grouped
 from storlab.metrics import Specs
 from storlab.report import format as fmt
 from storlab.report import words
@@ -77,10 +78,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
 
 
 def _results(given: ReportInput) -> Iterator[str]:
-    primary, _ = split_primary(given.summary)
-    cells: dict[int, list[Estimate]] = {}
-    for estimate in primary:
-        cells.setdefault(estimate.cell, []).append(estimate)
+    cells = grouped((estimate.cell, estimate) for estimate in split_primary(given.summary)[0])
     numbers, nodes = Numbers(given.summary), list(dict.fromkeys(e.node or "" for e in given.summary.by_node))
     if cells:
         yield from ("== Results", "")

@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path, PurePath
+from typing import get_args
 
 import jinja2
 from markupsafe import Markup
 
+from storlab.grouping import grouped
 from storlab.report.charts import Kind, Panel, all_panels
 from storlab.report.escape import plain
 from storlab.report.input import ReportInput
@@ -85,26 +87,13 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=_clean,
+        # Markup is ours and stays; every other text loses control characters before it is escaped.
+        finalize=lambda value: plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
 
 
-def _clean(value: object) -> object:
-    """Markup is ours and stays; every other text loses control characters before it is escaped."""
-    return value if isinstance(value, Markup) or not isinstance(value, str) else plain(value)
-
-
 def _charts(panels: list[Panel]) -> dict[Kind, list[tuple[Panel, Markup]]]:
-    groups: dict[Kind, list[tuple[Panel, Markup]]] = {
-        "paired": [],
-        "rounds": [],
-        "series": [],
-        "latency": [],
-        "block": [],
-        "effects": [],
-        "course": [],
-        "variability": [],
-    }
+    groups: dict[Kind, list[tuple[Panel, Markup]]] = {kind: [] for kind in get_args(Kind)}
     for number, panel in enumerate(panels):
         if len(groups[panel.kind]) < _MOST:
             drawn = Markup(inline(panel, f"c{number}"))  # vl-convert's own, which escapes the text in it
@@ -114,10 +103,7 @@ def _charts(panels: list[Panel]) -> dict[Kind, list[tuple[Panel, Markup]]]:
 
 def _by_group(charts: list[tuple[Panel, Markup]]) -> list[tuple[str, list[tuple[Panel, Markup]]]]:
     """Charts that share a scale, together, in the study's order."""
-    groups: dict[str, list[tuple[Panel, Markup]]] = {}
-    for panel, drawn in charts:
-        groups.setdefault(panel.group, []).append((panel, drawn))
-    return list(groups.items())
+    return list(grouped((panel.group, (panel, drawn)) for panel, drawn in charts).items())
 
 
 def inline(panel: Panel, prefix: str) -> str:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from storlab.analysis.summary import Distribution, Percentile, Summary
+from storlab.grouping import grouped
 from storlab.percentiles import percentile_name
 from storlab.report import format as fmt
 from storlab.report.tables import Notes, Table, heading, split_levels
@@ -21,12 +22,9 @@ _ROUGH = "In the last bin, which takes all that is slower: its begin, and the sl
 
 def latency_tables(summary: Summary) -> list[Table]:
     """One table a metric and source. A load that only writes has the same latencies twice: they are shown once."""
-    groups: dict[tuple[str, str], list[Distribution]] = {}
-    for each in summary.distributions:
-        groups.setdefault((each.source, each.metric), []).append(each)
     shown: list[object] = []
     tables = []
-    for group in groups.values():
+    for group in grouped(((each.source, each.metric), each) for each in summary.distributions).values():
         same = [(each.cell, each.node, each.operations, each.percentiles) for each in group]
         if same not in shown:
             shown.append(same)
@@ -60,17 +58,11 @@ def _table(group: Sequence[Distribution]) -> Table:
 def _caption(group: Sequence[Distribution], several: bool) -> str:
     of = "rounds, nodes and jobs" if several else "rounds and jobs"
     errors = [e for each in group for p in each.percentiles if (e := p.error) is not None and e <= ROUGH]
-    exact = (
-        f"; the true percentile is at most {_at_most(max(errors))} from the one told, before rounding"
-        if any(errors)
-        else ""
-    )
+    exact = ""
+    if any(errors):
+        most = math.ceil(max(errors) * 1000 - 1e-9) / 10  # rounded up, for it is a bound
+        exact = f"; the true percentile is at most {fmt.number(most, 1)} % from the one told, before rounding"
     return f"of all operations of all {of}, from merged histograms{exact}"
-
-
-def _at_most(error: float) -> str:
-    """Rounded up, for it is a bound."""
-    return f"{fmt.number(math.ceil(error * 1000 - 1e-9) / 10, 1)} %"
 
 
 def _cell(percentile: Percentile, unit: str, notes: Notes) -> str:

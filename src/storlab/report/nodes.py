@@ -7,10 +7,11 @@ sum, with the half-width of its interval.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from storlab.analysis.summary import HOST, Estimate, Summary
+from storlab.grouping import grouped
 from storlab.measurements import without_end
 from storlab.metrics import Declarations, Specs
 from storlab.report import format as fmt
@@ -160,7 +161,8 @@ def _table(title: str, grid: Grid, rows: Sequence[_Row], numbers: Numbers) -> li
     if not levels:
         return []
     notes, drawn = Notes(), list[tuple[str, ...]]()
-    scales = {like: _scale(numbers, grid, [row for row in having if row.like == like]) for like in _likes(having)}
+    alike = grouped((row.like, e) for row in having for e in numbers.anywhere(grid, row.key))
+    scales = {like: fmt.common_scale([e.mean for e in found], found[0].unit) for like, found in alike.items()}
     for row in having:
         found = [numbers.get(grid.cells[level], row.key) for level in levels]
         cells = ("not measured" if e is None else _cell(e, scales[row.like], notes) for e in found)
@@ -170,15 +172,6 @@ def _table(title: str, grid: Grid, rows: Sequence[_Row], numbers: Numbers) -> li
     caption = ", ".join(part for part in (words.direction(first.better), interval) if part)
     columns = ("node", *(words.named(grid.factor, level) if grid.factor else "all" for level in levels))
     return [Table(title, columns, tuple(drawn), 1, caption, notes.sentences(), divisible=True)]
-
-
-def _likes(rows: Iterable[_Row]) -> list[str]:
-    return list(dict.fromkeys(row.like for row in rows))
-
-
-def _scale(numbers: Numbers, grid: Grid, rows: Sequence[_Row]) -> fmt.Scale | None:
-    found = [e for row in rows for e in numbers.anywhere(grid, row.key)]
-    return fmt.common_scale([e.mean for e in found], found[0].unit)
 
 
 def _cell(e: Estimate, scale: fmt.Scale | None, notes: Notes) -> str:

@@ -7,11 +7,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 from msgspec import to_builtins
 
 from storlab.analysis.summary import CellState
+from storlab.grouping import grouped
 from storlab.records.manifest import Manifest
 from storlab.report import format as fmt
 from storlab.report.input import Facts, ReportInput
@@ -67,8 +67,8 @@ class Sheet:
 def node_sheets(manifest: Manifest | None) -> list[Sheet]:
     """One sheet for all nodes that are alike."""
     nodes = to_builtins(manifest.nodes) if manifest else {}
-    groups = alike(((("", tuple(facts_of(facts))),), name) for name, facts in nodes.items())
-    return [Sheet(f"{'Node' if len(names) == 1 else 'Nodes'} {compact(names)}", parts) for parts, names in groups]
+    groups = grouped(((("", tuple(facts_of(facts))),), name) for name, facts in nodes.items())
+    return [Sheet(f"{'Node' if len(names) == 1 else 'Nodes'} {compact(names)}", parts) for parts, names in groups.items()]
 
 
 def stack_sheets(given: ReportInput) -> list[Sheet]:
@@ -84,20 +84,8 @@ def stack_sheets(given: ReportInput) -> list[Sheet]:
 
 
 def _layer_parts(layer: str, nodes: Mapping[str, Mapping[str, Facts]]) -> list[tuple[str, tuple[Fact, ...]]]:
-    groups = alike((tuple(facts_of(layers[layer])), node) for node, layers in nodes.items() if layer in layers)
-    return [(layer if len(nodes) == 1 else f"{layer} of {compact(names)}", facts) for facts, names in groups]
-
-
-K = TypeVar("K")
-V = TypeVar("V")
-
-
-def alike(items: Iterable[tuple[K, V]]) -> list[tuple[K, list[V]]]:
-    """Each key once, in the order of their first mention, with all that have it."""
-    groups: dict[K, list[V]] = {}
-    for key, value in items:
-        groups.setdefault(key, []).append(value)
-    return list(groups.items())
+    groups = grouped((tuple(facts_of(layers[layer])), node) for node, layers in nodes.items() if layer in layers)
+    return [(layer if len(nodes) == 1 else f"{layer} of {compact(names)}", facts) for facts, names in groups.items()]
 
 
 _GUEST_COLUMNS = {
@@ -122,7 +110,7 @@ Row = tuple[tuple[str, str], ...]
 def guests_table(given: ReportInput) -> Table | None:
     """A row for all guests that were alike; ``None`` where there were none."""
     found = [(_row(facts), (cell, node)) for cell, nodes in given.guests.items() for node, facts in nodes.items()]
-    groups = [(dict(row), places) for row, places in alike(found)]
+    groups = [(dict(row), places) for row, places in grouped(found).items()]
     if not groups:
         return None
     names = list(dict.fromkeys([*_GUEST_COLUMNS, *(name for row, _ in groups for name in row)]))
@@ -193,7 +181,7 @@ def modes_table(given: ReportInput) -> Table | None:
     found = ((layer, (cell, node)) for cell in given.facts for node, layers in _disks(given, cell) for layer in layers)
     everyone = {node for nodes in given.facts.values() for node in nodes}
     notes, ways = Notes(), dict[str, list[tuple[str, ...]]]()
-    for layer, places in alike(found):
+    for layer, places in grouped(found).items():
         nodes = list(dict.fromkeys(node for _, node in places))
         text = notes.mark(", ".join(layer.modes), [UNSAFE] if _unsafe(layer) else [])
         of = "all nodes" if set(nodes) == everyone else compact(nodes)
@@ -224,7 +212,7 @@ def unsafe_modes(given: ReportInput) -> list[str]:
         for _, layers in _disks(given, cell)
         for layer in filter(_unsafe, layers)
     )
-    return [f"{where}: {what}. {UNSAFE}" for what, cells in alike(found) if (where := _places(given, cells))]
+    return [f"{where}: {what}. {UNSAFE}" for what, cells in grouped(found).items() if (where := _places(given, cells))]
 
 
 def _disks(given: ReportInput, cell: int) -> Iterator[tuple[str, list[_Layer]]]:

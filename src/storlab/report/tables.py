@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
+from storlab.analysis.summary import CellState, Comparison, Estimate, Summary
+from storlab.grouping import grouped
 from storlab.measurements import PROBE as PROBE
 from storlab.report import format as fmt
 from storlab.report import words
@@ -93,10 +94,7 @@ def heading(metric: str, source: str, shared: Mapping[str, str]) -> str:
 
 def by_metric(estimates: Iterable[Estimate]) -> list[list[Estimate]]:
     """Estimates of one metric of one source together, in their order."""
-    groups: dict[tuple[str, str], list[Estimate]] = {}
-    for estimate in estimates:
-        groups.setdefault((estimate.source, estimate.metric), []).append(estimate)
-    return list(groups.values())
+    return list(grouped(((e.source, e.metric), e) for e in estimates).values())
 
 
 def estimate_table(group: Sequence[Estimate]) -> Table:
@@ -106,16 +104,10 @@ def estimate_table(group: Sequence[Estimate]) -> Table:
     shown = fmt.common_scale([e.mean for e in group], first.unit)
     rows = []
     for e in group:
-        rounds = notes.mark(str(e.rounds), e.warnings)
-        rows.append(
-            (
-                *(e.levels.get(factor, "") for factor in factors),
-                fmt.quantity(e.mean, e.unit, e.low, e.high, within=shown),
-                fmt.interval(e.low, e.high, e.unit, e.mean, within=shown) or "none",
-                fmt.share(e.cv) or "unknown",
-                rounds,
-            )
-        )
+        mean = fmt.quantity(e.mean, e.unit, e.low, e.high, within=shown)
+        span = fmt.interval(e.low, e.high, e.unit, e.mean, within=shown) or "none"
+        numbers = (mean, span, fmt.share(e.cv) or "unknown", notes.mark(str(e.rounds), e.warnings))
+        rows.append((*(e.levels.get(factor, "") for factor in factors), *numbers))
     confidences = list(dict.fromkeys(fmt.confidence(e.confidence) for e in group))
     return Table(
         title=heading(first.metric, first.source, shared),
@@ -129,11 +121,8 @@ def estimate_table(group: Sequence[Estimate]) -> Table:
 
 def comparison_tables(comparisons: Sequence[Comparison]) -> list[Table]:
     """One table a metric of a workload and factor: a row a pair of levels."""
-    groups: dict[tuple[str, str, str], list[Comparison]] = {}
-    for comparison in comparisons:
-        if comparison.ratio is None:
-            continue  # view.VerdictGroup.missing and the cells' states say why
-        groups.setdefault((comparison.factor, comparison.source, comparison.metric), []).append(comparison)
+    known = (c for c in comparisons if c.ratio is not None)  # why others have none, the view and cells' states say
+    groups = grouped(((c.factor, c.source, c.metric), c) for c in known)
     return [_comparison_table(group) for group in groups.values()]
 
 
@@ -145,16 +134,10 @@ def _comparison_table(group: Sequence[Comparison]) -> Table:
     rows = []
     for c, where in zip(group, places, strict=True):
         text = words.POOLED if c.pooled else words.levels({f: where[f] for f in factors if f in where})
-        rows.append(
-            (
-                f"{c.a} vs {c.b}",
-                *([text] if placed else []),
-                fmt.ratio(c.ratio, c.low, c.high),
-                fmt.ratio_interval(c.low, c.high, c.ratio) or "none",
-                notes.mark(f"{words.MARKS[c.verdict]} {c.verdict}", _doubts(c)),
-                notes.mark(str(c.rounds), c.warnings),
-            )
-        )
+        doubts = [c.reason] if c.verdict == "undecided" and c.reason else []  # a ratio and its interval don't tell
+        verdict = notes.mark(f"{words.MARKS[c.verdict]} {c.verdict}", doubts)
+        numbers = (words.ratio(c), fmt.ratio_interval(c.low, c.high, c.ratio) or "none")
+        rows.append((f"{c.a} vs {c.b}", *[text] * placed, *numbers, verdict, notes.mark(str(c.rounds), c.warnings)))
     shared.pop("", None)
     return Table(
         title=heading(first.metric, first.source, shared),
@@ -163,16 +146,12 @@ def _comparison_table(group: Sequence[Comparison]) -> Table:
         labels=2 if placed else 1,
         caption=words.direction(first.better),
         notes=notes.sentences(),
-        spans=tuple(_span(c) for c in group),
+        spans=tuple(map(span_of, group)),
     )
 
 
-def _doubts(c: Comparison) -> list[str]:
-    """Why a comparison is undecided, which a ratio and its interval alone don't tell."""
-    return [c.reason] if c.verdict == "undecided" and c.reason else []
-
-
-def _span(c: Comparison) -> Span | None:
+def span_of(c: Comparison) -> Span | None:
+    """What a format can draw of a comparison; ``None`` without an interval."""
     if c.low is None or c.ratio is None or c.high is None or not 0 < c.low <= c.high < math.inf:
         return None
     return c.low, c.ratio, c.high
@@ -180,10 +159,7 @@ def _span(c: Comparison) -> Span | None:
 
 def absent_table(summary: Summary) -> Table | None:
     """Cells that weren't measured in full, each reason once; ``None`` where there are none."""
-    groups: dict[tuple[CellStatus, tuple[str, ...]], list[CellState]] = {}
-    for cell in summary.cells:
-        if cell.status != "measured":
-            groups.setdefault((cell.status, cell.reasons), []).append(cell)
+    groups = grouped(((cell.status, cell.reasons), cell) for cell in summary.cells if cell.status != "measured")
     if not groups:
         return None
     rows = []
@@ -218,17 +194,11 @@ def _chosen_levels(cells: Sequence[CellState], all_cells: Sequence[CellState]) -
 
 def matrix_tables(estimates: Sequence[Estimate]) -> list[Table]:
     """One table a workload or probe: a row a metric, a column a cell, ``_CELLS_A_TABLE`` at a time."""
-    sources: dict[str, list[Estimate]] = {}
-    for estimate in estimates:
-        sources.setdefault(estimate.source, []).append(estimate)
     tables = []
-    for source, group in sources.items():
+    for source, group in grouped((e.source, e) for e in estimates).items():
         cells = {e.cell: e.levels for e in group}
         shared, factors = split_levels(list(cells.values()))
-        names = {
-            cell: ", ".join(words.named(f, levels.get(f, "")) for f in factors) or "all"
-            for cell, levels in cells.items()
-        }
+        names = {c: ", ".join(words.named(f, of.get(f, "")) for f in factors) or "all" for c, of in cells.items()}
         where = words.levels({name: level for name, level in shared.items() if level != source})
         title = ": ".join(part for part in (source.removeprefix(PROBE), where) if part)
         numbers = list(names)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from storlab.analysis.summary import Comparison, Estimate, Summary, Verdict
-from storlab.metrics import Declarations
+from storlab.grouping import grouped
 from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.block import block_detail_tables, block_tables
@@ -87,6 +87,7 @@ def view(given: ReportInput) -> View:
     """Everything that ``given`` has to say, as text and tables."""
     summary, manifest = given.summary, given.manifest
     first, rest = split_primary(summary)
+    shown = [e for e in rest if given.declared[e.source].find(e.metric).statistic not in _ONLY_EXPORTED]
     return View(
         title=given.title,
         description=manifest.description if manifest else "",
@@ -108,16 +109,12 @@ def view(given: ReportInput) -> View:
         effects=tuple(effect_tables(summary)),
         variability=tuple(variability_tables(given)),
         latencies=tuple(latency_tables(summary)),
-        others=tuple(further_tables(_shown(rest, given.declared), summary.cells)),
+        others=tuple(further_tables(shown, summary.cells)),
         absent=absent_table(summary),
         probes=tuple(further_tables([e for e in summary.estimates if e.source.startswith(PROBE)], summary.cells)),
         setup=tuple(table for table in (guests_table(given), modes_table(given)) if table is not None),
         method=" ".join(filter(None, (summary.method, *how_made(summary)))),
     )
-
-
-def _shown(estimates: Iterable[Estimate], declared: Declarations) -> list[Estimate]:
-    return [e for e in estimates if declared[e.source].find(e.metric).statistic not in _ONLY_EXPORTED]
 
 
 def split_primary(summary: Summary) -> tuple[list[Estimate], list[Estimate]]:
@@ -139,10 +136,7 @@ def not_compared(comparisons: Iterable[Comparison]) -> list[str]:
     """A sentence for each reason why comparisons have no ratio, with where that is so, if elsewhere they have one."""
     every = list(comparisons)
     compared = {(c.factor, c.a, c.b) for c in every if c.ratio is not None}
-    groups: dict[str, list[Comparison]] = {}
-    for comparison in every:
-        if comparison.ratio is None:
-            groups.setdefault(comparison.reason, []).append(comparison)
+    groups = grouped((c.reason, c) for c in every if c.ratio is None)
     return [
         words.not_compared(group, [words.place(c) for c in group if (c.factor, c.a, c.b) in compared])
         for group in groups.values()
@@ -151,9 +145,8 @@ def not_compared(comparisons: Iterable[Comparison]) -> list[str]:
 
 def verdict_groups(comparisons: Iterable[Comparison]) -> list[VerdictGroup]:
     """Comparisons by metric and load, the pooled ones first."""
-    groups: dict[tuple[object, ...], list[Comparison]] = {}
-    for c in sorted(comparisons, key=lambda c: not c.pooled):
-        groups.setdefault((c.pooled, c.factor, c.source, c.metric, tuple(c.within.items())), []).append(c)
+    ordered = sorted(comparisons, key=lambda c: not c.pooled)
+    groups = grouped(((c.pooled, c.factor, c.source, c.metric, tuple(c.within.items())), c) for c in ordered)
     return [_verdict_group(group) for group in groups.values()]
 
 
@@ -166,20 +159,14 @@ def _verdict_group(group: Sequence[Comparison]) -> VerdictGroup:
         heading=", ".join(part for part in parts if part),
         direction=words.direction(first.better),
         lead=words.lead(group),
-        lines=tuple(
-            VerdictLine(
-                c.verdict,
-                words.MARKS[c.verdict],
-                words.claim(c),
-                words.ratio(c),
-                words.evidence(c),
-                words.stop(c.reason),
-                tuple(words.stop(warning) for warning in c.warnings),
-            )
-            for c in group
-        ),
+        lines=tuple(map(_verdict_line, group)),
         comparisons=tuple(group),
     )
+
+
+def _verdict_line(c: Comparison) -> VerdictLine:
+    said = (words.claim(c), words.ratio(c), words.evidence(c), words.stop(c.reason), tuple(map(words.stop, c.warnings)))
+    return VerdictLine(c.verdict, words.MARKS[c.verdict], *said)
 
 
 def overview(summary: Summary) -> str:

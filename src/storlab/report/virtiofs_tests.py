@@ -13,6 +13,7 @@ import polars as pl
 
 from storlab.errors import UserError
 from storlab.formats.virtiofs_tests import WORKLOADS
+from storlab.grouping import grouped
 from storlab.report.input import ReportInput
 
 _LINE = "{:<24}{:<24}{:<16}{:<16}\n"
@@ -53,9 +54,8 @@ def _values(given: ReportInput) -> dict[tuple[int, str], list[float]]:
     """KiB/s or 1/s of each round of a cell; 0 for a round in which that operation was not supported."""
     names = [f"{way}.{what}" for way in ("read", "write") for what in ("bandwidth", "iops")]
     rows = given.metrics.filter(pl.col("metric").is_in(names), pl.col("node").is_null(), pl.col("job").is_null())
-    found: dict[tuple[int, str], list[float]] = {}
-    for cell, metric, value, unit in rows.select("cell", "metric", "value", "unit").iter_rows():
-        found.setdefault((cell, metric), []).append(value / _KIB if unit == "B/s" else value)
+    values = rows.select("cell", "metric", "value", "unit").iter_rows()
+    found = grouped(((cell, metric), value / _KIB if unit == "B/s" else value) for cell, metric, value, unit in values)
     rounds = dict(given.trials.group_by("cell").len().iter_rows())
     return {key: each + [0.0] * (rounds[key[0]] - len(each)) for key, each in found.items()}
 

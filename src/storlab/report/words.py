@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from storlab.analysis.summary import Comparison, Summary, Verdict
+from storlab.grouping import grouped
 from storlab.report import format as fmt
 
 MARKS: dict[Verdict, str] = {"better": "▲", "worse": "▼", "equivalent": "≈", "undecided": "?"}
@@ -182,10 +183,8 @@ def certainty(summary: Summary) -> str:
 
 def once(warnings: Iterable[str]) -> list[str]:
     """``warnings`` in order; those that differ only in whom they name before the first colon are said once for all."""
-    groups: dict[str, list[str]] = {}
-    for warning in warnings:
-        name, colon, said = warning.partition(": ")
-        groups.setdefault(said if colon else warning, []).append(name if colon else "")
+    parts = (warning.partition(": ") for warning in warnings)
+    groups = grouped((said if colon else first, first if colon else "") for first, colon, said in parts)
     return [f"{_some(names)}: {said}" if any(names) else said for said, names in groups.items()]
 
 

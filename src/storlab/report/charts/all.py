@@ -12,6 +12,7 @@ import polars as pl
 
 from storlab.analysis.block_shares import histograms_of
 from storlab.analysis.summary import Comparison, Estimate
+from storlab.grouping import grouped
 from storlab.report import block, effects, words
 from storlab.report import format as fmt
 from storlab.report.charts.effects import interaction_chart, main_effects_chart
@@ -97,11 +98,8 @@ class _Gallery:
 
     def percentiles(self) -> Iterator[Panel]:
         places = self.given.series.select("source", "metric", "cell").unique(maintain_order=True)
-        found: dict[tuple[str, str], list[int]] = {}
-        for source, metric, cell in places.iter_rows():
-            spec = self.given.declared[source].find(metric)
-            if spec.percentile is not None:
-                found.setdefault((source, spec.of), []).append(cell)
+        specs = ((source, self.given.declared[source].find(name), cell) for source, name, cell in places.iter_rows())
+        found = grouped(((source, spec.of), cell) for source, spec, cell in specs if spec.percentile is not None)
         for (source, latency), cells in found.items():
             for within, those in self._by_load(pl.Series(cells)).items():
                 of = Combination(source, latency, "s", "lower", within, those)
