@@ -68,7 +68,9 @@ def node_sheets(manifest: Manifest | None) -> list[Sheet]:
     """One sheet for all nodes that are alike."""
     nodes = to_builtins(manifest.nodes) if manifest else {}
     groups = grouped(((("", tuple(facts_of(facts))),), name) for name, facts in nodes.items())
-    return [Sheet(f"{'Node' if len(names) == 1 else 'Nodes'} {compact(names)}", parts) for parts, names in groups.items()]
+    return [
+        Sheet(f"{'Node' if len(names) == 1 else 'Nodes'} {compact(names)}", parts) for parts, names in groups.items()
+    ]
 
 
 def stack_sheets(given: ReportInput) -> list[Sheet]:

@@ -21,14 +21,8 @@ from storlab.report.charts.panel import Combination, Kind, Panel, all_levels, co
 from storlab.report.charts.rounds import paired_chart, ratios, rounds_chart
 from storlab.report.charts.sizes import sizes_chart
 from storlab.report.charts.theme import MOST_LINES
-from storlab.report.charts.variability import (
-    Sampled,
-    course_panels,
-    percentile_panels,
-    sampled,
-    series_panels,
-    variability_panels,
-)
+from storlab.report.charts.variability.panels import course_panels, percentile_panels, series_panels, variability_panels
+from storlab.report.charts.variability.sampled import Sampled, sampled
 from storlab.report.input import ReportInput, compared_factor, per_trial
 from storlab.report.view import ordered_comparisons, verdict_groups
 

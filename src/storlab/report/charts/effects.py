@@ -35,10 +35,9 @@ def main_effects_chart(found: Effects) -> Chart:
     base = alt.Chart(frame).encode(
         x=x, y=y, color=alt.Color("factor:N", legend=None, scale=of(list(found.factors), COLOURS))
     )
-    chart: Chart = alt.layer(
+    return alt.layer(
         base.mark_line(strokeWidth=2).encode(order="place:Q"), base.mark_point(filled=True, size=60, opacity=1)
     ).properties(height=_ROW * len(rows) + _AXIS)
-    return chart
 
 
 def _scale(values: Sequence[float]) -> tuple[alt.Scale, str, alt.Axis]:
@@ -63,5 +62,4 @@ def interaction_chart(found: Effects, means: Sequence[LevelMean], across: str, b
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
         shape=alt.Shape("by:N", scale=of(levels, SHAPES), title=title_of(by))
     )
-    chart: Chart = alt.layer(lines, points).properties(height=230)
-    return chart
+    return alt.layer(lines, points).properties(height=230)

@@ -11,7 +11,7 @@ import polars as pl
 
 from storlab.measurements import merge_histograms
 from storlab.report.charts.names import title_of
-from storlab.report.charts.scales import SECONDS, decades
+from storlab.report.charts.scales import seconds_axis
 from storlab.report.charts.theme import COLOURS, DASHES, Chart, of
 
 _LABELS = "format(100 * (1 - pow(10, -datum.value)), '.6~r')"
@@ -39,19 +39,11 @@ def latency_chart(curves: pl.DataFrame, factor: str, levels: list[str]) -> Chart
     """``curves``: ``level, nines, latency`` (s), of some of the ``levels`` of ``factor``."""
     most = min(6.0, float(str(curves["nines"].max())))
     ticks = [_MEDIAN, *(float(nine) for nine in range(1, int(most) + 1))]
-    x = alt.X(
-        "nines:Q",
-        title="percentile (%)",
-        scale=alt.Scale(domain=[0, most], nice=False, clamp=True),
-        axis=alt.Axis(values=ticks, tickCount=len(ticks), labelExpr=_LABELS, labelOverlap="greedy"),
-    )
-    marks = decades(curves["latency"])
-    y = alt.Y(
-        "latency:Q",
-        title="latency (log scale)",
-        scale=alt.Scale(type="log", nice=False),
-        axis=alt.Axis(values=marks, tickCount=len(marks), labelExpr=SECONDS),
-    )
+    scale = alt.Scale(domain=[0, most], nice=False, clamp=True)
+    axis = alt.Axis(values=ticks, tickCount=len(ticks), labelExpr=_LABELS, labelOverlap="greedy")
+    x = alt.X("nines:Q", title="percentile (%)", scale=scale, axis=axis)
+    log = alt.Scale(type="log", nice=False)
+    y = alt.Y("latency:Q", title="latency (log scale)", scale=log, axis=seconds_axis(curves["latency"]))
     present = set(curves["level"])
     shown = [level for level in levels if level in present]
     legend = alt.Legend(title=title_of(factor), values=shown)

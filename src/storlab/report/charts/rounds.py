@@ -67,22 +67,12 @@ def rounds_chart(values: pl.DataFrame, estimates: Mapping[str, Estimate], factor
     x = alt.X("value:Q", title=axis_title(first.metric, unit, hint), scale=scale, axis=axis)
     y = alt.Y("level:N", scale=rows(present), axis=above_rows(factor))
     colour = alt.Color("level:N", legend=None, scale=of(levels, COLOURS))
-    bands = (
-        alt.Chart(means.drop_nulls(["low", "high"]))
-        .mark_bar(fillOpacity=0.22, cornerRadius=2)
-        .encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y, color=colour)
-    )
+    bars = alt.Chart(means.drop_nulls(["low", "high"])).mark_bar(fillOpacity=0.22, cornerRadius=2)
+    bands = bars.encode(x=alt.X("low:Q"), x2=alt.X2("high:Q"), y=y, color=colour)
     centres = alt.Chart(means).mark_tick(thickness=2, color=INK, opacity=1, bandSize=row * 0.75).encode(x=x, y=y)
-    points = (
-        alt.Chart(spread(values, "level", present))
-        .mark_point(filled=True, size=30, fillOpacity=0.9)
-        .encode(
-            x=x,
-            y=by_round(len(present)),
-            color=colour,
-            shape=alt.Shape("level:N", legend=None, scale=of(levels, SHAPES)),
-        )
-    )
+    shape = alt.Shape("level:N", legend=None, scale=of(levels, SHAPES))
+    marks = alt.Chart(spread(values, "level", present)).mark_point(filled=True, size=30, fillOpacity=0.9)
+    points = marks.encode(x=x, y=by_round(len(present)), color=colour, shape=shape)
     layers = alt.layer(alt.layer(bands, centres), points, height=row * len(present) + _AXIS)
     chart: Chart = layers.resolve_scale(y="independent")
     return chart
@@ -132,18 +122,12 @@ def paired_chart(points: pl.DataFrame, comparisons: Sequence[Comparison]) -> Cha
     margin = pl.DataFrame({"low": [1 / (1 + first.margin)], "high": [1 + first.margin]})
     zone = alt.Chart(margin).mark_rect(color=ZONE).encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q"))
     one = alt.Chart(pl.DataFrame({"ratio": [1.0]})).mark_rule(color=SOFT, strokeWidth=1).encode(x=x)
-    bands = (
-        alt.Chart(shown.drop_nulls(["low", "high"]))
-        .mark_bar(fillOpacity=0.25, cornerRadius=2)
-        .encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q"), y=y, color=colour)
-    )
+    bars = alt.Chart(shown.drop_nulls(["low", "high"])).mark_bar(fillOpacity=0.25, cornerRadius=2)
+    bands = bars.encode(x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q"), y=y, color=colour)
     centres = alt.Chart(shown).mark_tick(thickness=2, color=INK, opacity=1, bandSize=_PAIR * 0.75).encode(x=x, y=y)
-    rounds = (
-        alt.Chart(spread(points, "pair", pairs))
-        .mark_point(filled=True, size=26, fillOpacity=0.9)
-        .encode(x=x, y=by_round(len(pairs)), color=colour)
-    )
-    layers = alt.layer(alt.layer(zone, one, bands, centres), rounds, height=_PAIR * len(pairs) + _PAIR_AXIS)
+    rounds = alt.Chart(spread(points, "pair", pairs)).mark_point(filled=True, size=26, fillOpacity=0.9)
+    each = rounds.encode(x=x, y=by_round(len(pairs)), color=colour)
+    layers = alt.layer(alt.layer(zone, one, bands, centres), each, height=_PAIR * len(pairs) + _PAIR_AXIS)
     chart: Chart = layers.resolve_scale(y="independent")
     return chart
 

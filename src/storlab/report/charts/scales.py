@@ -27,6 +27,12 @@ SECONDS = (
 PLAIN = alt.Axis(format="~r", tickCount=4)
 
 
+def seconds_axis(values: Iterable[float]) -> alt.Axis:
+    """Of a log scale, with each of ``decades`` in a unit of its own."""
+    marks = decades(values)
+    return alt.Axis(values=marks, tickCount=len(marks), labelExpr=SECONDS)
+
+
 def above_rows(factor: str) -> alt.Axis:
     """The axis of rows that are levels of ``factor``, whose name stands above theirs."""
     return alt.Axis(

@@ -49,11 +49,8 @@ def sizes_chart(
     filled = alt.Chart(squares).mark_rect(cornerRadius=2).encode(x=x, y=y, color=shade)
     numbers = alt.Chart(squares).mark_text(fontSize=10).encode(x=x, y=y, text=alt.Text("text:N"), color=ink)
     edge = pl.DataFrame({"size": [label(unit)]})
-    rule = (
-        alt.Chart(edge)
-        .mark_rule(color=INK, strokeWidth=1.5, xOffset=-1)
-        .encode(x=alt.X("size:N", scale=x_scale, bandPosition=0))
-    )
+    begin = alt.X("size:N", scale=x_scale, bandPosition=0)
+    rule = alt.Chart(edge).mark_rule(color=INK, strokeWidth=1.5, xOffset=-1).encode(x=begin)
     missing = _absent(shares, levels, absent, y)
     layers = alt.layer(ground, filled, numbers, rule, *missing).resolve_scale(color="independent")
     chart: Chart = layers.properties(height=_ROW * len(levels) + _AXES)

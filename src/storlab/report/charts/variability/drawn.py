@@ -29,8 +29,7 @@ def histogram_chart(bins: pl.DataFrame, axes: Axes, curves: pl.DataFrame | None 
     if curves is not None and curves.height:
         lines = curves.select("level", low="value", share=pl.col("density") * 100 * _width(bins))
         layers.append(alt.Chart(lines).mark_line(strokeWidth=2).encode(x=x, y=y, color=axes.colour()))
-    chart: Chart = alt.layer(*layers, height=_HEIGHT)
-    return chart
+    return alt.layer(*layers, height=_HEIGHT)
 
 
 def density_chart(curves: pl.DataFrame, bins: pl.DataFrame, axes: Axes) -> Chart:
@@ -52,13 +51,9 @@ def density_chart(curves: pl.DataFrame, bins: pl.DataFrame, axes: Axes) -> Chart
             for times in (-1, 0, 1)
         )
         for middle, size in ((True, 1.6), (False, 1.0)):
-            layers.append(
-                alt.Chart(places.filter(middle=middle))
-                .mark_rule(strokeDash=[2, 3], strokeWidth=size)
-                .encode(x=x, color=axes.colour())
-            )
-    chart: Chart = alt.layer(*layers, height=_HEIGHT)
-    return chart
+            rules = alt.Chart(places.filter(middle=middle)).mark_rule(strokeDash=[2, 3], strokeWidth=size)
+            layers.append(rules.encode(x=x, color=axes.colour()))
+    return alt.layer(*layers, height=_HEIGHT)
 
 
 def _width(bins: pl.DataFrame) -> float:
@@ -74,26 +69,13 @@ def box_chart(boxes: pl.DataFrame, outliers: pl.DataFrame, axes: Axes) -> Chart:
     colour = axes.colour(legend=False)
     x = axes.values("low")
     whiskers = alt.Chart(boxes).mark_rule(strokeWidth=1.5).encode(x=x, x2=alt.X2("high:Q"), y=y, color=colour)
-    quartiles = (
-        alt.Chart(boxes)
-        .mark_bar(fillOpacity=0.55, size=24)
-        .encode(x=axes.values("first"), x2=alt.X2("third:Q"), y=y, color=colour)
-    )
-    middle = (
-        alt.Chart(boxes).mark_tick(thickness=2.5, color=INK, size=24, opacity=1).encode(x=axes.values("median"), y=y)
-    )
-    points = (
-        alt.Chart(outliers)
-        .mark_circle(size=14, fillOpacity=0.6)
-        .encode(
-            x=axes.values("value"),
-            y=y,
-            yOffset=alt.YOffset("aside:Q", scale=alt.Scale(domain=[-0.6, 0.6])),
-            color=colour,
-        )
-    )
-    chart: Chart = alt.layer(whiskers, quartiles, middle, points, height=_ROW * boxes.height + _AXIS)
-    return chart
+    bars, ticks = alt.Chart(boxes).mark_bar(fillOpacity=0.55, size=24), alt.Chart(boxes)
+    quartiles = bars.encode(x=axes.values("first"), x2=alt.X2("third:Q"), y=y, color=colour)
+    middle = ticks.mark_tick(thickness=2.5, color=INK, size=24, opacity=1).encode(x=axes.values("median"), y=y)
+    aside = alt.YOffset("aside:Q", scale=alt.Scale(domain=[-0.6, 0.6]))
+    circles = alt.Chart(outliers).mark_circle(size=14, fillOpacity=0.6)
+    points = circles.encode(x=axes.values("value"), y=y, yOffset=aside, color=colour)
+    return alt.layer(whiskers, quartiles, middle, points, height=_ROW * boxes.height + _AXIS)
 
 
 def boxes_chart(boxes: pl.DataFrame, axes: Axes, column: str, title: str, names: Sequence[str]) -> Chart:
@@ -106,23 +88,11 @@ def boxes_chart(boxes: pl.DataFrame, axes: Axes, column: str, title: str, names:
     def y(of: str) -> alt.Y:
         return alt.Y(f"{of}:Q", title=axes.beside("not from zero"), scale=hint, axis=PLAIN)
 
-    whiskers = (
-        alt.Chart(boxes)
-        .mark_rule(strokeWidth=1.5)
-        .encode(x=x, xOffset=offset, y=y("low"), y2=alt.Y2("high:Q"), color=colour)
-    )
-    quartiles = (
-        alt.Chart(boxes)
-        .mark_bar(fillOpacity=0.55)
-        .encode(x=x, xOffset=offset, y=y("first"), y2=alt.Y2("third:Q"), color=colour)
-    )
-    middle = (
-        alt.Chart(boxes)
-        .mark_tick(thickness=2, color=INK, opacity=1, bandSize=14)
-        .encode(x=x, xOffset=offset, y=y("median"))
-    )
-    chart: Chart = alt.layer(whiskers, quartiles, middle, height=220)
-    return chart
+    base = alt.Chart(boxes).encode(x=x, xOffset=offset)
+    whiskers = base.mark_rule(strokeWidth=1.5).encode(y=y("low"), y2=alt.Y2("high:Q"), color=colour)
+    quartiles = base.mark_bar(fillOpacity=0.55).encode(y=y("first"), y2=alt.Y2("third:Q"), color=colour)
+    middle = base.mark_tick(thickness=2, color=INK, opacity=1, bandSize=14).encode(y=y("median"))
+    return alt.layer(whiskers, quartiles, middle, height=_HEIGHT)
 
 
 def factor_chart(variances: pl.DataFrame, axes: Axes, unit: str) -> Chart:
@@ -130,26 +100,20 @@ def factor_chart(variances: pl.DataFrame, axes: Axes, unit: str) -> Chart:
     y = axes.rows()
     x = alt.X("variance:Q", title=f"variance ({unit})", scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
     bars = alt.Chart(variances).mark_bar(size=22, fillOpacity=0.75).encode(x=x, y=y, color=axes.colour(legend=False))
-    words = (
-        alt.Chart(variances)
-        .mark_text(align="left", baseline="bottom", dy=-13, fontSize=12, color=INK)
-        .encode(x=alt.XDatum(0), y=y, text=alt.Text("label:N"))
-    )
-    chart: Chart = alt.layer(bars, words, height=58 * variances.height + 46)
-    return chart
+    words = alt.Chart(variances).mark_text(align="left", baseline="bottom", dy=-13, fontSize=12, color=INK)
+    labels = words.encode(x=alt.XDatum(0), y=y, text=alt.Text("label:N"))
+    return alt.layer(bars, labels, height=58 * variances.height + 46)
 
 
 def quantiles_chart(differences: pl.DataFrame, axes: Axes) -> Chart:
     """``differences``: ``level, quantile, difference``, both as shares. Against which level, its heading says."""
     rows = differences.select("level", quantile=100 * pl.col("quantile"), difference=100 * pl.col("difference"))
-    x = alt.X(
-        "quantile:Q", title="quantile (%)", scale=alt.Scale(domain=[0, 100], nice=False), axis=alt.Axis(grid=False)
-    )
+    whole = alt.Scale(domain=[0, 100], nice=False)
+    x = alt.X("quantile:Q", title="quantile (%)", scale=whole, axis=alt.Axis(grid=False))
     y = alt.Y("difference:Q", title="difference (%)", scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
     line = alt.Chart(rows).mark_line(strokeWidth=2).encode(x=x, y=y, color=axes.colour())
     zero = alt.Chart(pl.DataFrame({"difference": [0.0]})).mark_rule(color=SOFT).encode(y=y)
-    chart: Chart = alt.layer(zero, line, height=220)
-    return chart
+    return alt.layer(zero, line, height=220)
 
 
 def course_chart(
@@ -167,27 +131,15 @@ def course_chart(
     scale = alt.Scale(domain=list(domain), zero=not span, nice=False)
     y = alt.Y("mean:Q", title=axes.beside("not from zero" if span else ""), scale=scale, axis=PLAIN)
     x, colour = clock.axis("t"), axes.colour()
-    band = (
-        alt.Chart(course)
-        .mark_area(fillOpacity=0.16)
-        .encode(x=x, y=alt.Y("low:Q", scale=scale), y2=alt.Y2("high:Q"), color=colour)
-    )
-    line = alt.Chart(course).mark_line(strokeWidth=1.2, strokeOpacity=0.75).encode(x=x, y=y, color=colour)
-    layers = [band, line]
+    base, begin = alt.Chart(course).encode(x=x, color=colour), clock.axis("begin")
+    band = base.mark_area(fillOpacity=0.16).encode(y=alt.Y("low:Q", scale=scale), y2=alt.Y2("high:Q"))
+    layers = [band, base.mark_line(strokeWidth=1.2, strokeOpacity=0.75).encode(y=y)]
     if steps.height:
-        changes = steps.filter(pl.col("begin") > 0)
-        layers.append(
-            alt.Chart(steps)
-            .mark_rule(strokeWidth=3)
-            .encode(x=clock.axis("begin"), x2=alt.X2("end:Q"), y=y, color=colour)
-        )
-        layers.append(
-            alt.Chart(changes)
-            .mark_rule(strokeWidth=1.5, strokeDash=[4, 3], color=SOFT)
-            .encode(x=clock.axis("begin"), color=colour)
-        )
-    chart: Chart = alt.layer(*layers, height=240)
-    return chart
+        levels = alt.Chart(steps).mark_rule(strokeWidth=3)
+        changes = alt.Chart(steps.filter(pl.col("begin") > 0)).mark_rule(strokeWidth=1.5, strokeDash=[4, 3], color=SOFT)
+        layers.append(levels.encode(x=begin, x2=alt.X2("end:Q"), y=y, color=colour))
+        layers.append(changes.encode(x=begin, color=colour))
+    return alt.layer(*layers, height=240)
 
 
 def series_chart(course: pl.DataFrame, median: pl.DataFrame, axes: Axes, clock: Clock, top: float) -> Chart:
@@ -200,8 +152,7 @@ def series_chart(course: pl.DataFrame, median: pl.DataFrame, axes: Axes, clock: 
     rounds = alt.Chart(course.select("level", "round", "t", "mean")).mark_line(strokeWidth=1, strokeOpacity=0.35)
     middle = alt.Chart(median.select("level", "t", "mean")).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=colour)
     lines = rounds.encode(x=x, y=y, color=colour, detail=alt.Detail("round:O"))
-    chart: Chart = alt.layer(lines, middle, height=190)
-    return chart
+    return alt.layer(lines, middle, height=190)
 
 
 def variance_chart(course: pl.DataFrame, axes: Axes, clock: Clock, unit: str) -> Chart:

@@ -18,7 +18,7 @@ from storlab.percentiles import percentile_name
 from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.charts.panel import Combination, Panel, file_stem
-from storlab.report.charts.scales import SECONDS, decades
+from storlab.report.charts.scales import seconds_axis
 from storlab.report.charts.theme import Chart
 from storlab.report.charts.variability.drawn import (
     box_chart,
@@ -109,11 +109,10 @@ def _views(of: Sampled) -> Iterator[_View]:
 def _of_few_levels(of: Sampled, bins: pl.DataFrame) -> Iterator[_View]:
     yield _part_by_part(of) if of.alone else _round_by_round(of)
     shown = words.listed(of.comparable)
-    yield _View(
-        f"Histogram with density{_outside(bins)}",
-        f"histogram and density of the samples of {shown}.",
-        lambda: histogram_chart(bins, of.axes, of.densities),
-    )
+    count = int(bins.group_by("level").first()["outside"].sum())
+    far = f", but for {fmt.plural(count, 'sample')} far away" if count else ""
+    told = f"histogram and density of the samples of {shown}."
+    yield _View(f"Histogram with density{far}", told, lambda: histogram_chart(bins, of.axes, of.densities))
     base, *others = of.comparable
     if others:
         one = f" of {others[0]}" if len(others) == 1 else ""
@@ -124,12 +123,6 @@ def _of_few_levels(of: Sampled, bins: pl.DataFrame) -> Iterator[_View]:
         )
 
 
-def _outside(bins: pl.DataFrame) -> str:
-    """ ", but for 4 samples"."""
-    count = int(bins.group_by("level").first()["outside"].sum())
-    return f", but for {fmt.plural(count, 'sample')} far away" if count else ""
-
-
 def _of_single_trials(of: Sampled, bins: pl.DataFrame) -> Iterator[_View]:
     boxes, outliers = within.boxes(of.many, "level"), within.outlying(of.many)
     yield _View("Box with outliers", _outliers_in_words(of, outliers), lambda: box_chart(boxes, outliers, of.axes))
@@ -138,20 +131,15 @@ def _of_single_trials(of: Sampled, bins: pl.DataFrame) -> Iterator[_View]:
         return
     shown = words.listed(of.comparable)
     normal = f"normal distributions with the mean and σ of {shown}"
-    alone: dict[str, tuple[str, Callable[[], Chart]]] = {
-        "Histogram": (f"{shown} in shared bins", lambda: histogram_chart(bins, of.axes)),
-        "Density": (f"density of {shown}", lambda: density_chart(of.densities, bins, of.axes)),
-        "Bell curves": (
-            f"{normal}, dotted at the mean and one σ to both sides",
-            lambda: density_chart(of.bells, bins, of.axes),
-        ),
-        "Histogram with bell curves": (
-            f"{shown} in shared bins, with {normal}",
-            lambda: histogram_chart(bins, of.axes, of.bells),
-        ),
-        "Box": (f"quartiles and whiskers of {shown}", lambda: box_chart(boxes, outliers.clear(), of.axes)),
-    }
-    for title, (told, draw) in alone.items():
+    dotted, binned = f"{normal}, dotted at the mean and one σ to both sides", f"{shown} in shared bins"
+    alone: tuple[tuple[str, str, Callable[[], Chart]], ...] = (
+        ("Histogram", binned, lambda: histogram_chart(bins, of.axes)),
+        ("Density", f"density of {shown}", lambda: density_chart(of.densities, bins, of.axes)),
+        ("Bell curves", dotted, lambda: density_chart(of.bells, bins, of.axes)),
+        ("Histogram with bell curves", f"{binned}, with {normal}", lambda: histogram_chart(bins, of.axes, of.bells)),
+        ("Box", f"quartiles and whiskers of {shown}", lambda: box_chart(boxes, outliers.clear(), of.axes)),
+    )
+    for title, told, draw in alone:
         yield _View(title, f"{told}.", draw, aside=True)
 
 
@@ -231,7 +219,11 @@ def percentile_panels(
     given: ReportInput, combination: Combination, levels: Sequence[str], taken: set[str]
 ) -> Iterator[Panel]:
     """``combination.metric`` over time, such as ``read.latency``; nothing where its percentiles have no course."""
-    found = [(percentile_name(p), _percentile(given, combination, levels, p)) for p in _DRAWN]
+    specs = given.declared[combination.source]
+    series = ((p, specs.statistic(combination.metric, "percentile", p)) for p in _DRAWN)
+    found = [
+        (percentile_name(p), sampled(given, replace(combination, metric=m), levels, "none")) for p, m in series if m
+    ]
     courses = [(name, of) for name, of in found if of is not None and of.samples["t"].n_unique() >= INSTANTS]
     lines = pl.concat([_NO_LINES, *(_in_seconds(name, of) for name, of in courses)])
     if lines.is_empty():
@@ -239,17 +231,11 @@ def percentile_panels(
     longest = max((of for _, of in courses), key=lambda of: of.clock.duration)
     title = f"Percentiles of each interval: {' and '.join(_TOLD[name] for name, _ in courses)}"
     shown = words.listed(list(longest.axes.shown))
-    told = (
-        f"{words.listed([name for name, _ in courses])} of {combination.metric} over the time of a trial, of {shown}."
-    )
+    names = words.listed([name for name, _ in courses])
+    told = f"{names} of {combination.metric} over the time of a trial, of {shown}."
     draw = partial(percentiles_chart, lines, longest.axes, longest.clock)
     stem = file_stem("course", [combination.title, "percentiles"], taken)
     yield Panel("course", stem, combination.title, title, told, draw, wide=True)
-
-
-def _percentile(given: ReportInput, of: Combination, levels: Sequence[str], percentile: float) -> Sampled | None:
-    name = given.declared[of.source].statistic(of.metric, "percentile", percentile)
-    return sampled(given, replace(of, metric=name), levels, "none") if name else None
 
 
 def _in_seconds(name: str, of: Sampled) -> pl.DataFrame:
@@ -260,18 +246,12 @@ def _in_seconds(name: str, of: Sampled) -> pl.DataFrame:
 
 def percentiles_chart(course: pl.DataFrame, axes: Axes, clock: Clock) -> Chart:
     """``course``: ``level, percentile, t, mean, low, high``, latencies in s; bands as in charts of throughput."""
-    marks = decades([*course["low"], *course["high"]])
     scale = alt.Scale(type="log", nice=False)
-    axis = alt.Axis(values=marks, tickCount=len(marks), labelExpr=SECONDS)
+    axis = seconds_axis([*course["low"], *course["high"]])
     x, colour = clock.axis("t"), axes.colour()
     dash = alt.StrokeDash("percentile:N", legend=None, scale=alt.Scale(domain=[*_DASHES], range=[*_DASHES.values()]))
-    detail = alt.Detail("percentile:N")
-    band = (
-        alt.Chart(course)
-        .mark_area(fillOpacity=0.16)
-        .encode(x=x, y=alt.Y("low:Q", scale=scale), y2=alt.Y2("high:Q"), color=colour, detail=detail)
-    )
+    base = alt.Chart(course).encode(x=x, color=colour)
+    lowest, detail = alt.Y("low:Q", scale=scale), alt.Detail("percentile:N")
+    band = base.mark_area(fillOpacity=0.16).encode(y=lowest, y2=alt.Y2("high:Q"), detail=detail)
     y = alt.Y("mean:Q", title="latency (log scale)", scale=scale, axis=axis)
-    line = alt.Chart(course).mark_line(strokeWidth=1.4).encode(x=x, y=y, color=colour, strokeDash=dash)
-    chart: Chart = alt.layer(band, line, height=240)
-    return chart
+    return alt.layer(band, base.mark_line(strokeWidth=1.4).encode(y=y, strokeDash=dash), height=240)
