@@ -86,9 +86,7 @@ def test_the_reason_tells_a_kernel_without_a_feature_from_one_whose_modules_are_
 
 def test_a_feature_is_missing_without_the_program_that_makes_use_of_it() -> None:
     loaded = {"/proc/modules": "nbd 1 0 - Live 0x0"}
-    check = feature_with_program(
-        FakeMachine(loaded), "g", "nbd", "nbd", "CONFIG_X", "nbd-client", "nbd-client"
-    )
+    check = feature_with_program(FakeMachine(loaded), "g", "nbd", "nbd", "CONFIG_X", "nbd-client", "nbd-client")
     assert (check.status, check.remedy) == ("missing", "apt-get install nbd-client")
 
 

@@ -6,11 +6,13 @@ All frames have the columns ``cell``, ``operation`` and ``round`` (``ROUND``), a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
 from storlab.analysis.summary import Share, SizeShare, UnitShare
 from storlab.blockio.requests import UNITS, shares
+from storlab.grouping import grouped
 
 PLACE = ["cell", "operation"]
 ROUND = [*PLACE, "round"]
@@ -43,11 +45,15 @@ def sizes(rows: pl.DataFrame, column: str) -> dict[Place, list[SizeShare]]:
     column_class = pl.lit(powers[0], pl.Int64)
     for power in powers[1:]:
         column_class = pl.when(pl.col(column) >= power).then(power).otherwise(column_class)
-    found: dict[Place, list[SizeShare]] = {}
-    for row in over_rounds(rows.with_columns(size=column_class), ["size"]).iter_rows(named=True):
-        share = SizeShare(row["size"], share_of(row, "requests"), share_or_none(row, "bytes"))
-        found.setdefault((row["cell"], row["operation"]), []).append(share)
-    return found
+    found = over_rounds(rows.with_columns(size=column_class), ["size"]).iter_rows(named=True)
+    return grouped(
+        (place_of(row), SizeShare(row["size"], share_of(row, "requests"), share_or_none(row, "bytes"))) for row in found
+    )
+
+
+def place_of(row: Mapping[str, Any]) -> Place:
+    """The cell and operation of a row."""
+    return row["cell"], row["operation"]
 
 
 def over_rounds(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
@@ -106,14 +112,9 @@ def unit_shares(counted: pl.DataFrame) -> dict[Place, list[UnitShare]]:
             pl.col(name).max().alias(f"{name}.high"),
         )
     ]
-    found: dict[Place, list[UnitShare]] = {}
     ordered = rows.sort(*PLACE, "unit", "round")
-    over_rounds = ordered.group_by([*PLACE, "unit"], maintain_order=True).agg(*statistics)
-    for row in over_rounds.iter_rows(named=True):
-        requests, in_bytes, offsets, shorter, amplification = (share_or_none(row, name) for name in names)
-        share = UnitShare(row["unit"], requests, in_bytes, offsets, shorter, amplification)
-        found.setdefault((row["cell"], row["operation"]), []).append(share)
-    return found
+    found = ordered.group_by([*PLACE, "unit"], maintain_order=True).agg(*statistics).iter_rows(named=True)
+    return grouped((place_of(row), UnitShare(row["unit"], *(share_or_none(row, n) for n in names))) for row in found)
 
 
 def at_least(bins: pl.DataFrame, *, shorter: bool = False) -> dict[tuple[int, str, int], Share]:

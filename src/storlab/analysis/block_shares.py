@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 
@@ -19,6 +20,7 @@ from storlab.analysis.block_rounds import (
     Total,
     at_least,
     over_rounds,
+    place_of,
     share_of,
     sizes,
     totals,
@@ -28,6 +30,7 @@ from storlab.analysis.design import Design
 from storlab.analysis.summary import BelowUnit, BlockIO, SizeShare, UnitShare
 from storlab.analysis.wording import plural
 from storlab.blockio.requests import KEYS, UNITS, added_up, data_requests, with_alignment
+from storlab.grouping import grouped
 from storlab.measurements import END
 from storlab.metrics import Declarations, named
 
@@ -187,21 +190,15 @@ def below(counted: pl.DataFrame, unit: int) -> dict[Place, list[BelowUnit]]:
     )
     table = over_rounds(rows, kinds).filter(pl.col("why").is_not_null())
     lengths = _frequent_lengths(rows.filter(pl.col("why").is_not_null()), kinds)
-    found: dict[Place, list[BelowUnit]] = {}
-    order = [pl.col("flags").is_null(), -pl.col("count")]
-    for row in table.sort(*order, *PLACE, *kinds, nulls_last=True).iter_rows(named=True):
-        key = tuple(row[name] for name in (*PLACE, *kinds))
-        kind = BelowUnit(
-            row["flags"],
-            row["comm"],
-            None if row["why"] == "several" else row["why"],
-            row["count"],
-            share_of(row, "requests"),
-            share_of(row, "bytes"),
-            lengths[key],
-        )
-        found.setdefault((row["cell"], row["operation"]), []).append(kind)
-    return found
+
+    def kind(row: Mapping[str, Any]) -> BelowUnit:
+        why = None if row["why"] == "several" else row["why"]
+        in_words = (row["flags"], row["comm"], why, row["count"])
+        often = lengths[tuple(row[name] for name in (*PLACE, *kinds))]
+        return BelowUnit(*in_words, share_of(row, "requests"), share_of(row, "bytes"), often)
+
+    ordered = table.sort(pl.col("flags").is_null(), -pl.col("count"), *PLACE, *kinds, nulls_last=True)
+    return grouped((place_of(row), kind(row)) for row in ordered.iter_rows(named=True))
 
 
 def _frequent_lengths(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from storlab.analysis.anytime import ROUNDING, Floats
 from storlab.analysis.wording import listed
+from storlab.timeseries.drift import average_ranks
 
 OUTLIER_Z = 3.5
 MAD_TO_SD = 0.6745  # MAD of a normal distribution ÷ its standard deviation
@@ -45,13 +46,6 @@ def outliers(values: Floats) -> NDArray[np.bool_]:
     if len(values) < OUTLIERS_FROM:
         return np.zeros(len(values), dtype=np.bool_)
     return np.asarray(np.abs(modified_z(values)) > OUTLIER_Z)
-
-
-def average_ranks(values: Floats) -> Floats:
-    """Ranks from 1, ties averaged (shape ``(n,)``)."""
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return np.asarray((last - (counts - 1) / 2)[inverse], dtype=np.float64)
 
 
 def drift_z(values: Floats) -> float:

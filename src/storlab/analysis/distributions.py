@@ -53,15 +53,14 @@ def distributions(
             node=row["node"],
             rounds=rounds[row["cell"], row["source"], row["metric"]],
             operations=row["operations"],
-            percentiles=_percentiles(row, slowest.get(_key(row))),
+            percentiles=_percentiles(row, slowest.get(tuple(row[name] for name in KEYS))),
         )
         for part in (together, nodes)
         for row in _edges(part)
     ]
     place = {cell: at for at, cell in enumerate(cells)}
-    return tuple(
-        sorted(found, key=lambda each: (place[each.cell], each.source, each.metric, numbered(each.node or "")))
-    )
+    found.sort(key=lambda each: (place[each.cell], each.source, each.metric, numbered(each.node or "")))
+    return tuple(found)
 
 
 def _bins(histograms: pl.DataFrame, latencies: pl.DataFrame, done: pl.DataFrame, cells: Sequence[int]) -> pl.DataFrame:
@@ -96,10 +95,6 @@ def _edges(bins: pl.DataFrame) -> Iterator[dict[str, Any]]:
     for at, row in enumerate(own.iter_rows(named=True)):
         ranks = [nearest_rank(p, row["operations"]) for p in PERCENTILES]
         yield {**row, "low": low[at], "high": high[at], "ranks": ranks}
-
-
-def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
-    return tuple(row[name] for name in KEYS)
 
 
 def _percentiles(row: Mapping[str, Any], slowest: float | None) -> tuple[Percentile, ...]:

@@ -39,6 +39,7 @@ from storlab.analysis.effects import Effects, LevelMean, Part, Share
 from storlab.analysis.mixed import Components, by_blocks, by_likelihood, in_closed_form
 from storlab.analysis.series import Recorded
 from storlab.analysis.wording import plural
+from storlab.grouping import grouped
 from storlab.metrics import Key
 
 APART = "Not interleaved: what drifted meanwhile is in the shares and means of factors too, so none is a verdict."
@@ -53,15 +54,11 @@ def effects_of(recorded: Recorded, design: Design, keys: Sequence[Key]) -> tuple
     found = []
     for source, metric in keys:
         series = recorded.series.filter(pl.col("source") == source, pl.col("metric") == metric)
-        varying = _varying([levels[cell] for cell in series["cell"]], design.factors)
+        varying = [name for name in design.factors if len({levels[cell][name] for cell in series["cell"]}) > 1]
         if len(varying) >= 2:
             chosen = {name: design.factors[name] for name in varying}
             found.append(_effects(recorded, series, levels, chosen, () if design.compared else (APART,)))
     return tuple(found)
-
-
-def _varying(cells: Sequence[Levels], factors: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(name for name in factors if len({cell[name] for cell in cells}) > 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +122,8 @@ def _effects(
 def _fit(terms: Sequence[Term], logs: _Logs) -> tuple[Components | None, str, tuple[str, ...]]:
     """The estimates (``None``: there are none), in which way they were made, and what to say of that."""
     columns = np.column_stack([np.ones(logs.cells), *(term.columns for term in terms)])
-    slices = _slices(terms)
+    ends = np.cumsum([1, *(term.columns.shape[1] for term in terms)]).tolist()
+    slices = [slice(*span) for span in pairwise(ends)]  # where each term's columns stand, after that of ones
     model = "Mixed model of logarithms: factors and interactions fixed, rounds random"
     if logs.balanced:
         table = np.empty((logs.rounds, logs.cells))
@@ -142,12 +140,6 @@ def _fit(terms: Sequence[Term], logs: _Logs) -> tuple[Components | None, str, tu
     if blocks is None:
         return None, "", (f"{doubt} It can't tell combinations from rounds: no shares.",)
     return blocks, "Least squares of logarithms: factors, interactions and rounds fixed.", (doubt,)
-
-
-def _slices(terms: Sequence[Term]) -> list[slice]:
-    """Where the columns of each term stand, after the column of ones."""
-    ends = np.cumsum([1, *(term.columns.shape[1] for term in terms)]).tolist()
-    return [slice(start, end) for start, end in pairwise(ends)]
 
 
 def _shares(terms: Sequence[Term], found: Components, trials: int) -> tuple[Share, ...]:
@@ -167,9 +159,8 @@ def _means(
     """Geometric means over cells: of each level of each factor, and of each two levels of each two, in their order."""
 
     def by(names: tuple[str, ...]) -> list[LevelMean]:
-        groups: dict[tuple[str, ...], list[float]] = {}
-        for cell, value in zip(cells, logs.tolist(), strict=True):
-            groups.setdefault(tuple(cell[name] for name in names), []).append(value)
+        values = zip(cells, logs.tolist(), strict=True)
+        groups = grouped((tuple(cell[name] for name in names), value) for cell, value in values)
         return [
             LevelMean(dict(zip(names, chosen, strict=True)), float(np.exp(np.mean(group))))
             for chosen in product(*(factors[name] for name in names))

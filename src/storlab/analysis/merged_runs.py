@@ -13,6 +13,7 @@ from storlab.analysis.interleaving import Order
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.sides import Place, Sample, one_sided, without
 from storlab.errors import UserError
+from storlab.grouping import grouped
 from storlab.metrics import Declarations, Key, named
 
 _PLACE = ("cell", "round", "source", "metric")
@@ -116,16 +117,11 @@ def _apart(runs: Sequence[RunData], others: tuple[str, ...], by: str | None) -> 
     """
     kept, notes = [], []
     for name in others:
-        found: dict[str, dict[str, None]] = {}
-        for run in runs:
-            for _, levels in run.design.cells:
-                found.setdefault(run.name if by is None else levels[by], {})[levels[name]] = None
-        different = len({level for levels in found.values() for level in levels}) == len(found) > 1
-        if (
-            different
-            and all(len(levels) == 1 for levels in found.values())
-            and not any(r.design.compared for r in runs)
-        ):
+        cells = ((run.name if by is None else of[by], of[name]) for run in runs for _, of in run.design.cells)
+        found = {side: set(levels) for side, levels in grouped(cells).items()}
+        different = len(set.union(*found.values())) == len(found) > 1
+        imported = not any(run.design.compared for run in runs)
+        if different and imported and all(len(levels) == 1 for levels in found.values()):
             told = "; ".join(f"{side}: {next(iter(levels))}" for side, levels in found.items())
             notes.append(f"The sides differ in {name} as well ({told}).")
         else:

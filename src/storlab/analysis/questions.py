@@ -14,6 +14,7 @@ from storlab.analysis.compare import Question
 from storlab.analysis.design import CompareSpec, Design, Levels
 from storlab.analysis.interleaving import Order, same_order
 from storlab.analysis.wording import level_names
+from storlab.grouping import grouped
 from storlab.metrics import Key, named
 
 
@@ -129,19 +130,13 @@ def _plan_combination(
 
 def _plan_pooled(parts: list[Planned], least: int) -> Iterator[Planned]:
     """One item for each source and metric that at least ``least`` combinations can answer, or could yet."""
-    by_key: dict[Key, list[Planned]] = {}
-    for part in parts:
-        by_key.setdefault((part.question.source, part.question.metric), []).append(part)
-    for having in by_key.values():
+    for having in grouped(((part.question.source, part.question.metric), part) for part in parts).values():
         able = [part for part in having if not part.problem and not part.waiting]
         late = [part for part in having if part.waiting and part.counted]
         if len(able) < least <= len(able) + len(late):  # it counts all the same, lest failures make others less strict
             yield replace(late[0], question=replace(late[0].question, within={}, pooled=True))
         if len(able) >= least:
-            missing: dict[str, list[str]] = {}
-            for part in having:
-                if part.problem or part.waiting:
-                    missing.setdefault(part.problem or part.waiting, []).append(level_names(part.question.within))
+            missing = grouped((p.problem or p.waiting, level_names(p.question.within)) for p in having if p not in able)
             warnings = tuple(f"Not over {'; '.join(names)}: {why}" for why, names in missing.items())
             question = replace(able[0].question, within={}, pooled=True)
             cells = tuple(part.cells[0] for part in able)

@@ -50,7 +50,8 @@ def summarise(
     family = max(1, sum(item.counted for item in planned))
     alpha = (1 - design.confidence) / family
     sides = _sides(recorded, done, planned)
-    failed = _failed_rounds(trials)
+    of_failed = trials.filter(pl.col("status") == "failed").group_by("cell").agg(pl.col("round").unique())
+    failed = {cell: np.array(rounds, dtype=np.int64) for cell, rounds in of_failed.iter_rows()}
     found = estimates(recorded, dict(design.cells), design.confidence, design.min_rounds)
     comparisons = tuple(_answer(item, sides, failed, alpha, design.min_rounds) for item in planned)
     return Summary(
@@ -146,11 +147,6 @@ def _sides(recorded: Recorded, done: pl.DataFrame, planned: list[Planned]) -> Se
         (cell, (source, metric)): (np.array(rounds, dtype=np.int64), np.array(values, dtype=np.float64))
         for cell, source, metric, rounds, values in full.iter_rows()
     }
-
-
-def _failed_rounds(trials: pl.DataFrame) -> dict[int, Rounds]:
-    failed = trials.filter(pl.col("status") == "failed").group_by("cell").agg(pl.col("round").unique())
-    return {cell: np.array(rounds, dtype=np.int64) for cell, rounds in failed.iter_rows()}
 
 
 def _answer(item: Planned, sides: Series, failed: Mapping[int, Rounds], alpha: float, min_rounds: int) -> Comparison:

@@ -222,10 +222,7 @@ def to_json(summary: Summary) -> bytes:
     _require_finite(summary.facts, "facts")
     kinds = {"estimates": summary.estimates, "comparisons": summary.comparisons, "by_node": summary.by_node}
     for kind, rows in kinds.items():
-        for index, row in enumerate(rows):
-            for name, value in vars(row).items():
-                if isinstance(value, float) and not math.isfinite(value):
-                    raise ValueError(_unfit(f"{kind}[{index}].{name}", value))
+        _require_finite([vars(row) for row in rows], kind)
     return orjson.dumps(summary, option=orjson.OPT_INDENT_2) + b"\n"
 
 
@@ -239,14 +236,10 @@ def from_json(text: bytes | str, source: str = "summary.json") -> Summary:
 
 def _require_finite(value: object, where: str) -> None:
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(_unfit(where, value))
+        raise ValueError(f"{where} is {value}, which JSON can't hold: leave it null")
     if isinstance(value, dict):
         for key, inner in value.items():
             _require_finite(inner, f"{where}.{key}")
     elif isinstance(value, list | tuple):
         for index, inner in enumerate(value):
             _require_finite(inner, f"{where}[{index}]")
-
-
-def _unfit(where: str, value: float) -> str:
-    return f"{where} is {value}, which JSON can't hold: leave it null"

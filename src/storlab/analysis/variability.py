@@ -7,7 +7,7 @@ All of it describes these trials. Samples depend on each other, and one trial is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import polars as pl
@@ -22,6 +22,7 @@ _MOST_OUTLIERS = 400  # of a level; more are a cloud in which none is seen
 _PARTS = 12
 _TOGETHER = {"sum": pl.Expr.sum, "mean": pl.Expr.mean, "min": pl.Expr.min}
 _GOLDEN = (np.sqrt(5) - 1) / 2
+_Columns = dict[str, Floats | float]
 
 
 def samples(series: pl.DataFrame, source: str, metric: str, across: str, cells: Mapping[str, int]) -> pl.DataFrame:
@@ -98,56 +99,49 @@ def histogram(samples: pl.DataFrame) -> pl.DataFrame:
 
     ``outside``: how many of the level's samples lie so far away that no bin holds them.
     """
-    groups = {str(level): _array(part, "value") for (level,), part in _groups(samples, "level")}
-    if not groups:
-        return _none("level", "low", "high", "share", "outside")
-    edges = distribution.shared_edges(values[distribution.near(values)] for values in groups.values())
-    bins = []
-    for level, values in groups.items():
+    groups = _by_level(samples).values()
+    edges = distribution.shared_edges(values[distribution.near(values)] for values in groups) if groups else np.zeros(2)
+
+    def bins(values: Floats) -> _Columns:
         outside = int(((values < edges[0]) | (values > edges[-1])).sum())
-        frame = pl.DataFrame({"low": edges[:-1], "high": edges[1:], "share": distribution.shares(values, edges)})
-        bins.append(frame.select(pl.lit(level).alias("level"), pl.all(), pl.lit(outside).alias("outside")))
-    return pl.concat(bins)
+        share = distribution.shares(values, edges)
+        return {"low": edges[:-1], "high": edges[1:], "share": share, "outside": outside}
+
+    return _of_levels(samples, bins, "low", "high", "share", "outside")
 
 
 def densities(samples: pl.DataFrame) -> pl.DataFrame:
     """``level, value, density``: samples per unit, with an area of 1; none of a level that does not vary."""
-    curves = []
-    for (level,), part in _groups(samples, "level"):
-        found = distribution.density(_array(part, "value"))
-        if found is not None:
-            curve = pl.DataFrame({"value": found[0], "density": found[1]})
-            curves.append(curve.select(pl.lit(str(level)).alias("level"), pl.all()))
-    return pl.concat(curves) if curves else _none("level", "value", "density")
+
+    def curve(values: Floats) -> _Columns | None:
+        found = distribution.density(values)
+        return None if found is None else {"value": found[0], "density": found[1]}
+
+    return _of_levels(samples, curve, "value", "density")
 
 
 def bells(samples: pl.DataFrame) -> pl.DataFrame:
     """``level, value, density, mean, sigma``: what normal distributions of the same μ and σ would be."""
-    curves = []
-    for (level,), part in _groups(samples, "level"):
-        values = _array(part, "value")
+
+    def curve(values: Floats) -> _Columns | None:
         mean, sigma = float(values.mean()), float(values.std())
-        if sigma > 1e-12 * abs(mean):
-            at, density = distribution.bell(mean, sigma)
-            named = {"level": pl.lit(str(level)), "mean": pl.lit(mean), "sigma": pl.lit(sigma)}
-            curves.append(pl.DataFrame({"value": at, "density": density}).with_columns(**named))
-    return (
-        pl.concat(curves).select("level", "value", "density", "mean", "sigma")
-        if curves
-        else _none("level", "value", "density", "mean", "sigma")
-    )
+        if sigma <= 1e-12 * abs(mean):
+            return None
+        at, density = distribution.bell(mean, sigma)
+        return {"value": at, "density": density, "mean": mean, "sigma": sigma}
+
+    return _of_levels(samples, curve, "value", "density", "mean", "sigma")
 
 
 def boxes(samples: pl.DataFrame, *by: str) -> pl.DataFrame:
     """``*by, low, first, median, third, high``: quartiles, and the last samples that are no outliers."""
+    numbers = ("low", "first", "median", "third", "high")
     rows = []
     for names, part in _groups(samples, *by):
         found = distribution.box(_array(part, "value"))
-        ends = (found.low, found.first, found.median, found.third, found.high)
-        rows.append((*names, *ends))
-    schema = {name: samples.schema[name] for name in by}
-    numbers = dict.fromkeys(("low", "first", "median", "third", "high"), pl.Float64)
-    return pl.DataFrame(rows, schema={**schema, **numbers}, orient="row")
+        rows.append((*names, *(getattr(found, name) for name in numbers)))
+    schema = {name: samples.schema[name] for name in by} | dict.fromkeys(numbers, pl.Float64())
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def outlying(samples: pl.DataFrame) -> pl.DataFrame:
@@ -156,41 +150,35 @@ def outlying(samples: pl.DataFrame) -> pl.DataFrame:
     ``of``: how many there are of the level; rows are at most ``_MOST_OUTLIERS``, evenly over their sizes, both ends
     among them.
     """
-    found = []
-    for (level,), part in _groups(samples, "level"):
-        values = np.sort(distribution.box(_array(part, "value")).outliers)
-        count = len(values)
+
+    def outliers(values: Floats) -> _Columns:
+        found = np.sort(distribution.box(values).outliers)
+        count = len(found)
         if count > _MOST_OUTLIERS:
-            values = values[np.linspace(0, count - 1, _MOST_OUTLIERS).round().astype(np.int64)]
+            found = found[np.linspace(0, count - 1, _MOST_OUTLIERS).round().astype(np.int64)]
         # Multiples of the golden ratio fill an interval evenly, and are the same in each report.
-        aside = (np.arange(len(values)) * _GOLDEN) % 1 - 0.5
-        frame = pl.DataFrame({"value": values, "aside": aside})
-        found.append(frame.select(pl.lit(str(level)).alias("level"), pl.all(), pl.lit(count).alias("of")))
-    return pl.concat(found) if found else _none("level", "value", "aside", "of")
+        return {"value": found, "aside": (np.arange(len(found)) * _GOLDEN) % 1 - 0.5, "of": count}
+
+    return _of_levels(samples, outliers, "value", "aside", "of")
 
 
 def quantile_differences(samples: pl.DataFrame, base: str) -> pl.DataFrame:
     """``level, quantile, difference``: each level's quantiles against those of level ``base``, as a share of them."""
-    groups = {str(level): _array(part, "value") for (level,), part in _groups(samples, "level")}
-    rows = []
-    for level, values in groups.items():
-        if level == base or base not in groups:
-            continue
-        fewest = min(len(values), len(groups[base]))
+    other = _by_level(samples).get(base, np.zeros(0))
+
+    def differences(values: Floats) -> _Columns:
+        fewest = min(len(values), len(other))
         at = QUANTILES[(QUANTILES * fewest >= 1) & ((1 - QUANTILES) * fewest >= 1)]
-        difference = distribution.quantile_differences(values, groups[base], at)
-        frame = pl.DataFrame({"quantile": at, "difference": difference}, nan_to_null=True).drop_nulls()
-        rows.append(frame.select(pl.lit(level).alias("level"), pl.all()))
-    return pl.concat(rows) if rows else _none("level", "quantile", "difference")
+        difference = distribution.quantile_differences(values, other, at) if len(at) else at
+        known = np.isfinite(difference)
+        return {"quantile": at[known], "difference": difference[known]}
+
+    return _of_levels(samples.filter(pl.col("level") != base), differences, "quantile", "difference")
 
 
 def step_of(samples: pl.DataFrame, most: int) -> float:
     """The length of parts of a trial, in s: a round one, so that there are at most ``most``, of a sample at least."""
-    return max(even_step(_duration(samples), most), interval(samples))
-
-
-def _duration(samples: pl.DataFrame) -> float:
-    return float(str(samples["t"].max() or 0.0))
+    return max(even_step(float(str(samples["t"].max() or 0.0)), most), interval(samples))
 
 
 def parts(samples: pl.DataFrame) -> tuple[pl.DataFrame, float]:
@@ -208,6 +196,16 @@ def _array(frame: pl.DataFrame, column: str) -> Floats:
     return frame[column].to_numpy()
 
 
+def _by_level(samples: pl.DataFrame) -> dict[str, Floats]:
+    return {str(level): _array(part, "value") for (level,), part in _groups(samples, "level")}
+
+
+def _of_levels(samples: pl.DataFrame, make: Callable[[Floats], _Columns | None], *columns: str) -> pl.DataFrame:
+    """``level`` and ``columns``: what ``make`` makes of each level's values."""
+    made = ((level, make(values)) for level, values in _by_level(samples).items())
+    frames = [pl.DataFrame(each).select(pl.lit(level).alias("level"), pl.all()) for level, each in made if each]
+    return pl.concat(frames) if frames else _none("level", *columns)
+
+
 def _none(*columns: str) -> pl.DataFrame:
-    numbers = dict.fromkeys(columns, pl.Float64)
-    return pl.DataFrame(schema={**numbers, "level": pl.String})
+    return pl.DataFrame(schema=dict.fromkeys(columns, pl.Float64) | {"level": pl.String})

@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from storlab.errors import ParseError, StorlabError, TrialError
+from storlab.grouping import grouped
 from storlab.measurements import PROBE, Measurements, Value
 from storlab.metrics import MetricSpec
 from storlab.probes.backing import BACKING
@@ -165,10 +166,7 @@ def _measures_all(cell: Cell) -> bool:
 
 
 def _by_machine(record: TrialRecord, nodes: Iterable[str]) -> list[list[str]]:
-    machines: dict[str, list[str]] = {}
-    for node in nodes:
-        machines.setdefault(record.nodes[node].machine, []).append(node)
-    return list(machines.values())
+    return list(grouped((record.nodes[node].machine, node) for node in nodes).values())
 
 
 def _host_load(trial: Done, observations: Observations, nodes: Sequence[str]) -> Measurements | None:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from storlab.errors import RecordsError
+from storlab.grouping import grouped
 from storlab.importing.imported import Imported
 from storlab.record import Count, Number, read_record, to_json
 from storlab.records.files import write_durably
@@ -214,10 +215,7 @@ def differences(runs: Mapping[str, Manifest]) -> tuple[str, ...]:
             for name, m in runs.items()
             if m.rounds[0] != m.rounds[1]
         ]
-    cautions: dict[str, list[str]] = {}
-    for name, m in runs.items():
-        for caution in m.cautions:
-            cautions.setdefault(caution, []).append(name)
+    cautions = grouped((caution, name) for name, m in runs.items() for caution in m.cautions)
     found += [f"{', '.join(names)}: {caution}" for caution, names in cautions.items()]
     return tuple(found)
 

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from storlab.blockio.ratios import ratios
+from storlab.grouping import grouped
 from storlab.measurements import METRIC_COLUMNS, Measurements, Value, merge_histograms, metric_frame
 from storlab.metrics import Declarations, MetricSpec, Specs, specs_of
 from storlab.percentiles import percentiles
@@ -144,13 +145,10 @@ def across_nodes(measured: Sequence[Measurements]) -> pl.DataFrame:
 
 def _fairness(metrics: pl.DataFrame, nodes: int, specs: Specs) -> Iterator[Value]:
     """``bandwidth.fairness`` and so on, of the metrics that every one of the nodes has."""
-    values: dict[str, list[float]] = {}
-    for metric, value in metrics.select("metric", "value").iter_rows():
-        if specs.find(metric).quantity == "throughput":
-            values.setdefault(metric, []).append(value)
-    for name, each in values.items():
-        if len(each) == nodes:
-            yield from fairness(name, each)
+    by_metric: dict[str, list[float]] = grouped(metrics.select("metric", "value").iter_rows())
+    for name, values in by_metric.items():
+        if specs.find(name).quantity == "throughput" and len(values) == nodes:
+            yield from fairness(name, values)
 
 
 def _among_jobs(measured: Sequence[Measurements], specs: Specs) -> Iterator[Value]:

@@ -35,24 +35,17 @@ class ExaminedSeries:
 
 def findings_frame(examined: Iterable[ExaminedSeries]) -> pl.DataFrame:
     """``findings.parquet``."""
-    rows = [
-        {**each.place, "metric": each.metric, "unit": each.unit, **vars(each.found), "changes": _changes(each.found)}
-        for each in examined
-    ]
+    rows = []
+    for each in examined:
+        changes = [vars(change) for change in each.found.changes]
+        rows.append({**each.place, "metric": each.metric, "unit": each.unit, **vars(each.found), "changes": changes})
     return pl.DataFrame(rows, schema=COLUMNS["findings"])
-
-
-def _changes(found: SeriesFindings) -> list[dict[str, float]]:
-    return [vars(change) for change in found.changes]
 
 
 def said_of(examined: Iterable[ExaminedSeries], levels: Mapping[int, str]) -> list[str]:
     """What a reader must know of these, over all trials. ``levels``: trial → the levels that it was of, in words."""
-    return warnings(_named(each, int(str(each.place["trial"])), levels) for each in examined)
-
-
-def _named(each: ExaminedSeries, trial: int, levels: Mapping[int, str]) -> Examined:
-    return Examined(f"{each.place['source']}, {each.metric}", each.found, trial, levels.get(trial, ""))
+    named = ((f"{each.place['source']}, {each.metric}", each.found, int(str(each.place["trial"]))) for each in examined)
+    return warnings(Examined(name, found, trial, levels.get(trial, "")) for name, found, trial in named)
 
 
 _DISKS = "disks"  # the same set-up has another loop device in each trial: listed together

@@ -100,14 +100,14 @@ def mann_kendall(values: Floats) -> tuple[float, float]:
 def _correction(detrended: Floats) -> float:
     """n ÷ n*, by which dependence between neighbours widens the variance of the score; never below 1."""
     n = len(detrended)
-    rho = autocorrelation(_ranks(detrended))
+    rho = autocorrelation(average_ranks(detrended))
     lags = np.arange(1, n - 2)
     counted = np.abs(rho[lags]) > LAG_Z / math.sqrt(n)
     weights = (n - lags) * (n - lags - 1.0) * (n - lags - 2.0)
     return max(1.0, 1 + 2 / (n * (n - 1.0) * (n - 2.0)) * float((weights * rho[lags])[counted].sum()))
 
 
-def _ranks(values: Floats) -> Floats:
+def average_ranks(values: Floats) -> Floats:
     """Ranks from 1, ties averaged; SciPy's would take a third of a second to import."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[inverse], dtype=np.float64)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storlab.timeseries.changes import Change, block_size, change_points, changes, fitted, refined
+from storlab.timeseries.changes import block_size, change_points, changes, fitted, refined
 from storlab.timeseries.correlation import effective_sample_size
 from storlab.timeseries.drift import Trend, trend
 from storlab.timeseries.steady import block_means, fio_time, mser, snia_time
@@ -89,19 +89,14 @@ def findings(t: Floats, values: Floats, whiskers: float = WHISKERS) -> SeriesFin
     blocks = block_means(values, size)
     slope = trend(blocks)
     positions, share = _shape(blocks, slope, abs(varying.mean))
-    found = tuple(_level(change, t) for change in changes(values, refined(values, positions, size)))
+    steps = changes(values, refined(values, positions, size))
+    found = tuple(Level(float(t[step.at]), step.before, step.after) for step in steps)
     warm_up = mser(values)
     hour = 3600 / (size * interval)  # blocks
     return SeriesFindings(
-        n=varying.n,
+        **vars(varying),
         interval=interval,
         duration=len(values) * interval,
-        mean=varying.mean,
-        variance=varying.variance,
-        sigma=varying.sigma,
-        cv=varying.cv,
-        outliers=varying.outliers,
-        longest_stall=varying.longest_stall,
         effective=effective_sample_size(values),
         steady_snia=snia_time(values, interval),
         steady_fio=fio_time(values, interval),
@@ -114,10 +109,6 @@ def findings(t: Floats, values: Floats, whiskers: float = WHISKERS) -> SeriesFin
         drift_share=share,
         drift_steps=0.0 if share or slope is None else _in_steps(found, slope, len(blocks), abs(varying.mean)),
     )
-
-
-def _level(change: Change, t: Floats) -> Level:
-    return Level(float(t[change.at]), change.before, change.after)
 
 
 def _shape(blocks: Floats, slope: Trend | None, mean: float) -> tuple[list[int], float]:

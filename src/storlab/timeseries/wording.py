@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from storlab.grouping import grouped
 from storlab.timeseries.findings import MATERIAL, Level, SeriesFindings
 from storlab.timeseries.steady import SNIA_ROUNDS
 
@@ -36,9 +37,7 @@ def warnings(examined: Iterable[Examined]) -> list[str]:
 
     A few trials of different levels have sentences of their own.
     """
-    groups: dict[str, list[Examined]] = {}
-    for each in examined:
-        groups.setdefault(each.name, []).append(each)
+    groups = grouped((each.name, each) for each in examined)
     for name, group in list(groups.items()):
         levels = {each.levels for each in group if each.levels}
         if 1 < len(group) == len(levels) <= _TOLD:
