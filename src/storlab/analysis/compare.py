@@ -88,14 +88,12 @@ def _contrary(pairs: Pairs, found: Judgement, rules: Rules) -> str:
     """
     own = {name: mean_interval(values, rules.alpha) for name, values in pairs.parts.items()}
     edge = math.log1p(rules.margin)
+    mean, decided = found.interval.mean, found.verdict in ("better", "worse")
     against = [
         f"{times_alone(safe_exp(x.mean))} in {name}"
         for name, x in own.items()
         if (found.verdict == "equivalent" and (x.low > edge or x.high < -edge))
-        or (
-            found.verdict in ("better", "worse")
-            and (x.low > 0 > found.interval.mean or x.high < 0 < found.interval.mean)
-        )
+        or (decided and (x.low > 0 > mean or x.high < 0 < mean))
     ]
     if not against:
         return ""
@@ -166,17 +164,10 @@ def describe(question: Question, a: Side, b: Side, alpha: float, why: str) -> Co
     ]
     if known and half == 0:
         said.append("Neither side varies over its rounds: the interval is a point, right for counts only.")
-    return Comparison(
-        **vars(question),
-        rounds=min(len(a.values), len(b.values)),
-        ratio=ratio,
-        low=low,
-        high=high,
-        confidence=1 - alpha,
-        verdict="undecided",
-        reason=f"{seen}; not interleaved ({why}), so it is described and not judged.",
-        warnings=tuple(said),
-    )
+    reason = f"{seen}; not interleaved ({why}), so it is described and not judged."
+    rounds = min(len(a.values), len(b.values))
+    undecided = unanswerable(question, reason, alpha, rounds=rounds, warnings=tuple(said), settled=False)
+    return replace(undecided, ratio=ratio, low=low, high=high)
 
 
 def difference(a: Floats, b: Floats, alpha: float) -> tuple[float, float]:

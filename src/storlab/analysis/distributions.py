@@ -45,14 +45,10 @@ def distributions(
     slowest, rounds = _slowest(metrics, latencies, design.declared, done), _rounds(histograms, done)
     found = [
         Distribution(
-            cell=row["cell"],
+            **{name: row[name] for name in (*KEYS, "operations")},
             levels=dict(cells[row["cell"]]),
-            source=row["source"],
-            metric=row["metric"],
             unit=UNIT,
-            node=row["node"],
             rounds=rounds[row["cell"], row["source"], row["metric"]],
-            operations=row["operations"],
             percentiles=_percentiles(row, slowest.get(tuple(row[name] for name in KEYS))),
         )
         for part in (together, nodes)

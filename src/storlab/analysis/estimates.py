@@ -36,6 +36,8 @@ from storlab.metrics import Key
 
 _NEVER_NEGATIVE = ("B/s", "1/s", "B", "s", "B²/s²", "1/s²")
 
+_AS_THEY_ARE = ("cell", "source", "metric", "unit", "better", "median", "mean", "sd", "cv", "low", "high")
+
 ROWS_AT_ONCE = 100_000
 """Ranks and scores take several times the memory of the values themselves."""
 
@@ -53,19 +55,9 @@ def estimates(
     table = _with_intervals(recorded.series.join(statistics, on="series", maintain_order="left"), 1 - confidence)
     return tuple(
         Estimate(
-            cell=row["cell"],
+            **{name: row[name] for name in _AS_THEY_ARE},
             levels=cells[row["cell"]],
-            source=row["source"],
-            metric=row["metric"],
-            unit=row["unit"],
-            better=row["better"],
             rounds=row["n"],
-            median=row["median"],
-            mean=row["mean"],
-            sd=row["sd"],
-            cv=row["cv"],
-            low=row["low"],
-            high=row["high"],
             confidence=confidence,
             warnings=_warnings(row, min_rounds),
         )
@@ -91,6 +83,9 @@ def _with_scores(values: pl.DataFrame) -> pl.DataFrame:
     """
     value, distance = pl.col("value"), pl.col("distance")
     largest = value.abs().max().over("series")
+    mad, deviation, floor = pl.col("mad"), pl.col("deviation"), pl.col("floor")
+    robust = pl.when(mad > floor).then(MAD_TO_SD * distance / mad)
+    z = robust.when(deviation > floor).then(MEAN_DEVIATION_TO_SD * distance / deviation).otherwise(0.0)
     return (
         values.with_columns(value=pl.when(value.is_finite()).then(value))
         .with_columns(scale=pl.when(largest > 0).then(pl.lit(2.0).pow(largest.log(2).floor())).otherwise(1.0))
@@ -103,20 +98,7 @@ def _with_scores(values: pl.DataFrame) -> pl.DataFrame:
             rank=value.rank("average").over("series"),
             order=pl.when(value.is_not_null()).then(pl.col("round")).rank("ordinal").over("series"),
         )
-        .select(
-            "series",
-            "round",
-            "value",
-            "scale",
-            "floor",
-            "rank",
-            "order",
-            z=pl.when(pl.col("mad") > pl.col("floor"))
-            .then(MAD_TO_SD * distance / pl.col("mad"))
-            .when(pl.col("deviation") > pl.col("floor"))
-            .then(MEAN_DEVIATION_TO_SD * distance / pl.col("deviation"))
-            .otherwise(0.0),
-        )
+        .select("series", "round", "value", "scale", "floor", "rank", "order", z=z)
     )
 
 

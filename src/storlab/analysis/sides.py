@@ -67,11 +67,8 @@ def sides(
     ``fixed``: of runs in which one of the two mostly ran first, a clause that says so. ``failed``: trials of each side.
     """
     whole = _side(names[0], a), _side(names[1], b)
-    lost = tuple(
-        f"Left out: {plural(len(of), 'trial')} of {name} that failed."
-        for name, of in zip(names, failed, strict=True)
-        if of
-    )
+    gone = zip(names, failed, strict=True)
+    lost = tuple(f"Left out: {plural(len(of), 'trial')} of {name} that failed." for name, of in gone if of)
     interleaved = {s.run for s in a if s.interleaved} & {s.run for s in b if s.interleaved}
     together = interleaved - fixed.keys()
     if interleaved and not together:
@@ -111,17 +108,9 @@ def pooled(parts: Sequence[Sides], combinations: Sequence[str]) -> Sides:
     if not apart:
         return Sides(both[0][0], both[1][0], pool(couples, combinations), warnings=said)
     said = tuple(dict.fromkeys(warning for part in parts if part.pairs is None for warning in part.warnings))
-    problem = next(
-        (
-            f"In {name}: {found}"
-            for of in both
-            for name, one in zip(combinations, of, strict=True)
-            if (found := without_logarithm(one.name, one.rounds, one.values))
-        ),
-        "",
-    )
-    if problem:
-        return Sides(both[0][0], both[1][0], apart=apart, problem=problem)
+    for name, one in (each for of in both for each in zip(combinations, of, strict=True)):
+        if found := without_logarithm(one.name, one.rounds, one.values):
+            return Sides(both[0][0], both[1][0], apart=apart, problem=f"In {name}: {found}")
     (a, left_a), (b, left_b) = map(_mean_side, both)
     for one in (a, b):
         if len(one.rounds) == 0:
@@ -175,13 +164,8 @@ def one_sided(design: Design, factor: str, levels: Sequence[str], metrics: Seque
                 where = level_names(dict(within))
                 problem = f"{where or 'the cell'} is in {has[0]} and not in {lacks}."
                 cell = by_level[has[0]][within]
-                found += [
-                    Planned(
-                        Question(factor, level, first, dict(within), False, "", name, "", "neither", DEFAULT_MARGIN),
-                        ((cell, cell),),
-                        problem[0].upper() + problem[1:] if not where else problem,
-                        counted=False,
-                    )
-                    for name in metrics
-                ]
+                problem = problem if where else problem[0].upper() + problem[1:]
+                asked = Question(factor, level, first, dict(within), False, "", "", "", "neither", DEFAULT_MARGIN)
+                each = (replace(asked, metric=name) for name in metrics)
+                found += [Planned(question, ((cell, cell),), problem, counted=False) for question in each]
     return found

@@ -108,26 +108,13 @@ def _bar(count: int, most: int, width: int = _STARS) -> str:
 
 _WIDE = 120
 _HEADINGS = ("DISK", "OPS", "FLAGS", "LEN", "LBA", "PID", "COMM", "ALGN")
-_LETTERS = {
-    "preflush": "p",
-    "fua": "f",
-    "sync": "s",
-    "meta": "m",
-    "prio": "i",
-    "readahead": "r",
-    "background": "b",
-    "atomic": "a",
-    "swap": "w",
-}
+_FLAGS = ("preflush", "fua", "sync", "meta", "prio", "readahead", "background", "atomic", "swap")
+_LETTERS = dict(zip(_FLAGS, "pfsmirbaw", strict=True))
 _SHORT = {
     "secure_erase": "erase",
     "write_zeroes": "zeroes",
-    "zone_append": "zappend",
-    "zone_open": "zopen",
-    "zone_close": "zclose",
-    "zone_finish": "zfinish",
-    "zone_reset": "zreset",
     "zone_reset_all": "zrstall",
+    **{f"zone_{verb}": f"z{verb}" for verb in ("append", "open", "close", "finish", "reset")},
 }
 
 

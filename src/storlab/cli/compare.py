@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from storlab.analysis.across_runs import RunsCompared
     from storlab.analysis.merged_runs import RunData
     from storlab.records.run_folder import RunFolder
-    from storlab.records.trial_record import TrialRecord
 
 
 def _offered(incomplete: str) -> list[str]:
@@ -146,14 +145,9 @@ def _read(name: str, run: RunFolder) -> RunData:
     tables = derive(run)
     if not any(record.status == "done" for record in tables.records):
         raise UserError(f"{run.path} has no trial that is done: there is nothing to compare")
-    machines = pl.DataFrame(
-        [(record.trial, _machine(record)) for record in tables.records],
-        schema={"trial": pl.Int64, "machine": pl.String},
-        orient="row",
-    )
+    boots = ({node.machine for node in record.nodes.values()} for record in tables.records)
+    machine = [" ".join(sorted(each)) for each in boots]  # those of the machines that took part, as one name
+    columns = {"trial": [record.trial for record in tables.records], "machine": machine}
+    machines = pl.DataFrame(columns, schema={"trial": pl.Int64, "machine": pl.String})
     trials = tables.frame("trials").join(machines, on="trial", how="left", maintain_order="left")
     return RunData(name, design_of_run(run.manifest, tables), trials, tables.frame("metrics"))
-
-
-def _machine(record: TrialRecord) -> str:
-    return " ".join(sorted({node.machine for node in record.nodes.values()}))

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from storlab.cli.options import Json
+from storlab.cli.options import Json, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,9 +26,7 @@ def doctor(json: Json = False) -> None:
 
     found = examine(Machine())
     if json:
-        import json as json_module
-
-        print(json_module.dumps([asdict(check) for check in found], indent=2, ensure_ascii=False))
+        print_json([asdict(check) for check in found])
     else:
         from rich.console import Console
 

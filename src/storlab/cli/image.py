@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from storlab.cli.failure import INTERRUPTED
-from storlab.cli.options import Json, Quiet
+from storlab.cli.options import Json, Quiet, print_json
 from storlab.errors import MissingImage, UserError
 
 if TYPE_CHECKING:
@@ -117,9 +117,7 @@ def image_list(json: Json = False) -> None:
 
     images = list_images()
     if json:
-        import json as json_module
-
-        print(json_module.dumps([asdict(image) for image in images], indent=2))
+        print_json([asdict(image) for image in images])
         return
     if not images:
         print("There is no guest image; `storlab image build` makes one.")

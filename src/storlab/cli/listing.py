@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json as json_module
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from storlab.cli.options import Json
+from storlab.cli.options import Json, print_json
 
 if TYPE_CHECKING:
     from storlab.study.study import Study
@@ -38,7 +37,7 @@ def listing(
             name: {"title": s.model.title, "cells": len(s.cells), "needs": _needs(s), "file": s.file}
             for name, s in studies.items()
         }
-        print(json_module.dumps({"studies": described, **kinds}, indent=2))
+        print_json({"studies": described, **kinds})
     else:
         _show(studies, kinds)
 
@@ -52,7 +51,7 @@ def _list_metrics(name: str, json: bool) -> None:
     rows = [(s.name, s.unit, s.better, source) for source, specs in declared.items() for s in specs.numbers()]
     heading = ("metric", "unit", "better", "source")
     if json:
-        print(json_module.dumps([dict(zip(heading, row, strict=True)) for row in rows], indent=2))
+        print_json([dict(zip(heading, row, strict=True)) for row in rows])
     elif sys.stdout.isatty():
         from rich.console import Console
         from rich.table import Table
@@ -112,8 +111,6 @@ def schema() -> None:
     Editors complete and check studies by it: `storlab schema > study.schema.json`, and a first line
     `#:schema study.schema.json` in the study.
     """
-    import json
-
     from storlab.study.json_schema import json_schema
 
-    print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    print_json(json_schema())

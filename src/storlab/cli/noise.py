@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from storlab.cli.failure import INTERRUPTED
-from storlab.cli.options import Json, Quiet, studies
+from storlab.cli.options import Json, Quiet, print_json, studies
 from storlab.errors import StorlabError, UserError
 
 if TYPE_CHECKING:
@@ -58,21 +58,11 @@ def noise(
         if trials.interrupted:
             raise _too_soon() from None
         raise UserError(f"the noise can't be told from {chosen.model.primary}: {error}") from None
-    measured = MachineNoise(
-        this_machine(),
-        now(),
-        study or BUILT_IN_NAME,
-        chosen.model.title,
-        chosen.model.primary,
-        trials.seconds,
-        trials.overhead,
-        trials.values,
-    )
+    what = (study or BUILT_IN_NAME, chosen.model.title, chosen.model.primary)
+    measured = MachineNoise(this_machine(), now(), *what, trials.seconds, trials.overhead, trials.values)
     file = save(measured)
     if json:
-        import json as json_module
-
-        print(json_module.dumps(_as_dict(measured, found) | {"file": str(file)}, indent=2))
+        print_json(_as_dict(measured, found) | {"file": str(file)})
     else:
         _print(measured, found, file)
     raise typer.Exit(INTERRUPTED if trials.interrupted else 0)

@@ -60,6 +60,13 @@ class StudyOptions:
         return (repeat.min, repeat.max) if self.rounds is None else (self.rounds, self.rounds)
 
 
+def print_json(data: object) -> None:
+    """For programs, on standard output."""
+    import json
+
+    print(json.dumps(data, indent=2, ensure_ascii=False))
+
+
 def one_thread_for_algebra() -> None:
     """Before NumPy is loaded: its OpenBLAS would start a thread a core, which spin for a tenth of a second for nothing.
 

@@ -156,16 +156,12 @@ class LiveProgress(Observer):
         done = max(self._round - 1, 0) + min(self._in_round / cells, 1.0)
         bar = Table.grid(padding=(0, 1))
         elapsed = duration(now - self._began)
-        left = None if self._left is None else _less(self._left, now - self._trial_began)
+        passed = now - self._trial_began
+        left = self._left and (max(self._left[0] - passed, 0.0), max(self._left[1] - passed, 0.0))
         text = f"round {self._round} of {self._plan.rounds[0]}–{rounds} · {elapsed} · {left_text(left)}"
         bar.add_row(ProgressBar(total=rounds, completed=done, width=24), Text(text))
-        lines = [bar]
         running = Text("▸ ", style="cyan") + Text(self._now or "…")
-        return Group(*lines, running, *([Text(self._said, style="dim")] if self._said else []))
-
-
-def _less(left: tuple[float, float], passed: float) -> tuple[float, float]:
-    return max(left[0] - passed, 0.0), max(left[1] - passed, 0.0)
+        return Group(bar, running, *([Text(self._said, style="dim")] if self._said else []))
 
 
 def levels_text(levels: object) -> str:

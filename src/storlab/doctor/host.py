@@ -21,18 +21,9 @@ _FAST_CLOCKS = {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_cou
 
 def checks(machine: Machine) -> list[Check]:
     """All of them."""
-    return [
-        root(machine),
-        processors(machine, os.cpu_count() or 1),
-        memory(machine),
-        space(machine, shutil.disk_usage(SCRATCH).free),
-        clock(machine),
-        frequency(machine),
-        turbo(machine),
-        pressure(machine),
-        cgroups(machine),
-        agent(machine),
-    ]
+    sized = [processors(machine, os.cpu_count() or 1), memory(machine), space(machine, shutil.disk_usage(SCRATCH).free)]
+    others = (clock, frequency, turbo, pressure, cgroups, agent)
+    return [root(machine), *sized, *(check(machine) for check in others)]
 
 
 def root(machine: Machine) -> Check:

@@ -23,16 +23,9 @@ _EVENTS = "/sys/bus/event_source/devices"
 
 def checks(machine: Machine) -> list[Check]:
     """All of them."""
-    return [
-        bpf(machine, platform.machine()),
-        btf(machine),
-        tracepoints(machine),
-        block_io(machine),
-        kprobes(machine),
-        counters(machine),
-        perf(machine),
-        program(machine, GROUP, "bpftrace", "bpftrace", what="Storlab's own probes don't need it"),
-    ]
+    looks = (btf, tracepoints, block_io, kprobes, counters, perf)
+    bpftrace = program(machine, GROUP, "bpftrace", "bpftrace", what="Storlab's own probes don't need it")
+    return [bpf(machine, platform.machine()), *(check(machine) for check in looks), bpftrace]
 
 
 def bpf(machine: Machine, architecture: str) -> Check:

@@ -108,26 +108,13 @@ def trials_frame(records: Iterable[TrialRecord], factors: Iterable[str]) -> pl.D
     """``trials.parquet``."""
     names = list(factors)
     schema: dict[str, pl.DataType] = {
-        "trial": pl.Int64(),
-        "round": pl.Int64(),
-        "cell": pl.Int64(),
-        "block": pl.Int64(),
-        "status": pl.String(),
-        "reason": pl.String(),
+        **dict.fromkeys(("trial", "round", "cell", "block"), pl.Int64()),
+        **dict.fromkeys(("status", "reason"), pl.String()),
         "started": pl.Datetime("us", "UTC"),
-        "duration": pl.Float64(),
-        "measured": pl.Float64(),
-        "start_skew": pl.Float64(),
-        **{f"factor.{name}": pl.String() for name in names},
+        **dict.fromkeys(("duration", "measured", "start_skew"), pl.Float64()),
     }
-    rows = [
-        (
-            *(r.trial, r.round, r.cell, r.block, r.status, r.reason),
-            *(r.started, r.duration, r.measured, r.start_skew),
-            *(r.levels.get(name) for name in names),
-        )
-        for r in records
-    ]
+    rows = [(*(getattr(r, name) for name in schema), *(r.levels.get(name) for name in names)) for r in records]
+    schema |= {f"factor.{name}": pl.String() for name in names}
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 

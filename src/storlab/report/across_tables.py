@@ -38,17 +38,13 @@ def _ratios(given: RunsCompared, group: Sequence[RunComparison], with_gates: boo
         answer = c.comparison
         outcomes = {result.gate: across.OUTCOMES[result.outcome] for result in c.gates}
         doubts = [answer.reason] if c.basis == "interleaved" and answer.verdict == "undecided" else []
-        rows.append(
-            (
-                answer.a if counted else notes.mark(answer.a, answer.warnings),
-                *([_where(c, factors)] if factors else []),
-                across.ratio(c),
-                fmt.ratio_interval(answer.low, answer.high, answer.ratio) or "none",
-                *([notes.mark(f"{across.mark(c)} {across.verdict(c)}", doubts)] if judged else []),
-                *([notes.mark(across.rounds(c), answer.warnings)] if counted else []),
-                *(outcomes.get(gate, "") for gate in gates),
-            )
-        )
+        side = answer.a if counted else notes.mark(answer.a, answer.warnings)
+        place = [_where(c, factors)] if factors else []
+        span = fmt.ratio_interval(answer.low, answer.high, answer.ratio) or "none"
+        verdict = [notes.mark(f"{across.mark(c)} {across.verdict(c)}", doubts)] if judged else []
+        rounds = [notes.mark(across.rounds(c), answer.warnings)] if counted else []
+        hit = (outcomes.get(gate, "") for gate in gates)
+        rows.append((side, *place, across.ratio(c), span, *verdict, *rounds, *hit))
     how, many = "" if judged else "described, not judged", "" if counted else f"{counts.pop()} rounds"
     return Table(
         title=heading(first.metric, first.source, shared),
@@ -93,7 +89,7 @@ def _variability(factor: str, group: Sequence[Varying]) -> Table:
         sides.setdefault((found.b, *where), (found.of_b, _UNKNOWN))
         sides[(found.a, *where)] = (found.of_a, _factor(found))
     means = fmt.common_scale([side.mean for side, _ in sides.values() if side.mean is not None], first.unit)
-    rows = [(*label, *_cells(side, said, first.unit, means)) for label, (side, said) in sides.items()]
+    rows = [(*label, *spread_cells(side, said, first.unit, means, _UNKNOWN)) for label, (side, said) in sides.items()]
     told = [notes.mark("factor", [f"Variance factor: how many times larger or smaller than that of {first.b}."])]
     many = any(side.trials > 1 for side, _ in sides.values())
     caption = f"within {'trials, mean over rounds' if many else 'one trial a side'}; described, not judged"
@@ -107,26 +103,22 @@ def _variability(factor: str, group: Sequence[Varying]) -> Table:
 
 
 _NAMES = (
-    "mean",
-    "variance (σ²)",
-    "variance factor",
-    "standard deviation (σ)",
-    "coefficient of variation",
-    "outliers (1.5 IQR)",
-    "longest stall",
+    *("mean", "variance (σ²)", "variance factor", "standard deviation (σ)", "coefficient of variation"),
+    *("outliers (1.5 IQR)", "longest stall"),
 )
 
 
-def _cells(side: Spread, factor: str, unit: str, means: fmt.Scale | None) -> tuple[str, ...]:
-    """In the order of ``_NAMES``."""
+def spread_cells(side: Spread, factor: str, unit: str, means: fmt.Scale | None, unknown: str) -> tuple[str, ...]:
+    """How much the samples of one side vary, in the order of ``_NAMES``."""
+    cv, outliers, stall = side.cv, side.outliers, side.longest_stall
     return (
-        fmt.quantity(side.mean, unit, within=means),
-        fmt.quantity(side.variance, squared(unit)),
+        unknown if side.mean is None else fmt.quantity(side.mean, unit, within=means),
+        unknown if side.variance is None else fmt.quantity(side.variance, squared(unit)),
         factor,
-        fmt.quantity(side.sigma, unit),
-        _UNKNOWN if side.cv is None else fmt.part(side.cv),
-        _UNKNOWN if side.outliers is None else fmt.number(side.outliers, 0 if side.outliers.is_integer() else 1),
-        _UNKNOWN if side.longest_stall is None else fmt.duration(side.longest_stall) if side.longest_stall else "none",
+        unknown if side.sigma is None else fmt.quantity(side.sigma, unit),
+        unknown if cv is None else fmt.part(cv) if cv < 0.1 else fmt.share(cv),
+        unknown if outliers is None else fmt.number(outliers, 0 if outliers.is_integer() else 1),
+        unknown if stall is None else fmt.duration(stall) if stall else "none",
     )
 
 

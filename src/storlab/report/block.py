@@ -5,7 +5,7 @@ And how probes watched: by which hook of the kernel, which disks, and why so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.nodes import Grid, grids
 from storlab.report.setup import facts_of
-from storlab.report.tables import ALL_CELLS, Notes, Table, together
+from storlab.report.tables import ALL_CELLS, Notes, Table, among
 from storlab.report.words import compact
 from storlab.units import size_text
 
@@ -137,7 +137,7 @@ def _unit_table(group: Group) -> Iterator[Table]:
             *([_times(asked[level].amplification)] if amplified else []),
         ]
         rows.append((notes.mark(level, row.warnings), *(_percent(share.requests) for share in row.units), *more))
-    rows += [_absent_row(notes.mark(level, [why]), len(units) + len(more)) for level, why in group.absent.items()]
+    rows += [(notes.mark(level, [why]), *[_ABSENT] * (len(rows[0]) - 1)) for level, why in group.absent.items()]
     columns = [group.grid.factor or "cell", *map(size_text, units), *filter(None, (in_bytes, amplified))]
     caption = "% of requests whose length and offset are multiples of it"
     if in_bytes or amplified:
@@ -145,10 +145,6 @@ def _unit_table(group: Group) -> Iterator[Table]:
     caption += "; ±: the farthest round, where it is far"
     title = group.titled("in whole units")
     yield Table(title, tuple(columns), tuple(rows), 1, caption, notes.sentences(), divisible=True)
-
-
-def _absent_row(level: str, numbers: int) -> tuple[str, ...]:
-    return (level, *[_ABSENT] * numbers)
 
 
 def _spread_tables(group: Group) -> Iterator[Table]:
@@ -182,25 +178,15 @@ def _below_table(group: Group) -> Iterator[Table]:
 
 
 def _size_tables(group: Group) -> Iterator[Table]:
-    for name, what in (
-        ("lengths", "by length"),
-        ("alignments", "by alignment"),
-        ("offsets", "by alignment of the offset"),
-    ):
+    for name, what in _SIZES.items():
         shares: dict[str, Sequence[SizeShare]] = {level: getattr(row, name) for level, row in group.rows.items()}
         sizes = sorted({share.size for each in shares.values() for share in each})
         if not sizes:
             continue
-        rows = tuple(
-            (level, *("" if (share := _of(size, each)) is None else _percent(share) for size in sizes))
-            for level, each in shares.items()
-        )
+        drawn = {level: {share.size: _percent(share.requests) for share in each} for level, each in shares.items()}
+        rows = tuple((level, *(each.get(size, "") for size in sizes)) for level, each in drawn.items())
         columns = (group.grid.factor or "cell", *(size_name(size, sizes) for size in sizes))
         yield Table(group.titled(what), columns, rows, 1, "% of requests", divisible=True)
-
-
-def _of(size: int, shares: Iterable[SizeShare]) -> Share | None:
-    return next((share.requests for share in shares if share.size == size), None)
 
 
 def size_name(size: int, sizes: Sequence[int]) -> str:
@@ -251,23 +237,10 @@ def watching_table(summary: Summary) -> Table | None:
         return None
     facts = [{f.name: f.text for f in facts_of({k: v for k, v in e.items() if k not in _PLACES})} for e in entries]
     names = list(dict.fromkeys(name for each in facts for name in each))
-    rows = [
-        (
-            str(entry["probe"]),
-            compact(entry["nodes"]),
-            _cells(summary, entry["cells"]),
-            *(own.get(n, "") for n in names),
-        )
-        for entry, own in zip(entries, facts, strict=True)
-    ]
-    kept = [i for i in range(len(_PLACES) + len(names)) if i != 2 or any(row[2] != ALL_CELLS for row in rows)]
-    columns = (*_PLACES, *names)
-    drawn = tuple(tuple(row[i] for i in kept) for row in rows)
-    return Table("How probes watched", tuple(columns[i] for i in kept), drawn, len(kept))
-
-
-def _cells(summary: Summary, cells: list[int]) -> str:
-    """What to call them among the cells that were measured."""
     measured = [state for state in summary.cells if state.rounds]
-    own = [state for state in measured if state.cell in cells]
-    return ALL_CELLS if own == measured else together(own, measured)
+    rows = []
+    for entry, own in zip(entries, facts, strict=True):
+        cells = among(entry["cells"], measured)
+        rows.append((str(entry["probe"]), compact(entry["nodes"]), cells, *(own.get(name, "") for name in names)))
+    kept = [i for i in range(len(_PLACES) + len(names)) if i != 2 or any(row[2] != ALL_CELLS for row in rows)]
+    return Table("How probes watched", (*_PLACES, *names), tuple(rows), len(kept)).of_columns(kept)

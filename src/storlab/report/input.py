@@ -16,13 +16,11 @@ from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
 from storlab.report.escape import one_line
 
-_TRIALS: dict[str, pl.DataType] = {
-    "trial": pl.Int64(),
-    "round": pl.Int64(),
-    "cell": pl.Int64(),
-    "status": pl.String(),
-    "reason": pl.String(),
-}
+_INTEGERS, _TEXTS = (
+    dict.fromkeys(("trial", "round", "cell"), pl.Int64()),
+    dict.fromkeys(("status", "reason"), pl.String()),
+)
+_TRIALS: dict[str, pl.DataType] = {**_INTEGERS, **_TEXTS}
 
 Facts = Mapping[str, object]
 
@@ -107,12 +105,7 @@ def compared_factor(summary: Summary) -> str:
     return next((name for cell in summary.cells for name in cell.levels), "")
 
 
-_COMBINED: dict[str, pl.Expr] = {
-    "sum": pl.col("value").sum(),
-    "max": pl.col("value").max(),
-    "min": pl.col("value").min(),
-    "mean": pl.col("value").mean(),
-}
+_COMBINED = {name: getattr(pl.col("value"), name)() for name in ("sum", "max", "min", "mean")}
 # Percentiles and the like can't be combined: a lone value stands, several give none.
 _ALONE = pl.when(pl.len() == 1).then(pl.col("value").first())
 
@@ -130,7 +123,7 @@ def combined(rows: pl.DataFrame, keys: list[str], part: str, across: str) -> pl.
     """
     whole = pl.col(part).is_null()
     kept = rows.filter(whole | ~whole.any().over(keys))
-    value = _COMBINED.get(across, _ALONE).alias("value")
+    value: pl.Expr = _COMBINED.get(across, _ALONE).alias("value")
     return kept.group_by(keys, maintain_order=True).agg(value).drop_nulls("value")
 
 

@@ -15,7 +15,7 @@ from storlab.grouping import grouped
 from storlab.records.manifest import Manifest
 from storlab.report import format as fmt
 from storlab.report.input import Facts, ReportInput
-from storlab.report.tables import ALL_CELLS, Notes, Table, together
+from storlab.report.tables import ALL_CELLS, Notes, Table, among, together
 from storlab.report.words import UNSAFE, compact
 
 _BYTES = frozenset({"memory", "size"})
@@ -90,19 +90,9 @@ def _layer_parts(layer: str, nodes: Mapping[str, Mapping[str, Facts]]) -> list[t
     return [(layer if len(nodes) == 1 else f"{layer} of {compact(names)}", facts) for facts, names in groups.items()]
 
 
-_GUEST_COLUMNS = {
-    "accelerator": "accelerator",
-    "machine": "machine",
-    "cpu": "CPU model",
-    "cpus": "CPUs",
-    "memory": "memory",
-    "qemu": "QEMU",
-    "kernel": "kernel",
-    "image": "image",
-    "boot": "boot",
-    "pinning": "pinning",
-}
-"""What is shown, in this order, with a column's heading; whatever else is known of a guest follows."""
+_SHOWN = ("accelerator", "machine", "cpu", "cpus", "memory", "qemu", "kernel", "image", "boot", "pinning")
+"""What is shown of a guest, in this order; whatever else is known of it follows."""
+_HEADINGS = {"cpu": "CPU model", "cpus": "CPUs", "qemu": "QEMU"}
 
 _APART = frozenset({"disk", "boot_seconds"})  # the disk is in the table of its modes, times are never alike
 
@@ -115,16 +105,15 @@ def guests_table(given: ReportInput) -> Table | None:
     groups = [(dict(row), places) for row, places in grouped(found).items()]
     if not groups:
         return None
-    names = list(dict.fromkeys([*_GUEST_COLUMNS, *(name for row, _ in groups for name in row)]))
+    names = list(dict.fromkeys([*_SHOWN, *(name for row, _ in groups for name in row)]))
     shown = [name for name in names if any(row.get(name) for row, _ in groups)]
     rows = [
         (_guests(places), _cells(given, places), *(row.get(name, "") for name in shown), _boot_times(given, places))
         for row, places in groups
     ]
-    columns = ("guests", "cells", *(_GUEST_COLUMNS.get(name, name) for name in shown), "boot time")
+    columns = ("guests", "cells", *(_HEADINGS.get(name, name) for name in shown), "boot time")
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
-    drawn = tuple(tuple(row[i] for i in kept) for row in rows)
-    return Table("Guests", tuple(columns[i] for i in kept), drawn, len(kept))
+    return Table("Guests", columns, tuple(rows), len(kept)).of_columns(kept)
 
 
 def _row(facts: Facts) -> Row:
@@ -194,16 +183,12 @@ def modes_table(given: ReportInput) -> Table | None:
     telling = {"disks of": "all nodes", "where": ALL_CELLS}
     columns = ("layer", "disks of", "where", "modes")
     kept = [i for i, name in enumerate(columns) if any(row[i] != telling.get(name) for row in rows)]
-    drawn = tuple(tuple(row[i] for i in kept) for row in rows)
-    shown = tuple(columns[i] for i in kept)
-    return Table("Sync and cache modes", shown, drawn, len(kept) - 1, "", notes.sentences())
+    table = Table("Sync and cache modes", columns, tuple(rows), len(kept) - 1, "", notes.sentences())
+    return table.of_columns(kept)
 
 
 def _places(given: ReportInput, cells: Iterable[int]) -> str:
-    """What to call them among the cells of which something is known."""
-    mine, known = set(cells), [state for state in given.summary.cells if state.cell in given.facts]
-    own = [state for state in known if state.cell in mine]
-    return ALL_CELLS if own == known else together(own, known)
+    return among(cells, [state for state in given.summary.cells if state.cell in given.facts])
 
 
 def unsafe_modes(given: ReportInput) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
@@ -52,6 +52,11 @@ class Table:
         texts = (" ".join(column).split() if at < self.labels else column for at, column in columns)
         letters = sum(max(map(cell_len, those), default=0) + _GAP for those in texts)
         return len(self.columns) > _NARROW or letters > _LETTERS
+
+    def of_columns(self, kept: Sequence[int]) -> Table:
+        """Only these columns, by index."""
+        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[i] for i in kept), rows=rows)
 
     def is_number(self, column: int) -> bool:
         return column >= self.labels and self.columns[column] not in {*_WORDS, *self.words}
@@ -179,6 +184,13 @@ def together(cells: Sequence[CellState], all_cells: Sequence[CellState]) -> str:
         named = ", ".join(f"{factor}={' or '.join(levels)}" for factor, levels in chosen.items())
         return f"{named} ({fmt.plural(len(cells), 'cell')})"
     return "; ".join(words.levels(cell.levels) or f"cell {cell.cell}" for cell in cells)
+
+
+def among(cells: Iterable[int], known: Sequence[CellState]) -> str:
+    """What to call cells, by their numbers, among those of which something is known."""
+    mine = set(cells)
+    own = [state for state in known if state.cell in mine]
+    return ALL_CELLS if own == known else together(own, known)
 
 
 def _chosen_levels(cells: Sequence[CellState], all_cells: Sequence[CellState]) -> dict[str, list[str]]:

@@ -83,15 +83,8 @@ def parts_of(table: Table, width: int) -> Iterator[Table]:
         parts[-1].append(column)
     for number, part in enumerate(parts):
         kept = [*labels, *part]
-        yield replace(
-            table,
-            title=table.title if number == 0 else f"{table.title}, continued",
-            caption=table.caption if number == 0 else "",
-            columns=tuple(table.columns[i] for i in kept),
-            rows=tuple(tuple(row[i] for i in kept) for row in table.rows),
-            notes=table.notes if number == len(parts) - 1 else (),
-            spans=table.spans if number == 0 else (),
-        )
+        shown = replace(table.of_columns(kept), notes=table.notes if number == len(parts) - 1 else ())
+        yield shown if number == 0 else replace(shown, title=f"{table.title}, continued", caption="", spans=())
 
 
 def _narrowed(table: Table) -> tuple[str, ...]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import polars as pl
 
-from storlab.analysis.summary import Estimate
+from storlab.analysis.varying import Spread
 from storlab.report import format as fmt
+from storlab.report.across_tables import spread_cells
 from storlab.report.input import ReportInput
 from storlab.report.nodes import Grid, grids
 from storlab.report.tables import Notes, Table, heading
-from storlab.timeseries.variability import STATISTICS, squared, variance_factors
+from storlab.timeseries.variability import STATISTICS, variance_factors
 
 _FEW = 0.5  # of the trials: where fewer have samples enough, those that have are an odd choice
 _MOST = 4  # changes of a level that are told one by one
@@ -50,56 +50,26 @@ def _tables(
     names = {name: given.declared[source].statistic(metric, name) for name in STATISTICS}
     where = heading(metric, source, grid.within)
     unit = str(next(iter(found.values()))["unit"][0])
-    varied = [
-        _Varied(level, *(estimates.get((grid.cells[level], name)) for name in (metric, *names.values())))
-        for level in found
-    ]
+    varied = {}
+    for level, rows in found.items():
+        each = (estimates.get((grid.cells[level], name)) for name in (metric, *names.values()))
+        varied[level] = Spread(rows.height, *(None if e is None else e.mean for e in each))
     several = any(rows.height > 1 for rows in found.values())
     caption = "within trials, mean over rounds" if several else "within one trial"
-    if all(each.mean and each.variance for each in varied):
+    if all(side.mean is not None and side.variance is not None for side in varied.values()):
         yield _varying(f"Variability of {where}", caption, grid.factor, unit, varied)
     yield _checked(f"Course of {where}", "of all rounds" if several else "of one trial", grid.factor, found)
 
 
-class _Varied(NamedTuple):
-    """Of one level: the mean, and the statistics of how much its samples vary."""
-
-    level: str
-    mean: Estimate | None
-    variance: Estimate | None
-    sigma: Estimate | None
-    cv: Estimate | None
-    outliers: Estimate | None
-    stall: Estimate | None
-
-
-def _varying(title: str, caption: str, compared: str, unit: str, varied: Sequence[_Varied]) -> Table:
+def _varying(title: str, caption: str, compared: str, unit: str, varied: Mapping[str, Spread]) -> Table:
     notes, rows = Notes(), []
-    factors = variance_factors([each.variance.mean for each in varied if each.variance])
-    means = fmt.common_scale([each.mean.mean for each in varied if each.mean], unit)
-    for (level, mean, variance, sigma, cv, outliers, stall), factor in zip(varied, factors, strict=True):
-        rows.append(
-            (
-                level,
-                fmt.quantity(mean.mean, unit, within=means) if mean else "unknown",
-                fmt.quantity(variance.mean, squared(unit)) if variance else "unknown",
-                "unknown" if factor is None else fmt.ratio(factor),
-                fmt.quantity(sigma.mean, unit) if sigma else "unknown",
-                _cv(cv.mean) if cv else "unknown",
-                fmt.number(outliers.mean, 0 if outliers.mean.is_integer() else 1) if outliers else "unknown",
-                _stall(stall.mean) if stall else "unknown",
-            )
-        )
+    factors = variance_factors([side.variance for side in varied.values() if side.variance is not None])
+    means = fmt.common_scale([side.mean for side in varied.values() if side.mean is not None], unit)
+    for (level, side), factor in zip(varied.items(), factors, strict=True):
+        times = "unknown" if factor is None else fmt.ratio(factor)
+        rows.append((level, *spread_cells(side, times, unit, means, "unknown")))
     columns = (compared or "cell", "mean", "variance", "factor", "σ", "cv", "outliers", "stall")
     return Table(title, columns, tuple(rows), 1, notes.mark(caption, [_DESCRIBED]), notes.sentences(), divisible=True)
-
-
-def _cv(share: float) -> str:
-    return fmt.part(share) if share < 0.1 else fmt.share(share)
-
-
-def _stall(seconds: float) -> str:
-    return fmt.duration(seconds) if seconds else "none"
 
 
 def _checked(title: str, caption: str, factor: str, found: Mapping[str, pl.DataFrame]) -> Table:

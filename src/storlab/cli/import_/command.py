@@ -16,22 +16,19 @@ from storlab.errors import UserError
 # "readable": of what can't be read, the importers say why in one sentence.
 Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", readable=False, help="Files, or folders of them.")]
 ImportOut = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder for the run.")]
-Label = Annotated[
-    list[str] | None,
-    typer.Option("--label", metavar="NAME", help="What a file or folder is called; once for each, in order."),
-]
-Factor = Annotated[
-    list[str] | None,
-    typer.Option("--factor", metavar="NAME=LEVEL[,LEVEL]", help="A factor: one level for all, or one for each."),
-]
-Interleaved = Annotated[
-    bool,
-    typer.Option(
-        "--interleaved",
-        help="They were measured in turns on one machine, in the order of their own times or, without these, as given: "
-        "compare them by round, with verdicts.",
-    ),
-]
+_LABEL = typer.Option("--label", metavar="NAME", help="What a file or folder is called; once for each, in order.")
+_LEVELS = "A factor: one level for all, or one for each."
+_TURNS = (
+    "They were measured in turns on one machine, in the order of their own times or, without these, as given: compare "
+    "them by round, with verdicts."
+)
+Label = Annotated[list[str] | None, _LABEL]
+Factor = Annotated[list[str] | None, typer.Option("--factor", metavar="NAME=LEVEL[,LEVEL]", help=_LEVELS)]
+Interleaved = Annotated[bool, typer.Option("--interleaved", help=_TURNS)]
+
+
+def _files(what: str) -> Any:
+    return typer.Argument(metavar="FILE...", readable=False, help=what)
 
 
 class ImportCommands(TyperGroup):
@@ -71,18 +68,16 @@ class ImportOptions:
     interleaved: bool = False
     of_kind: Mapping[str, object] = field(default_factory=dict)
 
+    def run(self) -> None:
+        """Make a run of the files."""
+        from storlab.cli.import_.files import import_files
 
-def _import(options: ImportOptions) -> None:
-    from storlab.cli.import_.files import import_files
-
-    import_files(options)
+        import_files(self)
 
 
 @import_.command("blkalgn")
 def import_blkalgn(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", readable=False, help="JSON of blkalgn, of any version.")
-    ],
+    files: Annotated[list[Path], _files("JSON of blkalgn, of any version.")],
     out: ImportOut = None,
     label: Label = None,
     factor: Factor = None,
@@ -97,7 +92,7 @@ def import_blkalgn(
     Its four dialects of JSON are told apart by what is in them. Each file is a cell of the run.
     """
     options = {} if dialect is None else {"dialect": dialect}
-    _import(ImportOptions("blkalgn", files, out, label, factor, interleaved=interleaved, of_kind=options))
+    ImportOptions("blkalgn", files, out, label, factor, interleaved=interleaved, of_kind=options).run()
 
 
 @import_.command("fio")
@@ -109,7 +104,7 @@ def import_fio(
     Options that differ among the jobs become factors; runs with the same options are rounds, in the order of their
     times, or as given.
     """
-    _import(ImportOptions("fio", paths, out, label, factor, interleaved=interleaved))
+    ImportOptions("fio", paths, out, label, factor, interleaved=interleaved).run()
 
 
 @import_.command("virtiofs-tests")
@@ -119,12 +114,12 @@ def import_virtiofs_tests(paths: Paths, out: ImportOut = None, label: Label = No
     A cell for each set-up (TEST_NAME) and job, a round for each loop. `storlab report --format virtiofs-tests`
     prints the table that is published from such files.
     """
-    _import(ImportOptions("virtiofs-tests", paths, out, label, factor))
+    ImportOptions("virtiofs-tests", paths, out, label, factor).run()
 
 
 @import_.command("sysbench")
 def import_sysbench(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", readable=False, help="Text that sysbench printed.")],
+    files: Annotated[list[Path], _files("Text that sysbench printed.")],
     out: ImportOut = None,
     label: Label = None,
     factor: Factor = None,
@@ -134,14 +129,12 @@ def import_sysbench(
 
     Each file is a cell, or a round of one: files with the same label or levels are rounds, in order.
     """
-    _import(ImportOptions("sysbench", files, out, label, factor, interleaved=interleaved))
+    ImportOptions("sysbench", files, out, label, factor, interleaved=interleaved).run()
 
 
 @import_.command("bonnie")
 def import_bonnie(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", readable=False, help="What Bonnie++ printed, or its CSV.")
-    ],
+    files: Annotated[list[Path], _files("What Bonnie++ printed, or its CSV.")],
     out: ImportOut = None,
     label: Label = None,
     factor: Factor = None,
@@ -151,14 +144,12 @@ def import_bonnie(
 
     A cell for each machine's name; several results of one name are its rounds.
     """
-    _import(ImportOptions("bonnie", files, out, label, factor, interleaved=interleaved))
+    ImportOptions("bonnie", files, out, label, factor, interleaved=interleaved).run()
 
 
 @import_.command("csv")
 def import_csv(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", readable=False, help="Tables whose first line names the columns.")
-    ],
+    files: Annotated[list[Path], _files("Tables whose first line names the columns.")],
     value: Annotated[
         list[str] | None,
         typer.Option(
@@ -195,7 +186,7 @@ def import_csv(
     columns = {"metric_column": metric_column, "round_column": round_column, "time_column": time_column}
     options: dict[str, object] = {"value": value or [], "factor_column": factor_column or []}
     options |= {name: column for name, column in columns.items() if column is not None}
-    _import(ImportOptions("csv", files, out, label, factor, interleaved=interleaved, of_kind=options))
+    ImportOptions("csv", files, out, label, factor, interleaved=interleaved, of_kind=options).run()
 
 
 def _extension(kind: str) -> Any:
@@ -216,7 +207,7 @@ def _extension(kind: str) -> Any:
             name, equals, options[name] = text.partition("=")
             if not equals:
                 raise UserError(f"--option {text}: write NAME=VALUE")
-        _import(ImportOptions(kind, paths, out, label, factor, interleaved=interleaved, of_kind=options))
+        ImportOptions(kind, paths, out, label, factor, interleaved=interleaved, of_kind=options).run()
 
     from storlab.importing.registry import importers
 

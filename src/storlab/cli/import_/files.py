@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from storlab.cli.import_.command import ImportOptions
 from storlab.cli.import_.folder import new_import
 from storlab.cli.import_.turns import refuse_fixed_order, refuse_other_dates
 from storlab.errors import ParseError, UserError
+from storlab.grouping import grouped
 from storlab.importing.cells import assemble
 from storlab.importing.foreign import foreign
 from storlab.importing.imported import ImportedFile
@@ -50,9 +51,8 @@ def import_files(options: ImportOptions) -> None:
     told_apart = importer.repeats or (len(files) == 1 and any(part.levels for part in read[0]))
     given = levels_of(options.paths, options.labels or [], options.factors or [], told_apart)
     levels = [each for each, held in zip(given, found, strict=True) for _ in held]
-    _refuse_copies(
-        files, texts, [{} for _ in files] if options.interleaved else levels
-    )  # no file is of two of the turns
+    apart: Sequence[Mapping[str, str]] = [{} for _ in files] if options.interleaved else levels
+    _refuse_copies(files, texts, apart)  # no file is of two of the turns
     kept = [
         ImportedFile(storable(str(path)), dict(each), dict(options.of_kind), list(beside))
         for path, each, beside in zip(files, levels, logs, strict=True)
@@ -73,7 +73,9 @@ def import_files(options: ImportOptions) -> None:
         print(printable(note), file=sys.stderr)
     used = {*files, *(path for each in logs for path in each.values())}
     for path in options.paths if importer.folders else ():
-        _say_left_out(path, used)
+        left = [str(each.relative_to(path)) for each in _all_files(path) if each not in used] if path.is_dir() else []
+        if left:  # files of other kinds, and of other tools
+            print(printable(f"{path}: files that were not read: {_first(left)}"), file=sys.stderr)
     count = len(imported.trials)
     where = printable(str(folder))
     print(f"Run: {where}, {plural(count, 'trial')} of {plural(len(imported.cells), 'cell')}; ", end="")
@@ -120,13 +122,6 @@ def _parts(importer: Importer, path: Path, text: bytes, options: Mapping[str, ob
         raise UserError(f"{error.filename or path} can't be read: {error.strerror}") from None
 
 
-def _say_left_out(path: Path, used: Collection[Path]) -> None:
-    """Which files of a folder aren't in the run: those of other kinds, and of other tools."""
-    left = [str(each.relative_to(path)) for each in _all_files(path) if each not in used] if path.is_dir() else []
-    if left:
-        print(printable(f"{path}: files that were not read: {_first(left)}"), file=sys.stderr)
-
-
 def _all_files(folder: Path) -> list[Path]:
     """All files below a folder, without those of runs of Storlab's in it, which hold copies: 9.json before 10.json.
 
@@ -158,13 +153,10 @@ def _found(parts: Sequence[Part]) -> str:
 
 
 def _warn(files: Sequence[Path], read: Sequence[Sequence[Part]]) -> None:
-    where: dict[str, dict[str, None]] = {}
-    for path, parts in zip(files, read, strict=True):
-        for part in parts:
-            for warning in part.measured.warnings:
-                where.setdefault(warning, {})[str(path)] = None
+    each = ((str(path), part) for path, parts in zip(files, read, strict=True) for part in parts)
+    where = grouped((warning, name) for name, part in each for warning in part.measured.warnings)
     for warning, names in where.items():
-        print(printable(f"{_first(list(names))}: {warning}"), file=sys.stderr)
+        print(printable(f"{_first(list(dict.fromkeys(names)))}: {warning}"), file=sys.stderr)
 
 
 def _first(names: Sequence[str]) -> str:

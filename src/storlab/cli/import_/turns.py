@@ -8,6 +8,7 @@ from pathlib import Path
 
 from storlab.analysis.interleaving import same_order
 from storlab.errors import UserError
+from storlab.grouping import grouped
 from storlab.importing.cells import INSTEAD
 from storlab.importing.imported import Imported
 
@@ -48,10 +49,8 @@ def refuse_fixed_order(imported: Imported) -> None:
 
 def _compared(imported: Imported) -> Iterator[tuple[tuple[int, int], tuple[str, str]]]:
     """Every two cells that differ in the compared factor only, and their levels of it: what a report compares."""
-    groups: dict[tuple[str, ...], list[tuple[int, str]]] = {}
-    for cell, levels in imported.cells:
-        others = tuple(level for name, level in levels.items() if name != imported.compared)
-        groups.setdefault(others, []).append((cell, levels[imported.compared]))
-    for group in groups.values():
+    named = imported.compared
+    others = ((tuple(at for name, at in of.items() if name != named), (cell, of[named])) for cell, of in imported.cells)
+    for group in grouped(others).values():
         for (a, level_a), (b, level_b) in combinations(group, 2):
             yield (a, b), (level_a, level_b)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from storlab.grouping import grouped
 from storlab.study.cells import Cell
 from storlab.study.chains import Chain, Link
 from storlab.study.schema import NodeGroup
@@ -82,12 +83,11 @@ def nodes_text(name: str, group: NodeGroup) -> str:
 
 def node_lines(made: Plan) -> list[str]:
     """What the nodes are that are not just this machine, and what they run with."""
-    groups: dict[str, dict[str, None]] = {}
-    for name in groups_in_order(made.study.cells):
-        for group in (cell.nodes[name] for cell in made.study.cells if name in cell.nodes):
-            if described := group.describe():
-                groups.setdefault(name, {})[f"{group.count} × {described}" if group.count > 1 else described] = None
-    lines = [f"{name}: {' or '.join(machines)}" for name, machines in groups.items()]
+    names = groups_in_order(made.study.cells)
+    nodes = ((name, cell.nodes[name]) for name in names for cell in made.study.cells if name in cell.nodes)
+    described = ((name, group.count, said) for name, group in nodes if (said := group.describe()))
+    groups = grouped((name, f"{count} × {said}" if count > 1 else said) for name, count, said in described)
+    lines = [f"{name}: {' or '.join(dict.fromkeys(machines))}" for name, machines in groups.items()]
     return [*lines, *dict.fromkeys(line for name in groups for line in made.prepared[name].lines())]
 
 
@@ -106,19 +106,11 @@ def _gibibytes(size: int) -> str:
 
 def nodes_as_data(made: Plan) -> dict[str, dict[str, Any]]:
     """By node group, for programs: what its nodes run with, and what they are in each cell."""
-    return {
-        name: {
-            **prepared.facts(),
-            "machines": {
-                str(cell.number): {"count": cell.nodes[name].count, **_spec(cell.nodes[name])}
-                for cell in made.study.cells
-                if name in cell.nodes
-            },
-        }
-        for name, prepared in made.prepared.items()
-        if prepared.facts()
-    }
 
+    def machine(group: NodeGroup) -> dict[str, Any]:
+        return {"count": group.count, **group.spec().model_dump(mode="json", exclude_none=True)}
 
-def _spec(group: NodeGroup) -> dict[str, Any]:
-    return group.spec().model_dump(mode="json", exclude_none=True)
+    groups = {name: facts for name, prepared in made.prepared.items() if (facts := prepared.facts())}
+    cells = {name: [cell for cell in made.study.cells if name in cell.nodes] for name in groups}
+    machines = {name: {str(cell.number): machine(cell.nodes[name]) for cell in those} for name, those in cells.items()}
+    return {name: {**facts, "machines": machines[name]} for name, facts in groups.items()}

@@ -22,6 +22,7 @@ from storlab.cli.plan.nodes import (
     stack_rows,
     stack_text,
 )
+from storlab.grouping import grouped
 from storlab.study.schema import Compare
 from storlab.units import size_text
 
@@ -67,7 +68,8 @@ def print_text(made: Plan, seed: int | None) -> None:
     if listed:
         console.print()
         console.print(_stacks(made))
-    for reason, numbers in _unsupported(made).items():
+    unsupported = grouped((reason, number) for number, said in sorted(made.unsupported.items()) for reason in said)
+    for reason, numbers in unsupported.items():
         which = f"Cell {numbers[0]} is" if len(numbers) == 1 else f"Cells {cells_text(numbers, 0)} are"
         console.print(Text(f"{which} unsupported here: {reason}", style="yellow"))
     console.print()
@@ -77,14 +79,6 @@ def print_text(made: Plan, seed: int | None) -> None:
         console.print(Text(f"Caution: {caution}", style="yellow"))
     for note in made.notes:
         console.print(Text(f"Note: {note}", style="yellow"))
-
-
-def _unsupported(made: Plan) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for number, reasons in sorted(made.unsupported.items()):
-        for reason in reasons:
-            found.setdefault(reason, []).append(number)
-    return found
 
 
 def _fact(console: Console, label: str, text: str) -> None:
@@ -135,8 +129,7 @@ def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
     if seed is None:
         facts.append(("Order", "each round in a random order of its own; --seed N shows and fixes it"))
     else:
-        first = made.order(1)
-        shown = ", ".join(str(trial.cell) for trial in first)
+        shown = ", ".join(str(trial.cell) for trial in made.order(1))
         facts.append(("Order", f"seed {seed}; cells of round 1: {shown}"))
     facts.append(("Disk space", _space(made)))
     facts += [("Memory", text) for text in [memory_text(made)] if text]
@@ -194,9 +187,8 @@ def _noise(made: Plan) -> str | None:
         return None
     alpha, most = 1 - made.study.model.confidence, made.rounds[1]
     least = visible(sd, most, alpha)
-    if least is None:
-        seen = f"{most} rounds are too few for any verdict"
-    else:
+    seen = f"{most} rounds are too few for any verdict"
+    if least is not None:
         seen = f"one comparison over {most} rounds sees differences from {100 * least:.2g} %"
     needed = rounds_to_see(0.1, sd, alpha)
     takes = f"; 10 % takes about {needed} rounds" if needed is not None else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -36,12 +37,9 @@ class TraceOptions:
     command: tuple[str, ...] = ()
 
     def arguments(self, interval: float | None) -> list[str]:
-        filters = (
-            ("--disk", self.disks),
-            ("--op", self.operations),
-            ("--comm", self.comms),
-            ("--length", self.lengths),
-            ("--alignment", self.alignments),
+        filters: tuple[tuple[str, Sequence[object]], ...] = (
+            *(("--disk", self.disks), ("--op", self.operations), ("--comm", self.comms)),
+            *(("--length", self.lengths), ("--alignment", self.alignments)),
         )
         arguments = [word for name, values in filters for value in values for word in (name, str(value))]
         arguments += ["--by-comm"] if self.by_comm else []

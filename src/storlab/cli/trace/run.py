@@ -203,22 +203,18 @@ class TraceChild:
             return NodeError(f"the tracer ended with status {status} and said nothing")
         if status == _NO_DISK_OR_OPTION:
             return UserError(sentence)
-        remedy = "run it as root, or with sudo" if _not_root() else "`storlab doctor` says what this machine lacks"
+        remedy = (
+            "`storlab doctor` says what this machine lacks" if os.geteuid() == 0 else "run it as root, or with sudo"
+        )
         return MissingTool(f"{sentence}; {remedy}")
 
 
 @asynccontextmanager
 async def tracing(agent: Path, arguments: Sequence[str]) -> AsyncIterator[TraceChild]:
     """A tracer for as long as the context lasts."""
+    nothing, pipe, words = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE, (str(agent), "trace", *arguments)
     process = await asyncio.create_subprocess_exec(
-        str(agent),
-        "trace",
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=_CHUNK,
-        process_group=0,
+        *words, stdin=nothing, stdout=pipe, stderr=pipe, limit=_CHUNK, process_group=0
     )
     child = TraceChild(process)
     try:

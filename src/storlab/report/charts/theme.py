@@ -30,43 +30,20 @@ DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [5, 2, 1,
 FONT = "Helvetica, Arial, sans-serif"
 MOST_LINES = len(COLOURS)
 """In one chart: more are not told apart."""
+_TITLE = {"titleColor": SOFT, "titleFontSize": 12, "titleFontWeight": "normal"}
+_LINES = {"labelColor": SOFT, "gridColor": FAINT, "domainColor": SOFT, "tickColor": SOFT}
+_ROOM = {"titlePadding": 8, "labelLimit": 132, "labelSeparation": 6, "titleLimit": 340, "tickCount": 5}
+_ABOVE = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titlePadding": 14, "offset": 4}
+_SYMBOL = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 220}
 CONFIG: dict[str, Any] = {
     "aria": False,  # the page names the whole chart; a screen reader has the table for its numbers
     "background": None,
     "font": FONT,
     "padding": 2,
     "view": {"stroke": None},
-    "axis": {
-        "labelColor": SOFT,
-        "titleColor": SOFT,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "titlePadding": 8,
-        "gridColor": FAINT,
-        "domainColor": SOFT,
-        "tickColor": SOFT,
-        "labelLimit": 132,
-        "labelSeparation": 6,
-        "titleLimit": 340,
-        "tickCount": 5,
-    },
+    "axis": {**_LINES, **_TITLE, **_ROOM, "labelFontSize": 12},
     "axisY": {"domain": False, "ticks": False, "labelPadding": 6},
-    "legend": {
-        "orient": "top",
-        "direction": "horizontal",
-        "titleOrient": "left",
-        "titlePadding": 14,
-        "titleColor": SOFT,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "labelColor": INK,
-        "labelFontSize": 12,
-        "symbolType": "stroke",
-        "symbolStrokeWidth": 2.5,
-        "symbolSize": 220,
-        "offset": 4,
-    },
+    "legend": {**_ABOVE, **_TITLE, **_SYMBOL, "labelColor": INK, "labelFontSize": 12},
 }
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart
