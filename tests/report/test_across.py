@@ -19,9 +19,7 @@ from analysis.runs import run, two_factors, with_variance
 from storlab.analysis.across_runs import RunsCompared, compare_runs
 from storlab.analysis.gate import parse_gate
 from storlab.report.across import outcome, render_json
-from storlab.report.across_markdown import render_markdown
-from storlab.report.across_text import render_text
-from storlab.report.junit import render_junit
+from storlab.report.across_formats import render_junit, render_markdown, render_text
 
 GOLDEN = Path(__file__).parent / "golden"
 LOW = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 99.5, 101.5, 98.5, 100.2, 99.8, 100.9]

@@ -64,7 +64,8 @@ def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> 
     factor = by or RUN
     others, notes = _apart(runs, _other_factors(runs, by), by)
     primary = _primary(runs, metrics)
-    cells = _cells(runs, others, by)
+    places = dict.fromkeys(_place(run, levels, others, by) for run in runs for _, levels in run.design.cells)
+    cells = {place: number for number, place in enumerate(places, start=1)}
     levels = tuple(dict.fromkeys(chosen[0] for chosen in cells))
     if len(levels) < 2:
         raise UserError(f"there is nothing to compare: every run has only the level {levels[0]!r} of {factor}")
@@ -150,11 +151,6 @@ def _margin(runs: Sequence[RunData], by: str | None) -> float:
 def _place(run: RunData, levels: Levels, others: Sequence[str], by: str | None) -> tuple[str, ...]:
     """Where a cell of ``run`` belongs: its level of what is compared, then those of the other factors."""
     return (run.name if by is None else levels[by], *(levels[name] for name in others))
-
-
-def _cells(runs: Sequence[RunData], others: Sequence[str], by: str | None) -> dict[tuple[str, ...], int]:
-    places = dict.fromkeys(_place(run, levels, others, by) for run in runs for _, levels in run.design.cells)
-    return {place: number for number, place in enumerate(places, start=1)}
 
 
 def _order(run: RunData, cells: Mapping[tuple[str, ...], int], others: Sequence[str], by: str | None) -> Order:

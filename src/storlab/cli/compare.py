@@ -69,17 +69,10 @@ def compare(
 
 def _formats() -> dict[str, Callable[[RunsCompared], str]]:
     from storlab.report.across import render_json
-    from storlab.report.across_markdown import render_markdown
-    from storlab.report.across_text import render_text
-    from storlab.report.junit import render_junit
+    from storlab.report.across_formats import render_junit, render_markdown, render_text
 
-    return {
-        "text": render_text,
-        "markdown": render_markdown,
-        "md": render_markdown,
-        "json": render_json,
-        "junit": render_junit,
-    }
+    markdown = dict.fromkeys(("markdown", "md"), render_markdown)
+    return {"text": render_text, **markdown, "json": render_json, "junit": render_junit}
 
 
 def _opened(folders: Sequence[Path], by: str | None) -> dict[str, RunFolder]:
@@ -106,7 +99,7 @@ def _show(found: RunsCompared, name: str, render: Callable[[RunsCompared], str],
     elif name == "text" and sys.stdout.isatty():
         from rich.console import Console
 
-        from storlab.report.across_text import TerminalComparison
+        from storlab.report.across_formats import TerminalComparison
 
         Console(highlight=False).print(TerminalComparison(found))
     else:

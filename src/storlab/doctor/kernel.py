@@ -28,9 +28,7 @@ def checks(machine: Machine) -> list[Check]:
     """Block devices, then file systems."""
     return [
         loop(machine),
-        feature_with_program(
-            machine, GROUP, "device mapper", "dm_mod", "CONFIG_BLK_DEV_DM", program="dmsetup", package="dmsetup"
-        ),
+        feature_with_program(machine, GROUP, "device mapper", "dm_mod", "CONFIG_BLK_DEV_DM", "dmsetup", "dmsetup"),
         feature_with_program(machine, GROUP, "md (RAID)", "md_mod", "CONFIG_BLK_DEV_MD", "mdadm", "mdadm"),
         feature(machine, GROUP, "null_blk", "null_blk", "CONFIG_BLK_DEV_NULL_BLK"),
         feature(machine, GROUP, "ublk", "ublk_drv", "CONFIG_BLK_DEV_UBLK"),
@@ -73,9 +71,8 @@ def filesystem(machine: Machine, name: str, option: str, mkfs: str, package: str
     if not mountable:
         return missing(name, FILESYSTEMS, why_not(machine, option), REMEDY)
     if machine.which(mkfs) is None:
-        return missing(
-            name, FILESYSTEMS, f"the kernel has it, but {mkfs} is not installed", f"apt-get install {package}"
-        )
+        says = f"the kernel has it, but {mkfs} is not installed"
+        return missing(name, FILESYSTEMS, says, f"apt-get install {package}")
     return ok(name, FILESYSTEMS, f"{mkfs} {version(machine, mkfs, '-V')}")
 
 

@@ -30,17 +30,11 @@ def checks(machine: Machine) -> list[Check]:
     """All of them."""
     architecture = platform.machine()
     system = "qemu-system-arm" if architecture == "aarch64" else "qemu-system-x86"
-    return [
-        kvm(machine, boot_a_guest),
-        qemu(machine, f"qemu-system-{architecture}", system),
-        program(machine, GROUP, "qemu-img", "qemu-utils", what="it makes qcow2 disks"),
-        program(machine, GROUP, "qemu-nbd", "qemu-utils", what="it serves disks over NBD"),
-        numa(machine),
-        network(machine),
-        virtiofsd(machine, system),
-        saved_guests(storlab_cache() / "saved"),
-        guest_image(list_images()),
-    ]
+    made = (("qemu-img", "it makes qcow2 disks"), ("qemu-nbd", "it serves disks over NBD"))
+    tools = (program(machine, GROUP, name, "qemu-utils", what=what) for name, what in made)
+    found = [kvm(machine, boot_a_guest), qemu(machine, f"qemu-system-{architecture}", system), *tools]
+    found += [numa(machine), network(machine), virtiofsd(machine, system)]
+    return [*found, saved_guests(storlab_cache() / "saved"), guest_image(list_images())]
 
 
 def kvm(machine: Machine, boot: Callable[[], Acceleration]) -> Check:

@@ -61,12 +61,8 @@ def _together(disks: Mapping[str, DiskHistograms]) -> DiskHistograms:
     for disk in disks.values():
         lengths.update(disk.granularity)
         alignments.update(disk.alignment)
-    return DiskHistograms(
-        dict(sorted(lengths.items())),
-        dict(sorted(alignments.items())),
-        sum(disk.without_data for disk in disks.values()),
-        all(disk.exact for disk in disks.values()),
-    )
+    without, exact = sum(disk.without_data for disk in disks.values()), all(disk.exact for disk in disks.values())
+    return DiskHistograms(dict(sorted(lengths.items())), dict(sorted(alignments.items())), without, exact)
 
 
 def _values(job: str | None, counted: DiskHistograms) -> Iterator[Value]:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from storlab.errors import UserError
+from storlab.grouping import grouped
 from storlab.importing.imported import Imported, ImportedFile, ImportedTrial, Order
 from storlab.importing.importer import Importer, Part
 from storlab.importing.registry import importer_of
@@ -279,11 +280,8 @@ def _rounds(
     files: Sequence[ImportedFile], read: Sequence[Sequence[Part]], levels: Levels, cells: Mapping[tuple[int, int], int]
 ) -> dict[tuple[int, int], int]:
     """Of each part its round, which each cell counts for itself."""
-    members: dict[int, list[tuple[int, int]]] = {}
-    for at, cell in cells.items():
-        members.setdefault(cell, []).append(at)
     places: dict[tuple[int, int], int] = {}
-    for own in members.values():
+    for own in grouped((cell, at) for at, cell in cells.items()).values():
         rounds = rounds_of_cell([read[file][part] for file, part in own])
         for member, number in zip(own, rounds, strict=True):
             if rounds.count(number) > 1:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from storlab.grouping import grouped
 from storlab.record import Count, Number
 
 Order = Literal["times", "given"]
@@ -73,8 +74,6 @@ class Imported(Struct, frozen=True, forbid_unknown_fields=True):
         """
         if not self.turns:
             return ()
-        rounds: dict[int, list[int]] = {}
-        numbered = [(trial.turn, trial) for number, trial in enumerate(self.trials, start=1) if number in done]
-        for _, trial in sorted(numbered, key=lambda each: each[0]):
-            rounds.setdefault(trial.round, []).append(trial.cell)
+        those = (trial for number, trial in enumerate(self.trials, start=1) if number in done)
+        rounds = grouped((trial.round, trial.cell) for trial in sorted(those, key=lambda trial: trial.turn))
         return tuple(map(tuple, rounds.values()))

@@ -205,7 +205,10 @@ def differences(runs: Mapping[str, Manifest]) -> tuple[str, ...]:
         "--set": {name: " ".join(m.overrides) for name, m in runs.items()},
         "--only": {name: " ".join(m.only) for name, m in runs.items()},
     }
-    found = [_sentence(what, values) for what, values in told.items() if len(set(values.values())) > 1]
+    found = []
+    for what, values in told.items():
+        each = "; ".join(f"{name}: {value or 'none recorded'}" for name, value in values.items())
+        found += [f"The runs differ in {what} ({each})."] if len(set(values.values())) > 1 else []
     if len({m.study_text for m in runs.values()}) > 1 or len({str(m.inputs) for m in runs.values()}) > 1:
         found.append("The runs differ in the study itself: its text, or a file that it names.")
     if len(runs) > 1:
@@ -223,8 +226,3 @@ def differences(runs: Mapping[str, Manifest]) -> tuple[str, ...]:
 def _once(values: Iterable[str | None]) -> str:
     """One fact about all nodes, each value once."""
     return ", ".join(dict.fromkeys(value for value in values if value is not None))
-
-
-def _sentence(what: str, values: Mapping[str, str]) -> str:
-    each = "; ".join(f"{name}: {value or 'none recorded'}" for name, value in values.items())
-    return f"The runs differ in {what} ({each})."

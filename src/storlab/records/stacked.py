@@ -128,15 +128,16 @@ def across_nodes(measured: Sequence[Measurements]) -> pl.DataFrame:
     """
     metrics = pl.concat([m.metrics.filter(pl.col("job").is_null()) for m in measured])
     specs = specs_of(measured[0].declared)
-    among_jobs = metric_frame(_among_jobs(measured, specs))
+    each = (m.metrics.with_columns(node=pl.lit(str(number))) for number, m in enumerate(measured))
+    among_jobs = metric_frame(value for _, value in of_jobs(pl.concat(each), specs.throughputs()))
     if len(measured) == 1:
         return pl.concat([metrics.filter(pl.col("across") != "none"), among_jobs])
     order = metrics["metric"].unique(maintain_order=True)
     keys = ["job", "metric", "unit", "better", "across"]
     frames = [metrics.filter(pl.col("across") == "merge").clear()]
-    for across, combined in (("sum", "sum"), ("max", "max"), ("min", "min"), ("mean", "mean")):
+    for across in ("sum", "max", "min", "mean"):
         rows = metrics.filter(pl.col("across") == across)
-        frames.append(rows.group_by(keys).agg(getattr(pl.col("value"), combined)()).select(list(METRIC_COLUMNS)))
+        frames.append(rows.group_by(keys).agg(getattr(pl.col("value"), across)()).select(list(METRIC_COLUMNS)))
     frames.append(_merged(metrics, measured, specs))
     place = {name: index for index, name in enumerate(order)}
     together = pl.concat(frames).sort(pl.col("metric").replace_strict(place, return_dtype=pl.Int64))
@@ -149,11 +150,6 @@ def _fairness(metrics: pl.DataFrame, nodes: int, specs: Specs) -> Iterator[Value
     for name, values in by_metric.items():
         if specs.find(name).quantity == "throughput" and len(values) == nodes:
             yield from fairness(name, values)
-
-
-def _among_jobs(measured: Sequence[Measurements], specs: Specs) -> Iterator[Value]:
-    nodes = (m.metrics.with_columns(node=pl.lit(str(number))) for number, m in enumerate(measured))
-    return (value for _, value in of_jobs(pl.concat(nodes), specs.throughputs()))
 
 
 def _merged(metrics: pl.DataFrame, measured: Sequence[Measurements], specs: Specs) -> pl.DataFrame:

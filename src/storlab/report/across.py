@@ -1,6 +1,6 @@
 """Runs compared with each other, in words that all formats share, and as JSON.
 
-The terminal's report is in ``across_text``, Markdown in ``across_markdown``, JUnit's XML in ``junit``.
+The other formats are in ``across_formats``.
 """
 
 from __future__ import annotations

@@ -164,11 +164,7 @@ def _reproduce(given: ReportInput) -> Iterator[str]:
     yield from ("== How to reproduce", "")
     for block in (lines, plain(study).rstrip("\n").split("\n") if study else []):
         if block:
-            fence = _fence(block)
+            # Longer than any line of dashes in the block, so that nothing in it ends the block.
+            dashes = (len(line) for line in block if line.startswith("----") and not line.strip("-"))
+            fence = "-" * (max(dashes, default=3) + 1)
             yield from (fence, *(plain(line) for line in block), fence, "")
-
-
-def _fence(block: Sequence[str]) -> str:
-    """A delimiter longer than any line of dashes in ``block``, so that nothing in it ends the block."""
-    longest = max((len(line) for line in block if line.startswith("----") and not line.strip("-")), default=3)
-    return "-" * (longest + 1)

@@ -54,7 +54,7 @@ def grid_table(group: Sequence[Estimate], cells: Sequence[CellState]) -> Table |
     first, notes = group[0], Notes()
     common = tuple(w for w in group[0].warnings if all(w in e.warnings for e in group))
     numbers = {_place(e.levels, shape): e for e in group}
-    states = {_place(cell.levels, shape): cell for cell in cells if _matches(cell, shared)}
+    states = {_place(cell.levels, shape): cell for cell in cells if shared.items() <= cell.levels.items()}
     label = notes.mark(shape.beside[-1], common)
     scales = {fmt.scale(e.mean, e.unit) for e in group}
     shown = next(iter(scales)) if len(scales) == 1 else None  # one display unit of all goes into the caption
@@ -96,10 +96,6 @@ def _shape(group: Sequence[Estimate], cells: Sequence[CellState], factors: tuple
 
 def _place(levels: dict[str, str], shape: _Shape) -> tuple[tuple[str, ...], str]:
     return tuple(levels.get(name, "") for name in shape.beside), levels.get(shape.side_by_side, "")
-
-
-def _matches(cell: CellState, shared: dict[str, str]) -> bool:
-    return all(cell.levels.get(name) == level for name, level in shared.items())
 
 
 def _cell(

@@ -108,7 +108,12 @@ def guests_table(given: ReportInput) -> Table | None:
     names = list(dict.fromkeys([*_SHOWN, *(name for row, _ in groups for name in row)]))
     shown = [name for name in names if any(row.get(name) for row, _ in groups)]
     rows = [
-        (_guests(places), _cells(given, places), *(row.get(name, "") for name in shown), _boot_times(given, places))
+        (
+            compact(list(dict.fromkeys(node for _, node in places))),
+            _cells(given, places),
+            *(row.get(name, "") for name in shown),
+            _boot_times(given, places),
+        )
         for row, places in groups
     ]
     columns = ("guests", "cells", *(_HEADINGS.get(name, name) for name in shown), "boot time")
@@ -124,10 +129,6 @@ def _row(facts: Facts) -> Row:
     if isinstance(memory, int | float) and not isinstance(memory, bool):
         texts["memory"] = fmt.quantity(float(memory), "B")
     return tuple(texts.items())
-
-
-def _guests(places: Iterable[tuple[int, str]]) -> str:
-    return compact(list(dict.fromkeys(node for _, node in places)))
 
 
 def _cells(given: ReportInput, places: Iterable[tuple[int, str]]) -> str:

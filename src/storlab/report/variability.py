@@ -77,30 +77,20 @@ def _checked(title: str, caption: str, factor: str, found: Mapping[str, pl.DataF
     worth, steady = notes.mark("worth", [_WORTH]), notes.mark("steady (SNIA)", [_STEADY])
     found_in = ("warm-up", steady, "steady (fio)", "drift", "changes of the level")
     columns = (factor or "cell", "samples", worth, *found_in)
-    rows = tuple(
-        (
-            level,
-            _range(each["n"], lambda n: fmt.number(n)),
-            _range(each["effective"], lambda n: fmt.number(n)),
-            _in_rounds(each, pl.col("warm_up_effect") != 0, "warm_up", fmt.duration, "none"),
-            _in_rounds(each, pl.col("steady_snia").is_not_null(), "steady_snia", fmt.duration, "never", "after "),
-            _in_rounds(each, pl.col("steady_fio").is_not_null(), "steady_fio", fmt.duration, "never", "after "),
-            _drift(each),
-            _changes(each),
-        )
-        for level, each in found.items()
-    )
-    return Table(title, columns, rows, 1, caption, notes.sentences(), divisible=True)
+    rows = []
+    for level, each in found.items():
+        numbers = (_range(each[name], lambda n: fmt.number(n)) for name in ("n", "effective"))
+        warm_up = _in_rounds(each, pl.col("warm_up_effect") != 0, "warm_up", fmt.duration, "none")
+        known = ((name, pl.col(name).is_not_null()) for name in ("steady_snia", "steady_fio"))
+        since = (_in_rounds(each, there, name, fmt.duration, "never", "after ") for name, there in known)
+        rows.append((level, *numbers, warm_up, *since, _drift(each), _changes(each)))
+    return Table(title, columns, tuple(rows), 1, caption, notes.sentences(), divisible=True)
 
 
 def _drift(found: pl.DataFrame) -> str:
     gradual = _in_rounds(found, pl.col("drift_share") != 0, "drift_share", fmt.percent, "")
-    steps = _in_rounds(found, pl.col("drift_steps") != 0, "drift_steps", _in_steps, "")
+    steps = _in_rounds(found, pl.col("drift_steps") != 0, "drift_steps", lambda n: f"{fmt.percent(n)} in steps", "")
     return "; ".join(filter(None, (gradual, steps))) or "none told"
-
-
-def _in_steps(share: float) -> str:
-    return f"{fmt.percent(share)} in steps"
 
 
 def _range(values: pl.Series, words: Callable[[float], str]) -> str:

@@ -234,10 +234,6 @@ def send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
             os.kill(process.pid, number)
 
 
-def _not_root() -> bool:
-    return os.geteuid() != 0
-
-
 _SYS = Path("/sys/class/block")
 
 

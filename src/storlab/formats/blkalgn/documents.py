@@ -22,6 +22,7 @@ UNKNOWN_DISK = "unknown"
 
 Raw = dict[str, dict[int, int]]  # "granularity", "alignment" → key as written → count
 
+_KINDS = ("granularity", "alignment")
 _MOST_KEY = 1 << 62
 _MOST_REQUESTS = 1 << 50
 """In one file: years of any machine's; of several files, sums stay below 2^63."""
@@ -80,16 +81,11 @@ def _last_of_several(text: str, refusal: ParseError) -> Counted:
 def _going_on(before: Counted, after: Counted) -> Counted:
     """``after``, one document on. Raises ``ValueError`` where it has less of anything than there was before."""
     number = before.documents + 1
-    less = sum(
-        max(count - after.disks.get(disk, {}).get(kind, {}).get(key, 0), 0)
-        for disk, raw in before.disks.items()
-        for kind, counts in raw.items()
-        for key, count in counts.items()
-    )
+    kinds = ((raw[kind], after.disks.get(disk, {}).get(kind, {})) for disk, raw in before.disks.items() for kind in raw)
+    less = sum(max(count - now.get(key, 0), 0) for counts, now in kinds for key, count in counts.items())
     if less > _TAKEN_BACK * after.total:
-        raise ValueError(
-            f"its document {number} does not go on from the one before: each trace needs a file of its own"
-        )
+        said = f"its document {number} does not go on from the one before: each trace needs a file of its own"
+        raise ValueError(said)
     return replace(after, documents=number)
 
 
@@ -104,10 +100,8 @@ def _counted(document: object) -> Counted:
 
 
 def _raw_python(document: Mapping[str, Any]) -> Raw:
-    return {
-        "granularity": _counts(document.get("Block size", {}), "Block size"),
-        "alignment": _counts(document.get("Algn size", {}), "Algn size"),
-    }
+    names = ("Block size", "Algn size")
+    return {kind: _counts(document.get(name, {}), name) for kind, name in zip(_KINDS, names, strict=True)}
 
 
 def _raw_disks(disks: object) -> dict[str, Raw]:
@@ -115,11 +109,9 @@ def _raw_disks(disks: object) -> dict[str, Raw]:
         raise ValueError(f"disks: {shown(disks)} is no object with the names of disks")
     found: dict[str, Raw] = {}
     for name, disk in disks.items():
-        if not isinstance(disk, dict) or not disk.keys() & {"granularity", "alignment"}:
+        if not isinstance(disk, dict) or not disk.keys() & set(_KINDS):
             raise ValueError(f"disks.{shown(name)}: has neither granularity nor alignment")
-        found[name] = {
-            kind: _counts(disk.get(kind, {}), f"disks.{shown(name)}.{kind}") for kind in ("granularity", "alignment")
-        }
+        found[name] = {kind: _counts(disk.get(kind, {}), f"disks.{shown(name)}.{kind}") for kind in _KINDS}
     return found
 
 

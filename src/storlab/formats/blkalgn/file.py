@@ -15,7 +15,7 @@ rather than guessed at, and its reader says which it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -97,23 +97,16 @@ def _log2(key: int) -> int | None:
     return 0 if key == 0 else 1 << key if 9 <= key <= 62 else None
 
 
-def _sectors(key: int) -> int | None:
-    return key * FLOOR if key * FLOOR <= _MOST else None
-
-
-def _bytes(key: int) -> int | None:
-    return key if key % FLOOR == 0 else None
-
-
-def _bytes_and_512(key: int) -> int | None:
-    return key - FLOOR if key % FLOOR == 0 and key >= FLOOR else None
-
-
 def _power(key: int) -> int | None:
     return key if key >= FLOOR and key.bit_count() == 1 else None
 
 
-_LENGTH = {1: _log2, 2: _sectors, 3: _bytes, 4: _bytes_and_512}
+_LENGTH: dict[Dialect, Callable[[int], int | None]] = {
+    1: _log2,
+    2: lambda key: key * FLOOR if key * FLOOR <= _MOST else None,
+    3: lambda key: key if key % FLOOR == 0 else None,
+    4: lambda key: key - FLOOR if key % FLOOR == 0 and key >= FLOOR else None,
+}
 _ALIGNMENT = {1: _log2, 2: lambda key: _log2(key) or None, 3: _power, 4: _power}
 
 
@@ -174,10 +167,7 @@ def _told_apart(disks: Mapping[str, Raw]) -> tuple[Dialect, tuple[str, ...]]:
 def _ambiguous(disks: Mapping[str, Raw], fitting: list[Dialect]) -> str:
     name, raw = next((name, raw) for name, raw in disks.items() if raw["granularity"])
     key = max(raw["granularity"])
-    meanings = []
-    for dialect in fitting:
-        size = _LENGTH[dialect](key)
-        meanings.append(f"dialect {dialect}, where it means {size} bytes")
+    meanings = [f"dialect {dialect}, where it means {_LENGTH[dialect](key)} bytes" for dialect in fitting]
     return (
         f"does not show which dialect it is of: the length {key} of {name} may be of {' or of '.join(meanings)}, and "
         f"no alignment contradicts either; say which it is: --dialect {' or --dialect '.join(map(str, fitting))}"
@@ -208,14 +198,9 @@ def blkalgn_json(disks: Mapping[str, DiskHistograms]) -> bytes:
 
     Requests without data are in neither, so nothing that is no write counts as one of 512 bytes' alignment.
     """
-    document = {
-        "disks": {
-            disk: {"granularity": _keyed(each.granularity), "alignment": _keyed(each.alignment)}
-            for disk, each in disks.items()
-        }
-    }
-    return orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"
 
+    def keyed(counts: Mapping[int, int]) -> dict[str, int]:
+        return {str(value): counts[value] for value in sorted(counts)}
 
-def _keyed(counts: Mapping[int, int]) -> dict[str, int]:
-    return {str(value): counts[value] for value in sorted(counts)}
+    both = {disk: {"granularity": keyed(x.granularity), "alignment": keyed(x.alignment)} for disk, x in disks.items()}
+    return orjson.dumps({"disks": both}, option=orjson.OPT_INDENT_2) + b"\n"

@@ -172,9 +172,7 @@ class _Reader:
         run = table.rows[table.lower] if table.lower < len(table.rows) else None
         matches = run is not None and (run.name.startswith(name) or name.startswith(run.name))
         if table.name and not row.name and not matches:
-            run = Draft(
-                self.source, number, name, {"bonnie_version": table.version}
-            )  # with -s 0 there is no upper half
+            run = Draft(self.source, number, name, {"bonnie_version": table.version})  # with -s 0, without upper half
             self.runs.append(run)
         elif not matches:
             said = f"{shown(name)} isn't the machine in that place of the upper half"

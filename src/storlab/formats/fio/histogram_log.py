@@ -104,9 +104,8 @@ def _read(path: Path, interval: float) -> _Log:
         if numbers is None or not _fits(numbers):
             raise _first_wrong(text, path, offset)
         if offset and _WIDTHS[numbers.shape[1]] != coarseness:
-            raise ParseError(
-                "has another number of counts than the lines before", str(path), lines_before(path, offset) + 1
-            )
+            line = lines_before(path, offset) + 1
+            raise ParseError("has another number of counts than the lines before", str(path), line)
         coarseness = _WIDTHS[numbers.shape[1]]
         frames.append(_counts(numbers, coarseness, interval))
     # By one number: with the edges as keys this would take most of the time.
@@ -119,12 +118,9 @@ def _read(path: Path, interval: float) -> _Log:
 
 
 def _fits(numbers: Ints) -> bool:
-    return bool(
-        numbers.shape[1] in _WIDTHS
-        and numbers[:, 0].max() <= LONGEST
-        and numbers[:, 1].max() < len(DIRECTIONS)
-        and numbers[:, _BEFORE:].max() < _MOST
-    )
+    if numbers.shape[1] not in _WIDTHS or numbers[:, 0].max() > LONGEST:
+        return False
+    return bool(numbers[:, 1].max() < len(DIRECTIONS) and numbers[:, _BEFORE:].max() < _MOST)
 
 
 def _counts(numbers: Ints, coarseness: int, interval: float) -> pl.DataFrame:
@@ -142,15 +138,10 @@ def _series(counts: pl.DataFrame, interval: float, job: str | None) -> Iterator[
         cells, low, high = edges_at(rows, lower, upper, count, OVER_TIME)
         for at, percentile in enumerate(OVER_TIME):
             width = high[:, at] - low[:, at]
-            yield pl.DataFrame(
-                {
-                    "job": pl.Series([job] * cells.size, dtype=pl.String),
-                    "metric": [f"{DIRECTIONS[direction]}.latency.{percentile_name(percentile)}"] * cells.size,
-                    "t": cells * interval,
-                    "value": np.where(width < 1.5e-9, low[:, at], low[:, at] + width / 2),
-                    "unit": ["s"] * cells.size,
-                }
-            )
+            value = np.where(width < 1.5e-9, low[:, at], low[:, at] + width / 2)
+            metric = f"{DIRECTIONS[direction]}.latency.{percentile_name(percentile)}"
+            same = {"job": pl.lit(job, pl.String), "metric": pl.lit(metric), "unit": pl.lit("s")}
+            yield pl.DataFrame({"t": cells * interval, "value": value}).with_columns(**same).select(*SERIES_COLUMNS)
 
 
 def _histograms(counts: pl.DataFrame, job: str | None) -> Iterator[pl.DataFrame]:

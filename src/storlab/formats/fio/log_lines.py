@@ -138,14 +138,10 @@ def _dtype(fields: Mapping[str, tuple[str, int]], length: int) -> np.dtype[np.vo
 def _fits(samples: Samples) -> bool:
     flags = samples["direction"] & np.uint32(_FLAGS)
     one = "second" in (samples.dtype.names or ()) and not (flags[:1] & np.uint32(_TWO_VALUES)).any()
-    return bool(
-        ((samples["direction"] ^ flags) < _DIRECTIONS).all()
-        and (flags == flags[:1]).all()
-        and not (one and samples["second"].any())
-        and all(
-            (samples[name] < most).all() for name, most in (("time", LONGEST + 1), ("value", _MOST), ("size", _MOST))
-        )
-    )
+    alike = ((samples["direction"] ^ flags) < _DIRECTIONS).all() and (flags == flags[:1]).all()
+    limits = {"time": LONGEST + 1, "value": _MOST, "size": _MOST}
+    within = all((samples[name] < most).all() for name, most in limits.items())
+    return bool(alike and within and not (one and samples["second"].any()))
 
 
 DIRECTIONS = ("read", "write", "trim")

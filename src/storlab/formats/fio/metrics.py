@@ -80,14 +80,9 @@ def frames(reports: Sequence[Sequence[Job]]) -> tuple[pl.DataFrame, pl.DataFrame
     measured = _latencies(owners)
     runtimes = _runtimes(owners)
     syncs = measured.n[_SYNC :: len(_WAYS)]
-    wide = np.column_stack(
-        [
-            _rates(owners, runtimes),
-            np.where(syncs > 0, syncs, np.nan),
-            measured.statistics().reshape(-1, len(_WAYS) * len(STATISTICS)),
-            _rest(owners, runtimes),
-        ]
-    )
+    statistics = measured.statistics().reshape(-1, len(_WAYS) * len(STATISTICS))
+    some = np.where(syncs > 0, syncs, np.nan)
+    wide = np.column_stack([_rates(owners, runtimes), some, statistics, _rest(owners, runtimes)])
     owner, column = np.nonzero(~np.isnan(wide))
     described = _rows(_DESCRIBED, column + _never_combines(measured, owner, column) * len(_COLUMNS))
     value = pl.Series("value", wide[owner, column])
@@ -206,9 +201,6 @@ class Steady:
     facts: dict[str, object] = field(default_factory=dict)
 
 
-_NONE = Steady()
-
-
 def steady_states(jobs: Sequence[JobBlock], names: Sequence[str]) -> Steady:
     """The ``steadystate`` blocks of these jobs, whose names are ``names``; series are the samples of the last window.
 
@@ -242,14 +234,10 @@ def steady_states(jobs: Sequence[JobBlock], names: Sequence[str]) -> Steady:
                 for at, value in enumerate(column, start=1)
             ]
     if not facts:
-        return _NONE
+        return Steady()
     values.append(METRICS["steady.attained"].value(not warnings))
-    return Steady(
-        values=tuple(values),
-        series=pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row"),
-        warnings=tuple(warnings),
-        facts={"steady.criterion": facts},
-    )
+    series = pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row")
+    return Steady(tuple(values), series, tuple(warnings), {"steady.criterion": facts})
 
 
 def _samples(block: SteadyBlock) -> dict[str, list[float]]:

@@ -141,6 +141,5 @@ def _series(sums: Floats, interval: float, job: str | None) -> Iterator[pl.DataF
             ("latency", "s", ends[some], value[some] / ios[some] / 1e9),
         ):
             same = {"job": job, "metric": f"{DIRECTIONS[way]}.{name}", "unit": unit}
-            columns = {key: pl.Series([value] * t.size, dtype=pl.String) for key, value in same.items()}
-            columns |= {"t": pl.Series(t), "value": pl.Series(values)}
-            yield pl.DataFrame({key: columns[key] for key in SERIES_COLUMNS})
+            named = {key: pl.lit(text, pl.String) for key, text in same.items()}
+            yield pl.DataFrame({"t": t, "value": values}).with_columns(**named).select(*SERIES_COLUMNS)

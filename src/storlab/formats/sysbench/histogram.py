@@ -15,6 +15,7 @@ from functools import cache
 import numpy as np
 import polars as pl
 
+from storlab.grouping import grouped
 from storlab.measurements import HISTOGRAM_COLUMNS
 
 BEGIN = b"\nLatency histogram (values are in milliseconds)\n"
@@ -64,7 +65,5 @@ def _bins() -> dict[bytes, list[Edges]]:
     values = _LEAST * np.exp(np.arange(_BUCKETS) * step)
     edges = _LEAST * np.exp((np.arange(_BUCKETS + 1) - 0.5) * step)
     edges[0] = 0.0
-    bins: dict[bytes, list[Edges]] = {}
-    for value, lower, upper in zip(values.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        bins.setdefault(b"%.3f" % (value * 1e3), []).append((lower, upper))
-    return bins
+    each = zip(values.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+    return grouped((b"%.3f" % (value * 1e3), (lower, upper)) for value, lower, upper in each)

@@ -69,6 +69,10 @@ def is_whole(numbers: dict[str, float], block: bytes) -> bool:
 _BANNER = re.compile(rb"\nsysbench (\d+\.\d+\S*) ")
 _FIRST = re.compile(rb"\n\[ \d+s \] ")
 _FATAL = re.compile(rb"\nFATAL: (.*)")
+_CHECKPOINTS = (
+    "it was told to report at checkpoints, at each of which it begins to count anew: its rates are those after the "
+    "last one, and an interval that ends with a checkpoint is nought"
+)
 _GENERAL = b"\nGeneral statistics:\n"
 _CHECKPOINT = b"] Checkpoint report:\n"
 _BEGINNINGS = (b"\nSQL statistics:\n", b"\nFile operations:\n", b"\nCPU speed:\n", b"\nThroughput:\n")
@@ -173,11 +177,8 @@ def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
     if named and percentile:
         closed["latency.percentile"] = float(named[2])
     histogram, damaged = read_histogram(text[body_end : min(closing + 1, end)], "latency")
-    warnings = [
-        *_damage(lines - checkpoints, intervals, closing < end, is_whole(closed, text[closing:end])),
-        *_checkpoints(checkpoints),
-        *_fatal(head, text[max(begin, body_end - SHOWS) : end]),
-    ]
+    warnings = [*_damage(lines - checkpoints, intervals, closing < end, is_whole(closed, text[closing:end]))]
+    warnings += [*([_CHECKPOINTS] if checkpoints else []), *_fatal(head, text[max(begin, body_end - SHOWS) : end])]
     if damaged:
         warnings.append(f"{damaged} of the lines of its histogram can't be read; the others count")
     facts = _facts(head, test)
@@ -235,14 +236,6 @@ def _damage(lines: int, intervals: pl.DataFrame, closing: bool, whole: bool) -> 
         yield f"it has no closing block: it was cut short, or sysbench ended{last}; rates are means of its intervals"
     elif not whole:
         yield "its closing block is cut short; what it lacks is absent"
-
-
-def _checkpoints(count: int) -> Iterator[str]:
-    if count:
-        yield (
-            "it was told to report at checkpoints, at each of which it begins to count anew: its rates are those after "
-            "the last one, and an interval that ends with a checkpoint is nought"
-        )
 
 
 def _fatal(head: bytes, tail: bytes) -> Iterator[str]:

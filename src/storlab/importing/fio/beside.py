@@ -125,12 +125,8 @@ def _warned(measured: Measurements, *warnings: str) -> Measurements:
 
 
 def _cuts(folder: Path, found: Iterable[str]) -> list[str]:
-    cut = "ends within {}, which is left out"
-    return [
-        f"{name} {cut.format('what fio packed' if name.endswith(ENDING) else 'a line')}"
-        for name in found
-        if is_cut(folder / name)
-    ]
+    cut = ((name, "what fio packed" if name.endswith(ENDING) else "a line") for name in found if is_cut(folder / name))
+    return [f"{name} ends within {where}, which is left out" for name, where in cut]
 
 
 def _fault(found: Sequence[str], jobs: Sequence[Mapping[str, str]], used: int, folder: Path) -> str:

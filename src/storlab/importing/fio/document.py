@@ -198,11 +198,8 @@ def traits_of(jobs: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """What can tell a group of jobs, of these options, from others. Where its jobs differ: ``read + write``."""
     spelled = [_spelled(options) for options in jobs]
     names = dict.fromkeys([*_DEFAULTS, *(name for options in spelled for name in options)])
-    return {name: " + ".join(dict.fromkeys(_values(name, spelled))) for name in names}
-
-
-def _values(name: str, jobs: Iterable[Mapping[str, str]]) -> Iterable[str]:
-    return (options.get(name, _DEFAULTS.get(name, "–")) for options in jobs)
+    values = {name: [options.get(name, _DEFAULTS.get(name, "–")) for options in spelled] for name in names}
+    return {name: " + ".join(dict.fromkeys(each)) for name, each in values.items()}
 
 
 def _spelled(options: Mapping[str, str]) -> dict[str, str]:
@@ -239,8 +236,7 @@ def said_of_jobs(lines: Iterable[str]) -> dict[str, dict[str, str]]:
     for line in lines:
         if match := _JOB.match(line):
             options = {name: match[name] for name in ("rw", "ioengine", "iodepth")}
-            options["bs"] = (
-                size_text(int(match["bs"])) if match["bs"] == match["to"] else f"{match['bs']}-{match['to']}"
-            )
+            least, most = match["bs"], match["to"]
+            options["bs"] = size_text(int(least)) if least == most else f"{least}-{most}"
             found[match["name"]] = options
     return found

@@ -60,14 +60,11 @@ class TableImporter(Importer):
         trials = table.trials()
         if not trials:
             raise ParseError("has no row with a number in it", source)
-        return [
-            Part(
-                _measured(trial, table.warnings if at == 0 else []),
-                dict(zip(mapping.factors, levels, strict=True)),
-                number,
-            )
-            for at, ((levels, number), trial) in enumerate(trials)
-        ]
+        parts = list[Part]()
+        for (levels, number), trial in trials:
+            measured = _measured(trial, [] if parts else table.warnings)
+            parts.append(Part(measured, dict(zip(mapping.factors, levels, strict=True)), number))
+        return parts
 
 
 class _Table:
@@ -97,11 +94,8 @@ class _Table:
                 at = places.get(key)
                 if at is None or self._is_next(trials[at][1], metric, key, line):
                     if len(trials) == _MOST:
-                        raise ParseError(
-                            f"would be trial {_MOST + 1}, for each row is one: samples of a run need --time-column",
-                            self.source,
-                            line,
-                        )
+                        many = f"would be trial {_MOST + 1}, for each row is one: samples of a run need --time-column"
+                        raise ParseError(many, self.source, line)
                     places[key] = at = len(trials)
                     trials.append((key, _Trial()))
                 trial = trials[at][1]
@@ -117,9 +111,8 @@ class _Table:
             return False
         if key[1] is not None:
             earlier = trial.rows[metric][0][0]
-            raise ParseError(
-                f"{shown(metric)} of round {key[1]} comes twice, first in line {earlier}", self.source, line
-            )
+            said = f"{shown(metric)} of round {key[1]} comes twice, first in line {earlier}"
+            raise ParseError(said, self.source, line)
         return True
 
     def _rows(self) -> Iterator[tuple[int, dict[str, str]]]:
@@ -135,9 +128,8 @@ class _Table:
                     if reader.line_num >= last and not self.whole and len(row) < len(names):
                         self.warnings.append(f"line {reader.line_num} is cut short and left out")
                         return
-                    raise ParseError(
-                        f"has {len(row)} fields, and the first line {len(names)}", self.source, reader.line_num
-                    )
+                    said = f"has {len(row)} fields, and the first line {len(names)}"
+                    raise ParseError(said, self.source, reader.line_num)
                 yield reader.line_num, dict(zip(names, row, strict=True))
         except csv.Error as error:
             raise ParseError(f"is no CSV: {error}", self.source, reader.line_num) from None
@@ -148,9 +140,8 @@ class _Table:
             time = None if self.mapping.time is None else found_in(self.mapping.time, names)
         except UserError as error:
             raise ParseError(str(error), self.source, 1) from None
-        twice = [
-            value.metric for at, value in enumerate(values) if value.metric in {each.metric for each in values[:at]}
-        ]
+        metrics = [value.metric for value in values]
+        twice = [metric for at, metric in enumerate(metrics) if metric in metrics[:at]]
         if twice:
             raise ParseError(f"two of its columns would be {shown(twice[0])}", self.source, 1)
         if time is not None and time.unit != "s":
@@ -192,9 +183,8 @@ class _Table:
             return None
         text = row[name].strip()
         if not (text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text)):
-            raise ParseError(
-                f"column {shown(name)}: {shown(row[name])} is no round: they count from 1", self.source, line
-            )
+            said = f"column {shown(name)}: {shown(row[name])} is no round: they count from 1"
+            raise ParseError(said, self.source, line)
         return int(text)
 
     def _level(self, line: int, row: dict[str, str], name: str) -> str:
@@ -207,17 +197,10 @@ class _Table:
 
 def _measured(trial: _Trial, warnings: Sequence[str]) -> Measurements:
     values = list(_values(trial))
-    series = [
-        (None, metric, time, number, trial.values[metric].unit)
-        for metric, rows in trial.rows.items()
-        for _, time, number in rows
-        if time is not None
-    ]
-    measured = Measurements(
-        metric_frame(values),
-        warnings=tuple(warnings),
-        declared=declared_by(values, {metric for _, metric, *_ in series}),
-    )
+    rows = ((metric, time, number) for metric, each in trial.rows.items() for _, time, number in each)
+    series = [(None, metric, t, number, trial.values[metric].unit) for metric, t, number in rows if t is not None]
+    declared = declared_by(values, {metric for _, metric, *_ in series})
+    measured = Measurements(metric_frame(values), warnings=tuple(warnings), declared=declared)
     if not series:
         return measured
     frame = pl.DataFrame(series, schema=SERIES_COLUMNS, orient="row")

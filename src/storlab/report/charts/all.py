@@ -186,12 +186,8 @@ _NO_POINTS = pl.DataFrame(schema={"round": pl.Int64, "ratio": pl.Float64, "pair"
 
 
 def _with_level(values: pl.DataFrame, combination: Combination) -> pl.DataFrame:
-    names = pl.DataFrame(
-        [(cell, level) for level, cell in combination.cells.items()],
-        schema={"cell": pl.Int64, "level": pl.String},
-        orient="row",
-    )
-    return values.join(names, on="cell")
+    columns = {"cell": list(combination.cells.values()), "level": list(combination.cells)}
+    return values.join(pl.DataFrame(columns, schema={"cell": pl.Int64, "level": pl.String}), on="cell")
 
 
 def _mean(e: Estimate) -> str:
