@@ -41,9 +41,8 @@ Half-width in standard deviations, α = 0.05 (a t interval of a fixed number of 
     g = 1      3.78   1.22   0.61
     g = 10     2.42   1.32   0.68
 
-Rounds are dear and storage effects are often larger than their noise, so few rounds matter most: g = 10 costs
-a tenth of width at 30 rounds and saves a third at 5. At α = 0.005, g = 1 has no interval at all at 5 and 6
-rounds.
+Rounds are dear and storage effects are often larger than their noise, so few rounds matter most: g = 10 costs a tenth
+of width at 30 rounds and saves a third at 5. At α = 0.005, g = 1 has no interval at all at 5 and 6 rounds.
 """
 
 ROUNDING = 1e-12
@@ -133,11 +132,9 @@ def mean_interval(values: Floats, alpha: float) -> Interval:
 
 
 def rounds_for_half_width(target: float, sd: float, alpha: float) -> int | None:
-    """The least number of rounds whose half-width is at most ``target``, if the standard deviation stays
-    ``sd``.
+    """The least number of rounds whose half-width is at most ``target``, if the standard deviation stays ``sd``.
 
-    A forecast (``sd`` is plugged in as if it were known), for time estimates only. ``None`` beyond
-    ``FORESEEABLE``.
+    A forecast (``sd`` is plugged in as if it were known), for time estimates only. ``None`` beyond ``FORESEEABLE``.
     """
     if not target > 0 or not sd >= 0:
         return None

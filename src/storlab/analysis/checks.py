@@ -1,12 +1,11 @@
 """Checks of a sequence of rounds, each a warning: outliers and drift.
 
-Outliers: the modified z-score 0.6745·|x − median|/MAD above 3.5 (Iglewicz and Hoaglin 1993, "How to detect
-and handle outliers", section 3.3); where more than half of the values are equal, so that the MAD is 0, the
-mean absolute deviation takes its place with 0.7979.
-Drift: Spearman's rank correlation with the order of the rounds, significant at 1 % (normal approximation:
-ρ·√(n − 1) beyond 2.576). Interleaving keeps drift out of comparisons, but it widens their intervals, and it
-says that the rounds are not repeats of one and the same thing. A series that drifts need not have any
-outlier, so both are checked.
+Outliers: the modified z-score 0.6745·|x − median|/MAD above 3.5 (Iglewicz and Hoaglin 1993, "How to detect and handle
+outliers", section 3.3); where more than half of the values are equal, so that the MAD is 0, the mean absolute deviation
+takes its place with 0.7979. Drift: Spearman's rank correlation with the order of the rounds, significant at 1 % (normal
+approximation: ρ·√(n − 1) beyond 2.576). Interleaving keeps drift out of comparisons, but it widens their intervals, and
+it says that the rounds are not repeats of one and the same thing. A series that drifts need not have any outlier, so
+both are checked.
 """
 
 from __future__ import annotations

@@ -39,8 +39,7 @@ class Question:
 def compare(question: Question, pairs: Pairs, alpha: float, min_rounds: int = MIN_ROUNDS) -> Comparison:
     """The answer to ``question`` from ``pairs``, at a confidence of 1 − ``alpha`` for this comparison.
 
-    ``alpha`` is the study's, divided by the number of its comparisons. Raises ``ValueError`` unless 0 < alpha
-    < 1.
+    ``alpha`` is the study's, divided by the number of its comparisons. Raises ``ValueError`` unless 0 < alpha < 1.
     """
     check_alpha(alpha)
     if pairs.problem:

@@ -41,12 +41,11 @@ class Design:
     """A study, as far as statistics are concerned. Raises ``ValueError`` where its parts do not fit together.
 
     ``primary`` and other names of metrics are as ``metrics.named`` has them. ``factors``: name → levels, in the order
-    of the study. ``cells``: number and levels of each cell.
-    ``comparisons``: empty for the default, all pairs of the first factor's levels within each combination of
-    the others, and pooled. ``min_rounds``: no verdict of fewer rounds. ``compared``: false where the cells were not
-    run against each other, so that nothing could be concluded from a difference. ``order``: of each round the cells in
-    the order in which they ran, where nobody knows that it was drawn at random; empty where it was. ``declared``: what
-    the metrics are.
+    of the study. ``cells``: number and levels of each cell. ``comparisons``: empty for the default, all pairs of the
+    first factor's levels within each combination of the others, and pooled. ``min_rounds``: no verdict of fewer rounds.
+    ``compared``: false where the cells were not run against each other, so that nothing could be concluded from a
+    difference. ``order``: of each round the cells in the order in which they ran, where nobody knows that it was drawn
+    at random; empty where it was. ``declared``: what the metrics are.
     """
 
     title: str

@@ -1,11 +1,9 @@
-"""Evidence from signs and ranks over rounds: valid for any noise, as long as the order within rounds is
-random.
+"""Evidence from signs and ranks over rounds: valid for any noise, as long as the order within rounds is random.
 
-If two levels do not differ, then swapping their trials within a round changes nothing: each log ratio is as
-likely ``+x`` as ``−x``, whatever happened in the rounds before. That holds for heavy tails, drift, bursts and
-unequal rounds alike, because Storlab draws the order within every round. So the sign of each log ratio is a
-fair coin, and no bet on fair coins wins much: with bets that use only what is known before the sign, the
-capital
+If two levels do not differ, then swapping their trials within a round changes nothing: each log ratio is as likely
+``+x`` as ``−x``, whatever happened in the rounds before. That holds for heavy tails, drift, bursts and unequal rounds
+alike, because Storlab draws the order within every round. So the sign of each log ratio is a fair coin, and no bet on
+fair coins wins much: with bets that use only what is known before the sign, the capital
 
     M = Π (1 + tanh(λ · sign_i · rank_i / i))
 

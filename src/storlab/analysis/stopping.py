@@ -21,10 +21,9 @@ Until = Literal["precision", "decided", "rounds"]
 class Rule:
     """When to stop: after ``min_rounds``, as soon as ``until`` holds, and after ``max_rounds`` in any case.
 
-    ``precision``: every comparison's interval is within ± ``precision`` (0.05 for ±5 %) of its ratio, as
-    √(high ÷ low) − 1. ``decided``: every comparison has its verdict. ``rounds``: ``max_rounds``, no sooner.
-    Comparisons that can't have an answer don't keep a run going. Raises ``ValueError`` for rules that can't
-    be.
+    ``precision``: every comparison's interval is within ± ``precision`` (0.05 for ±5 %) of its ratio, as √(high ÷ low)
+    − 1. ``decided``: every comparison has its verdict. ``rounds``: ``max_rounds``, no sooner. Comparisons that can't
+    have an answer don't keep a run going. Raises ``ValueError`` for rules that can't be.
     """
 
     until: Until

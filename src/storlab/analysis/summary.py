@@ -1,8 +1,7 @@
 """The result of the analysis, as data: what ``summary.json`` holds and every report renders.
 
-All numbers are in base units. ``low`` and ``high`` are the ends of an interval at the stated confidence; they
-are null where the data allow none. ``warnings`` are whole sentences, which travel with the number they
-qualify.
+All numbers are in base units. ``low`` and ``high`` are the ends of an interval at the stated confidence; they are null
+where the data allow none. ``warnings`` are whole sentences, which travel with the number they qualify.
 """
 
 from __future__ import annotations

@@ -62,8 +62,7 @@ def joint_alignment(length: int, offset: int) -> int | None:
 def with_alignment(requests: pl.DataFrame) -> pl.DataFrame:
     """``requests`` with two more columns, in bytes, null where the length is 0.
 
-    ``length_alignment``: the largest power of two that divides the length; ``alignment``: that divides the offset
-    too.
+    ``length_alignment``: the largest power of two that divides the length; ``alignment``: that divides the offset too.
     """
     length = pl.col("length")
     both = length | pl.col("offset_alignment")  # lowest bit set of the two; an offset of 0 adds none

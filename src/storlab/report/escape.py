@@ -1,9 +1,8 @@
 """Foreign text made harmless: names, reasons and study files come from users, tools and kernels.
 
-``plain`` takes out what no format may carry: control characters (a terminal obeys them), bidirectional
-overrides (they make text read as something else) and lone surrogates (they can't be encoded). The others
-add one markup language's own escapes, and leave signs alone where they mean nothing, so that the source stays
-readable.
+``plain`` takes out what no format may carry: control characters (a terminal obeys them), bidirectional overrides (they
+make text read as something else) and lone surrogates (they can't be encoded). The others add one markup language's own
+escapes, and leave signs alone where they mean nothing, so that the source stays readable.
 """
 
 from __future__ import annotations

@@ -34,8 +34,7 @@ class ReportInput:
     """All that a report shows. Whatever is missing or empty is left out of the report, never guessed.
 
     The frames have the columns of ``docs/reference/records.md``. ``facts`` is cell → node → layer → what that layer
-    really was; ``guests`` is cell → node → what that virtual machine was; ``declared``: what the
-    metrics are.
+    really was; ``guests`` is cell → node → what that virtual machine was; ``declared``: what the metrics are.
     """
 
     summary: Summary

@@ -21,10 +21,9 @@ job, and for all together (``job`` null), in each direction ``d`` that had any I
 Latency is completion latency (``clat``: submission to completion), or total latency where fio was told
 ``lat_percentiles=1`` without ``clat_percentiles=1``; the fact ``latency`` says which.
 
-Rates of all jobs together are those of fio's ``group_reporting``: bytes and operations of all jobs over the
-longest run time among them; so they don't depend on whether fio or Storlab merged the jobs. Jobs that ran
-one after another (``stonewall``) have their run times added. Totals over directions are sums of the
-directions' rates.
+Rates of all jobs together are those of fio's ``group_reporting``: bytes and operations of all jobs over the longest run
+time among them; so they don't depend on whether fio or Storlab merged the jobs. Jobs that ran one after another
+(``stonewall``) have their run times added. Totals over directions are sums of the directions' rates.
 """
 
 from __future__ import annotations
