@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from storlab.analysis.design import Design
 from storlab.analysis.effects import Effects, Share, interactions
+from storlab.analysis.estimates import Recorded
 from storlab.analysis.factorial import APART, effects_of
-from storlab.analysis.series import Recorded
 from storlab.analysis.summary import Summary, from_json, to_json
 
 LOAD = ("load", "bandwidth")

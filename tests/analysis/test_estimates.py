@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from storlab.analysis import checks
 from storlab.analysis.anytime import mean_interval
-from storlab.analysis.estimates import estimates
-from storlab.analysis.series import Recorded
+from storlab.analysis.estimates import Recorded, estimates
 from storlab.analysis.summary import Estimate
 from storlab.timeseries.drift import average_ranks
 

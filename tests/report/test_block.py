@@ -18,7 +18,7 @@ from storlab.report.charts import Kind, all_panels
 from storlab.report.charts.sizes import SIZES, label, sizes_chart
 from storlab.report.charts.theme import ABOVE, BELOW, to_svg
 from storlab.report.format import part
-from storlab.report.text import render_text
+from storlab.report.terminal import render_text
 
 from .block_sample import REASON, block_sample, imported_sample
 

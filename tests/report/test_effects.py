@@ -16,7 +16,7 @@ from storlab.report.effects import effect_tables, in_words
 from storlab.report.formats import render
 from storlab.report.input import ReportInput
 from storlab.report.markdown import render_markdown
-from storlab.report.text import render_text
+from storlab.report.terminal import render_text
 from storlab.report.view import view
 
 FOUND = Effects(

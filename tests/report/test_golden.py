@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from storlab.report import render
-from storlab.report.text import render_text
+from storlab.report.terminal import render_text
 
 from .sample import sample
 from .vm_sample import vm_sample

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.timeseries.correlation import autocorrelation, effective_sample_size, robust_ar1
+from storlab.timeseries.variability import autocorrelation, effective_sample_size, robust_ar1
 
 from .noise import ar1
 

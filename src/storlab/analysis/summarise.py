@@ -13,11 +13,10 @@ from storlab.analysis.block_shares import block_io
 from storlab.analysis.compare import compare, unanswerable
 from storlab.analysis.design import Design
 from storlab.analysis.distributions import distributions
-from storlab.analysis.estimates import estimates, node_estimates
+from storlab.analysis.estimates import KEYS, Recorded, collect, estimates, node_estimates
 from storlab.analysis.factorial import effects_of
 from storlab.analysis.pairing import Rounds, Side, pair, pool
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
-from storlab.analysis.series import KEYS, Recorded, collect
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
 from storlab.analysis.wording import percent, plural
 from storlab.metrics import Key

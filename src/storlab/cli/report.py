@@ -56,7 +56,7 @@ def report(
     elif format_ == "text" and sys.stdout.isatty():
         from rich.console import Console
 
-        from storlab.report.text import TerminalReport
+        from storlab.report.terminal import TerminalReport
 
         Console(highlight=False).print(TerminalReport(given))
     else:

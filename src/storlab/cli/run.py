@@ -113,7 +113,7 @@ def _show(outcome: Outcome, json: bool) -> None:
     else:
         from rich.console import Console
 
-        from storlab.report.text import TerminalReport
+        from storlab.report.terminal import TerminalReport
 
         console = Console(highlight=False)
         console.print(TerminalReport(given))

@@ -1,21 +1,5 @@
 """A report as AsciiDoc in the manner of lab notes: per combination one small table of nodes, then the host's load.
 
-    === filesystem=ext4
-
-    ==== load=random-write
-
-    write.bandwidth
-
-    [cols="1,1"]
-    |===
-    |Node | Bandwidth
-
-    |a
-    |24.7 ±0.6 MiB/s
-    |===
-
-    host load average: 7.12, 3.37, 2.19
-
 Numbers are means over the rounds, with the half-width of their interval: those of the nodes add up to all together.
 """
 

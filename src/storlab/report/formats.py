@@ -36,7 +36,7 @@ def render_json(given: ReportInput) -> str:
 
 
 FORMATS: dict[str, Renderer] = {
-    "text": _lazily("text", "render_text"),
+    "text": _lazily("terminal", "render_text"),
     "md": _lazily("markdown", "render_markdown"),
     "html": _lazily("html", "render_html"),
     "csv": _lazily("csv", "render_csv"),

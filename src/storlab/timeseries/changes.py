@@ -22,9 +22,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from storlab.timeseries.correlation import robust_ar1
 from storlab.timeseries.steady import block_means
-from storlab.timeseries.variability import Floats
+from storlab.timeseries.variability import Floats, robust_ar1
 
 THRESHOLD = 400.0
 MOST_BLOCKS = 256

@@ -24,9 +24,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storlab.timeseries.correlation import autocorrelation, effective_sample_size
 from storlab.timeseries.steady import block_means
-from storlab.timeseries.variability import Floats
+from storlab.timeseries.variability import Floats, autocorrelation, effective_sample_size
 
 LEAST = 20
 MOST_PAIRED = 100

@@ -14,11 +14,10 @@ from pathlib import Path
 from storlab.analysis.wording import plural
 from storlab.cli.import_.command import ImportOptions
 from storlab.cli.import_.folder import new_import
-from storlab.cli.import_.turns import refuse_fixed_order, refuse_other_dates
+from storlab.cli.import_.refusals import foreign, refuse_fixed_order, refuse_other_dates
 from storlab.errors import ParseError, UserError
 from storlab.grouping import grouped
 from storlab.importing.cells import assemble
-from storlab.importing.foreign import foreign
 from storlab.importing.imported import ImportedFile
 from storlab.importing.importer import Importer, Part
 from storlab.importing.registry import importer_of

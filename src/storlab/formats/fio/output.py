@@ -1,22 +1,9 @@
 """fio's JSON output (``--output-format=json+``) as measurements.
 
-Source: fio 3.33, ``stat.c`` (``show_thread_status_json``, ``sum_thread_stats``) and ``HOWTO.rst``. For every
-job, and for all together (``job`` null), in each direction ``d`` that had any I/O (``read``, ``write``,
-``trim``; ``mixed`` under ``unified_rw_reporting=1``):
-
-| metric | unit | better | across | |
-| --- | --- | --- | --- | --- |
-| ``d.bandwidth``, ``d.iops`` | B/s, 1/s | higher | sum | over the direction's run time |
-| ``d.bytes``, ``d.ios`` | B, 1 | neither | sum | |
-| ``d.latency.mean`` | s | lower | merge | exact |
-| ``d.latency.min``, ``.max`` | s | lower | min, max | exact |
-| ``d.latency.p50`` … ``.p99.99`` | s | lower | merge | from bins, to within 1/128 |
-| ``bandwidth``, ``iops``, ``bytes``, ``ios``, ``latency.*`` | | | | the same over all directions |
-| ``sync.ios``, ``sync.latency.*`` | | | | fsync and its like; not in the totals |
-| ``cpu.user``, ``cpu.system`` | 1 | neither | mean | CPU time over the jobs' run time |
-| ``runtime`` | s | neither | max | |
-| ``errors`` | 1 | lower | sum | operations that failed and were passed over |
-| ``steady.*`` | | | | see ``steady.py`` |
+Source: fio 3.33, ``stat.c`` (``show_thread_status_json``, ``sum_thread_stats``) and ``HOWTO.rst``. The metrics are
+those of ``docs/reference/metrics.md``: of every job, and of all together (``job`` null), in each direction that had any
+I/O (``mixed`` under ``unified_rw_reporting=1``), and over all. Means and extremes of latencies are exact, percentiles
+come from bins, to within 1/128. fsync and its like (``sync.*``) are in no total.
 
 Latency is completion latency (``clat``: submission to completion), or total latency where fio was told
 ``lat_percentiles=1`` without ``clat_percentiles=1``; the fact ``latency`` says which.
