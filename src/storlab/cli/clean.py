@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument
 
 from storlab.cli.failure import OWN_FAULT
 from storlab.errors import RecordsError
@@ -15,9 +16,7 @@ if TYPE_CHECKING:
     from storlab.run.teardown import Teardown
 
 
-def clean(
-    folder: Annotated[Path | None, typer.Argument(metavar="RUN", help="One run; by default all.")] = None,
-) -> None:
+def clean(folder: Annotated[Path | None, Argument(metavar="RUN", help="One run; by default all.")] = None) -> None:
     """Tear down what runs have left standing.
 
     Whatever a run's journal says was set up and still stands, and never anything else.

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from storlab.cli.failure import GATE_HIT
-from storlab.cli.options import one_thread_for_algebra
+from storlab.cli.options import String, Strings, one_thread_for_algebra
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,23 +25,17 @@ def _offered(incomplete: str) -> list[str]:
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs; the first is the baseline.")],
-    by: Annotated[
-        str | None, typer.Option("--by", metavar="FACTOR", help="Levels of this factor, rather than runs.")
-    ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option("--metric", metavar="NAME", help="Instead of the primary metric.")
-    ] = None,
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="Folders of runs; the first is the baseline.")],
+    by: Annotated[String, Option("--by", metavar="FACTOR", help="Levels of this factor, rather than runs.")] = None,
+    metric: Annotated[Strings, Option("--metric", metavar="NAME", help="Instead of the primary metric.")] = None,
     fail_on: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--fail-on", metavar="GATE", help="End with status 4: worse, 'worse>3%', better, differs, missing."
-        ),
+        Strings,
+        Option("--fail-on", metavar="GATE", help="End with status 4: worse, 'worse>3%', better, differs, missing."),
     ] = None,
     format_: Annotated[
-        str, typer.Option("--format", "-f", metavar="text|markdown|json|junit", autocompletion=_offered, help="Format.")
+        str, Option("--format", "-f", metavar="text|markdown|json|junit", autocompletion=_offered, help="Format.")
     ] = "text",
-    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Write it to a file.")] = None,
+    out: Annotated[Path | None, Option("--out", "-o", metavar="FILE", help="Write it to a file.")] = None,
 ) -> None:
     """Compare runs with each other, or levels of a factor over runs.
 

@@ -10,9 +10,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from storlab.cli.failure import INTERRUPTED
-from storlab.cli.options import Json, Quiet, print_json
+from storlab.cli.options import Json, Quiet, String, Strings, print_json
 from storlab.errors import MissingImage, UserError
 
 if TYPE_CHECKING:
@@ -26,12 +27,10 @@ image = typer.Typer(name="image", help="Build, list and remove what guests boot.
 
 @image.command("build")
 def image_build(
-    with_: Annotated[
-        list[str] | None, typer.Option("--with", metavar="EXTRA", help="What it shall have besides: zfs.")
-    ] = None,
-    mirror: Annotated[str, typer.Option("--mirror", metavar="URL", help="A mirror of Debian.")] = _MIRROR,
+    with_: Annotated[Strings, Option("--with", metavar="EXTRA", help="What it shall have besides: zfs.")] = None,
+    mirror: Annotated[str, Option("--mirror", metavar="URL", help="A mirror of Debian.")] = _MIRROR,
     if_missing: Annotated[
-        bool, typer.Option("--if-missing", help="Only if there is none yet; then no mirror is asked.")
+        bool, Option("--if-missing", help="Only if there is none yet; then no mirror is asked.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -148,8 +147,8 @@ def _age(seconds: float) -> str:
 
 @image.command("remove")
 def image_remove(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="An image, as the list names it.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All images, and all that was downloaded for them.")] = False,
+    name: Annotated[String, Argument(metavar="NAME", help="An image, as the list names it.")] = None,
+    all_: Annotated[bool, Option("--all", help="All images, and all that was downloaded for them.")] = False,
 ) -> None:
     """Remove a guest image, or all."""
     if (name is None) == (not all_):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
-from storlab.cli.options import Json, print_json
+from storlab.cli.options import Json, String, print_json
 
 if TYPE_CHECKING:
     from storlab.study.study import Study
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def listing(
     metrics: Annotated[
-        str | None, typer.Option("--metrics", metavar="STUDY", help="List the metrics that a study's trials may have.")
+        String, Option("--metrics", metavar="STUDY", help="List the metrics that a study's trials may have.")
     ] = None,
     json: Json = False,
 ) -> None:

@@ -9,6 +9,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
+from typer import Option
 from typer.core import TyperGroup
 
 from storlab.cli.clean import clean
@@ -57,8 +58,7 @@ app = typer.Typer(
 
 @app.callback(invoke_without_command=True)
 def _main(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    context: typer.Context, version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False
 ) -> None:
     if version:
         _print_version()

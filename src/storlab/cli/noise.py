@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from storlab.cli.failure import INTERRUPTED
-from storlab.cli.options import Json, Quiet, print_json, studies
+from storlab.cli.options import Json, Quiet, String, print_json, studies
 from storlab.errors import StorlabError, UserError
 
 if TYPE_CHECKING:
@@ -30,11 +31,10 @@ TOO_SOON = "storlab: interrupted too soon to say anything; nothing is left of it
 
 def noise(
     study: Annotated[
-        str | None,
-        typer.Argument(metavar="[STUDY]", help="Its first cell; without, a short fio load.", autocompletion=studies),
+        String, Argument(metavar="[STUDY]", help="Its first cell; without, a short fio load.", autocompletion=studies)
     ] = None,
-    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="How long, such as 5m.")] = "1m",
-    in_: Annotated[Path | None, typer.Option("--in", metavar="DIR", help="Where its files lie.")] = None,
+    for_: Annotated[str, Option("--for", metavar="TIME", help="How long, such as 5m.")] = "1m",
+    in_: Annotated[Path | None, Option("--in", metavar="DIR", help="Where its files lie.")] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 if TYPE_CHECKING:
     from storlab.study.study import Study
@@ -22,21 +22,22 @@ def studies(incomplete: str) -> list[str]:
     return [path.stem for path in sorted(folder.glob("*.toml")) if path.stem.startswith(incomplete)]
 
 
+String = str | None
+Strings = list[str] | None
+"""Of options that may be left out; short, so that an option is a line."""
+
 StudyName = Annotated[
-    str, typer.Argument(metavar="STUDY", help="A shipped study's name, or a study file.", autocompletion=studies)
+    str, Argument(metavar="STUDY", help="A shipped study's name, or a study file.", autocompletion=studies)
 ]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run's folder.")]
+RunPath = Annotated[Path, Argument(metavar="RUN", help="A run's folder.")]
 Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Change a parameter or any key: size=1G, repeat.max=10."),
+    Strings, Option("--set", metavar="PATH=VALUE", help="Change a parameter or any key: size=1G, repeat.max=10.")
 ]
-Only = Annotated[
-    list[str] | None, typer.Option("--only", metavar="FACTOR=LEVEL[,LEVEL]", help="Only these levels of a factor.")
-]
-Rounds = Annotated[int | None, typer.Option("--rounds", min=1, help="So many rounds, no fewer and no more.")]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="For the order of trials and random offsets.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
-Json = Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")]
+Only = Annotated[Strings, Option("--only", metavar="FACTOR=LEVEL[,LEVEL]", help="Only these levels of a factor.")]
+Rounds = Annotated[int | None, Option("--rounds", min=1, help="So many rounds, no fewer and no more.")]
+Seed = Annotated[int | None, Option("--seed", min=0, help="For the order of trials and random offsets.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress, only the result.")]
+Json = Annotated[bool, Option("--json", help="The result as JSON on standard output.")]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Option
 
 from storlab.cli.options import RunPath, one_thread_for_algebra
 from storlab.errors import UserError
@@ -21,10 +21,9 @@ def _formats(incomplete: str) -> list[str]:
 def report(
     folder: RunPath,
     format_: Annotated[
-        str,
-        typer.Option("--format", "-f", metavar="text|md|html|csv|json|adoc", autocompletion=_formats, help="Format."),
+        str, Option("--format", "-f", metavar="text|md|html|csv|json|adoc", autocompletion=_formats, help="Format.")
     ] = "text",
-    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to a file.")] = None,
+    output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write it to a file.")] = None,
 ) -> None:
     """Report on a run, new or old, from its records."""
     one_thread_for_algebra()

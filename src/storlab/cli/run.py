@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from storlab.cli.failure import INTERRUPTED, OWN_FAULT, TRIALS_FAILED
 from storlab.cli.options import Json, Only, Quiet, Rounds, RunPath, Seed, Set, StudyName, StudyOptions
@@ -31,12 +32,12 @@ class RunOptions(StudyOptions):
 
 def run(
     study: StudyName,
-    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
+    out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
     set_: Set = None,
     rounds: Rounds = None,
     seed: Seed = None,
     only: Only = None,
-    build: Annotated[bool, typer.Option("--build", help="Build the guest images that it needs, where absent.")] = False,
+    build: Annotated[bool, Option("--build", help="Build the guest images that it needs, where absent.")] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:

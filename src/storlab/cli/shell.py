@@ -6,9 +6,10 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from storlab.cli.failure import INTERRUPTED
-from storlab.cli.options import Only, Set, StudyName, StudyOptions
+from storlab.cli.options import Only, Set, String, StudyName, StudyOptions
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
 
 def shell(
     study: StudyName,
-    node: Annotated[str | None, typer.Argument(metavar="NODE", help="By default the first with a load.")] = None,
+    node: Annotated[String, Argument(metavar="NODE", help="By default the first with a load.")] = None,
     set_: Set = None,
     only: Only = None,
-    build: Annotated[bool, typer.Option("--build", help="Build the guest images that it needs, where absent.")] = False,
+    build: Annotated[bool, Option("--build", help="Build the guest images that it needs, where absent.")] = False,
 ) -> None:
     """Set up one cell of a study and open a shell on one of its nodes.
 

@@ -8,27 +8,28 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 from typer.core import TyperGroup
 
-from storlab.cli.options import one_thread_for_algebra
+from storlab.cli.options import String, Strings, one_thread_for_algebra
 from storlab.errors import UserError
 
 # "readable": of what can't be read, the importers say why in one sentence.
-Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", readable=False, help="Files, or folders of them.")]
-ImportOut = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="A new folder for the run.")]
-_LABEL = typer.Option("--label", metavar="NAME", help="What a file or folder is called; once for each, in order.")
+Paths = Annotated[list[Path], Argument(metavar="PATH...", readable=False, help="Files, or folders of them.")]
+ImportOut = Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for the run.")]
+_LABEL = Option("--label", metavar="NAME", help="What a file or folder is called; once for each, in order.")
 _LEVELS = "A factor: one level for all, or one for each."
 _TURNS = (
     "They were measured in turns on one machine, in the order of their own times or, without these, as given: compare "
     "them by round, with verdicts."
 )
-Label = Annotated[list[str] | None, _LABEL]
-Factor = Annotated[list[str] | None, typer.Option("--factor", metavar="NAME=LEVEL[,LEVEL]", help=_LEVELS)]
-Interleaved = Annotated[bool, typer.Option("--interleaved", help=_TURNS)]
+Label = Annotated[Strings, _LABEL]
+Factor = Annotated[Strings, Option("--factor", metavar="NAME=LEVEL[,LEVEL]", help=_LEVELS)]
+Interleaved = Annotated[bool, Option("--interleaved", help=_TURNS)]
 
 
 def _files(what: str) -> Any:
-    return typer.Argument(metavar="FILE...", readable=False, help=what)
+    return Argument(metavar="FILE...", readable=False, help=what)
 
 
 class ImportCommands(TyperGroup):
@@ -82,8 +83,7 @@ def import_blkalgn(
     label: Label = None,
     factor: Factor = None,
     dialect: Annotated[
-        int | None,
-        typer.Option("--dialect", metavar="1-4", min=1, max=4, help="Which it is, where a file does not show it."),
+        int | None, Option("--dialect", metavar="1-4", min=1, max=4, help="Which it is, where a file does not show it.")
     ] = None,
     interleaved: Interleaved = False,
 ) -> None:
@@ -151,8 +151,8 @@ def import_bonnie(
 def import_csv(
     files: Annotated[list[Path], _files("Tables whose first line names the columns.")],
     value: Annotated[
-        list[str] | None,
-        typer.Option(
+        Strings,
+        Option(
             "--value",
             metavar="COLUMN[:UNIT[:BETTER]]",
             help="Numbers: IOPS:1/s:higher, lat:ms:lower, or METRIC=COLUMN for another name. A unit in the heading "
@@ -160,17 +160,16 @@ def import_csv(
         ),
     ] = None,
     factor_column: Annotated[
-        list[str] | None, typer.Option("--factor-column", metavar="NAME", help="A column that tells set-ups apart.")
+        Strings, Option("--factor-column", metavar="NAME", help="A column that tells set-ups apart.")
     ] = None,
     metric_column: Annotated[
-        str | None, typer.Option("--metric-column", metavar="NAME", help="The column that says what each number is of.")
+        String, Option("--metric-column", metavar="NAME", help="The column that says what each number is of.")
     ] = None,
     round_column: Annotated[
-        str | None, typer.Option("--round-column", metavar="NAME", help="The column that numbers the repeats, from 1.")
+        String, Option("--round-column", metavar="NAME", help="The column that numbers the repeats, from 1.")
     ] = None,
     time_column: Annotated[
-        str | None,
-        typer.Option("--time-column", metavar="NAME[:UNIT]", help="Seconds since the trial began, or ms, min."),
+        String, Option("--time-column", metavar="NAME[:UNIT]", help="Seconds since the trial began, or ms, min.")
     ] = None,
     out: ImportOut = None,
     label: Label = None,
@@ -198,7 +197,7 @@ def _extension(kind: str) -> Any:
         label: Label = None,
         factor: Factor = None,
         option: Annotated[
-            list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="What the extension asks for.")
+            Strings, Option("--option", metavar="NAME=VALUE", help="What the extension asks for.")
         ] = None,
         interleaved: Interleaved = False,
     ) -> None:

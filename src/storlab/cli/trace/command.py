@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
+from storlab.cli.options import String, Strings
 from storlab.errors import UserError
 
 FILES = (".json", ".parquet", ".txt", ".csv")
@@ -51,28 +53,22 @@ class TraceOptions:
 
 def trace(
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND ...]", help="Trace while this runs.", show_default=False)
+        Strings, Argument(metavar="[-- COMMAND ...]", help="Trace while this runs.", show_default=False)
     ] = None,
-    disk: Annotated[
-        list[str] | None, typer.Option("--disk", metavar="DISK", help="Only this disk or partition.")
-    ] = None,
-    op: Annotated[
-        list[str] | None, typer.Option("--op", metavar="OP", help="Only read, write, flush, discard, …")
-    ] = None,
-    comm: Annotated[list[str] | None, typer.Option("--comm", metavar="NAME", help="Only of this command.")] = None,
-    length: Annotated[list[str] | None, typer.Option("--length", metavar="SIZE", help="Only of this length.")] = None,
-    alignment: Annotated[
-        list[str] | None, typer.Option("--alignment", metavar="SIZE", help="Only with this joint alignment.")
-    ] = None,
+    disk: Annotated[Strings, Option("--disk", metavar="DISK", help="Only this disk or partition.")] = None,
+    op: Annotated[Strings, Option("--op", metavar="OP", help="Only read, write, flush, discard, …")] = None,
+    comm: Annotated[Strings, Option("--comm", metavar="NAME", help="Only of this command.")] = None,
+    length: Annotated[Strings, Option("--length", metavar="SIZE", help="Only of this length.")] = None,
+    alignment: Annotated[Strings, Option("--alignment", metavar="SIZE", help="Only with this joint alignment.")] = None,
     interval: Annotated[
-        str | None, typer.Option("--interval", metavar="TIME", help="Show the counts so often; live by default 1s.")
+        String, Option("--interval", metavar="TIME", help="Show the counts so often; live by default 1s.")
     ] = None,
-    for_: Annotated[str | None, typer.Option("--for", metavar="TIME", help="End after this time: 30s.")] = None,
-    by_comm: Annotated[bool, typer.Option("--by-comm", help="Count each command apart.")] = False,
-    events: Annotated[bool, typer.Option("--events", help="Each request by itself, a row as it is issued.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="blkalgn's JSON, keys in bytes, instead of tables.")] = False,
+    for_: Annotated[String, Option("--for", metavar="TIME", help="End after this time: 30s.")] = None,
+    by_comm: Annotated[bool, Option("--by-comm", help="Count each command apart.")] = False,
+    events: Annotated[bool, Option("--events", help="Each request by itself, a row as it is issued.")] = False,
+    json: Annotated[bool, Option("--json", help="blkalgn's JSON, keys in bytes, instead of tables.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write it too: .json, .parquet, .txt or .csv.")
+        Path | None, Option("--out", metavar="FILE", help="Write it too: .json, .parquet, .txt or .csv.")
     ] = None,
 ) -> None:
     """Watch block I/O: lengths, alignment, flags, latencies.
