@@ -33,7 +33,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from storlab.records.trial_record import TrialRecord
+from storlab.records.run_folder import TrialRecord
 from storlab.run.executor import run_study
 from storlab.run.observer import Observer
 from storlab.study.study import load_study

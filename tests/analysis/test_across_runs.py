@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
-from storlab.analysis.across_runs import compare_runs
+from storlab.analysis.across_runs import compare_runs, parse_gate
 from storlab.analysis.compare import difference
 from storlab.analysis.design import CompareSpec
-from storlab.analysis.gate import parse_gate
 from storlab.analysis.interleaving import Span, pairs_in_time
 from storlab.analysis.merged_runs import RunData
 from storlab.errors import UserError

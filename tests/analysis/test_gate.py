@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.analysis.across_runs import RunComparison, compare_runs
-from storlab.analysis.gate import WORDS, Gate, parse_gate
+from storlab.analysis.across_runs import WORDS, Gate, RunComparison, compare_runs, parse_gate
 from storlab.errors import UserError
 
 from .runs import run

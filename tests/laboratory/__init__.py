@@ -18,8 +18,7 @@ from typing import Any
 
 import pytest
 
-from storlab.records.run_folder import RunFolder
-from storlab.records.trial_record import TrialRecord
+from storlab.records.run_folder import RunFolder, TrialRecord
 from storlab.run.executor import Outcome, resume_run, run_study
 from storlab.run.observer import Observer
 from storlab.study.study import load_study

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from storlab.blockio.ratios import ratios
-from storlab.blockio.requests import UNITS, request_frame
+from storlab.blockio.requests import UNITS, ratios, request_frame
 from storlab.formats.fio.declared import declared
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, Measurements, Value, metric_frame
 from storlab.records.fairness import imbalance, jain

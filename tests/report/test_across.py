@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from analysis.runs import run, two_factors, with_variance
-from storlab.analysis.across_runs import RunsCompared, compare_runs
-from storlab.analysis.gate import parse_gate
+from storlab.analysis.across_runs import RunsCompared, compare_runs, parse_gate
 from storlab.report.across import outcome, render_json
 from storlab.report.across_formats import render_junit, render_markdown, render_text
 

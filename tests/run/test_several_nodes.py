@@ -11,8 +11,7 @@ import pytest
 from laboratory import Laboratory
 from storlab.measurements import merge_histograms
 from storlab.percentiles import percentiles
-from storlab.records.run_folder import RunFolder
-from storlab.records.trial_record import TrialRecord
+from storlab.records.run_folder import RunFolder, TrialRecord
 
 NODES = ["n-1", "n-2", "n-3", "n-4"]
 STUDY = """

@@ -69,24 +69,23 @@ def over_rounds(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         .join(totals, on=ROUND)
         .with_columns(requests=pl.col("count") / pl.col("all"), bytes=pl.col("bytes") / pl.col("all_bytes"))
     )
-    everywhere = pl.len() == pl.col("rounds").first()
-    statistics = [
-        statistic
-        for name in ("requests", "bytes")
-        for statistic in (
-            pl.when(pl.col(name).null_count() == 0)
-            .then(pl.col(name).sum() / pl.col("rounds").first())
-            .alias(f"{name}.mean"),
-            pl.when(everywhere).then(pl.col(name).min()).otherwise(0.0).alias(f"{name}.low"),
-            pl.col(name).max().alias(f"{name}.high"),
-        )
-    ]
+    everywhere, number = pl.len() == pl.col("rounds").first(), pl.col("rounds").first()
+    statistics = []
+    for name in ("requests", "bytes"):
+        least = pl.when(everywhere).then(pl.col(name).min()).otherwise(0.0)
+        statistics += _spread(name, pl.col(name).sum() / number, least)
     return (
         each.join(rounds, on=PLACE)
         .sort([*PLACE, *by, "round"])  # so that sums are the same to the last bit whenever a run is analysed again
         .group_by([*PLACE, *by], maintain_order=True)
         .agg(*statistics, (pl.col("count").sum() / pl.col("rounds").first()).alias("count"))
     )
+
+
+def _spread(name: str, mean: pl.Expr, low: pl.Expr) -> list[pl.Expr]:
+    """The columns that ``share_of`` takes; no mean where a value is unknown."""
+    known = pl.when(pl.col(name).null_count() == 0).then(mean)
+    return [known.alias(f"{name}.mean"), low.alias(f"{name}.low"), pl.col(name).max().alias(f"{name}.high")]
 
 
 def share_of(row: Mapping[str, float], name: str) -> Share:
@@ -103,15 +102,7 @@ def unit_shares(counted: pl.DataFrame) -> dict[Place, list[UnitShare]]:
     """``UnitShare`` of each unit; ``counted`` has the columns of ``storlab.blockio.requests.shares``."""
     names = ["share", "byte_share", "offset_share", "shorter", "amplification"]
     rows = shares(counted, UNITS, ROUND).with_columns(shorter=pl.col("below") / pl.col("requests"))
-    statistics = [
-        statistic
-        for name in names
-        for statistic in (
-            pl.when(pl.col(name).null_count() == 0).then(pl.col(name).mean()).alias(f"{name}.mean"),
-            pl.col(name).min().alias(f"{name}.low"),
-            pl.col(name).max().alias(f"{name}.high"),
-        )
-    ]
+    statistics = [each for name in names for each in _spread(name, pl.col(name).mean(), pl.col(name).min())]
     ordered = rows.sort(*PLACE, "unit", "round")
     found = ordered.group_by([*PLACE, "unit"], maintain_order=True).agg(*statistics).iter_rows(named=True)
     return grouped((place_of(row), UnitShare(row["unit"], *(share_or_none(row, n) for n in names))) for row in found)

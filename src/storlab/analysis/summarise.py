@@ -82,22 +82,15 @@ def _asked(design: Design, catalogue: Catalogue, planned: list[Planned]) -> list
 
 def cell_states(trials: pl.DataFrame, design: Design) -> tuple[CellState, ...]:
     """What became of each cell, in the order of the design. ``trials``: ``cell``, ``status``, ``reason``."""
-    counts = {
-        row["cell"]: row
-        for row in trials.group_by("cell")
-        .agg(
-            *((pl.col("status") == status).sum().alias(status) for status in ("done", "failed", "unsupported")),
-            reasons=pl.col("reason").drop_nulls().unique(maintain_order=True),
-        )
-        .iter_rows(named=True)
-    }
+    sums = ((pl.col("status") == status).sum().alias(status) for status in ("done", "failed", "unsupported"))
+    reasons = pl.col("reason").drop_nulls().unique(maintain_order=True).alias("reasons")
+    counts = {row["cell"]: row for row in trials.group_by("cell").agg(*sums, reasons).iter_rows(named=True)}
     none = {"done": 0, "failed": 0, "unsupported": 0, "reasons": []}
     states = []
     for cell, levels in design.cells:
         row = counts.get(cell, none)
         status = _status(row["done"], row["failed"], row["unsupported"])
-        reasons = tuple(row["reasons"])
-        states.append(CellState(cell, dict(levels), status, row["done"], row["failed"], reasons))
+        states.append(CellState(cell, dict(levels), status, row["done"], row["failed"], tuple(row["reasons"])))
     return tuple(states)
 
 

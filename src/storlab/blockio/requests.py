@@ -7,12 +7,13 @@ A flush has no data and so no alignment.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 
-from storlab.measurements import REQUEST_COLUMNS
+from storlab.measurements import REQUEST_COLUMNS, Better, Value
+from storlab.metrics import MetricSpec
 from storlab.units import size_text
 
 UNITS = (4096, 8192, 16384, 32768, 65536)
@@ -171,3 +172,43 @@ def by_disk(requests: pl.DataFrame) -> dict[str, DiskHistograms]:
 
 def _pairs(counts: pl.DataFrame, disk: str) -> dict[int, int]:
     return {value: count for _, value, count in counts.filter(pl.col("disk") == disk).iter_rows()}
+
+
+WAYS = ("read", "write")
+_RATIOS: tuple[tuple[str, str, Better], ...] = (
+    ("{way}.aligned.{unit}", "share", "higher"),
+    ("{way}.aligned.{unit}.bytes", "byte_share", "higher"),
+    ("{way}.offset-aligned.{unit}", "offset_share", "higher"),
+    ("{way}.unit.amplification.{unit}", "amplification", "lower"),
+)
+_SIZE = {way: MetricSpec(f"{way}.size", "B", across="merge") for way in WAYS}
+_OF_UNIT = {
+    (way, unit, column): MetricSpec(name.format(way=way, unit=unit_name(unit)), "1", better, "merge", granule=unit)
+    for way in WAYS
+    for unit in UNITS
+    for name, column, better in _RATIOS
+}
+RATIOS = (*_SIZE.values(), *_OF_UNIT.values())
+"""Of several nodes they are to be had anew from all their requests: one that wrote ten times counts as ten do."""
+
+
+def ratios(requests: pl.DataFrame) -> Iterator[Value]:
+    """Mean size (B), shares and amplification of reads and of writes in a frame of ``REQUEST_COLUMNS``.
+
+    ``docs/reference/metrics.md`` says what each is.
+    """
+    return (value for _, value in ratios_by(requests, ()))
+
+
+def ratios_by(requests: pl.DataFrame, by: Sequence[str]) -> Iterator[tuple[tuple[object, ...], Value]]:
+    """The same for each group of ``by``, and the group before it: first sizes, then the others of all groups."""
+    size = (pl.col("count") * pl.col("length")).sum() / pl.col("count").sum()
+    sizes = requests.filter(pl.col("operation").is_in(WAYS)).group_by(*by, "operation").agg(size.alias("size"))
+    for *group, way, mean in sizes.sort(*by, "operation").iter_rows():
+        if mean:
+            yield tuple(group), _SIZE[way].value(mean)
+    for row in shares(requests, by=(*by, "operation")).iter_rows(named=True):
+        for _, column, _ in _RATIOS if row["operation"] in WAYS else ():
+            if row[column] is not None:
+                spec = _OF_UNIT[row["operation"], row["unit"], column]
+                yield tuple(row[key] for key in by), spec.value(row[column])

@@ -42,8 +42,7 @@ def compare(
     Trials that were interleaved get verdicts; differences between runs that were not are described.
     """
     one_thread_for_algebra()
-    from storlab.analysis.across_runs import compare_runs
-    from storlab.analysis.gate import parse_gate
+    from storlab.analysis.across_runs import compare_runs, parse_gate
     from storlab.records.manifest import differences
 
     formats = _formats()

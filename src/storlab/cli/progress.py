@@ -17,7 +17,7 @@ from rich.text import Text
 
 from storlab.analysis.stopping import Continue, Stop
 from storlab.analysis.summary import Summary
-from storlab.records.trial_record import TrialRecord
+from storlab.records.run_folder import TrialRecord
 from storlab.report.format import duration, plural
 from storlab.run.observer import Observer
 from storlab.run.order import PlannedTrial

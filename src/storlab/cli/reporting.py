@@ -9,9 +9,8 @@ from typing import Any
 from storlab.analysis.summary import Summary
 from storlab.errors import UserError
 from storlab.records.files import write_whole
-from storlab.records.run_folder import RunFolder
+from storlab.records.run_folder import RunFolder, TrialRecord
 from storlab.records.tables import Tables
-from storlab.records.trial_record import TrialRecord
 from storlab.report.input import ReportInput
 
 

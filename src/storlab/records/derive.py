@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from storlab.errors import RecordsError
 from storlab.records.imported import derive_imported
-from storlab.records.run_folder import RunFolder
+from storlab.records.run_folder import RECORD, RunFolder
 from storlab.records.tables import Tables
-from storlab.records.trial_record import NAME as RECORD
 
 
 def derive(run: RunFolder) -> Tables:

@@ -27,9 +27,9 @@ from storlab.records.amplification import (
     moved_bytes,
 )
 from storlab.records.observations import Done, Observations, raw_folder
+from storlab.records.run_folder import TrialRecord
 from storlab.records.stacked import Group, Measured, Told, rows_of
 from storlab.records.tables import Observed, TrialTables
-from storlab.records.trial_record import TrialRecord
 from storlab.records.within_trials import add_within_trials
 from storlab.study.cells import Cell, Load
 

@@ -13,10 +13,9 @@ from storlab.importing.importer import Importer, Part
 from storlab.importing.registry import importer_of
 from storlab.records.files import copy_durably, write_durably
 from storlab.records.manifest import Manifest, write_manifest
-from storlab.records.run_folder import RunFolder
+from storlab.records.run_folder import RunFolder, TrialRecord, write_trial
 from storlab.records.stacked import stacked
 from storlab.records.tables import Tables
-from storlab.records.trial_record import TrialRecord, write_trial
 from storlab.records.within_trials import add_within_trials
 from storlab.version import __version__
 

@@ -13,7 +13,7 @@ from storlab.measurements import PROBE, Measurements
 from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe, ProbeRecord, Window
 from storlab.probes.subject import read_subject
-from storlab.records.trial_record import TrialRecord
+from storlab.records.run_folder import TrialRecord
 from storlab.study.cells import Cell
 
 

@@ -7,19 +7,77 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
 
 from storlab.errors import RecordsError, UserError
 from storlab.metrics import Declarations
-from storlab.records.files import sync_folder, unfinished
+from storlab.record import Number, Seconds, read_record, to_json
+from storlab.records.files import sync_folder, unfinished, write_durably, write_whole
 from storlab.records.manifest import LOCK, NAME, Manifest, read_manifest
-from storlab.records.trial_record import NAME as RECORD
-from storlab.records.trial_record import TrialRecord, read_trial
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+RECORD = "trial.json"
+Status = Literal["done", "failed", "unsupported"]
+
+
+class NodeRecord(Struct, frozen=True, forbid_unknown_fields=True):
+    """One node's part in a trial: its measured phase in seconds on its own monotonic clock, and its disks."""
+
+    start: float
+    end: float
+    machine: str  # boot id: nodes with the same one are the same machine
+    disks: list[str] = []  # the kernel's names, as far as they are known
+    clock_error: float = 0.0  # s, of the comparison with the controller's clock
+    late: float = 0.0  # s, after the agreed instant
+
+
+class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
+    """One row of ``trials.parquet``, with what else is needed to derive the other tables. Times in seconds."""
+
+    trial: Number
+    round: Number
+    cell: Number
+    levels: dict[str, str]
+    status: Status
+    reason: str | None = None
+    detail: str = ""  # output that explains a failure
+    started: datetime | None = None
+    duration: Seconds | None = None
+    measured: Seconds | None = None
+    block: Number | None = None  # of the round: cells that share what is kept for it
+    start_skew: Seconds | None = None
+    phases: dict[str, Seconds] = {}  # seconds spent in each
+    nodes: dict[str, NodeRecord] = {}
+    facts: dict[str, list[dict[str, Any]]] = {}  # node → layer by layer
+    probes: dict[str, list[str]] = {}  # probe → nodes where it watched
+    loads: dict[str, list[str]] = {}  # workload → nodes where it ran
+    warnings: list[str] = []
+    guests: dict[str, dict[str, Any]] = {}  # node → what that virtual machine was
+
+
+def write_trial(folder: Path, record: TrialRecord, durable: bool = True) -> None:
+    """Write ``trial.json``, last and at once, so a trial is whole or does not exist; and so that it survives a power
+    cut once this returns, unless it can be made anew.
+    """
+    write = write_durably if durable else write_whole
+    write(folder / RECORD, to_json(record))
+
+
+def read_trial(folder: Path) -> TrialRecord | None:
+    """Read it back; ``None`` where the trial never ended. Raises ``RecordsError`` where it is damaged."""
+    try:
+        return read_record(folder / RECORD, TrialRecord)
+    except FileNotFoundError:
+        return None
+
 
 TABLES = ("trials", "metrics", "series", "histograms", "requests", "findings")
 

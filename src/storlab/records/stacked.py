@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from storlab.blockio.ratios import ratios
+from storlab.blockio.requests import ratios
 from storlab.grouping import grouped
 from storlab.measurements import METRIC_COLUMNS, Measurements, Value, merge_histograms, metric_frame
 from storlab.metrics import Declarations, MetricSpec, Specs, specs_of
 from storlab.percentiles import percentiles
 from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.fairness import fairness, of_jobs
+from storlab.records.run_folder import TrialRecord
 from storlab.records.tables import TrialTables
-from storlab.records.trial_record import TrialRecord
 
 _GROUP = "group"  # number of the group that a row is of: by this they are put in order
 

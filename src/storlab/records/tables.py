@@ -13,8 +13,7 @@ from storlab.metrics import Declarations, MetricSpec, Specs
 from storlab.records import fairness
 from storlab.records.columns import COLUMNS
 from storlab.records.files import write_whole
-from storlab.records.run_folder import TABLES, RunFolder
-from storlab.records.trial_record import TrialRecord
+from storlab.records.run_folder import TABLES, RunFolder, TrialRecord
 from storlab.timeseries import variability
 from storlab.timeseries.findings import SeriesFindings
 from storlab.timeseries.wording import Examined, warnings

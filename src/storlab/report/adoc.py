@@ -109,12 +109,9 @@ def _estimate(e: Estimate, numbers: Numbers, names: Sequence[str], specs: Specs)
 
 def _circumstances(cell: int, numbers: Numbers) -> Iterator[str]:
     """How far apart the nodes started, and how loaded the host was right after."""
-    skew = numbers.get(cell, (NODES, "start.skew", None))
-    if skew:
-        yield from (escaped(f"start skew: {_short(skew)}"), "")
-    guests = numbers.get(cell, (GUESTS, "guests.cpu", None))
-    if guests:
-        yield from (escaped(f"CPUs used by QEMU: {_short(guests)}"), "")
+    for said, key in (("start skew", (NODES, "start.skew", None)), ("CPUs used by QEMU", (GUESTS, "guests.cpu", None))):
+        if found := numbers.get(cell, key):
+            yield from (escaped(f"{said}: {_short(found)}"), "")
     loads = [numbers.get(cell, (HOST_LOAD, metric, HOST)) for metric in LOADS]
     loads = loads if all(loads) else [numbers.get(cell, (HOST_LOAD, metric, None)) for metric in LOADS]
     if all(loads):

@@ -67,15 +67,10 @@ def grid_table(group: Sequence[Estimate], cells: Sequence[CellState]) -> Table |
     interval = f"mean over {plain} ± half of its {fmt.confidence(first.confidence)} interval"
     unit = f"in {shown.symbol}" if shown is not None and shown.symbol else ""
     told = interval if any(e.low is not None for e in group) else f"mean over {plain}"
-    return Table(
-        title=heading(first.metric, first.source, shared),
-        columns=(*shape.beside[:-1], label, *(words.named(shape.side_by_side, level) for level in shape.across)),
-        rows=tuple(rows),
-        labels=len(shape.beside),
-        caption=", ".join(part for part in (words.direction(first.better), unit, told) if part),
-        notes=notes.sentences(),
-        divisible=True,
-    )
+    title, caption = heading(first.metric, first.source, shared), (words.direction(first.better), unit, told)
+    columns = (*shape.beside[:-1], label, *(words.named(shape.side_by_side, level) for level in shape.across))
+    said = (", ".join(filter(None, caption)), notes.sentences())
+    return Table(title, columns, tuple(rows), len(shape.beside), *said, divisible=True)
 
 
 def _shape(group: Sequence[Estimate], cells: Sequence[CellState], factors: tuple[str, ...]) -> _Shape | None:

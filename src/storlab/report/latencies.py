@@ -44,15 +44,9 @@ def _table(group: Sequence[Distribution]) -> Table:
         rows.append((*levels, *node, str(each.operations), *told))
     names = [percentile_name(each.percentile) for each in first.percentiles]
     labels = (*factors, *(["node"] if several else []))
-    return Table(
-        title=heading(first.metric, first.source, shared),
-        columns=(*labels, "operations", *names),
-        rows=tuple(rows),
-        labels=len(labels),
-        caption=_caption(group, several),
-        notes=notes.sentences(),
-        divisible=True,
-    )
+    title, columns = heading(first.metric, first.source, shared), (*labels, "operations", *names)
+    caption = _caption(group, several)
+    return Table(title, columns, tuple(rows), len(labels), caption, notes.sentences(), divisible=True)
 
 
 def _caption(group: Sequence[Distribution], several: bool) -> str:

@@ -114,14 +114,12 @@ def estimate_table(group: Sequence[Estimate]) -> Table:
         numbers = (mean, span, fmt.share(e.cv) or "unknown", notes.mark(str(e.rounds), e.warnings))
         rows.append((*(e.levels.get(factor, "") for factor in factors), *numbers))
     confidences = list(dict.fromkeys(fmt.confidence(e.confidence) for e in group))
-    return Table(
-        title=heading(first.metric, first.source, shared),
-        columns=(*factors, "mean", f"{'/'.join(confidences)} interval", "spread", "rounds"),
-        rows=tuple(rows),
-        labels=len(factors),
-        caption=words.direction(first.better),
-        notes=notes.sentences(),
+    title, columns = (
+        heading(first.metric, first.source, shared),
+        (*factors, "mean", f"{'/'.join(confidences)} interval"),
     )
+    said = (words.direction(first.better), notes.sentences())
+    return Table(title, (*columns, "spread", "rounds"), tuple(rows), len(factors), *said)
 
 
 def comparison_tables(comparisons: Sequence[Comparison]) -> list[Table]:
@@ -144,15 +142,9 @@ def _comparison_table(group: Sequence[Comparison]) -> Table:
         numbers = (words.ratio(c), fmt.ratio_interval(c.low, c.high, c.ratio) or "none")
         rows.append((f"{c.a} vs {c.b}", *[text] * placed, *numbers, verdict, notes.mark(str(c.rounds), c.warnings)))
     shared.pop("", None)
-    return Table(
-        title=heading(first.metric, first.source, shared),
-        columns=(first.factor, *(["where"] if placed else []), "ratio", "interval", "verdict", "rounds"),
-        rows=tuple(rows),
-        labels=2 if placed else 1,
-        caption=words.direction(first.better),
-        notes=notes.sentences(),
-        spans=tuple(map(span_of, group)),
-    )
+    columns = (first.factor, *["where"] * placed, "ratio", "interval", "verdict", "rounds")
+    title, said = heading(first.metric, first.source, shared), (words.direction(first.better), notes.sentences())
+    return Table(title, columns, tuple(rows), 1 + placed, *said, tuple(map(span_of, group)))
 
 
 def span_of(c: Comparison) -> Span | None:

@@ -17,13 +17,7 @@ from storlab.grouping import grouped
 from storlab.report.input import ReportInput
 
 _LINE = "{:<24}{:<24}{:<16}{:<16}\n"
-_WAYS = {
-    "seqread": ("read",),
-    "randread": ("read",),
-    "seqwrite": ("write",),
-    "randwrite": ("write",),
-    "randrw": ("read", "write"),
-}
+_WAYS = {f"{order}{way}": (way,) for order in ("seq", "rand") for way in ("read", "write")}  # others do both
 _DIVIDED_ABOVE = 10240
 _KIB = 1024.0
 

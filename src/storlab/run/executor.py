@@ -21,9 +21,8 @@ from storlab.nodes.waiting import to_its_end
 from storlab.records.derive import derive
 from storlab.records.files import write_durably
 from storlab.records.manifest import Manifest, NodeFacts, Planned, node_facts, write_manifest
-from storlab.records.run_folder import RunFolder, new_run_folder
+from storlab.records.run_folder import RunFolder, TrialRecord, new_run_folder, write_trial
 from storlab.records.tables import Tables
-from storlab.records.trial_record import TrialRecord, write_trial
 from storlab.run.design import rule_of, summary_of
 from storlab.run.interrupts import Interrupts
 from storlab.run.journal import Journal

@@ -18,7 +18,7 @@ from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe, ProbeContext
 from storlab.probes.subject import Subject, of_machine, write_subject
 from storlab.records.derive_trial import parse_load, raw_folder
-from storlab.records.trial_record import NodeRecord, TrialRecord
+from storlab.records.run_folder import NodeRecord, TrialRecord
 from storlab.study.cells import HOST, Load
 from storlab.workloads.base import NAME, Launch, RunContext, exit_bytes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from storlab.analysis.stopping import Continue, Stop
 from storlab.analysis.summary import Summary
-from storlab.records.trial_record import TrialRecord
+from storlab.records.run_folder import TrialRecord
 from storlab.run.order import PlannedTrial
 from storlab.run.plan import Plan
 from storlab.study.cells import Cell

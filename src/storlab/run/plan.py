@@ -13,7 +13,7 @@ from storlab.nodes.kind import Prepared
 from storlab.nodes.needs import Needs, lacks, together
 from storlab.nodes.network import NEEDS as RUN_NETWORK
 from storlab.nodes.node import Node
-from storlab.records.trial_record import TrialRecord
+from storlab.records.run_folder import TrialRecord
 from storlab.run.metrics import refuse_unknown_metrics
 from storlab.run.order import PlannedTrial, round_order
 from storlab.run.session import Session

@@ -19,8 +19,8 @@ from storlab.layers.stack import BuiltStack
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of, cancelled, to_its_end
 from storlab.records.derive_trial import derive_trial, raw_folder
+from storlab.records.run_folder import TrialRecord
 from storlab.records.tables import TrialTables
-from storlab.records.trial_record import TrialRecord
 from storlab.run.measure import fetch_folder, last_output, measure
 from storlab.run.order import PlannedTrial
 from storlab.run.session import Session

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from storlab.blockio.disks import of_partition, without_requests
+from storlab.blockio.text import of_partition, without_requests
 from storlab.cli.failure import OWN_FAULT
 from storlab.cli.trace.command import TraceOptions
 from storlab.errors import MissingTool, NodeError, UserError

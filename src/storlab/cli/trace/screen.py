@@ -32,7 +32,8 @@ class Screen:
     def __init__(self, options: TraceOptions, started: Started) -> None:
         self.options, self._started = options, started
         self._counts: Counts | None = None
-        self._final = False
+        self.complete = False
+        """Whether the tracer ended in order, and told all that it had counted."""
         out = options.out if options.events and options.out and options.out.suffix in EVENT_FILES else None
         self._kept = EventFile(out) if out is not None else None
         self._rows = options.events and self._kept is None and not options.json
@@ -73,7 +74,7 @@ class Screen:
             _tell(sentence)
         for line in lines:
             if isinstance(line, Counts):
-                self._counts, self._final = line, line.final
+                self._counts, self.complete = line, line.final
                 if not line.final:
                     self.tick(line)
 
@@ -115,7 +116,7 @@ class Screen:
             _tell("the tracer ended before it told what it had counted")
             return
         self._print(self._text(requests))
-        if not self._final:
+        if not self.complete:
             _tell("the tracer did not end in order: what came after its last count is missing")
         for sentence in lost_sentences(self._counts.lost):
             _tell(sentence)
@@ -126,11 +127,6 @@ class Screen:
         if self.options.json:
             return blkalgn_json(by_disk(requests)).decode()
         return tables(requests) or _NOTHING
-
-    @property
-    def complete(self) -> bool:
-        """Whether the tracer ended in order, and told all that it had counted."""
-        return self._final
 
     def _print(self, text: str) -> None:
         if self.failure is None:

@@ -80,7 +80,7 @@ def _beneath(seen: Seen, data: pl.DataFrame, width: int, roomy: bool) -> Iterato
     yield _shares(data, width)
     yield _flags(seen.requests)
     if seen.requests["comm"].null_count() < seen.requests.height:
-        yield _commands(seen.requests)
+        yield _named("By   ", _most(seen.requests.filter(pl.col("comm").is_not_null()), "comm"))
     if not seen.latency.is_empty():
         yield _latencies(seen.latency, ("service", "queued") if roomy else ("service",), width)
     for sentence in lost_sentences(seen.lost):
@@ -184,23 +184,17 @@ def _share(share: float) -> Text:
 
 
 def _flags(requests: pl.DataFrame) -> Table:
+    own = ((operation, requests.filter(pl.col("operation") == operation)) for operation in ("write", "read"))
+    said = [f"{operation}: {_most(rows, 'flags')}" for operation, rows in own if rows.height]
+    return _named("Flags", *said)
+
+
+def _named(name: str, *said: str) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column(no_wrap=True, overflow="ellipsis")
-    name = "Flags"
-    for operation in ("write", "read"):
-        own = requests.filter(pl.col("operation") == operation)
-        if own.height:
-            table.add_row(name, f"{operation}: {_most(own, 'flags')}")
-            name = ""
-    return table
-
-
-def _commands(requests: pl.DataFrame) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="bold")
-    table.add_column(no_wrap=True, overflow="ellipsis")
-    table.add_row("By   ", _most(requests.filter(pl.col("comm").is_not_null()), "comm"))
+    for at, text in enumerate(said):
+        table.add_row("" if at else name, text)
     return table
 
 

@@ -39,6 +39,7 @@ _COUNTED: dict[Test, tuple[str, str]] = {"oltp": ("qps", "queries"), "events": (
 """The rate that is a count by time, where it isn't printed."""
 
 _PERCENTILE = MetricSpec("latency.p{percentile}", "s", "lower", "merge", of="latency", statistic="percentile")
+_QUERIES = ("read", "write", "other")
 _METRICS = by_name(
     [
         MetricSpec("tps", "1/s", "higher", quantity="throughput", series=True),
@@ -51,11 +52,7 @@ _METRICS = by_name(
         MetricSpec("read.iops", "1/s", "higher", quantity="throughput", total="iops"),
         MetricSpec("write.iops", "1/s", "higher", quantity="throughput", total="iops"),
         MetricSpec("fsync.rate", "1/s", "higher"),
-        MetricSpec("transactions", "1"),
-        MetricSpec("queries", "1"),
-        MetricSpec("queries.read", "1"),
-        MetricSpec("queries.write", "1"),
-        MetricSpec("queries.other", "1"),
+        *(MetricSpec(name, "1") for name in ("transactions", "queries", *(f"queries.{kind}" for kind in _QUERIES))),
         MetricSpec("events", "1", quantity="operations"),
         MetricSpec("errors", "1", "lower"),
         MetricSpec("reconnects", "1", "lower"),

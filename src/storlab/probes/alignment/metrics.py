@@ -9,8 +9,18 @@ from itertools import accumulate, chain
 import numpy as np
 import polars as pl
 
-from storlab.blockio.ratios import RATIOS, WAYS, ratios_by
-from storlab.blockio.requests import KEYS, UNITS, added_up, by_length, shares, unit_name, with_alignment
+from storlab.blockio.requests import (
+    KEYS,
+    RATIOS,
+    UNITS,
+    WAYS,
+    added_up,
+    by_length,
+    ratios_by,
+    shares,
+    unit_name,
+    with_alignment,
+)
 from storlab.blockio.trace_output import LATENCY_COLUMNS, OTHER_COLUMNS, Counts, Output, Started
 from storlab.measurements import HISTOGRAM_COLUMNS, REQUEST_COLUMNS, Measurements, Value, metric_frame
 from storlab.metrics import MetricSpec, percentiles_of

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import orjson
 from pydantic import BeforeValidator, Field
 
-from storlab.blockio.disks import counted_twice, is_off_boundary, off_boundary, without_requests
+from storlab.blockio.text import counted_twice, is_off_boundary, off_boundary, without_requests
 from storlab.blockio.trace_output import Output, read_output
 from storlab.errors import CommandFailed, NodeError, ParseError, StorlabError
 from storlab.measurements import Measurements

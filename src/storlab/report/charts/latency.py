@@ -47,14 +47,8 @@ def latency_chart(curves: pl.DataFrame, factor: str, levels: list[str]) -> Chart
     present = set(curves["level"])
     shown = [level for level in levels if level in present]
     legend = alt.Legend(title=title_of(factor), values=shown)
-    chart: Chart = (
-        alt.Chart(curves, height=230)
-        .mark_line(strokeWidth=2, interpolate="step-before")
-        .encode(
-            x=x,
-            y=y,
-            color=alt.Color("level:N", scale=of(levels, COLOURS), legend=legend),
-            strokeDash=alt.StrokeDash("level:N", scale=of(levels, DASHES), legend=legend),
-        )
-    )
+    lines = alt.Chart(curves, height=230).mark_line(strokeWidth=2, interpolate="step-before")
+    colour = alt.Color("level:N", scale=of(levels, COLOURS), legend=legend)
+    dash = alt.StrokeDash("level:N", scale=of(levels, DASHES), legend=legend)
+    chart: Chart = lines.encode(x=x, y=y, color=colour, strokeDash=dash)
     return chart

@@ -157,13 +157,7 @@ def series_chart(course: pl.DataFrame, median: pl.DataFrame, axes: Axes, clock: 
 
 def variance_chart(course: pl.DataFrame, axes: Axes, clock: Clock, unit: str) -> Chart:
     """``course``: ``level, t, variance``, the variance within each part of a trial, in display units."""
-    chart: Chart = (
-        alt.Chart(course.select("level", "t", "variance"), height=200)
-        .mark_line(strokeWidth=1.6, interpolate="step")
-        .encode(
-            x=clock.axis("t"),
-            y=alt.Y("variance:Q", title=f"variance in a part ({unit})", scale=alt.Scale(zero=True), axis=PLAIN),
-            color=axes.colour(),
-        )
-    )
+    line = alt.Chart(course.select("level", "t", "variance"), height=200).mark_line(strokeWidth=1.6, interpolate="step")
+    y = alt.Y("variance:Q", title=f"variance in a part ({unit})", scale=alt.Scale(zero=True), axis=PLAIN)
+    chart: Chart = line.encode(x=clock.axis("t"), y=y, color=axes.colour())
     return chart
