@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from storlab.blockio.trace_output import (
     EVENT_COLUMNS,
     LATENCY_COLUMNS,
-    OTHER_COLUMNS,
     Output,
     decode_lines,
     decode_output,
@@ -65,17 +64,12 @@ def test_everything_becomes_frames() -> None:
     trace = decoded(lines(STARTED, EVENT, counts()))
     assert (trace.counts.final, trace.duration, trace.started.hook) == (True, 2.5, "btf")
     assert trace.warnings() == ()
-    requests, latency, others = (
-        trace.counts.request_frame(),
-        trace.counts.latency_frame(),
-        trace.counts.other_frame(),
-    )
+    requests, latency = trace.counts.request_frame(), trace.counts.latency_frame()
     assert dict(requests.schema) == REQUEST_COLUMNS
     assert requests.rows() == [("loop0", "write", "sync+meta", 4096, 512, None, 34, 34, 34, 34, 34, 34)]
     assert dict(latency.schema) == LATENCY_COLUMNS
     assert latency.rows() == [("loop0", "write", "service", 1.024e-6, 1.088e-6, 7)]
-    assert dict(others.schema) == OTHER_COLUMNS
-    assert others.rows() == [("loop0", "write", "back_merge", 5)]
+    assert trace.counts.others == (("loop0", "write", "back_merge", 5),)
 
 
 @given(st.integers(0, 2**53), st.integers(0, 2**62))

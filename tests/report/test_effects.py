@@ -17,7 +17,7 @@ from storlab.report.formats import render
 from storlab.report.input import ReportInput
 from storlab.report.markdown import render_markdown
 from storlab.report.terminal import render_text
-from storlab.report.view import view
+from storlab.report.view import View
 
 FOUND = Effects(
     *("load", "bandwidth", "B/s", "higher", {"media": "ssd"}, ("fs", "bs"), 6, 24),
@@ -85,7 +85,7 @@ def test_csv_holds_every_share_and_every_mean_unrounded() -> None:
 
 def test_the_method_says_how_shares_were_made_once() -> None:
     twice = replace(given(FOUND).summary, method="How.", effects=(FOUND, replace(FOUND, metric="iops")))
-    assert view(ReportInput(twice)).method == "How. Effects of factors: a model."
+    assert View(ReportInput(twice)).method == "How. Effects of factors: a model."
 
 
 INTERACTING = replace(

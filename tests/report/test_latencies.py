@@ -11,7 +11,7 @@ from storlab.report.csv import render_csv
 from storlab.report.input import ReportInput
 from storlab.report.latencies import latency_tables
 from storlab.report.tables import Table
-from storlab.report.view import view
+from storlab.report.view import View
 
 FINE = (Percentile(50, 100e-6, 99.5e-6, 100.5e-6, 5000), Percentile(99.99, 2e-3, 1.98e-3, 2.02e-3, 1))
 
@@ -53,7 +53,7 @@ def test_what_lies_in_the_last_bin_is_told_by_its_bounds() -> None:
 
 def test_they_stand_in_a_section_of_their_own() -> None:
     summary = Summary("t", "iops", 0.95, 1, "", distributions=(told(1, FINE),))
-    assert [table.title for table in view(ReportInput(summary)).latencies] == ["latency: load"]
+    assert [table.title for table in View(ReportInput(summary)).latencies] == ["latency: load"]
     for kind, heading in (("md", "## Latency"), ("adoc", "== Latency"), ("html", "Latency</h2>")):
         assert heading in render(ReportInput(summary), kind)
 

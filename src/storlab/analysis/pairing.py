@@ -18,12 +18,8 @@ from storlab.analysis.wording import listed
 Rounds = NDArray[np.int64]
 
 
-def _no_rounds() -> Rounds:
-    return np.empty(0, dtype=np.int64)
-
-
-def _no_values() -> Floats:
-    return np.empty(0, dtype=np.float64)
+_NO_ROUNDS: Rounds = np.empty(0, dtype=np.int64)
+_NO_VALUES: Floats = np.empty(0, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +29,9 @@ class Side:
     """
 
     name: str
-    rounds: Rounds = field(default_factory=_no_rounds)
-    values: Floats = field(default_factory=_no_values)
-    failed: Rounds = field(default_factory=_no_rounds)
+    rounds: Rounds = field(default_factory=_NO_ROUNDS.copy)
+    values: Floats = field(default_factory=_NO_VALUES.copy)
+    failed: Rounds = field(default_factory=_NO_ROUNDS.copy)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,8 +43,8 @@ class Pairs:
     ``parts``: where combinations were pooled, the log ratios of each by its name.
     """
 
-    rounds: Rounds = field(default_factory=_no_rounds)
-    log_ratios: Floats = field(default_factory=_no_values)
+    rounds: Rounds = field(default_factory=_NO_ROUNDS.copy)
+    log_ratios: Floats = field(default_factory=_NO_VALUES.copy)
     problem: str = ""
     warnings: tuple[str, ...] = ()
     failed_a: frozenset[int] = frozenset()

@@ -90,10 +90,6 @@ class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
         """``LATENCY_COLUMNS``, each bin once."""
         return _once(pl.DataFrame(self.latency_rows(), schema=LATENCY_COLUMNS, orient="row"))
 
-    def other_frame(self) -> pl.DataFrame:
-        """``OTHER_COLUMNS``, each key once."""
-        return _once(pl.DataFrame(list(self.others), schema=OTHER_COLUMNS, orient="row"))
-
     def request_rows(self) -> list[tuple[object, ...]]:
         return [(*row[:7], *row[7]) for row in self.requests]
 

@@ -18,12 +18,12 @@ from storlab.report.grid import MANY
 from storlab.report.input import ReportInput
 from storlab.report.nodes import GUESTS, HOST_LOAD, LOADS, NODES, STALLS, Numbers
 from storlab.report.tables import Table
-from storlab.report.view import View, split_primary, view
+from storlab.report.view import View, split_primary
 
 
 def render_adoc(given: ReportInput) -> str:
     """The verdicts, a section a combination of levels, what is missing, and how to run it again."""
-    return "\n".join(_lines(view(given), given)).rstrip() + "\n"
+    return "\n".join(_lines(View(given), given)).rstrip() + "\n"
 
 
 def _lines(shown: View, given: ReportInput) -> Iterator[str]:

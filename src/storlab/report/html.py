@@ -16,7 +16,7 @@ from storlab.report.charts import Kind, Panel, all_panels
 from storlab.report.escape import plain
 from storlab.report.input import ReportInput
 from storlab.report.setup import node_sheets, stack_sheets
-from storlab.report.view import View, view
+from storlab.report.view import View
 
 # Charts of one kind: beyond that nobody looks, and the page grows heavy. The tables have all numbers.
 _MOST = 24
@@ -38,7 +38,7 @@ def render_html(given: ReportInput) -> str:
 
 def page_of(given: ReportInput, panels: list[Panel]) -> str:
     """The page, with ``panels`` as its charts: for whoever writes them as files, too."""
-    shown, manifest = view(given), given.manifest
+    shown, manifest = View(given), given.manifest
     charts = _charts(panels)
     page = _environment().get_template("report.html.j2")
     return page.render(

@@ -8,12 +8,12 @@ from storlab.report.escape import markdown as escaped
 from storlab.report.escape import plain
 from storlab.report.input import ReportInput
 from storlab.report.tables import Table
-from storlab.report.view import VerdictGroup, View, view
+from storlab.report.view import VerdictGroup, View
 
 
 def render_markdown(given: ReportInput) -> str:
     """The whole report but its charts and facts, which need the HTML page."""
-    return "\n".join(_lines(view(given), given)).rstrip() + "\n"
+    return "\n".join(_lines(View(given), given)).rstrip() + "\n"
 
 
 def _lines(shown: View, given: ReportInput) -> Iterator[str]:

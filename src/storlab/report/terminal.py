@@ -21,7 +21,7 @@ from storlab.report import format as fmt
 from storlab.report.escape import one_line
 from storlab.report.input import ReportInput
 from storlab.report.tables import Span, Table
-from storlab.report.view import VerdictGroup, View, view
+from storlab.report.view import VerdictGroup, View
 from storlab.report.words import MARKS
 
 WIDTH = 80
@@ -206,7 +206,7 @@ class TerminalReport:
     """
 
     def __init__(self, given: ReportInput) -> None:
-        self._shown = view(given)
+        self._shown = View(given)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         yield from _parts(self._shown, options.max_width)

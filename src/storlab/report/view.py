@@ -16,7 +16,7 @@ from storlab.report.input import ReportInput, split
 from storlab.report.latencies import latency_tables
 from storlab.report.nodes import guest_tables, node_tables
 from storlab.report.setup import guests_table, modes_table, unsafe_modes
-from storlab.report.tables import PROBE, Table, absent_table, comparison_tables, heading
+from storlab.report.tables import PROBE, absent_table, comparison_tables, heading
 from storlab.report.variability import variability_tables
 
 _ONLY_EXPORTED = ("variance", "sigma", "outliers", "longest_stall")
@@ -52,69 +52,39 @@ class VerdictGroup:
     comparisons: tuple[Comparison, ...]
 
 
-@dataclass(frozen=True)
 class View:
-    """A report's parts in the order in which every format shows them."""
+    """What a report shows of ``given``, as text and tables, in the order in which every format shows it."""
 
-    title: str
-    description: str
-    facts_line: str
-    cautions: tuple[str, ...]
-    platform_notes: tuple[str, ...]
-    rounds: int
-    overview: str
-    certainty: str
-    verdicts: tuple[VerdictGroup, ...]
-    not_compared: tuple[str, ...]
-    warnings: tuple[str, ...]
-    measured: tuple[Table, ...]
-    nodes: tuple[Table, ...]
-    guests: tuple[Table, ...]
-    block: tuple[Table, ...]
-    block_details: tuple[Table, ...]
-    comparisons: tuple[Table, ...]
-    effects: tuple[Table, ...]
-    variability: tuple[Table, ...]
-    latencies: tuple[Table, ...]
-    others: tuple[Table, ...]
-    absent: Table | None
-    probes: tuple[Table, ...]
-    setup: tuple[Table, ...]
-    method: str
-
-
-def view(given: ReportInput) -> View:
-    """Everything that ``given`` has to say, as text and tables."""
-    summary, manifest = given.summary, given.manifest
-    first, rest = split_primary(summary)
-    shown = [e for e in rest if given.declared[e.source].find(e.metric).statistic not in _ONLY_EXPORTED]
-    return View(
-        title=given.title,
-        description=manifest.description if manifest else "",
-        facts_line=_facts_line(given),
-        cautions=tuple(map(words.stop, given.cautions)),
-        platform_notes=tuple(map(words.stop, manifest.platform_notes if manifest else ())),
-        rounds=summary.rounds_done,
-        overview=overview(summary),
-        certainty=words.certainty(summary),
-        verdicts=tuple(verdict_groups(ordered_comparisons(summary))),
-        not_compared=tuple(not_compared(summary.comparisons)),
-        warnings=tuple(words.stop(warning) for warning in words.once((*unsafe_modes(given), *summary.warnings))),
-        measured=tuple(measured_tables(first, summary.cells)),
-        nodes=tuple(node_tables(summary, given.declared)),
-        guests=tuple(guest_tables(summary, given.declared)),
-        block=tuple(block_tables(summary)),
-        block_details=tuple(block_detail_tables(summary)),
-        comparisons=tuple(comparison_tables(summary.comparisons)),
-        effects=tuple(effect_tables(summary)),
-        variability=tuple(variability_tables(given)),
-        latencies=tuple(latency_tables(summary)),
-        others=tuple(further_tables(shown, summary.cells)),
-        absent=absent_table(summary),
-        probes=tuple(further_tables([e for e in summary.estimates if e.source.startswith(PROBE)], summary.cells)),
-        setup=tuple(table for table in (guests_table(given), modes_table(given)) if table is not None),
-        method=" ".join(filter(None, (summary.method, *how_made(summary)))),
-    )
+    def __init__(self, given: ReportInput) -> None:
+        summary, manifest = given.summary, given.manifest
+        first, rest = split_primary(summary)
+        shown = [e for e in rest if given.declared[e.source].find(e.metric).statistic not in _ONLY_EXPORTED]
+        watched = [e for e in summary.estimates if e.source.startswith(PROBE)]
+        self.title = given.title
+        self.description = manifest.description if manifest else ""
+        self.facts_line = _facts_line(given)
+        self.cautions = list(map(words.stop, given.cautions))
+        self.platform_notes = list(map(words.stop, manifest.platform_notes if manifest else ()))
+        self.rounds = summary.rounds_done
+        self.overview = overview(summary)
+        self.certainty = words.certainty(summary)
+        self.verdicts = verdict_groups(ordered_comparisons(summary))
+        self.not_compared = not_compared(summary.comparisons)
+        self.warnings = [words.stop(warning) for warning in words.once((*unsafe_modes(given), *summary.warnings))]
+        self.measured = measured_tables(first, summary.cells)
+        self.nodes = node_tables(summary, given.declared)
+        self.guests = guest_tables(summary, given.declared)
+        self.block = block_tables(summary)
+        self.block_details = block_detail_tables(summary)
+        self.comparisons = comparison_tables(summary.comparisons)
+        self.effects = effect_tables(summary)
+        self.variability = variability_tables(given)
+        self.latencies = latency_tables(summary)
+        self.others = further_tables(shown, summary.cells)
+        self.absent = absent_table(summary)
+        self.probes = further_tables(watched, summary.cells)
+        self.setup = [table for table in (guests_table(given), modes_table(given)) if table is not None]
+        self.method = " ".join(filter(None, (summary.method, *how_made(summary))))
 
 
 def split_primary(summary: Summary) -> tuple[list[Estimate], list[Estimate]]:

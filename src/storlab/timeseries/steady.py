@@ -5,12 +5,10 @@ of five rounds, the largest and the smallest value lie at most 20 % of the windo
 line through them rises or falls by at most 10 % of it. A round is a minute there, and a test has up to 25 of them.
 
 fio: ``steadystate.c``. Over a window of samples of one second each, either the largest distance from the window's mean
-(``iops:10%``), or the slope of the least-squares line, for each sample (``iops_slope:10%``), is below a limit.
+(``iops:10%``, which is asked here), or the slope of the least-squares line (``iops_slope:10%``), is below a limit.
 """
 
 from __future__ import annotations
-
-from typing import Literal
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -45,21 +43,16 @@ def snia_steady(rounds: Floats, window: int = SNIA_WINDOW) -> int | None:
     return _first(near & flat & (mean > 0), window)
 
 
-def fio_steady(
-    samples: Floats, window: int, limit: float = FIO_LIMIT, criterion: Literal["deviation", "slope"] = "deviation"
-) -> int | None:
+def fio_steady(samples: Floats, window: int, limit: float = FIO_LIMIT) -> int | None:
     """How many ``samples`` (shape ``(n,)``) had passed when the first steady window ended; ``None``: never.
 
-    ``limit`` is a share of the window's mean: of the distance from it, or of the slope for each sample.
+    ``limit``, of the distance from the window's mean, is a share of that.
     """
     if window < 1 or len(samples) < window:
         return None
     windows = sliding_window_view(samples, window)
     mean = windows.mean(axis=1)
-    if criterion == "slope":
-        found = np.abs(_slopes(samples, window))
-    else:
-        found = np.maximum(windows.max(axis=1) - mean, mean - windows.min(axis=1))
+    found = np.maximum(windows.max(axis=1) - mean, mean - windows.min(axis=1))
     return _first((found < limit * np.abs(mean)) & (mean != 0), window)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from storlab.errors import ParseError
-from storlab.formats.bonnie.run import CREATE, IN_BYTES, OUTPUT, TESTS, BonnieRun, Draft
+from storlab.formats.bonnie.run import CREATE, IN_BYTES, OUTPUT, TESTS, BonnieRun
 from storlab.units import shown
 
 _RATE = r"(?:\d+(?:\.\d+)?[kmgt]?|\++)"
@@ -45,9 +45,9 @@ class _Table:
     version: str = "1.03"
     margin: str = ""  # before all of its lines, as where it is quoted
     name: str = ""  # from the head of a lower half that has a single row, without a name
-    rows: list[Draft] = field(default_factory=list)
+    rows: list[BonnieRun] = field(default_factory=list)
     lower: int = 0
-    last: Draft | None = None
+    last: BonnieRun | None = None
 
 
 def table_runs(lines: Sequence[str], whole: bool, source: str) -> tuple[list[BonnieRun], list[str]]:
@@ -58,7 +58,7 @@ def table_runs(lines: Sequence[str], whole: bool, source: str) -> tuple[list[Bon
     read = _Reader(source, [], [])
     for number, line in enumerate(lines, start=1):
         read.line(line, number, ended=whole or number < len(lines))
-    return [run.run() for run in read.runs], read.warnings
+    return read.runs, read.warnings
 
 
 def _margin(line: str) -> str:
@@ -131,7 +131,7 @@ def _plain(test: str, rate: str, cpu: str) -> tuple[str, str]:
 @dataclass
 class _Reader:
     source: str
-    runs: list[Draft]
+    runs: list[BonnieRun]
     warnings: list[str]
     table: _Table = field(default_factory=_Table)
 
@@ -162,7 +162,7 @@ class _Reader:
             table.last = None
 
     def _upper_row(self, row: _Row, number: int) -> None:
-        run = Draft(self.source, number, row.name, {"bonnie_version": self.table.version, **_sizes(row.size)})
+        run = BonnieRun(self.source, number, row.name, {"bonnie_version": self.table.version, **_sizes(row.size)})
         self._take(run, OUTPUT, row)
         self.table.rows.append(run)
         self.runs.append(run)
@@ -172,7 +172,9 @@ class _Reader:
         run = table.rows[table.lower] if table.lower < len(table.rows) else None
         matches = run is not None and (run.name.startswith(name) or name.startswith(run.name))
         if table.name and not row.name and not matches:
-            run = Draft(self.source, number, name, {"bonnie_version": table.version})  # with -s 0, without upper half
+            run = BonnieRun(
+                self.source, number, name, {"bonnie_version": table.version}
+            )  # with -s 0, without upper half
             self.runs.append(run)
         elif not matches:
             said = f"{shown(name)} isn't the machine in that place of the upper half"
@@ -191,7 +193,7 @@ class _Reader:
             row = _Row(row.name, row.size, tuple(cell if cell and cell[0][0] == "+" else None for cell in row.cells))
         self._take(run, CREATE, row)
 
-    def _take(self, run: Draft, tests: Iterable[str], row: _Row) -> None:
+    def _take(self, run: BonnieRun, tests: Iterable[str], row: _Row) -> None:
         for test, cell in zip(tests, row.cells, strict=True):
             if cell is not None:
                 run.take(test, *_plain(test, *cell))
@@ -269,13 +271,13 @@ def _run(line: int, values: Sequence[str], source: str) -> BonnieRun:
     if len(values) != len(names):
         raise ParseError(f"has {len(values)} fields; format {values[0]} has {len(names)}", source, line)
     fields = dict(zip(names, values, strict=True))
-    run = Draft(source, line, fields["name"].strip())
+    run = BonnieRun(source, line, fields["name"].strip())
     known = (*_HEAD_FIELDS, *_SEEKERS, *_FILE_FIELDS)
     run.facts = {name: fields[name] for name in known if name != "name" and fields.get(name)}
     for test in TESTS:
         run.take(test, fields[test], fields[f"{test}_cpu"])
         run.take_latency(test, fields.get(f"{test}_latency", ""))
-    return run.run()
+    return run
 
 
 def _without_repeats(tables: Sequence[BonnieRun], lines: Sequence[BonnieRun]) -> list[BonnieRun]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from storlab.errors import ParseError
@@ -38,36 +38,13 @@ _LATENCY = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s)")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
-@dataclass(frozen=True)
-class BonnieRun:
-    """One run, on ``line`` of its file. Test → its rate (KiB/s, or 1/s), share of CPU in %, longest time in s.
-
-    ``too_short``: the tests that ended in under 500 ms, of which Bonnie++ gives no figure.
-    """
-
-    line: int
-    name: str
-    facts: Mapping[str, str]
-    rates: Mapping[str, float]
-    cpu: Mapping[str, float]
-    latencies: Mapping[str, float]
-    too_short: tuple[str, ...] = ()
-
-    def values(self) -> Iterator[Value]:
-        for test, name in TESTS.items():
-            if test in self.rates and test in IN_BYTES:
-                yield Value(f"{name}.bandwidth", self.rates[test] * _KIB, "B/s", "higher")
-            elif test in self.rates:
-                yield Value(f"{name}.rate", self.rates[test], "1/s", "higher")
-            if test in self.cpu:
-                yield Value(f"{name}.cpu", self.cpu[test] / 100, "1", "neither", "mean")
-            if test in self.latencies:
-                yield Value(f"{name}.latency.max", self.latencies[test], "s", "lower", "max")
-
-
 @dataclass
-class Draft:
-    """A run as far as it has been read. ``source``: its file, for messages."""
+class BonnieRun:
+    """One run, on ``line`` of its file, as far as it was read. ``source``: that file, for messages.
+
+    Test → its rate (KiB/s, or 1/s), share of CPU in %, longest time in s. ``too_short``: the tests that ended in under
+    500 ms, of which Bonnie++ gives no figure.
+    """
 
     source: str
     line: int
@@ -78,9 +55,17 @@ class Draft:
     latencies: dict[str, float] = field(default_factory=dict)
     too_short: list[str] = field(default_factory=list)
 
-    def run(self) -> BonnieRun:
-        figures = (self.facts, self.rates, self.cpu, self.latencies)
-        return BonnieRun(self.line, self.name, *figures, tuple(self.too_short))
+    def values(self) -> Iterator[Value]:
+        """Its metrics, in base units."""
+        for test, name in TESTS.items():
+            if test in self.rates and test in IN_BYTES:
+                yield Value(f"{name}.bandwidth", self.rates[test] * _KIB, "B/s", "higher")
+            elif test in self.rates:
+                yield Value(f"{name}.rate", self.rates[test], "1/s", "higher")
+            if test in self.cpu:
+                yield Value(f"{name}.cpu", self.cpu[test] / 100, "1", "neither", "mean")
+            if test in self.latencies:
+                yield Value(f"{name}.latency.max", self.latencies[test], "s", "lower", "max")
 
     def take(self, test: str, rate: str, cpu: str) -> None:
         """One figure. Empty: the test was not run. Pluses: it was too short to tell. Raises ``ParseError``."""

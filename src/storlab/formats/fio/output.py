@@ -47,15 +47,6 @@ _ALL_CLIENTS = "All clients"  # fio --client adds this sum of all jobs of all se
 
 
 @dataclass(frozen=True)
-class JobError:
-    """A job that fio ended with an error: its name, errno, and what fio said of it."""
-
-    job: str
-    errno: int
-    messages: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Report:
     """One report of fio's, checked; ``frames`` makes the numbers of it."""
 
@@ -93,9 +84,9 @@ def report_of(document: Document, source: str) -> Report:
     """The report that a document is. Raises as ``read_report``."""
     blocks = _job_blocks(document, source)
     jobs = _jobs(blocks, source)
-    errors = job_errors(jobs, document.messages)
-    if errors:
-        raise _failure(errors, source, document.messages)
+    ended = [job for job in jobs if job.error]
+    if ended:
+        raise _failure(ended, source, document.messages)
     steady = fio_metrics.steady_states(blocks, [job.name for job in jobs])
     warnings = (*_warnings(document, jobs), *steady.warnings)
     return Report(tuple(jobs), steady, warnings, _facts(document, blocks, jobs) | steady.facts)
@@ -120,12 +111,6 @@ def _of(report: int, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(pl.lit(report, pl.Int64).alias("report"), pl.all())
 
 
-def job_errors(jobs: Sequence[Job], messages: Sequence[str]) -> tuple[JobError, ...]:
-    """The jobs that ended with an error, each with those of fio's messages that are about errors."""
-    said = tuple(line for line in messages if line.startswith("fio:"))
-    return tuple(JobError(job.name, job.error, said) for job in jobs if job.error)
-
-
 def _document(output: bytes, source: str, messages: bytes) -> Document:
     found = read_document(output, source, messages)
     if isinstance(found, Document):
@@ -137,20 +122,21 @@ def _document(output: bytes, source: str, messages: bytes) -> Document:
     raise ParseError("no JSON in fio's output: it needs --output-format=json+", source)
 
 
-def _failure(errors: Sequence[JobError], source: str, messages: Sequence[str]) -> CommandFailed | DiskFull:
-    detail = "\n".join(messages)
-    for error in errors:
-        if error.errno == errno.ENOSPC:
-            full = next((found for line in error.messages if (found := _FULL.search(line))), None)
-            laid_out = any("laying out" in line for line in error.messages)
-            where = full["path"] if full else f"laying out a file of {error.job}" if laid_out else error.job
+def _failure(ended: Sequence[Job], source: str, messages: Sequence[str]) -> CommandFailed | DiskFull:
+    """Why jobs ended with an error, with what fio said of it."""
+    detail, told = "\n".join(messages), [line for line in messages if line.startswith("fio:")]
+    for job in ended:
+        if job.error == errno.ENOSPC:
+            full = next((found for line in told if (found := _FULL.search(line))), None)
+            laid_out = any("laying out" in line for line in told)
+            where = full["path"] if full else f"laying out a file of {job.name}" if laid_out else job.name
             return DiskFull(f"fio: no space left on device: {where}", detail)
-    first = errors[0]
+    first = ended[0]
     # The line that names the file, if there is one, before the line that names a line of fio's source.
-    said = min(first.messages, key=lambda line: "io_u error on file" not in line, default="")
-    name = errno.errorcode.get(first.errno, "unknown")
-    said = said.removeprefix("fio:").strip() or f"error {first.errno} ({name})"
-    return CommandFailed(f"{source}: fio: job {first.job}: {said}", detail)
+    said = min(told, key=lambda line: "io_u error on file" not in line, default="")
+    name = errno.errorcode.get(first.error, "unknown")
+    said = said.removeprefix("fio:").strip() or f"error {first.error} ({name})"
+    return CommandFailed(f"{source}: fio: job {first.name}: {said}", detail)
 
 
 def _job_blocks(document: Document, source: str) -> list[JobBlock]:
