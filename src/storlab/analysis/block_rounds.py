@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from storlab.analysis.summary import Share, SizeShare, UnitShare
-from storlab.blockio.requests import UNITS, shares
+from storlab.blockio.requests import UNITS, shares, sum_or_null
 from storlab.grouping import grouped
 
 PLACE = ["cell", "operation"]
@@ -32,11 +32,6 @@ def totals(rows: pl.DataFrame) -> dict[Place, Total]:
     by_round = rows.group_by(ROUND).agg(pl.col("count").sum(), sum_or_null("bytes"))
     means = by_round.group_by(PLACE).agg(pl.len(), pl.col("count").mean(), pl.col("bytes").mean()).sort(PLACE)
     return {(cell, operation): (n, count, size) for cell, operation, n, count, size in means.iter_rows()}
-
-
-def sum_or_null(column: str) -> pl.Expr:
-    """The sum of ``column``; unknown where any of its values is."""
-    return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum()).alias(column)
 
 
 def sizes(rows: pl.DataFrame, column: str) -> dict[Place, list[SizeShare]]:

@@ -34,17 +34,16 @@ def added_up(requests: pl.DataFrame, by: Sequence[str] = KEYS) -> pl.DataFrame:
 
     The result has the columns ``by``, ``count`` and those of units, ordered by ``by``.
     """
-    units = [pl.when(pl.col(name).null_count() == 0).then(pl.col(name).sum()).alias(name) for name in UNIT_COLUMNS]
-    return requests.group_by(by).agg(pl.col("count").sum(), *units).sort(by)
+    return requests.group_by(by).agg(pl.col("count").sum(), *map(sum_or_null, UNIT_COLUMNS)).sort(by)
+
+
+def sum_or_null(column: str) -> pl.Expr:
+    """The sum of ``column``; unknown where any of its values is."""
+    return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum()).alias(column)
 
 
 FLOOR = 512
 """Bytes: the least alignment there is."""
-
-
-def unit_name(unit: int) -> str:
-    """16384 → ``"16k"``, as in the names of metrics."""
-    return size_text(unit)
 
 
 def data_requests(requests: pl.DataFrame) -> pl.DataFrame:
@@ -113,7 +112,7 @@ def _shares_at(data: pl.DataFrame, unit: int, by: Sequence[str]) -> pl.DataFrame
             size.filter(aligned).sum().alias("aligned_bytes"),
             count.filter(offset_aligned).sum().alias("offset_aligned"),
             count.filter(pl.col("length") < unit).sum().alias("below"),
-            _sum_or_null(touched).alias("touched"),
+            sum_or_null(touched).alias("touched") if touched else pl.lit(None, pl.Int64).alias("touched"),
         )
         .with_columns(
             (pl.col("aligned") / pl.col("requests")).alias("share"),
@@ -123,12 +122,6 @@ def _shares_at(data: pl.DataFrame, unit: int, by: Sequence[str]) -> pl.DataFrame
         )
         .drop("touched")
     )
-
-
-def _sum_or_null(column: str | None) -> pl.Expr:
-    if column is None:
-        return pl.lit(None, pl.Int64)
-    return pl.when(pl.col(column).null_count() == 0).then(pl.col(column).sum())
 
 
 def by_length(requests: pl.DataFrame, by: Sequence[str] = ("operation",)) -> pl.DataFrame:
@@ -183,7 +176,7 @@ _RATIOS: tuple[tuple[str, str, Better], ...] = (
 )
 _SIZE = {way: MetricSpec(f"{way}.size", "B", across="merge") for way in WAYS}
 _OF_UNIT = {
-    (way, unit, column): MetricSpec(name.format(way=way, unit=unit_name(unit)), "1", better, "merge", granule=unit)
+    (way, unit, column): MetricSpec(name.format(way=way, unit=size_text(unit)), "1", better, "merge", granule=unit)
     for way in WAYS
     for unit in UNITS
     for name, column, better in _RATIOS

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from storlab.blockio.requests import UNITS, DiskHistograms, by_disk, joint_alignment, shares, unit_name
+from storlab.blockio.requests import UNITS, DiskHistograms, by_disk, joint_alignment, shares
 from storlab.blockio.trace_output import SECTOR, Event
 from storlab.units import printable, size_text
 
@@ -78,7 +78,7 @@ def share_table(requests: pl.DataFrame) -> str:
             rows.append(("amplification", [f"{factor:.2f}" for factor in own["amplification"]]))
     head = "Aligned to at least  "
     width = max(len(head), *(len(name) for name, _ in rows))
-    lines = [f"{head:<{width}}" + "".join(f"{unit_name(unit):>9}" for unit in UNITS)]
+    lines = [f"{head:<{width}}" + "".join(f"{size_text(unit):>9}" for unit in UNITS)]
     lines += [f"{name:>{width}}" + "".join(f"{cell:>9}" for cell in cells) for name, cells in rows]
     return "\n".join(lines) + "\n"
 

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from storlab.cli.failure import GATE_HIT
-from storlab.cli.options import String, Strings, one_thread_for_algebra
+from storlab.cli.options import String, Strings, offered, one_thread_for_algebra
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from storlab.records.run_folder import RunFolder
 
 
-def _offered(incomplete: str) -> list[str]:
-    return [name for name in ("text", "markdown", "json", "junit") if name.startswith(incomplete)]
+_FORMATS = offered("text", "markdown", "json", "junit")
 
 
 def compare(
@@ -33,7 +32,7 @@ def compare(
         Option("--fail-on", metavar="GATE", help="End with status 4: worse, 'worse>3%', better, differs, missing."),
     ] = None,
     format_: Annotated[
-        str, Option("--format", "-f", metavar="text|markdown|json|junit", autocompletion=_offered, help="Format.")
+        str, Option("--format", "-f", metavar="text|markdown|json|junit", autocompletion=_FORMATS, help="Format.")
     ] = "text",
     out: Annotated[Path | None, Option("--out", "-o", metavar="FILE", help="Write it to a file.")] = None,
 ) -> None:

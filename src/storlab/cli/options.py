@@ -6,6 +6,7 @@ This module is loaded by ``storlab --help``, as are those of all commands: what 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,6 +26,12 @@ def studies(incomplete: str) -> list[str]:
 String = str | None
 Strings = list[str] | None
 """Of options that may be left out; short, so that an option is a line."""
+
+
+def offered(*names: str) -> Callable[[str], list[str]]:
+    """For shell completion: those of ``names`` that begin so."""
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
+
 
 StudyName = Annotated[
     str, Argument(metavar="STUDY", help="A shipped study's name, or a study file.", autocompletion=studies)

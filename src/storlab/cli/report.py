@@ -8,20 +8,16 @@ from typing import Annotated
 
 from typer import Option
 
-from storlab.cli.options import RunPath, one_thread_for_algebra
+from storlab.cli.options import RunPath, offered, one_thread_for_algebra
 from storlab.errors import UserError
 
-
-def _formats(incomplete: str) -> list[str]:
-    return [
-        name for name in ("text", "md", "html", "csv", "json", "adoc", "virtiofs-tests") if name.startswith(incomplete)
-    ]
+_FORMATS = offered("text", "md", "html", "csv", "json", "adoc", "virtiofs-tests")
 
 
 def report(
     folder: RunPath,
     format_: Annotated[
-        str, Option("--format", "-f", metavar="text|md|html|csv|json|adoc", autocompletion=_formats, help="Format.")
+        str, Option("--format", "-f", metavar="text|md|html|csv|json|adoc", autocompletion=_FORMATS, help="Format.")
     ] = "text",
     output: Annotated[Path | None, Option("--output", "-o", metavar="FILE", help="Write it to a file.")] = None,
 ) -> None:

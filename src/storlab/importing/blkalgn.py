@@ -8,20 +8,21 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from storlab.blockio.requests import FLOOR, UNITS, DiskHistograms, unit_name
+from storlab.blockio.requests import FLOOR, UNITS, DiskHistograms
 from storlab.formats.blkalgn.file import DIALECTS, BlkalgnFile, read_blkalgn
 from storlab.importing.importer import Importer, Part
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, Value, metric_frame
 from storlab.metrics import MetricSpec
+from storlab.units import size_text
 
 OPERATION = "all"
 """Of which operations the requests were, the files don't say."""
 
 _REQUESTS, _BYTES = MetricSpec(f"{OPERATION}.requests", "1"), MetricSpec(f"{OPERATION}.bytes", "B")
 _SIZE = MetricSpec(f"{OPERATION}.size", "B", across="mean")
-_BELOW = {unit: MetricSpec(f"{OPERATION}.below.{unit_name(unit)}", "1", "lower", granule=unit) for unit in UNITS}
+_BELOW = {unit: MetricSpec(f"{OPERATION}.below.{size_text(unit)}", "1", "lower", granule=unit) for unit in UNITS}
 _ALIGNED = {
-    unit: MetricSpec(f"{OPERATION}.aligned.{unit_name(unit)}", "1", "higher", "mean", granule=unit) for unit in UNITS
+    unit: MetricSpec(f"{OPERATION}.aligned.{size_text(unit)}", "1", "higher", "mean", granule=unit) for unit in UNITS
 }
 _LENGTHS = MetricSpec(f"{OPERATION}.granularity", "B", quantity="request length", subject=OPERATION)
 _ALIGNMENTS = MetricSpec(f"{OPERATION}.alignment", "B", quantity="request alignment", subject=OPERATION)

@@ -32,15 +32,6 @@ class Measured:
     part: Part
 
 
-@dataclass(frozen=True)
-class Turns:
-    """Of each trial its round and its place in the order of measurement, both from 1."""
-
-    rounds: tuple[int, ...]
-    turns: tuple[int, ...]
-    order: Order
-
-
 def rounds_of_cell(parts: Sequence[Part]) -> list[int]:
     """The rounds of the parts of one cell: as they say, else in the order of their times, else in theirs."""
     times = [part.started for part in parts if part.started is not None]
@@ -53,10 +44,10 @@ def rounds_of_cell(parts: Sequence[Part]) -> list[int]:
     return rounds
 
 
-def rounds_in_turns(trials: Sequence[Measured]) -> Turns:
-    """The rounds of ``trials``, as given, whose cells took turns: in each round every cell has one trial.
+def rounds_in_turns(trials: Sequence[Measured]) -> tuple[list[int], list[int], Order]:
+    """Rounds and turns of ``trials``, as given, both from 1, and how their order is known: of cells that took turns.
 
-    The last round may lack some. Raises ``UserError`` where files contradict that.
+    In each round every cell has one trial; the last may lack some. Raises ``UserError`` where files contradict that.
     """
     cells = list(dict.fromkeys(trial.cell for trial in trials))
     _require_repeats(trials, len(cells))
@@ -67,12 +58,8 @@ def rounds_in_turns(trials: Sequence[Measured]) -> Turns:
     _require_times(ordered)
     _require_turns(ordered, len(cells), order)
     _require_numbers(ordered, len(cells))
-    turns = {at: turn for turn, at in enumerate(measured, start=1)}
-    return Turns(
-        tuple((turns[at] - 1) // len(cells) + 1 for at in range(len(trials))),
-        tuple(turns[at] for at in range(len(trials))),
-        order,
-    )
+    turns = [turn for _, turn in sorted(zip(measured, range(1, len(trials) + 1), strict=True))]
+    return [(turn - 1) // len(cells) + 1 for turn in turns], turns, order
 
 
 def _require_repeats(trials: Sequence[Measured], cells: int) -> None:
@@ -192,11 +179,11 @@ def assemble(
         rounds = _rounds(files, read, levels, cells)
         trials = tuple(ImportedTrial(*at, cells[at], rounds[at], levels[at]) for at in levels)
         return Imported(kind, tuple(files), trials, factors, primary, notes=_no_repeats(measured))
-    found = rounds_in_turns(measured)
-    each = zip(levels, found.rounds, found.turns, strict=True)
+    numbers, turns, order = rounds_in_turns(measured)
+    each = zip(levels, numbers, turns, strict=True)
     trials = tuple(ImportedTrial(*at, cells[at], number, levels[at], turn) for at, number, turn in each)
     notes = tuple(f"Set-ups differ in {name} as well ({told})." for name, told in followed.items())
-    return Imported(kind, tuple(files), trials, factors, primary, found.order, notes)
+    return Imported(kind, tuple(files), trials, factors, primary, order, notes)
 
 
 def _factors(levels: Sequence[Mapping[str, str]], published: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

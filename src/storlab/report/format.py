@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from storlab.analysis.wording import plural as plural
+
 MINUS = "−"
 UNKNOWN = "n/a"
 
@@ -257,8 +259,3 @@ def instant(moment: datetime) -> str:
 def about(count: int) -> int:
     """A forecast to two significant digits: 5422 → 5400."""
     return int(_significant(count, 2))
-
-
-def plural(count: int, singular: str, several: str | None = None) -> str:
-    """ "1 round", "8 rounds"."""
-    return f"{count} {singular if count == 1 else several or singular + 's'}"

@@ -126,13 +126,8 @@ def combined(rows: pl.DataFrame, keys: list[str], part: str, across: str) -> pl.
     return kept.group_by(keys, maintain_order=True).agg(value).drop_nulls("value")
 
 
-def per_node(metrics: pl.DataFrame, source: str, metric: str) -> pl.DataFrame:
-    """``trial, round, cell, node, value``, all jobs together; ``node`` may be null for all nodes together."""
-    rows = metrics.filter(source=source, metric=metric)
-    return combined(rows, ["trial", "round", "cell", "node"], "job", across_of(metrics, source, metric))
-
-
 def per_trial(metrics: pl.DataFrame, source: str, metric: str) -> pl.DataFrame:
     """``trial, round, cell, value``, all nodes and jobs together."""
-    nodes = per_node(metrics, source, metric)
-    return combined(nodes, ["trial", "round", "cell"], "node", across_of(metrics, source, metric)).sort("round")
+    across, keys = across_of(metrics, source, metric), ["trial", "round", "cell"]
+    nodes = combined(metrics.filter(source=source, metric=metric), [*keys, "node"], "job", across)
+    return combined(nodes, keys, "node", across).sort("round")

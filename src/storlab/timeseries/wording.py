@@ -51,7 +51,7 @@ def _sentences(name: str, group: Sequence[Examined]) -> list[str]:
     words = (
         (_warm_up, [each for each in group if warms_up(each.found)]),
         (_drift, [each for each in group if each.found.drift_share]),
-        (_drift_in_steps, [each for each in group if drifts_in_steps(each.found)]),
+        (_drift_in_steps, [each for each in group if _drifts_in_steps(each.found)]),
         (_changes, [each for each in group if level_changes(each.found)]),
         (_stall, [each for each in group if each.found.longest_stall >= _STALL]),
         (_unsteady, [each for each in group if each.found.steady_snia is None and each.found.n >= _MANY]),
@@ -71,7 +71,7 @@ def level_changes(found: SeriesFindings) -> int:
     return sum(change.t > until for change in found.changes)
 
 
-def drifts_in_steps(found: SeriesFindings) -> bool:
+def _drifts_in_steps(found: SeriesFindings) -> bool:
     """Whether it drifts by changes of its level, none of them the end of the warm-up."""
     return bool(found.drift_steps) and level_changes(found) == len(found.changes)
 

@@ -63,7 +63,8 @@ def stack_rows(cells: Sequence[Cell]) -> list[tuple[str, str, str]]:
         for cell in cells:
             for chain in cell.chains:
                 if chain.group == group and chain.links:
-                    nodes = nodes_text(group, cell.nodes[group])
+                    count = cell.nodes[group].count
+                    nodes = f"{group} ×{count}" if count > 1 else group
                     if chain.name:
                         nodes += f", {chain.name}{f' ×{chain.count}' if chain.count > 1 else ''}"
                     found.setdefault((nodes, chain_text(cell, chain)), []).append(cell.number)
@@ -74,11 +75,6 @@ def groups_in_order(cells: Sequence[Cell]) -> list[str]:
     """Every group of nodes; those that only serve others come last."""
     names = dict.fromkeys(name for cell in cells for name in cell.nodes)
     return sorted(names, key=lambda name: not any(cell.working(name) for cell in cells if name in cell.nodes))
-
-
-def nodes_text(name: str, group: NodeGroup) -> str:
-    """``vm ×4``."""
-    return f"{name} ×{group.count}" if group.count > 1 else name
 
 
 def node_lines(made: Plan) -> list[str]:

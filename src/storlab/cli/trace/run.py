@@ -37,7 +37,9 @@ def run(options: TraceOptions) -> int:
 
 
 async def _trace(options: TraceOptions, agent: Path) -> int:
-    live = not (options.command or options.events or options.json) and _can_draw()
+    # A terminal on which what was printed can be replaced, as Rich has it.
+    drawable = sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    live = not (options.command or options.events or options.json) and drawable
     interval = options.interval or (_LIVE_INTERVAL if live else None)
     work = Interruptible()
     with _signals(work.signalled):
@@ -58,11 +60,6 @@ async def _trace(options: TraceOptions, agent: Path) -> int:
             if not options.command and not screen.complete:
                 return OWN_FAULT
     return status
-
-
-def _can_draw() -> bool:
-    """Whether standard output is a terminal on which what was printed can be replaced."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")  # as Rich has it
 
 
 async def _follow(tracer: TraceChild, screen: Screen, for_its_own_sake: bool) -> None:

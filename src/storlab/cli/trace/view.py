@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from storlab.blockio.requests import UNITS, data_requests, request_frame, shares, unit_name, with_alignment
+from storlab.blockio.requests import UNITS, data_requests, request_frame, shares, with_alignment
 from storlab.blockio.text import percent
 from storlab.blockio.trace_output import LATENCY_COLUMNS, Counts, Lost, Started, lost_sentences
 from storlab.measurements import empty
@@ -165,7 +165,7 @@ def _shares(data: pl.DataFrame, width: int) -> Table:
     room = max((width - _WORDS) // (_SHARE + _SEAM), 1)
     units = [unit for unit in UNITS if unit in _UNITS_THAT_STAY[:room]]
     for unit in units:
-        table.add_column(unit_name(unit), justify="right", width=_SHARE, no_wrap=True)
+        table.add_column(size_text(unit), justify="right", width=_SHARE, no_wrap=True)
     found = shares(data).filter(pl.col("unit").is_in(units))
     for operation in ("write", "read"):
         own = found.filter(pl.col("operation") == operation)

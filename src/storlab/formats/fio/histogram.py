@@ -135,22 +135,14 @@ def latencies(blocks: Sequence[Latency]) -> Latencies:
     keys = [BIN_OF_VALUE[key] for block in blocks for key in block.bins]
     counts = np.array([count for block in blocks for count in block.bins.values()], dtype=np.int64)
     used = counts > 0
+    own = [[np.nan if block.bins else block.percentile.get(key, np.nan) for key in _KEYS] for block in blocks]
     return Latencies(
         n=np.array([block.n for block in blocks], dtype=np.int64),
         minimum=np.array([block.minimum for block in blocks], dtype=np.int64),
         maximum=np.array([block.maximum for block in blocks], dtype=np.int64),
         mean=np.array([block.mean or 0.0 for block in blocks]),
-        percentiles=np.array(list(map(_own, blocks))).reshape(-1, len(PERCENTILES)),
+        percentiles=np.array(own).reshape(-1, len(PERCENTILES)),
         rows=np.repeat(np.arange(len(blocks)), [len(block.bins) for block in blocks])[used],
         bins=np.array(keys, dtype=np.int64)[used],
         counts=counts[used],
     )
-
-
-def _own(block: Latency) -> list[float]:
-    if block.bins:
-        return _UNKNOWN
-    return [block.percentile.get(key, np.nan) for key in _KEYS]
-
-
-_UNKNOWN = [np.nan] * len(PERCENTILES)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,14 +37,6 @@ _MOST = 1 << 48  # of a count: what is more is a difference of counters that beg
 _LINE = re.compile(rb" ?(?P<time>\d{1,18}), ?[012], ?\d{1,18}(, ?\d{1,15})+")
 
 
-@dataclass(frozen=True)
-class _Log:
-    """What is not 0 in a log: a row for each, ``direction, cell, lower, upper, count``; and how coarse its bins are."""
-
-    counts: pl.DataFrame
-    coarseness: int
-
-
 def read_histogram_logs(logs: Mapping[int, Path], interval: float, jobs: Sequence[str] = ()) -> Measurements:
     """Series and histograms from logs by number of their job, with lines every ``interval`` s (``log_hist_msec``).
 
@@ -56,8 +48,8 @@ def read_histogram_logs(logs: Mapping[int, Path], interval: float, jobs: Sequenc
     """
     read = [_read(path, interval) for path in logs.values()]
     named = dict(zip(jobs, read, strict=True)) if len(jobs) == len(read) else {}
-    owners: list[tuple[str | None, pl.DataFrame]] = [(None, pl.concat([_NOTHING, *(log.counts for log in read)]))]
-    owners += [(job, log.counts) for job, log in named.items() if len(read) > 1]
+    owners: list[tuple[str | None, pl.DataFrame]] = [(None, pl.concat([_NOTHING, *(counts for counts, _ in read)]))]
+    owners += [(job, counts) for job, (counts, _) in named.items() if len(read) > 1]
     series, histograms = [empty(SERIES_COLUMNS)], [empty(HISTOGRAM_COLUMNS)]
     for job, counts in owners:
         series += _series(counts, interval, job)
@@ -65,7 +57,7 @@ def read_histogram_logs(logs: Mapping[int, Path], interval: float, jobs: Sequenc
     if len(read) == 1:  # what is of all jobs is of this one
         for frames in (series, histograms):
             frames += [frame.with_columns(job=pl.lit(job)) for job in named for frame in list(frames)]
-    coarsest = max((log.coarseness for log in read), default=0)
+    coarsest = max((coarseness for _, coarseness in read), default=0)
     return Measurements(series=pl.concat(series), histograms=pl.concat(histograms), warnings=_warnings(coarsest))
 
 
@@ -97,7 +89,8 @@ def _warnings(coarseness: int) -> tuple[str, ...]:
     return (f"percentiles over time are known to within {error:.2g} % (log_hist_coarseness={coarseness})",)
 
 
-def _read(path: Path, interval: float) -> _Log:
+def _read(path: Path, interval: float) -> tuple[pl.DataFrame, int]:
+    """What is not 0 in a log, a row for each: ``direction, cell, lower, upper, count``; and how coarse its bins are."""
     frames, coarseness = [pl.DataFrame(schema={"key": pl.Int64, "count": pl.Int64})], 0
     for text, offset in texts(path, _CHUNK):
         numbers = table(text)
@@ -114,7 +107,7 @@ def _read(path: Path, interval: float) -> _Log:
     direction, cell = np.divmod(place, _MOST_CELLS)
     last = first + (1 << coarseness) - 1
     columns = {"direction": direction, "cell": cell, "lower": LOWER[first], "upper": UPPER[last]}
-    return _Log(pl.DataFrame({**columns, "count": summed["count"]}), coarseness)
+    return pl.DataFrame({**columns, "count": summed["count"]}), coarseness
 
 
 def _fits(numbers: Ints) -> bool:

@@ -225,7 +225,8 @@ def steady_states(jobs: Sequence[JobBlock], names: Sequence[str]) -> Steady:
         if not samples:
             continue
         values += _flatness(block, samples, name)
-        ends = _run_time(job)
+        ways = (way.runtime for way in (job.read, job.write, job.trim, job.mixed) if way is not None)
+        ends = max(ways, default=0) / 1000
         for quantity, metric, unit in (("bw", "steady.bandwidth", "B/s"), ("iops", "steady.iops", "1/s")):
             column = samples.get(quantity, [])
             # The window ends with the job; a sample is a second.
@@ -261,8 +262,3 @@ def _flatness(block: SteadyBlock, samples: dict[str, list[float]], job: str) -> 
     if "_slope" in block.criterion:
         return [METRICS["steady.slope"].value((block.slope or 0.0) / mean, job)]
     return [METRICS["steady.deviation"].value((block.max_deviation or 0.0) / mean, job)]
-
-
-def _run_time(job: JobBlock) -> float:
-    runtimes = [way.runtime for way in (job.read, job.write, job.trim, job.mixed) if way is not None]
-    return max(runtimes, default=0) / 1000

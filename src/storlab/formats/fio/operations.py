@@ -122,16 +122,11 @@ def _histograms(read: Sequence[_Log], names: Sequence[str | None]) -> pl.DataFra
     )
 
 
-def _of_ways(added: Floats, sums: Floats) -> Floats:
-    """A row of ``sums`` by direction."""
-    return np.bincount(sums[1].astype(np.int64), added, _WAYS).astype(np.float64)
-
-
 def _series(sums: Floats, interval: float, job: str | None) -> Iterator[pl.DataFrame]:
     """Series of one job, with a 0 for every interval in which nothing completed (and no latency)."""
     cells = int(sums[0].max(initial=-1)) + 1
     ends = (np.arange(cells) + 1) * interval
-    for way in np.flatnonzero(_of_ways(sums[2], sums)):
+    for way in np.flatnonzero(np.bincount(sums[1].astype(np.int64), sums[2], _WAYS)):
         mine = sums[:, sums[1] == way]
         ios, value, size = (np.bincount(mine[0].astype(np.int64), added, cells) for added in mine[2:])
         some = ios > 0

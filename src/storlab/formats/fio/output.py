@@ -34,7 +34,6 @@ from storlab.formats.fio.document import (
     Document,
     JobBlock,
     Latency,
-    SyncBlock,
     percentiles_in_place,
     read_document,
 )
@@ -190,12 +189,14 @@ def _job(block: JobBlock, name: str, phase: int, source: str) -> Job:
     for key, way in zip(DIRECTIONS, (block.read, block.write, block.trim, mixed), strict=True):
         if way is not None and (way.total_ios or way.io_bytes):
             directions[key] = _direction(way, f"job {name}: {key}", source)
-    run = block.job_runtime / 1000
+    run, sync = block.job_runtime / 1000, NO_LATENCY
+    if block.sync is not None:
+        sync = _fios(block.sync.lat_ns, f"job {name}: sync.lat_ns", source).counted(block.sync.total_ios)
     return Job(
         name=name,
         phase=phase,
         directions=directions,
-        sync=NO_LATENCY if block.sync is None else _sync(block.sync, f"job {name}: sync", source),
+        sync=sync,
         cpu_user=(block.usr_cpu or 0.0) / 100 * run,
         cpu_system=(block.sys_cpu or 0.0) / 100 * run,
         cpu_runtime=run,
@@ -212,10 +213,6 @@ def _direction(block: DirectionBlock, path: str, source: str) -> Direction:
         kind, latency = "lat_ns", block.lat_ns
     latency = _fios(latency, f"{path}.{kind}", source).counted(block.total_ios)
     return Direction(block.io_bytes, block.total_ios, block.runtime / 1000, latency, kind == "lat_ns")
-
-
-def _sync(block: SyncBlock, path: str, source: str) -> Latency:
-    return _fios(block.lat_ns, f"{path}.lat_ns", source).counted(block.total_ios)
 
 
 def _tells_more(total: Latency, completion: Latency) -> bool:

@@ -59,11 +59,6 @@ def read_closing(block: bytes) -> dict[str, float]:
     return {name: number for name, number in numbers.items() if math.isfinite(number)}
 
 
-def is_whole(numbers: dict[str, float], block: bytes) -> bool:
-    """Whether ``block``, of which ``numbers`` are, has its last line."""
-    return (_LAST_OF_FILEIO if _FILEIO in block else _LAST) in numbers
-
-
 # Each begins with a line feed, which the text is given at its start, too: such patterns are searched for as fast as
 # plain text, and those that begin with ^ are not.
 _BANNER = re.compile(rb"\nsysbench (\d+\.\d+\S*) ")
@@ -161,7 +156,8 @@ def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
     """The run in ``text[start:end]``; ``None`` where none was measured there, as with ``sysbench prepare``."""
     first = _FIRST.search(text, start, end)
     closing = _closing(text, first.start() if first else start, end)
-    body_end = _histogram(text, first.start() if first else start, closing)
+    body_end = text.rfind(BEGIN, max(first.start() if first else start, closing - LONGEST), closing)
+    body_end = closing if body_end < 0 else body_end  # where there is no histogram
     head = text[start : first.start() if first else body_end]
     closed = read_closing(text[closing:end])
     begin = first.start() + 1 if first else body_end
@@ -177,7 +173,8 @@ def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
     if named and percentile:
         closed["latency.percentile"] = float(named[2])
     histogram, damaged = read_histogram(text[body_end : min(closing + 1, end)], "latency")
-    warnings = [*_damage(lines - checkpoints, intervals, closing < end, is_whole(closed, text[closing:end]))]
+    whole = (_LAST_OF_FILEIO if _FILEIO in text[closing:end] else _LAST) in closed
+    warnings = [*_damage(lines - checkpoints, intervals, closing < end, whole)]
     warnings += [*([_CHECKPOINTS] if checkpoints else []), *_fatal(head, text[max(begin, body_end - SHOWS) : end])]
     if damaged:
         warnings.append(f"{damaged} of the lines of its histogram can't be read; the others count")
@@ -199,12 +196,6 @@ def _closing(text: bytes, start: int, end: int) -> int:
     if general < 0 and found >= 0 and _FIRST.search(text, found, end):
         return end
     return found if found >= 0 else last
-
-
-def _histogram(text: bytes, start: int, closing: int) -> int:
-    """Where the histogram before the closing block begins; ``closing`` where there is none."""
-    found = text.rfind(BEGIN, max(start, closing - LONGEST), closing)
-    return closing if found < 0 else found
 
 
 def _test_of(closed: dict[str, float]) -> Test | None:

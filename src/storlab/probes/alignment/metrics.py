@@ -18,13 +18,13 @@ from storlab.blockio.requests import (
     by_length,
     ratios_by,
     shares,
-    unit_name,
     with_alignment,
 )
 from storlab.blockio.trace_output import LATENCY_COLUMNS, OTHER_COLUMNS, Counts, Output, Started
 from storlab.measurements import HISTOGRAM_COLUMNS, REQUEST_COLUMNS, Measurements, Value, metric_frame
 from storlab.metrics import MetricSpec, percentiles_of
 from storlab.percentiles import percentiles_of_each
+from storlab.units import size_text
 
 _PERCENTILES = (50.0, 90.0, 99.0, 99.9)
 _SECTOR = 512
@@ -45,7 +45,7 @@ _FLAGGED = {
     for flag in ("fua", "meta")
 }
 _BELOW = {
-    (way, unit): MetricSpec(f"{way}.below.{unit_name(unit)}", "1", "lower", granule=unit)
+    (way, unit): MetricSpec(f"{way}.below.{size_text(unit)}", "1", "lower", granule=unit)
     for way in WAYS
     for unit in UNITS
 }
