@@ -10,10 +10,10 @@ import pytest
 
 from storlab.analysis.effects import Effects, LevelMean, Share
 from storlab.analysis.summary import Summary
+from storlab.report import render
 from storlab.report.charts.all import all_panels
 from storlab.report.charts.theme import to_svg
 from storlab.report.effects import effect_tables, in_words
-from storlab.report.formats import render
 from storlab.report.input import ReportInput
 from storlab.report.markdown import render_markdown
 from storlab.report.terminal import render_text

@@ -26,7 +26,7 @@ def report(
     from storlab.cli.reporting import report_input, write_html, write_output
     from storlab.records.derive import derive
     from storlab.records.run_folder import RunFolder
-    from storlab.report.formats import FORMATS, OTHER_NAMES, PUBLISHED, render
+    from storlab.report import FORMATS, OTHER_NAMES, PUBLISHED, render
     from storlab.run.design import summary_of_run
 
     formats = [*FORMATS, *PUBLISHED]
