@@ -18,6 +18,7 @@ from storlab.errors import UserError
 Paths = Annotated[list[Path], Argument(metavar="PATH...", readable=False, help="Files, or folders of them.")]
 ImportOut = Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for the run.")]
 _LABEL = Option("--label", metavar="NAME", help="What a file or folder is called; once for each, in order.")
+_HELP = "Make a run of results that other tools have left."
 _LEVELS = "A factor: one level for all, or one for each."
 _TURNS = (
     "They were measured in turns on one machine, in the order of their own times or, without these, as given: compare "
@@ -30,6 +31,14 @@ Interleaved = Annotated[bool, Option("--interleaved", help=_TURNS)]
 
 def _files(what: str) -> Any:
     return Argument(metavar="FILE...", readable=False, help=what)
+
+
+def _column(option: str, what: str) -> Any:
+    return Option(option, metavar="NAME", help=what)
+
+
+Printed = Annotated[list[Path], _files("Text that sysbench printed.")]
+Results = Annotated[list[Path], _files("What Bonnie++ printed, or its CSV.")]
 
 
 class ImportCommands(TyperGroup):
@@ -48,11 +57,7 @@ class ImportCommands(TyperGroup):
 
 
 import_ = typer.Typer(
-    name="import",
-    cls=ImportCommands,
-    help="Make a run of results that other tools have left.",
-    no_args_is_help=True,
-    callback=one_thread_for_algebra,
+    name="import", cls=ImportCommands, no_args_is_help=True, callback=one_thread_for_algebra, help=_HELP
 )
 
 
@@ -119,11 +124,7 @@ def import_virtiofs_tests(paths: Paths, out: ImportOut = None, label: Label = No
 
 @import_.command("sysbench")
 def import_sysbench(
-    files: Annotated[list[Path], _files("Text that sysbench printed.")],
-    out: ImportOut = None,
-    label: Label = None,
-    factor: Factor = None,
-    interleaved: Interleaved = False,
+    files: Printed, out: ImportOut = None, label: Label = None, factor: Factor = None, interleaved: Interleaved = False
 ) -> None:
     """Text of sysbench: OLTP, fileio and others, with any report interval.
 
@@ -134,11 +135,7 @@ def import_sysbench(
 
 @import_.command("bonnie")
 def import_bonnie(
-    files: Annotated[list[Path], _files("What Bonnie++ printed, or its CSV.")],
-    out: ImportOut = None,
-    label: Label = None,
-    factor: Factor = None,
-    interleaved: Interleaved = False,
+    files: Results, out: ImportOut = None, label: Label = None, factor: Factor = None, interleaved: Interleaved = False
 ) -> None:
     """Results of Bonnie++: CSV and text tables of all versions.
 
@@ -159,15 +156,9 @@ def import_csv(
             "need not be named.",
         ),
     ] = None,
-    factor_column: Annotated[
-        Strings, Option("--factor-column", metavar="NAME", help="A column that tells set-ups apart.")
-    ] = None,
-    metric_column: Annotated[
-        String, Option("--metric-column", metavar="NAME", help="The column that says what each number is of.")
-    ] = None,
-    round_column: Annotated[
-        String, Option("--round-column", metavar="NAME", help="The column that numbers the repeats, from 1.")
-    ] = None,
+    factor_column: Annotated[Strings, _column("--factor-column", "A column that tells set-ups apart.")] = None,
+    metric_column: Annotated[String, _column("--metric-column", "The column that says what each number is of.")] = None,
+    round_column: Annotated[String, _column("--round-column", "The column that numbers the repeats, from 1.")] = None,
     time_column: Annotated[
         String, Option("--time-column", metavar="NAME[:UNIT]", help="Seconds since the trial began, or ms, min.")
     ] = None,
