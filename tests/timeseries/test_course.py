@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from storlab.timeseries.course import course, even_step
+from storlab.timeseries.distribution import course, even_step
 from storlab.timeseries.variability import Floats
 
 

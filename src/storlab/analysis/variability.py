@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from storlab.timeseries import distribution
-from storlab.timeseries.course import course, even_step
+from storlab.timeseries.distribution import course, even_step
 from storlab.timeseries.variability import Floats, variance_factors
 
 QUANTILES = np.arange(5, 996, 5) / 1000

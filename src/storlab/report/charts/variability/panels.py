@@ -33,7 +33,7 @@ from storlab.report.charts.variability.drawn import (
 )
 from storlab.report.charts.variability.sampled import INSTANTS, Axes, Clock, Sampled, sampled
 from storlab.report.input import ReportInput
-from storlab.timeseries.course import HOUR
+from storlab.timeseries.distribution import HOUR
 from storlab.timeseries.variability import squared
 
 _STEPS_ALONE = 120  # of a level by itself, in a chart a third as wide

@@ -16,7 +16,7 @@ from storlab.report.charts.panel import Combination
 from storlab.report.charts.scales import PLAIN, above_rows, axis_title
 from storlab.report.charts.theme import COLOURS, of
 from storlab.report.input import ReportInput, across_of, compared_factor
-from storlab.timeseries.course import HOUR, LONG
+from storlab.timeseries.distribution import HOUR, LONG
 
 
 @dataclass(frozen=True)
