@@ -61,3 +61,16 @@ def test_every_example_is_shown_or_linked_on_some_page() -> None:
 def test_the_readme_names_no_number_that_a_run_gave() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert not re.findall(r"\d+(?:\.\d+)?\s?(?:×|[kMG]i?B/s|IOPS|k/s|ms\b|µs)", text)
+
+
+def test_every_module_that_the_architecture_names_is_there() -> None:
+    """A name without a folder stands in that of the name before it."""
+    folder, missing = Path(), []
+    for module in re.findall(r"`((?:[\w*-]+/)*[\w*-]+\.py|(?:[\w-]+/)+)`", (ROOT / "docs/architecture.md").read_text()):
+        places = (ROOT / "src" / "storlab", ROOT, folder)
+        found = [path for place in places for path in place.glob(module.rstrip("/"))]
+        if found:
+            folder = found[0].parent if found[0].suffix else found[0]
+        else:
+            missing.append(module)
+    assert missing == []
