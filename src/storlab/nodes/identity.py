@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from storlab.errors import NodeError
-
-if TYPE_CHECKING:
-    from storlab.nodes.node import Node
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _MACHINE = ("/etc/machine-id", "/sys/class/dmi/id/product_uuid")
@@ -42,7 +39,13 @@ class NodeIdentity:
     volatile: bool = False
 
 
-async def machine_of(node: Node) -> Machine:
+class Readable(Protocol):
+    """A ``Node``, which has an identity."""
+
+    async def read_text(self, path: str) -> str: ...
+
+
+async def machine_of(node: Readable) -> Machine:
     """The machine on which a node's agent runs."""
     for path in _MACHINE:
         with contextlib.suppress(FileNotFoundError, NodeError):
@@ -51,6 +54,6 @@ async def machine_of(node: Node) -> Machine:
     return Machine("", await boot_of(node))
 
 
-async def boot_of(node: Node) -> str:
+async def boot_of(node: Readable) -> str:
     """The machine's boot id, see random(4)."""
     return (await node.read_text(_BOOT)).strip()

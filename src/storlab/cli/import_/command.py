@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +9,7 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
+from storlab.cli.import_.options import ImportOptions
 from storlab.cli.options import String, Strings, one_thread_for_algebra
 from storlab.errors import UserError
 
@@ -61,24 +60,10 @@ import_ = typer.Typer(
 )
 
 
-@dataclass(frozen=True)
-class ImportOptions:
-    """What of which kind is to be imported. ``of_kind`` is what only this kind of file has to be read by."""
+def _import(options: ImportOptions) -> None:
+    from storlab.cli.import_.files import import_files
 
-    kind: str
-    paths: Sequence[Path]
-    out: Path | None
-    labels: Sequence[str] | None
-    factors: Sequence[str] | None
-    _: KW_ONLY
-    interleaved: bool = False
-    of_kind: Mapping[str, object] = field(default_factory=dict)
-
-    def run(self) -> None:
-        """Make a run of the files."""
-        from storlab.cli.import_.files import import_files
-
-        import_files(self)
+    import_files(options)
 
 
 @import_.command("blkalgn")
@@ -97,7 +82,7 @@ def import_blkalgn(
     Its four dialects of JSON are told apart by what is in them. Each file is a cell of the run.
     """
     options = {} if dialect is None else {"dialect": dialect}
-    ImportOptions("blkalgn", files, out, label, factor, interleaved=interleaved, of_kind=options).run()
+    _import(ImportOptions("blkalgn", files, out, label, factor, interleaved=interleaved, of_kind=options))
 
 
 @import_.command("fio")
@@ -109,7 +94,7 @@ def import_fio(
     Options that differ among the jobs become factors; runs with the same options are rounds, in the order of their
     times, or as given.
     """
-    ImportOptions("fio", paths, out, label, factor, interleaved=interleaved).run()
+    _import(ImportOptions("fio", paths, out, label, factor, interleaved=interleaved))
 
 
 @import_.command("virtiofs-tests")
@@ -119,7 +104,7 @@ def import_virtiofs_tests(paths: Paths, out: ImportOut = None, label: Label = No
     A cell for each set-up (TEST_NAME) and job, a round for each loop. `storlab report --format virtiofs-tests`
     prints the table that is published from such files.
     """
-    ImportOptions("virtiofs-tests", paths, out, label, factor).run()
+    _import(ImportOptions("virtiofs-tests", paths, out, label, factor))
 
 
 @import_.command("sysbench")
@@ -130,7 +115,7 @@ def import_sysbench(
 
     Each file is a cell, or a round of one: files with the same label or levels are rounds, in order.
     """
-    ImportOptions("sysbench", files, out, label, factor, interleaved=interleaved).run()
+    _import(ImportOptions("sysbench", files, out, label, factor, interleaved=interleaved))
 
 
 @import_.command("bonnie")
@@ -141,7 +126,7 @@ def import_bonnie(
 
     A cell for each machine's name; several results of one name are its rounds.
     """
-    ImportOptions("bonnie", files, out, label, factor, interleaved=interleaved).run()
+    _import(ImportOptions("bonnie", files, out, label, factor, interleaved=interleaved))
 
 
 @import_.command("csv")
@@ -176,7 +161,7 @@ def import_csv(
     columns = {"metric_column": metric_column, "round_column": round_column, "time_column": time_column}
     options: dict[str, object] = {"value": value or [], "factor_column": factor_column or []}
     options |= {name: column for name, column in columns.items() if column is not None}
-    ImportOptions("csv", files, out, label, factor, interleaved=interleaved, of_kind=options).run()
+    _import(ImportOptions("csv", files, out, label, factor, interleaved=interleaved, of_kind=options))
 
 
 def _extension(kind: str) -> Any:
@@ -197,7 +182,7 @@ def _extension(kind: str) -> Any:
             name, equals, options[name] = text.partition("=")
             if not equals:
                 raise UserError(f"--option {text}: write NAME=VALUE")
-        ImportOptions(kind, paths, out, label, factor, interleaved=interleaved, of_kind=options).run()
+        _import(ImportOptions(kind, paths, out, label, factor, interleaved=interleaved, of_kind=options))
 
     from storlab.importing.registry import importers
 

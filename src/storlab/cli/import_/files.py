@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from storlab.analysis.wording import plural
-from storlab.cli.import_.command import ImportOptions
 from storlab.cli.import_.folder import new_import
+from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.refusals import foreign, refuse_fixed_order, refuse_other_dates
 from storlab.errors import ParseError, UserError
 from storlab.grouping import grouped

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from storlab.blockio.text import of_partition, without_requests
 from storlab.cli.failure import OWN_FAULT
-from storlab.cli.trace.command import TraceOptions
+from storlab.cli.trace.options import TraceOptions
 from storlab.errors import MissingTool, NodeError, UserError
 from storlab.nodes.agent_binary import agent_path
 from storlab.run.interrupts import ending_signals

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self, TextIO
 from storlab.blockio.requests import by_disk
 from storlab.blockio.text import event_form, tables
 from storlab.blockio.trace_output import Counts, Event, Started, lost_sentences
-from storlab.cli.trace.command import EVENT_FILES, TraceOptions
 from storlab.cli.trace.files import EventFile, write_trace
+from storlab.cli.trace.options import EVENT_FILES, TraceOptions
 from storlab.errors import UserError
 from storlab.formats.blkalgn.file import blkalgn_json
 

@@ -1,0 +1,21 @@
+"""What ``storlab import`` was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What of which kind is to be imported. ``of_kind`` is what only this kind of file has to be read by."""
+
+    kind: str
+    paths: Sequence[Path]
+    out: Path | None
+    labels: Sequence[str] | None
+    factors: Sequence[str] | None
+    _: KW_ONLY
+    interleaved: bool = False
+    of_kind: Mapping[str, object] = field(default_factory=dict)
