@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from storlab.measurements import PROBE
+from storlab.metrics import PROBE
 from storlab.nodes.process import ExitRecord
 from storlab.probes.subject import Subject, write_subject
 from storlab.records.manifest import Manifest, write_manifest

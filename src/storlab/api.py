@@ -30,10 +30,9 @@ from storlab.measurements import (
     REQUEST_COLUMNS,
     SERIES_COLUMNS,
     Measurements,
-    Value,
     metric_frame,
 )
-from storlab.metrics import MetricSpec, declared_by, latencies, percentiles_of
+from storlab.metrics import MetricSpec, Value, declared_by, latencies, percentiles_of
 from storlab.nodes.agent_binary import agent_path
 from storlab.nodes.agents import AgentLauncher
 from storlab.nodes.demands import Demands

@@ -11,24 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
-if TYPE_CHECKING:
-    from storlab.metrics import MetricSpec
-
-Better = Literal["higher", "lower", "neither"]
-"""``neither``: a fact or a count without a preferred direction; it can be compared, but never wins."""
-
-Across = Literal["sum", "max", "min", "mean", "merge", "none"]
-"""How a metric combines over jobs and nodes. ``merge``: derived anew from merged histograms. ``none``: never."""
-
-PROBE = "probe:"
-"""How the ``source`` of a probe's numbers begins, so that it can't be taken for a workload."""
-
-END = "@"
-"""In a ``source``, before the node group that it was watched on, where that is not the load's own end of the chain."""
+from storlab.metrics import MetricSpec, Value
 
 METRIC_COLUMNS: dict[str, pl.DataType] = {
     "job": pl.String(),  # name of the job within the workload; null: all jobs together
@@ -70,23 +56,6 @@ REQUEST_COLUMNS: dict[str, pl.DataType] = {
     "units_64k": pl.Int64(),
 }
 """Block requests, counted by what they were. ``storlab.blockio`` computes from them."""
-
-
-def without_end(source: str) -> str:
-    """``probe:stalls`` of ``probe:stalls@store``."""
-    return source.partition(END)[0]
-
-
-@dataclass(frozen=True)
-class Value:
-    """One measured number. ``job`` is null for all jobs of the workload together."""
-
-    metric: str
-    value: float
-    unit: str
-    better: Better = "neither"
-    across: Across = "sum"
-    job: str | None = None
 
 
 def metric_frame(values: Iterable[Value]) -> pl.DataFrame:

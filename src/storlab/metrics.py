@@ -11,13 +11,25 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import chain
-from typing import ClassVar, Literal
-
-from pydantic import TypeAdapter
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from storlab.errors import RecordsError
-from storlab.measurements import END, PROBE, Across, Better, Value, without_end
 from storlab.percentiles import PERCENTILES, percentile_name
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+Better = Literal["higher", "lower", "neither"]
+"""``neither``: a fact or a count without a preferred direction; it can be compared, but never wins."""
+
+Across = Literal["sum", "max", "min", "mean", "merge", "none"]
+"""How a metric combines over jobs and nodes. ``merge``: derived anew from merged histograms. ``none``: never."""
+
+PROBE = "probe:"
+"""How the ``source`` of a probe's numbers begins, so that it can't be taken for a workload."""
+
+END = "@"
+"""In a ``source``, before the node group that it was watched on, where that is not the load's own end of the chain."""
 
 Key = tuple[str, str]
 """Source and metric."""
@@ -31,6 +43,23 @@ Quantity = Literal[
 Those of the second line are of histograms: of times in s, and of sizes of block requests in bytes.
 """
 HISTOGRAMS = ("latency", "request length", "request length alignment", "request alignment", "request offset")
+
+
+def without_end(source: str) -> str:
+    """``probe:stalls`` of ``probe:stalls@store``."""
+    return source.partition(END)[0]
+
+
+@dataclass(frozen=True)
+class Value:
+    """One measured number. ``job`` is null for all jobs of the workload together."""
+
+    metric: str
+    value: float
+    unit: str
+    better: Better = "neither"
+    across: Across = "sum"
+    job: str | None = None
 
 
 @dataclass(frozen=True)
@@ -205,6 +234,8 @@ class Declarations(dict[str, Specs]):
 
 @cache
 def _adapter() -> TypeAdapter[dict[str, tuple[MetricSpec, ...]]]:
+    from pydantic import TypeAdapter
+
     return TypeAdapter(dict[str, tuple[MetricSpec, ...]])
 
 

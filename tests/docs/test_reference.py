@@ -12,7 +12,7 @@ import typer
 
 import storlab as python_interface
 from storlab.cli.main import app
-from storlab.measurements import without_end
+from storlab.metrics import without_end
 from storlab.run.metrics import metrics_of_study
 from storlab.study.study import load_study
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from storlab.errors import ParseError
-from storlab.measurements import without_end
+from storlab.metrics import without_end
 from storlab.probes.subject import (
     NAME,
     Interface,

@@ -12,7 +12,8 @@ from polars.testing import assert_frame_equal
 
 from storlab.blockio.requests import UNITS, ratios, request_frame
 from storlab.formats.fio.declared import declared
-from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, Measurements, Value, metric_frame
+from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, Measurements, metric_frame
+from storlab.metrics import Value
 from storlab.records.fairness import imbalance, jain
 from storlab.records.stacked import across_nodes, stacked
 

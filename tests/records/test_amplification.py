@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.formats.fio.declared import declared
-from storlab.measurements import Measurements, Value, metric_frame
+from storlab.measurements import Measurements, metric_frame
+from storlab.metrics import Value
 from storlab.probes.host_load import HostLoadProbe
 from storlab.records.amplification import asked_bytes, backing_amplification, disk_bytes
 

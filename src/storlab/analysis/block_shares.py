@@ -31,8 +31,7 @@ from storlab.analysis.summary import BelowUnit, BlockIO, SizeShare, UnitShare
 from storlab.analysis.wording import plural
 from storlab.blockio.requests import KEYS, UNITS, added_up, data_requests, with_alignment
 from storlab.grouping import grouped
-from storlab.measurements import END
-from storlab.metrics import Declarations, named
+from storlab.metrics import END, Declarations, named
 
 DEFAULT_UNIT = 16384
 

@@ -31,8 +31,7 @@ from storlab.analysis.design import Design, Levels
 from storlab.analysis.questions import Catalogue, matching
 from storlab.analysis.summary import HOST, Estimate
 from storlab.analysis.wording import plural
-from storlab.measurements import END, PROBE
-from storlab.metrics import Key
+from storlab.metrics import END, PROBE, Key
 
 KEYS = ("cell", "source", "metric")
 

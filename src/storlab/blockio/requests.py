@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from storlab.measurements import REQUEST_COLUMNS, Better, Value
-from storlab.metrics import MetricSpec
+from storlab.measurements import REQUEST_COLUMNS
+from storlab.metrics import Better, MetricSpec, Value
 from storlab.units import size_text
 
 UNITS = (4096, 8192, 16384, 32768, 65536)

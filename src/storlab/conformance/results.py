@@ -16,16 +16,8 @@ import polars as pl
 from storlab.conformance.says import Faults
 from storlab.errors import ParseError
 from storlab.importing.importer import Importer, Part
-from storlab.measurements import (
-    HISTOGRAM_COLUMNS,
-    METRIC_COLUMNS,
-    REQUEST_COLUMNS,
-    SERIES_COLUMNS,
-    Across,
-    Better,
-    Measurements,
-)
-from storlab.metrics import HISTOGRAMS, MetricSpec, Specs
+from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS, SERIES_COLUMNS, Measurements
+from storlab.metrics import HISTOGRAMS, Across, Better, MetricSpec, Specs
 
 UNITS = ("s", "B", "1", "1/s", "B/s")
 """Base units. What is stored in others can be neither compared nor printed."""

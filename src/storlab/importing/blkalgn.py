@@ -11,8 +11,8 @@ import polars as pl
 from storlab.blockio.requests import FLOOR, UNITS, DiskHistograms
 from storlab.formats.blkalgn.file import DIALECTS, BlkalgnFile, read_blkalgn
 from storlab.importing.importer import Importer, Part
-from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, Value, metric_frame
-from storlab.metrics import MetricSpec
+from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, metric_frame
+from storlab.metrics import MetricSpec, Value
 from storlab.units import size_text
 
 OPERATION = "all"

@@ -10,8 +10,8 @@ from typing import ClassVar
 import polars as pl
 from pydantic import Field
 
-from storlab.measurements import SERIES_COLUMNS, Measurements, Value, metric_frame
-from storlab.metrics import MetricSpec, by_name
+from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
+from storlab.metrics import MetricSpec, Value, by_name
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.procfs import (
     CPU_STATES,

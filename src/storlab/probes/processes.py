@@ -16,8 +16,8 @@ from typing import ClassVar
 import polars as pl
 from pydantic import Field
 
-from storlab.measurements import SERIES_COLUMNS, Measurements, Value, metric_frame
-from storlab.metrics import MetricSpec
+from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
+from storlab.metrics import MetricSpec, Value
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.procfs import parse_cgroup_cpu, parse_process_stat, parse_resident
 from storlab.probes.sampling import Snapshot, around, read_samples, sampling

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import ValidationError
 
 from storlab.errors import ParseError
-from storlab.measurements import END
+from storlab.metrics import END
 from storlab.model import Model
 
 NAME = "subject.json"

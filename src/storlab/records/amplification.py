@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Set
 
-from storlab.measurements import Measurements, Value
-from storlab.metrics import MetricSpec, Quantity, specs_of
+from storlab.measurements import Measurements
+from storlab.metrics import MetricSpec, Quantity, Value, specs_of
 from storlab.probes.host_load import TARGET
 
 SOURCE = "storage"

@@ -11,8 +11,8 @@ import polars as pl
 
 from storlab.errors import ParseError, StorlabError, TrialError
 from storlab.grouping import grouped
-from storlab.measurements import PROBE, Measurements, Value
-from storlab.metrics import MetricSpec
+from storlab.measurements import Measurements
+from storlab.metrics import PROBE, MetricSpec, Value
 from storlab.probes.backing import BACKING
 from storlab.probes.host_load import HostLoadProbe
 from storlab.records.amplification import (

@@ -12,8 +12,7 @@ from functools import cache
 
 import polars as pl
 
-from storlab.measurements import Better, Value
-from storlab.metrics import MetricSpec
+from storlab.metrics import Better, MetricSpec, Value
 
 JOBS = "jobs."
 """How the statistics begin that are of jobs, and not of nodes."""

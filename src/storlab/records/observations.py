@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storlab.errors import ParseError, StorlabError
-from storlab.measurements import PROBE, Measurements
+from storlab.measurements import Measurements
+from storlab.metrics import PROBE
 from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe, ProbeRecord, Window
 from storlab.probes.subject import read_subject

@@ -14,8 +14,8 @@ import polars as pl
 
 from storlab.blockio.requests import ratios
 from storlab.grouping import grouped
-from storlab.measurements import METRIC_COLUMNS, Measurements, Value, merge_histograms, metric_frame
-from storlab.metrics import Declarations, MetricSpec, Specs, specs_of
+from storlab.measurements import METRIC_COLUMNS, Measurements, merge_histograms, metric_frame
+from storlab.metrics import Declarations, MetricSpec, Specs, Value, specs_of
 from storlab.percentiles import percentiles
 from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.fairness import fairness, of_jobs

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from storlab.measurements import Value
-from storlab.metrics import Declarations, MetricSpec
+from storlab.metrics import Declarations, MetricSpec, Value
 from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.tables import ExaminedSeries, TrialTables
 from storlab.timeseries.findings import FEWEST, findings, spacing

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from storlab.analysis.summary import HOST, Estimate, Summary
 from storlab.grouping import grouped
-from storlab.measurements import without_end
-from storlab.metrics import Declarations, Specs
+from storlab.metrics import Declarations, Specs, without_end
 from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.input import compared_factor, split

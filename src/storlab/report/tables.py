@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from storlab.analysis.summary import CellState, Comparison, Estimate, Summary
 from storlab.grouping import grouped
-from storlab.measurements import PROBE as PROBE
+from storlab.metrics import PROBE as PROBE
 from storlab.report import format as fmt
 from storlab.report import words
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from storlab.measurements import PROBE
+from storlab.metrics import PROBE
 from storlab.nodes.node import Clock, Exit, Node, Process
 from storlab.nodes.waiting import all_of, to_its_end
 from storlab.probes.backing import BACKING

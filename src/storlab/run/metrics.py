@@ -8,8 +8,7 @@ from functools import lru_cache
 
 from storlab.analysis.design import CompareSpec
 from storlab.analysis.questions import Catalogue, Metrics, Trait, plan
-from storlab.measurements import END, PROBE, without_end
-from storlab.metrics import Declarations, MetricSpec, named
+from storlab.metrics import END, PROBE, Declarations, MetricSpec, named, without_end
 from storlab.probes.backing import BACKING
 from storlab.probes.host_load import HostLoadProbe
 from storlab.records.amplification import SOURCE, declares

@@ -13,8 +13,8 @@ import orjson
 
 from storlab.errors import ParseError, TrialError
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Resource
-from storlab.measurements import Measurements, Value
-from storlab.metrics import MetricSpec
+from storlab.measurements import Measurements
+from storlab.metrics import MetricSpec, Value
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node

@@ -18,8 +18,8 @@ from pydantic import Field, Strict, field_validator, model_validator
 
 from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Export, Resource, Server
-from storlab.measurements import Across, Better, Measurements, metric_frame
-from storlab.metrics import MetricSpec, rate_quantity
+from storlab.measurements import Measurements, metric_frame
+from storlab.metrics import Across, Better, MetricSpec, rate_quantity
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.process import ExitRecord, telling

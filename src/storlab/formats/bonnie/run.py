@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from storlab.errors import ParseError
-from storlab.measurements import Value
+from storlab.metrics import Value
 from storlab.units import shown
 
 OUTPUT = {

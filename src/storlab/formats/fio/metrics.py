@@ -17,7 +17,8 @@ from storlab.formats.fio import histogram
 from storlab.formats.fio.declared import COLUMNS, DIRECTIONS, METRICS, PREFIXES, SYNC
 from storlab.formats.fio.document import JobBlock, Latency, SteadyBlock
 from storlab.formats.fio.histogram import STATISTICS, Latencies, latencies
-from storlab.measurements import SERIES_COLUMNS, Value, empty
+from storlab.measurements import SERIES_COLUMNS, empty
+from storlab.metrics import Value
 from storlab.percentiles import Floats, Ints
 
 _TOTAL, _SYNC = len(DIRECTIONS), len(DIRECTIONS) + 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from storlab.errors import ParseError
 from storlab.formats.fio.declared import METRICS
-from storlab.measurements import Value
+from storlab.metrics import Value
 from storlab.percentiles import PERCENTILES, percentile_name
 
 LINE = re.compile(rb"^[2-9];fio-[^;\n]*;", re.MULTILINE)

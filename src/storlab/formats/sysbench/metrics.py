@@ -9,8 +9,8 @@ import polars as pl
 
 from storlab.formats.sysbench.intervals import Test
 from storlab.formats.sysbench.text import SysbenchRun
-from storlab.measurements import SERIES_COLUMNS, Measurements, Value, empty, metric_frame
-from storlab.metrics import MetricSpec, by_name, latencies
+from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
+from storlab.metrics import MetricSpec, Value, by_name, latencies
 
 _MIB = 2.0**20
 _MS = 1e-3

@@ -19,8 +19,8 @@ import polars as pl
 from storlab.errors import ParseError, UserError
 from storlab.importing.importer import Importer, Part
 from storlab.importing.table.mapping import TableMapping, ValueColumn, found_in, mapping_of
-from storlab.measurements import SERIES_COLUMNS, Measurements, Value, metric_frame
-from storlab.metrics import declared_by
+from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
+from storlab.metrics import Value, declared_by
 from storlab.units import shown
 
 _LONGEST = 63

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from storlab.errors import UserError
-from storlab.measurements import Better
+from storlab.metrics import Better
 from storlab.units import shown
 
 _KIB = 1024.0

@@ -21,8 +21,8 @@ from storlab.blockio.requests import (
     with_alignment,
 )
 from storlab.blockio.trace_output import LATENCY_COLUMNS, OTHER_COLUMNS, Counts, Output, Started
-from storlab.measurements import HISTOGRAM_COLUMNS, REQUEST_COLUMNS, Measurements, Value, metric_frame
-from storlab.metrics import MetricSpec, percentiles_of
+from storlab.measurements import HISTOGRAM_COLUMNS, REQUEST_COLUMNS, Measurements, metric_frame
+from storlab.metrics import MetricSpec, Value, percentiles_of
 from storlab.percentiles import percentiles_of_each
 from storlab.units import size_text
 

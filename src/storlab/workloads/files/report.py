@@ -11,7 +11,8 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut
-from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, Value, metric_frame
+from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, metric_frame
+from storlab.metrics import Value
 from storlab.nodes.process import ExitRecord
 from storlab.percentiles import percentile_name, percentiles_of_each
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit

@@ -17,7 +17,8 @@ from storlab.formats.fio.logs import AVERAGED_WRONG, averages_are_sound, find_lo
 from storlab.formats.fio.operations import longest_gap
 from storlab.formats.fio.output import measured as of_report
 from storlab.formats.fio.output import parse_fio, read_report
-from storlab.measurements import Measurements, Value, metric_frame
+from storlab.measurements import Measurements, metric_frame
+from storlab.metrics import Value
 from storlab.nodes.process import ExitRecord
 from storlab.workloads.base import bytes_of, read_exit
 
