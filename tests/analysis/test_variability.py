@@ -85,6 +85,12 @@ def test_outliers_lie_apart_and_their_number_is_told_though_not_all_are_shown() 
     assert found["aside"].is_between(-0.5, 0.5).all()
 
 
+def test_a_level_without_outliers_stands_beside_one_with_some() -> None:
+    quiet, loud = [100.0 + at % 7 for at in range(100)], [100.0 + at % 7 for at in range(99)] + [900.0]
+    for levels in ({"a": quiet, "b": loud}, {"a": loud, "b": quiet}):
+        assert within.outlying(samples(**levels)).select("value", "of").rows() == [(900.0, 1)]
+
+
 def test_quantiles_are_compared_with_those_of_the_first_level() -> None:
     values = list(np.random.default_rng(3).normal(100, 5, 400))
     found = within.quantile_differences(samples(a=values, b=[1.1 * value for value in values]), "a")

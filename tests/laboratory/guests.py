@@ -91,7 +91,7 @@ def once_begun(lab: Laboratory, names: tuple[str, ...], action: Callable[[], Non
     over, errors = threading.Event(), []
 
     def act() -> None:
-        wait_until(lambda: over.is_set() or begun(lab, *names))
+        wait_until(lambda: over.is_set() or begun(lab, *names), 240)  # beside many others a boot takes a minute
         try:
             assert begun(lab, *names), [console(lab, name) for name in names]
             action()

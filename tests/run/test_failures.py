@@ -134,7 +134,7 @@ def test_an_agent_that_is_killed_while_a_file_system_is_mounted_leaves_nothing_f
     first = lab.scratch / "first"
     first.write_text("3600")
     load = f'command = {{ argv = ["sh", "-c", "cd $0; exec sleep $(cat {first} || echo 0.1)", "{{target}}"] }}'
-    study = LOOPS.replace(LOOPS[LOOPS.index("fio =") :], load)
+    study = LOOPS.replace(LOOPS[LOOPS.index("fio =") :], load).replace('"bandwidth"', '"elapsed"')
 
     def kill_agent() -> None:
         _kill_agent_of_sleeper(lab)

@@ -27,7 +27,7 @@ def test_what_hangs_in_the_kernel_is_left_behind_by_name_and_clean_ends_it_once_
 ) -> None:
     monkeypatch.setattr("storlab.nodes.process._REST", 1.0)
     monkeypatch.setattr("storlab.nodes.processes._PATIENCE", 1.0)
-    monkeypatch.setattr("storlab.layers.fs.mount._BUSY_WAIT", 0.02)
+    monkeypatch.setattr("storlab.nodes.undo._BUSY_WAIT", 0.02)
     try:
         outcome = lab.execute(STUDY)
         (record,) = lab.records()

@@ -157,7 +157,7 @@ def outlying(samples: pl.DataFrame) -> pl.DataFrame:
         if count > _MOST_OUTLIERS:
             found = found[np.linspace(0, count - 1, _MOST_OUTLIERS).round().astype(np.int64)]
         # Multiples of the golden ratio fill an interval evenly, and are the same in each report.
-        return {"value": found, "aside": (np.arange(len(found)) * _GOLDEN) % 1 - 0.5, "of": count}
+        return {"value": found, "aside": (np.arange(len(found)) * _GOLDEN) % 1 - 0.5, "of": np.full(len(found), count)}
 
     return _of_levels(samples, outliers, "value", "aside", "of")
 

@@ -28,7 +28,7 @@ from storlab.nodes.binding import Numbers
 from storlab.nodes.needs import Needs, version_commands
 from storlab.nodes.node import Exit, Node, Process
 from storlab.nodes.process import telling
-from storlab.nodes.undo import LONG, Undo, own_folders, refuse_foreign, remove_folder, undo
+from storlab.nodes.undo import LONG, Undo, own_folders, refuse_foreign, remove_folder, undo, until_free
 
 _LONGEST_SOCKET = 107  # bytes of a path, see unix(7)
 _TRIES = 20  # ports that others have taken
@@ -36,6 +36,7 @@ _TAKEN, _FULL = os.strerror(errno.EADDRINUSE), os.strerror(errno.ENOSPC)
 _LOOK = 0.02  # s
 _REST = 10.0  # s, for what was killed to be gone
 _KILL = 'echo 1 > "$1/cgroup.kill" || xargs --no-run-if-empty kill -KILL < "$1/cgroup.procs"'  # the latter before 5.14
+_REMOVE = 'find "$1" -depth -type d -exec rmdir -- {} ";"; ! test -e "$1"'
 
 
 @undo("server.stop", patience=LONG, outlives_boot=True)
@@ -82,7 +83,7 @@ async def _end_leftovers(node: Node, name: str, program: str) -> str | None:
             killed = True
             await node.run(["sh", "-c", _KILL, "sh", folder], check=False)
             await asyncio.sleep(_LOOK)
-        await node.run(["find", folder, "-depth", "-type", "d", "-exec", "rmdir", "--", "{}", ";"], check=False)
+        await until_free(node, ["sh", "-c", _REMOVE, "sh", folder])
     return f"killed {program}, which its agent had left" if killed else None
 
 
