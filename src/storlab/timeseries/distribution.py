@@ -70,6 +70,7 @@ def density(values: Floats) -> tuple[Floats, Floats] | None:
     scale = float(np.abs(values).max(initial=0))
     if len(values) < 2 or not scale:
         return None
+    bulk = near(values)
     values = values / scale  # in their own unit, heights of the tiniest samples are beyond what a float can hold
     first, third = np.percentile(values, [25, 75])
     sigma = float(values.std())
@@ -77,7 +78,7 @@ def density(values: Floats) -> tuple[Floats, Floats] | None:
     width = 0.9 * spread * len(values) ** -0.2
     if width <= 1e-9:  # by rounding only
         return None
-    kept = values[near(values)]
+    kept = values[bulk]
     low, high = float(kept.min()) - 4 * width, float(kept.max()) + 4 * width
     bounded = low < 0 <= float(kept.min())  # rates: what the kernel would put below 0 is put back above it
     low = 0.0 if bounded else low

@@ -66,7 +66,7 @@ def variability(values: Floats, interval: float, whiskers: float = WHISKERS) -> 
     """``values`` (shape ``(n,)``, finite), one every ``interval`` s. Raises ``ValueError`` for none."""
     if not len(values):
         raise ValueError("no samples: nothing varies")
-    mean, sigma = float(values.mean()), float(values.std())
+    mean, sigma = float(values.mean()), _sigma(values)
     return Variability(
         n=len(values),
         mean=mean,
@@ -76,6 +76,12 @@ def variability(values: Floats, interval: float, whiskers: float = WHISKERS) -> 
         outliers=int(outliers(values, whiskers).sum()),
         longest_stall=longest_stall(values, interval),
     )
+
+
+def _sigma(values: Floats) -> float:
+    """Of all samples there are. The squares of the tiniest, and of the largest, would leave the range of floats."""
+    size = float(np.abs(values).max())
+    return float(values.std()) if 1e-100 < size < 1e100 or not size else float((values / size).std()) * size
 
 
 def median(values: Floats) -> float:
