@@ -19,6 +19,7 @@ EDGES = 30
 """Of histograms that lie over each other: 29 bins."""
 FAR = 10.0
 """Interquartile ranges from the quartiles: no bulk of samples reaches as far."""
+_LEAST = 1e-250  # the heights of a density of smaller samples are beyond what a float can hold
 _GRID = 512
 """Bins that a density is smoothed from: much narrower than its bandwidth."""
 _POINTS = 80
@@ -68,10 +69,10 @@ def density(values: Floats) -> tuple[Floats, Floats] | None:
     from scipy.ndimage import gaussian_filter1d  # slow to load, and only charts need it
 
     scale = float(np.abs(values).max(initial=0))
-    if len(values) < 2 or not scale:
+    if len(values) < 2 or scale < _LEAST:
         return None
     bulk = near(values)
-    values = values / scale  # in their own unit, heights of the tiniest samples are beyond what a float can hold
+    values = values / scale  # in their own unit, what is interpolated may leave the range of floats
     first, third = np.percentile(values, [25, 75])
     sigma = float(values.std())
     spread = min(sigma, float(third - first) / 1.34) or sigma
