@@ -14,18 +14,23 @@ from hypothesis import is_hypothesis_test, settings
 SYSTEM = (
     "analysis/test_effects.py",
     "analysis/test_interleaving.py",
+    "analysis/test_soundness.py",
     "cli/",
     "docs/test_commands.py",
     "docs/test_examples.py",
     "docs/test_extensions.py",
+    "formats/fio/test_histogram_log.py",
+    "importing/test_fio_beside.py",
     "layers/",
     "report/test_charts.py",
+    "report/test_escape.py",
     "report/test_html.py",
     "report/test_variability.py",
     "run/",
     "scripts/",
+    "workloads/test_fio_runs.py",
 )
-"""What starts nodes, guests, a browser or whole runs, or simulates or draws for long: files and folders of tests."""
+"""What starts nodes, guests, a browser, fio or whole runs, or simulates or draws for long: files, folders of tests."""
 
 _ALSO = ("root", "slow", "skipif")
 

@@ -61,6 +61,7 @@ def test_a_mistake_is_named_once_with_its_line(mistake: Mistake, folder: Path) -
     assert [path.name for path in folder.iterdir()] == ["study.toml"]
 
 
+@pytest.mark.slow
 def test_the_installed_program_says_the_same(folder: Path) -> None:
     def run(mistake: Mistake) -> Ran:
         home = folder / mistake.name.replace("/", " ")

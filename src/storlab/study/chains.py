@@ -299,6 +299,7 @@ def _checked(chain: Chain, groups: Mapping[str, NodeGroup], chains: Chains) -> C
             lowest = served.links[-1].keep, f"layer {served.links[-1].layer.layer} of {chain.source}"
     if chain.crossing is None:
         lowest = group.lasts, f"the nodes {chain.group}"
+    written = {link.origin: link.layer.layer for link in chain.links}  # what serves a crossing by itself, nobody wrote
     for index, link in enumerate(chain.links):
         if index == len(chain.below) and chain.crossing is not None:
             if KEEPS.index(group.lasts if not group.session else link.keep) > KEEPS.index(lowest[0]):
@@ -309,8 +310,8 @@ def _checked(chain: Chain, groups: Mapping[str, NodeGroup], chains: Chains) -> C
         if KEEPS.index(link.keep) > KEEPS.index(lowest[0]):
             wrong = f"is kept for {_A[link.keep]}, but {lowest[1]} below it only for {_A[lowest[0]]}"
             remedy = f'write keep = "{link.keep}" there, too'
-            raise ChainError(link.origin, f"layer {link.layer.layer} {wrong}: {remedy}")
-        lowest = link.keep, f"layer {link.layer.layer}"
+            raise ChainError(link.origin, f"layer {written[link.origin]} {wrong}: {remedy}")
+        lowest = link.keep, f"layer {written[link.origin]}"
     return chain
 
 
