@@ -66,7 +66,7 @@ def loop() -> dict[str, float]:
 
 
 def table(results: list[dict[str, dict[str, float]]], rounds: int) -> str:
-    names = {"report": f"{rounds * CELLS} trials", "tenth": f"{rounds // 10 * CELLS} trials", "loop": "loop"}
+    names = {"report": f"{rounds * CELLS} trials", "tenth": f"{max(1, rounds // 10) * CELLS} trials", "loop": "loop"}
     lines = [f"{'':12} {'seconds':>8} {'CPU s':>7} {'of loop':>8}"]
     for name, shown in names.items():
         seconds, cpu = (statistics.median(each[name][key] for each in results) for key in ("seconds", "cpu"))
