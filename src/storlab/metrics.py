@@ -23,7 +23,7 @@ Better = Literal["higher", "lower", "neither"]
 """``neither``: a fact or a count without a preferred direction; it can be compared, but never wins."""
 
 Across = Literal["sum", "max", "min", "mean", "merge", "none"]
-"""How a metric combines over jobs and nodes. ``merge``: derived anew from merged histograms. ``none``: never."""
+"""How a metric combines over jobs and nodes. ``merge``: computed again from merged histograms. ``none``: never."""
 
 PROBE = "probe:"
 """How the ``source`` of a probe's numbers begins, so that it can't be taken for a workload."""

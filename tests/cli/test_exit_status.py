@@ -1,4 +1,4 @@
-"""Exit statuses and messages: 0 complete, 2 the user's mistake, 1 a fault of Storlab's own."""
+"""Exit statuses and messages: 0 complete, 2 a usage error, 1 an internal error."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_fault_of_ours_is_one_sentence_and_a_file(tmp_path: Path, monkeypatch:
     ran = call("plan", "quick")
     assert ran.status == 1
     assert "Traceback" not in ran.message
-    assert ran.message.startswith("storlab: a fault of Storlab's own, ZeroDivisionError: a bug\n")
+    assert ran.message.startswith("storlab: internal error, ZeroDivisionError: a bug\n")
     (file,) = tmp_path.iterdir()
     assert str(file) in ran.message
     assert "in break_down" in file.read_text()

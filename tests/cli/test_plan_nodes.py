@@ -61,7 +61,7 @@ def test_a_machine_is_described_by_what_is_not_usual() -> None:
     vm = group_model("vm")
     assert vm.model_validate({}).describe() == "512M, 1 CPU"
     odd = {"cpus": 2, "machine": "pc", "pin": "0-1", "numa": "0", "start": "cold"}
-    text = "512M, 2 CPUs, pc, pinned to CPUs 0-1, on NUMA node 0, booted anew each time"
+    text = "512M, 2 CPUs, pc, pinned to CPUs 0-1, on NUMA node 0, booted each time"
     assert vm.model_validate(odd).describe() == text
 
 

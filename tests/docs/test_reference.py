@@ -132,7 +132,7 @@ def _undeclared(run: Path, study: Path) -> list[tuple[str, str]]:
     metrics = python_interface.open_run(run).metrics
     found = []
     for source, metric, *facts in metrics.select("source", "metric", "unit", "better", "across").unique().iter_rows():
-        spec = declared[source.partition("@")[0]].find(metric)
+        spec = declared[without_end(source)].find(metric)
         if [spec.unit, spec.better, spec.across] != facts:
             found.append((source, metric))
     return found

@@ -25,7 +25,7 @@ class Database(Layer):
     gives: ClassVar = Server
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
-        raise NotImplementedError
+        raise AssertionError("chains are resolved, not set up")
 
 
 LAYERS: dict[str, type[Layer]] = {**layer_types(), "database": Database}

@@ -182,7 +182,7 @@ _OF_UNIT = {
     for name, column, better in _RATIOS
 }
 RATIOS = (*_SIZE.values(), *_OF_UNIT.values())
-"""Of several nodes they are to be had anew from all their requests: one that wrote ten times counts as ten do."""
+"""Of several nodes they are computed again from all their requests: one that wrote ten times counts as ten do."""
 
 
 def ratios(requests: pl.DataFrame) -> Iterator[Value]:

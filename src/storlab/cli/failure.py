@@ -44,10 +44,7 @@ def explain(error: Exception) -> int:
             _say(f"storlab: {error.filename or 'a file'}: {error.strerror}")
             return OWN_FAULT
         case _:
-            _say(
-                f"storlab: a fault of Storlab's own, {type(error).__name__}: {error}\n"
-                f"Nothing that you did wrong. Please report it with {_details(error)}"
-            )
+            _say(f"storlab: internal error, {type(error).__name__}: {error}\nPlease report it with {_details(error)}")
             return OWN_FAULT
 
 

@@ -52,7 +52,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # with it, Typer imports all of Rich and Markdown for a page of plain help
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit status: 0 complete, 2 a mistake in what was asked, 3 some trials failed, 4 a gate of compare was hit, "
-    "1 a fault of Storlab's own, 130 interrupted.",
+    "1 an internal error, 130 interrupted.",
 )
 
 

@@ -36,7 +36,7 @@ def report(
     manifest = run.manifest
     tables = derive(run)
     if not tables.records:
-        raise UserError(f"{folder} has no finished trial yet: `storlab resume {folder}` goes on with it")
+        raise UserError(f"{folder} has no finished trial yet: `storlab resume {folder}` resumes it")
     given = report_input(run, tables, summary_of_run(manifest, tables))
     if output is not None:
         write_output(output, render(given, format_))

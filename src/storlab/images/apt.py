@@ -19,7 +19,7 @@ Stanza = Mapping[str, str]
 
 
 def parse_stanzas(text: str) -> list[Stanza]:
-    """Paragraphs of ``Field: value`` lines; a line that begins with a blank goes on with the field before."""
+    """Paragraphs of ``Field: value`` lines; a line that begins with a blank continues the field before."""
     stanzas: list[Stanza] = []
     for paragraph in re.split(r"\n(?:[ \t]*\n)+", text):
         fields: dict[str, str] = {}

@@ -95,7 +95,7 @@ class Cache:
                 remove_tree(folder)
 
     def part(self, name: str) -> Part | None:
-        """A finished part by the name of its folder; ``None`` where there is none, or a damaged one: made anew."""
+        """A finished part by the name of its folder; ``None`` where there is none that is whole."""
         folder = self.folder / "parts" / name
         try:
             return Part(folder, read_record(folder / "part.json", About))

@@ -1,4 +1,4 @@
-"""What guest images are made of. A part is made anew when what stands here of it changes, and only then."""
+"""What guest images are made of. A part is rebuilt when what stands here of it changes, and only then."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
 
 def write_trial(folder: Path, record: TrialRecord, durable: bool = True) -> None:
     """Write ``trial.json``, last and at once, so a trial is whole or does not exist; and so that it survives a power
-    cut once this returns, unless it can be made anew.
+    cut once this returns, unless it can be made again.
     """
     write = write_durably if durable else write_whole
     write(folder / RECORD, to_json(record))

@@ -1,4 +1,4 @@
-"""Runs a study, or goes on with one: round after round, until the answer is sound."""
+"""Runs a study, or resumes one: round after round, until the answer is sound."""
 
 from __future__ import annotations
 
@@ -274,7 +274,7 @@ class _Executor:
         self._left = tuple(result.failed)
         if not self._finished and not self._stopped:
             how = "was interrupted" if self._interrupts.finish else "broke off"
-            self._stopped = f"The run {how}; `storlab resume` goes on with it."
+            self._stopped = f"The run {how}; `storlab resume` resumes it."
         journal.note("end", finished=self._finished, left_behind=result.failed)
         self._write_tables()
         write_durably(self._run.summary, to_json(self._summarise(effects=True)))

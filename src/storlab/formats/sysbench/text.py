@@ -65,8 +65,8 @@ _BANNER = re.compile(rb"\nsysbench (\d+\.\d+\S*) ")
 _FIRST = re.compile(rb"\n\[ \d+s \] ")
 _FATAL = re.compile(rb"\nFATAL: (.*)")
 _CHECKPOINTS = (
-    "it was told to report at checkpoints, at each of which it begins to count anew: its rates are those after the "
-    "last one, and an interval that ends with a checkpoint is nought"
+    "it was told to report at checkpoints, at each of which it starts to count again: its rates are those after the "
+    "last one, and an interval that ends with a checkpoint is zero"
 )
 _GENERAL = b"\nGeneral statistics:\n"
 _CHECKPOINT = b"] Checkpoint report:\n"

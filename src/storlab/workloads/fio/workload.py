@@ -107,7 +107,7 @@ class FioWorkload(Workload):
         job = job.replace(fio_options.TARGET, "/").replace("//", "/")
         ended = await node.run(["fio", "--parse-only", "--directory=/", "-"], stdin=job.encode(), check=False)
         said = (ended.stderr + ended.stdout).decode(errors="replace")
-        if not ended.ok or "value out of range" in said:  # which fio tells, and then goes on with another value
+        if not ended.ok or "value out of range" in said:  # which fio tells, and then continues with another value
             raise UserError(complaint(said) or ended.describe(), self._written(bad_option(said)))
         engines = {str(job.options["ioengine"]) for job in self._jobs() if "ioengine" in job.options}
         for engine in sorted(engines):

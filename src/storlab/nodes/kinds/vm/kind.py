@@ -75,7 +75,7 @@ class VmKind(Hardware, NodeKind):
             self.machine if self.machine != "q35" else "",
             f"pinned to CPUs {self.pin}" if self.pin else "",
             f"on NUMA node {self.numa}" if self.numa else "",
-            "booted anew each time" if self.start == "cold" else "",
+            "booted each time" if self.start == "cold" else "",
         )
         return ", ".join(filter(None, words))
 
