@@ -1,4 +1,4 @@
-//! The command line: `serve`, `init`, `trace`, `files`, `--version`, and the hidden `launch`.
+//! The command line: `serve`, `init`, `trace`, `files`, `--version`, and the hidden `launch` and `guard`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,6 +25,13 @@ pub enum Command {
         spec: String,
         /// The program and its arguments.
         argv: Vec<OsString>,
+    },
+    /// Outlive the agent, to end what it leaves (see [`crate::processes::Guard`]).
+    Guard {
+        /// The agent's cgroup.
+        cgroup: OsString,
+        /// The agent's process.
+        agent: u32,
     },
     /// Print the version.
     Version,
@@ -57,9 +64,9 @@ pub enum UsageError {
     /// `files` without its only argument, or with more.
     #[error("files takes the name of one file, its specification")]
     Files,
-    /// `launch` without its arguments.
-    #[error("launch is for the agent itself")]
-    Launch,
+    /// `launch` or `guard` without its arguments.
+    #[error("{0} is for the agent itself")]
+    Own(&'static str),
 }
 
 /// The line that `--version` prints.
@@ -74,6 +81,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
     match command.to_str() {
         Some("serve") => parse_serve(arguments).map(Command::Serve),
         Some("launch") => parse_launch(arguments),
+        Some("guard") => parse_guard(arguments),
         Some("trace") => Ok(Command::Trace(arguments.collect())),
         Some("files") => match (arguments.next(), arguments.next()) {
             (Some(spec), None) => Ok(Command::Files(spec)),
@@ -107,9 +115,15 @@ fn parse_serve(mut arguments: impl Iterator<Item = OsString>) -> Result<ServeOpt
 }
 
 fn parse_launch(mut arguments: impl Iterator<Item = OsString>) -> Result<Command, UsageError> {
-    let spec = arguments.next().and_then(|spec| spec.into_string().ok()).ok_or(UsageError::Launch)?;
+    let spec = arguments.next().and_then(|spec| spec.into_string().ok()).ok_or(UsageError::Own("launch"))?;
     let argv: Vec<_> = arguments.collect();
-    if argv.is_empty() { Err(UsageError::Launch) } else { Ok(Command::Launch { spec, argv }) }
+    if argv.is_empty() { Err(UsageError::Own("launch")) } else { Ok(Command::Launch { spec, argv }) }
+}
+
+fn parse_guard(mut arguments: impl Iterator<Item = OsString>) -> Result<Command, UsageError> {
+    let (cgroup, agent) = (arguments.next(), arguments.next());
+    let agent = agent.and_then(|agent| agent.to_str()?.parse().ok());
+    cgroup.zip(agent).map(|(cgroup, agent)| Command::Guard { cgroup, agent }).ok_or(UsageError::Own("guard"))
 }
 
 fn cgroup_name(name: OsString) -> Result<String, UsageError> {

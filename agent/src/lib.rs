@@ -7,6 +7,7 @@
 //! | [`protocol`] | frames, requests, events: bytes in, values out, no I/O |
 //! | [`stream`], [`outbox`], [`poller`] | the byte stream, what waits to go out on it, what the loop waits for |
 //! | [`session`] | the event loop: one controller, one thread |
+//! | [`confine`] | what a load may touch: a mount namespace and a `/dev` of its own, and what it gives up |
 //! | [`launch`] | how a program is started: in its own process group and cgroup, at an agreed instant |
 //! | [`processes`] | which processes belong to a run, and how all of them are killed |
 //! | [`run`], [`sample`], [`files`], [`facts`] | one module a kind of request |
@@ -21,6 +22,7 @@
 
 pub mod cli;
 pub mod clock;
+pub mod confine;
 pub mod facts;
 pub mod files;
 pub mod init;

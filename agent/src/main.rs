@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 
 use storlab_agent::cli::{self, Command};
-use storlab_agent::{init, launch, session, storm, trace};
+use storlab_agent::{init, launch, processes, session, storm, trace};
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
@@ -25,6 +25,7 @@ fn main() -> ExitCode {
         Ok(Command::Files(spec)) => storm::run(&spec),
         Ok(Command::Init) => init::be_init(),
         Ok(Command::Launch { spec, argv }) => launch::become_program(&spec, &argv),
+        Ok(Command::Guard { cgroup, agent }) => processes::guard(&cgroup, agent),
         Ok(Command::Version) => {
             println!("{}", cli::version());
             ExitCode::SUCCESS

@@ -2,7 +2,9 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::io;
+use std::ops::BitOr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -143,4 +145,62 @@ pub fn stir_random<const SIZE: usize>(random: impl AsFd, entropy: &[u8; SIZE]) -
 pub fn give_memory_back() {
     // SAFETY: it takes a number, and locks what it touches.
     unsafe { libc::malloc_trim(0) };
+}
+
+/// What a mount forbids: `mount_setattr(2)`.
+#[derive(Clone, Copy)]
+pub struct MountAttributes(u64);
+
+impl MountAttributes {
+    /// Writing.
+    pub const RDONLY: Self = Self(libc::MOUNT_ATTR_RDONLY);
+    /// Opening devices by nodes that are in it.
+    pub const NODEV: Self = Self(libc::MOUNT_ATTR_NODEV);
+}
+
+impl BitOr for MountAttributes {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A copy of all mounts at and below a path, attached nowhere: `open_tree(2)`.
+pub fn open_tree(path: &CStr) -> Result<OwnedFd, Errno> {
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as libc::c_uint;
+    // SAFETY: the path ends with its NUL and is valid for the call.
+    let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+    // SAFETY: a new descriptor, which nobody else knows.
+    Errno::result(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// Attaches such a copy at a path, over what is there: `move_mount(2)`.
+pub fn move_mount(tree: BorrowedFd, path: &CStr) -> Result<(), Errno> {
+    let flags = libc::MOVE_MOUNT_F_EMPTY_PATH | libc::MOVE_MOUNT_T_SYMLINKS;
+    let (tree, nothing) = (tree.as_raw_fd(), c"".as_ptr());
+    // SAFETY: both paths end with their NUL and are valid for the call.
+    let moved =
+        unsafe { libc::syscall(libc::SYS_move_mount, tree, nothing, libc::AT_FDCWD, path.as_ptr(), flags) };
+    Errno::result(moved).map(drop)
+}
+
+/// Gives a mount and all below it these attributes, besides those that they have.
+pub fn set_mounts(top: BorrowedFd, attributes: MountAttributes) -> Result<(), Errno> {
+    set_attributes(top, attributes, libc::AT_RECURSIVE)
+}
+
+/// The same for one mount.
+pub fn set_mount(mount: BorrowedFd, attributes: MountAttributes) -> Result<(), Errno> {
+    set_attributes(mount, attributes, 0)
+}
+
+fn set_attributes(mount: BorrowedFd, MountAttributes(set): MountAttributes, flags: i32) -> Result<(), Errno> {
+    let attributes = libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let (flags, size) = (libc::AT_EMPTY_PATH | flags, size_of::<libc::mount_attr>());
+    let (mount, nothing) = (mount.as_raw_fd(), c"".as_ptr());
+    // SAFETY: the structure is as long as is said, and valid for the call.
+    let changed =
+        unsafe { libc::syscall(libc::SYS_mount_setattr, mount, nothing, flags, &raw const attributes, size) };
+    Errno::result(changed).map(drop)
 }

@@ -147,7 +147,7 @@ fn an_event_that_fits_into_no_frame_goes_out_as_an_error() {
 fn frames_look_as_they_always_did() {
     let mut out = PREFACE.to_vec();
     encode_event(&mut out, 1, &Event::Clock { monotonic_ns: 5, realtime_ns: 1_700_000_000_000_000_000 }, &[]);
-    encode_event(&mut out, 2, &Event::Started { pid: 42, cgroup: None }, &[]);
+    encode_event(&mut out, 2, &Event::Started { pid: 42, cgroup: None, confined: None }, &[]);
     encode_event(&mut out, 2, &Event::Stdout { monotonic_ns: 7 }, b"hello\n");
     encode_event(&mut out, 3, &Event::done(), &[]);
     encode_event(&mut out, 4, &Event::done_size(262_144), &[]);

@@ -23,7 +23,7 @@ pub struct FactsRequest {
 }
 
 impl FactsRequest {
-    /// Looks for the tools; those that are there are to be run.
+    /// Looks for the tools; those that are there are to be run, where their argv says with what.
     pub fn new(tools: BTreeMap<String, Vec<String>>) -> Self {
         let search_path = std::env::var_os("PATH");
         let mut request = Self { waiting: VecDeque::new(), running: 0, tools: BTreeMap::new() };
@@ -33,7 +33,7 @@ impl FactsRequest {
             let tool = found
                 .filter(|path| path.exists())
                 .map(|path| Tool { path: path.to_string_lossy().into_owned(), version: None });
-            if tool.is_some() {
+            if tool.is_some() && argv.len() > 1 {
                 request.waiting.push_back((name.clone(), argv));
             }
             request.tools.insert(name, tool);
@@ -59,6 +59,7 @@ impl FactsRequest {
             grace_ns: 0,
             start_at_ns: None,
             name: None,
+            confine: None,
         };
         Some((name, run))
     }

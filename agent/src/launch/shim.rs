@@ -18,6 +18,7 @@ use nix::unistd::{dup2_stderr, dup2_stdout, execv, getppid};
 use super::program::find_program;
 use super::spec::{LaunchSpec, Report, Step};
 use crate::clock::{SECOND, monotonic_ns};
+use crate::confine::{self, Obstacle};
 use crate::sys::{self, Scheduling};
 
 /// Sleeping ends late by a wake-up, some tens of microseconds; the rest is spent spinning.
@@ -35,12 +36,17 @@ pub fn become_program(spec: &str, argv: &[OsString]) -> ExitCode {
             tell(&mut report, &Report::Failed { step, errno: errno as i32 });
             ExitCode::from(127)
         }
+        Err(Stopped::Unconfined(obstacle)) => {
+            tell(&mut report, &Report::Unconfined { why: obstacle.to_string() });
+            ExitCode::from(127)
+        }
     }
 }
 
 enum Stopped {
     AgentGone,
     Failed(Step, Errno),
+    Unconfined(Obstacle),
 }
 
 fn at(step: Step) -> impl Fn(Errno) -> Stopped {
@@ -62,6 +68,7 @@ fn prepare_and_execute(
     sys::reset_signal_actions();
     let _ = SigSet::empty().thread_set_mask();
     redirect(spec)?;
+    let confined = spec.confine.as_ref().map(confine::enter).transpose().map_err(Stopped::Unconfined)?;
     if let Some(directory) = &spec.cwd {
         nix::unistd::chdir(directory.as_str()).map_err(at(Step::Directory))?;
     }
@@ -70,7 +77,7 @@ fn prepare_and_execute(
     let program = c_string(program.as_os_str().as_bytes())?;
     let argv = argv.iter().map(|argument| c_string(argument.as_bytes())).collect::<Result<Vec<_>, _>>()?;
 
-    tell(report, &Report::Ready { in_cgroup });
+    tell(report, &Report::Ready { in_cgroup, confined });
     let scheduling =
         spec.start_at_ns.and_then(|instant| wait_until(u64::try_from(instant).unwrap_or_default()));
     let (user_ns, system_ns) = own_usage();

@@ -86,6 +86,7 @@ fn spawn(run: &Run, serial: u64, cgroup: Option<&str>) -> io::Result<Launched> {
         report_fd: report_end.as_raw_fd(),
         agent: std::process::id() as i32,
         cgroup: cgroup.map(Into::into),
+        confine: run.confine.clone(),
         cwd: run.cwd.clone(),
         stdout_file,
         stderr_file,

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::confine::Confinement;
+
 /// What the shim has to do, given to it as JSON on its command line.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LaunchSpec {
@@ -11,6 +13,8 @@ pub struct LaunchSpec {
     pub agent: i32,
     /// Directory of the cgroup to join.
     pub cgroup: Option<String>,
+    /// What alone it may write to.
+    pub confine: Option<Confinement>,
     /// Working directory.
     pub cwd: Option<String>,
     /// File for the standard output.
@@ -28,6 +32,8 @@ pub enum Report {
     Ready {
         /// It could join the cgroup.
         in_cgroup: bool,
+        /// It is confined; `None` where that wasn't asked for.
+        confined: Option<bool>,
     },
     /// The very next thing is exec.
     Executing {
@@ -46,6 +52,11 @@ pub enum Report {
         step: Step,
         /// Why, as a number.
         errno: i32,
+    },
+    /// It can't be confined.
+    Unconfined {
+        /// Why, in words.
+        why: String,
     },
 }
 

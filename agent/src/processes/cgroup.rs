@@ -34,6 +34,7 @@ pub fn locate(mountinfo: &str, own: &str) -> Option<PathBuf> {
 #[derive(Debug)]
 pub struct AgentCgroup {
     path: PathBuf,
+    agent: u32,
 }
 
 impl AgentCgroup {
@@ -44,14 +45,24 @@ impl AgentCgroup {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let path = locate(&mountinfo, &own)?.join(name);
         make(&path).ok()?;
-        Some(Self { path })
+        Some(Self { path, agent: std::process::id() })
+    }
+
+    /// That of another agent, which is gone.
+    pub fn left_by(path: impl Into<PathBuf>, agent: u32) -> Self {
+        Self { path: path.into(), agent }
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Makes one for a run; its name ends with the run's own, where that has one.
     pub fn create_run(&self, serial: u64, name: Option<&str>) -> Option<RunCgroup> {
         let own = name.map(|name| format!("-{name}")).unwrap_or_default();
         // The agent's number keeps two agents apart that were given one name.
-        let path = self.path.join(format!("run-{}-{serial}{own}", std::process::id()));
+        let path = self.path.join(format!("run-{}-{serial}{own}", self.agent));
         make(&path).ok()?;
         Some(RunCgroup { path })
     }
@@ -74,7 +85,7 @@ impl AgentCgroup {
     }
 
     fn own_runs(&self) -> Vec<RunCgroup> {
-        let own = format!("run-{}-", std::process::id());
+        let own = format!("run-{}-", self.agent);
         children(&self.path)
             .into_iter()
             .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&own)))

@@ -2,8 +2,10 @@
 
 mod cgroup;
 mod family;
+mod guard;
 mod table;
 
 pub use cgroup::{AgentCgroup, RunCgroup, locate};
 pub use family::{Family, MARKER};
+pub use guard::{Guard, guard};
 pub use table::{Process, descendants, kill_descendants, parse_stat, snapshot};

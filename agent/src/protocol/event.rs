@@ -12,16 +12,41 @@ use super::frame::encode;
 #[serde(tag = "event", rename_all = "snake_case")]
 #[allow(missing_docs, reason = "named after the protocol's events and fields")]
 pub enum Event {
-    Hello { protocol: u64, version: &'static str, pid: u32, boot_id: String, hostname: String },
-    Refused { message: String },
-    Clock { monotonic_ns: u64, realtime_ns: u64 },
+    Hello {
+        protocol: u64,
+        version: &'static str,
+        pid: u32,
+        boot_id: String,
+        hostname: String,
+    },
+    Refused {
+        message: String,
+    },
+    Clock {
+        monotonic_ns: u64,
+        realtime_ns: u64,
+    },
     Facts(Box<Facts>),
-    Started { pid: i32, cgroup: Option<String> },
-    Stdout { monotonic_ns: u64 },
-    Stderr { monotonic_ns: u64 },
+    Started {
+        pid: i32,
+        cgroup: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        confined: Option<bool>,
+    },
+    Stdout {
+        monotonic_ns: u64,
+    },
+    Stderr {
+        monotonic_ns: u64,
+    },
     Exit(Box<Exit>),
     Data,
-    Sample { monotonic_ns: u64, realtime_ns: u64, late_ns: u64, sizes: Vec<i64> },
+    Sample {
+        monotonic_ns: u64,
+        realtime_ns: u64,
+        late_ns: u64,
+        sizes: Vec<i64>,
+    },
     Done(Done),
     Error(Failure),
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::frame::Frame;
+use crate::confine::Confinement;
 
 /// One request, parsed.
 #[derive(Debug, PartialEq)]
@@ -100,6 +101,9 @@ pub struct Run {
     /// What its cgroup's name ends with, so that whoever comes later finds it.
     #[serde(default, deserialize_with = "file_name")]
     pub name: Option<String>,
+    /// What alone it may write to; all that the agent may, where it is `None`.
+    #[serde(default)]
+    pub confine: Option<Confinement>,
 }
 
 /// A program's standard input.

@@ -37,11 +37,11 @@ impl Run {
 
     fn take_report(&mut self, report: Report, outbox: &mut Outbox) {
         match report {
-            Report::Ready { in_cgroup } => {
+            Report::Ready { in_cgroup, confined } => {
                 if !in_cgroup {
                     self.family.drop_cgroup();
                 }
-                self.announce(outbox);
+                self.announce(confined, outbox);
             }
             Report::Executing { start_ns, late_ns, user_ns, system_ns } => {
                 let shim_usage = Usage { user_ns, system_ns, max_rss_bytes: 0 };
@@ -50,6 +50,10 @@ impl Run {
                     self.timeout_at = self.timeout_ns.map(|timeout| start_ns.saturating_add(timeout));
                 }
             }
+            Report::Unconfined { why } => {
+                let message = format!("can't confine {:?}: {why}", self.program);
+                self.failure = Some(Failure::errno(message, Errno::EPERM));
+            }
             Report::Failed { step, errno } => {
                 self.start = None;
                 self.failure = Some(Failure::errno(self.describe(step), Errno::from_raw(errno)));
@@ -57,10 +61,11 @@ impl Run {
         }
     }
 
-    fn announce(&mut self, outbox: &mut Outbox) {
+    fn announce(&mut self, confined: Option<bool>, outbox: &mut Outbox) {
         if let (Owner::Request(id), false) = (&self.owner, self.announced) {
             let cgroup = self.family.cgroup().map(|cgroup| cgroup.path().to_string_lossy().into_owned());
-            outbox.push(*id, &Event::Started { pid: self.family.leader().as_raw(), cgroup }, &[]);
+            let pid = self.family.leader().as_raw();
+            outbox.push(*id, &Event::Started { pid, cgroup, confined }, &[]);
         }
         self.announced = true;
     }

@@ -12,7 +12,7 @@ use crate::cli::ServeOptions;
 use crate::facts;
 use crate::outbox::Outbox;
 use crate::poller::{Interest, Part, Poller, Token};
-use crate::processes::{AgentCgroup, kill_descendants};
+use crate::processes::{AgentCgroup, Guard, kill_descendants};
 use crate::protocol::{Decoder, Event, PREFACE, PROTOCOL};
 use crate::stream::Stream;
 use crate::sys;
@@ -31,7 +31,10 @@ pub fn serve(options: &ServeOptions) -> Result<End, SessionError> {
         None => Stream::standard()?,
     };
     let name = options.cgroup.clone().unwrap_or_else(|| format!("storlab-agent-{}", std::process::id()));
-    let mut session = Session::new(stream, signals, AgentCgroup::create(&name))?;
+    let cgroup = AgentCgroup::create(&name);
+    // Process 1 of a guest can't be killed but with the guest. Without a guard, `storlab clean` does it.
+    let _guard = cgroup.as_ref().filter(|_| options.port.is_none()).map(Guard::start);
+    let mut session = Session::new(stream, signals, cgroup)?;
     let end = session.run();
     session.tear_down();
     if let Ok(End::Broken(reason) | End::Refused(reason)) = &end {

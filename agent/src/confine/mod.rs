@@ -1,0 +1,61 @@
+//! What a study's own words may touch: the storage under test and a folder, and nothing else of the machine.
+//!
+//! A load runs as root beside people's data, by words that somebody else may have written, and its program can be
+//! asked to open any path. So it gets a mount namespace in which all is read-only but what the controller names,
+//! and a `/dev` in which no other device exists ([`view`]); and it loses what would lead out of there ([`privileges`]).
+//!
+//! None of this is looked at while blocks are read and written. Rules of Landlock for paths would do the same without
+//! root, but are: they took a quarter of the rate at which files are created in memory, opened and removed.
+
+mod devices;
+mod privileges;
+mod view;
+
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
+
+/// What a program may write to, by absolute paths. What isn't there is left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Confinement {
+    /// Directories and files, with all that is below them.
+    #[serde(default)]
+    pub writable: Vec<String>,
+    /// Nodes of devices.
+    #[serde(default)]
+    pub devices: Vec<String>,
+}
+
+/// What could not be done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {errno}")]
+pub struct Obstacle {
+    what: String,
+    errno: Errno,
+}
+
+impl Obstacle {
+    fn of(what: impl Into<String>) -> impl FnOnce(Errno) -> Self {
+        move |errno| Self { what: what.into(), errno }
+    }
+
+    fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        move |error| Self {
+            what: what.into(),
+            errno: error.raw_os_error().map_or(Errno::EIO, Errno::from_raw),
+        }
+    }
+}
+
+/// Confines this process, which must have one thread, and all that it becomes and starts.
+///
+/// `false` where it has no right to make namespaces: then it is an ordinary user's, whom the kernel keeps from
+/// devices and from what others own.
+pub fn enter(confinement: &Confinement) -> Result<bool, Obstacle> {
+    if !view::separate()? {
+        return Ok(false);
+    }
+    view::narrow(confinement)?;
+    privileges::give_up(!confinement.devices.is_empty())?;
+    Ok(true)
+}
