@@ -18,7 +18,7 @@ from zlib import crc32
 import numpy as np
 
 from benchmarks.__main__ import machine
-from benchmarks.soundness import mysql, noise, series, trials
+from benchmarks.soundness import families, mysql, noise, series, trials
 from benchmarks.soundness.page import Results, broken, page, write_page
 
 SEED = 20_261_121
@@ -51,8 +51,8 @@ def main() -> int:
 
 def run(divisor: int) -> Results:
     """All figures, with 1/``divisor`` of the studies."""
-    many, some, few = 10_000 // divisor, 4_000 // divisor, 1_000 // divisor
-    alarmed = max(10, 300 // divisor)
+    many, some, few = 10_000 // divisor, 3_000 // divisor, 1_000 // divisor
+    alarmed, together = max(10, 300 // divisor), max(50, 1_000 // divisor)
     return Results(
         seed=SEED,
         studies=many,
@@ -64,6 +64,8 @@ def run(divisor: int) -> Results:
             kind: {str(e): trials.coverage(kind, e, some, _rng("cover", kind, e)) for e in COVERED}
             for kind in noise.KINDS
         },
+        family_studies=together,
+        families=[families.family(each, together, _rng("families", each)) for each in families.settings()],
         rounds=[trials.rounds_to_verdict(effect, few, _rng("rounds", effect)).as_dict() for effect in EFFECTS],
         prefixes=mysql.prefixes(),
         told={side: mysql.told(side) for side in mysql.SIDES},

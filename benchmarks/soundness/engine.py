@@ -1,7 +1,7 @@
 """Storlab's verdicts on many studies at once, with a look after every round.
 
-Nothing of the engine is written a second time but what must hold for any verdict: that interval and ranks both speak
-against 1, or against both ends of the margin. Only where they do is the engine asked, and its answer counts. That
+Nothing of the engine is written a second time but what must hold for any verdict: that the evidence for one side of 1,
+or for both ends of the margin, is enough. Only where it is, is the engine asked, and its answer counts. That
 this short cut misses nothing is tested (``tests/scripts/test_soundness.py``).
 """
 
@@ -14,29 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.soundness.noise import Floats
-from storlab.analysis.anytime import width_factors
-from storlab.analysis.signed_rank import STRENGTHS, WEIGHTS
+from storlab.analysis.signed_rank import STRENGTHS, WEIGHTS, log_stake
 from storlab.analysis.verdict import Rules, judge
 
-_BETS = np.concatenate([STRENGTHS, -STRENGTHS])
-_SHARES = np.concatenate([WEIGHTS, WEIGHTS]) / 2
-
-
-def running(values: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation (n − 1) of the first n values of each row, for every n."""
-    n = np.arange(1, values.shape[1] + 1)
-    shift = values[:, :1]  # sums of squares of what is far from 0 lose their digits
-    mean = np.cumsum(values - shift, axis=1) / n
-    squares = np.maximum(np.cumsum((values - shift) ** 2, axis=1) - n * mean**2, 0.0)
-    return mean + shift, np.sqrt(squares / np.maximum(n - 1, 1))
-
-
-def missed(values: Floats, truth: float, alpha: float) -> NDArray[np.bool_]:
-    """For every row and every n: whether the interval of the first n values misses ``truth``."""
-    mean, sd = running(values)
-    factors = width_factors(np.arange(1, values.shape[1] + 1), alpha)
-    known = np.isfinite(factors)
-    return known & (np.abs(mean - truth) > np.where(known, factors, 0.0) * sd * (1 - 1e-9))
+_NEARLY = 1e-9
 
 
 def signed_ranks(values: Floats) -> Floats:
@@ -49,13 +30,28 @@ def signed_ranks(values: Floats) -> Floats:
     return np.asarray(np.sign(values) * ranks / np.arange(1, values.shape[1] + 1))
 
 
-def log_evidence(values: Floats, centre: float = 0.0) -> Floats:
-    """log of what all bets have after every round of every row: at least the evidence for either side of ``centre``."""
+def log_evidence(values: Floats, centre: float = 0.0) -> tuple[Floats, Floats]:
+    """log P and log N of ``centre`` after every round of every row."""
     off = values - centre
     off = np.where(np.abs(off) <= 1e-12, 0.0, np.round(off, 12))
     ranked = signed_ranks(off)
-    logs = [np.log(s) + np.cumsum(np.log1p(np.tanh(b * ranked)), axis=1) for b, s in zip(_BETS, _SHARES, strict=True)]
-    return np.asarray(np.logaddexp.reduce(logs))
+
+    def one(side: int) -> Floats:
+        bets = zip(STRENGTHS, WEIGHTS, strict=True)
+        logs = [math.log(share) + np.cumsum(log_stake(side * bet * ranked), axis=1) for bet, share in bets]
+        return np.asarray(np.logaddexp.reduce(logs))
+
+    return one(1), one(-1)
+
+
+def log_difference(values: Floats) -> Floats:
+    """log M after every round of every row."""
+    return np.asarray(np.logaddexp(*log_evidence(values)) - math.log(2))
+
+
+def missed(values: Floats, truth: float, alpha: float) -> NDArray[np.bool_]:
+    """For every row and every n: whether the interval of the first n values misses ``truth``."""
+    return np.asarray(np.maximum(*log_evidence(values, truth)) >= math.log(2 / alpha) - _NEARLY)
 
 
 @dataclass(frozen=True)
@@ -80,22 +76,14 @@ def first_verdicts(log_ratios: Floats, rules: Rules) -> Verdicts:
 
 
 def _worth_asking(log_ratios: Floats, rules: Rules) -> NDArray[np.bool_]:
-    """For every row and every n: whether interval and ranks allow any verdict at all."""
-    looks = missed(log_ratios, 0.0, rules.alpha)
-    looks[:, : rules.min_rounds - 1] = False
-    _keep_where_ranks_agree(looks, log_ratios, rules, 0.0)
+    """For every row and every n: whether the evidence allows any verdict at all."""
+    looks = missed(log_ratios, 0.0, rules.alpha / rules.family)
     if rules.margin > 0:
         edge = math.log1p(rules.margin)
-        within = missed(log_ratios, edge, rules.alpha) & missed(log_ratios, -edge, rules.alpha)
-        within &= np.abs(running(log_ratios)[0]) <= edge
-        within[:, : rules.min_rounds - 1] = False
-        _keep_where_ranks_agree(within, log_ratios, rules, edge)
-        _keep_where_ranks_agree(within, log_ratios, rules, -edge)
-        looks |= within
+        looks |= _shown(log_ratios, -edge, 0, rules) & _shown(log_ratios, edge, 1, rules)
+    looks[:, : rules.min_rounds - 1] = False
     return looks
 
 
-def _keep_where_ranks_agree(looks: NDArray[np.bool_], log_ratios: Floats, rules: Rules, centre: float) -> None:
-    rows = np.nonzero(looks.any(axis=1))[0]
-    if len(rows):
-        looks[rows] &= log_evidence(log_ratios[rows], centre) >= -math.log(rules.alpha) - 1e-9
+def _shown(log_ratios: Floats, centre: float, side: int, rules: Rules) -> NDArray[np.bool_]:
+    return np.asarray(log_evidence(log_ratios, centre)[side] >= rules.one_sided - _NEARLY)

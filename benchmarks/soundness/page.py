@@ -11,16 +11,19 @@ import altair as alt
 import jinja2
 import polars as pl
 
+from benchmarks.soundness.families import COUNTS, ROUNDS, Family
 from benchmarks.soundness.mysql import Prefix, Told
 from benchmarks.soundness.noise import recorded
 from benchmarks.soundness.series import LENGTHS, LEVELS_CHANGE, NO_TREND, FalseAlarms
-from benchmarks.soundness.trials import FalseVerdicts, Share
+from benchmarks.soundness.trials import Coverage, FalseVerdicts, Share, size
 from storlab.report.charts.panel import titled
 from storlab.report.charts.theme import COLOURS, INK, SHAPES, Chart, of, to_svg
 
 _TEMPLATE = Path(__file__).resolve().with_name("page.md.j2")
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIDTH = 640  # px
+_MANY = 20  # rounds of a fixed design
+_FOUND = 0.05  # the least difference whose rounds are shown for many comparisons
 METHODS = {
     "storlab": "Storlab",
     "peeked_t": "t test, peeked",
@@ -41,7 +44,9 @@ class Results:
     power_studies: int
     false_verdicts: Sequence[FalseVerdicts]
     false_equivalence: dict[str, Share]
-    coverage: dict[str, dict[str, Share]]
+    coverage: dict[str, dict[str, Coverage]]
+    family_studies: int
+    families: Sequence[Family]
     rounds: Sequence[dict[str, float]]
     prefixes: Sequence[Prefix]
     told: dict[str, Told]
@@ -60,7 +65,11 @@ def broken(found: Results) -> list[str]:
     wrong += [f"{row.kind}, {row.samples} samples: drift in steps" for row in steps]
     wrong += [f"{side}: no change of the level is told" for side, told in found.told.items() if not told.found.changes]
     for kind, effects in found.coverage.items():
-        wrong += [f"{kind}, effect {effect}: coverage" for effect, share in effects.items() if share.high < 0.95]
+        wrong += [f"{kind}, effect {effect}: coverage" for effect, of in effects.items() if of.full.high < 0.95]
+        wrong += [
+            f"{kind}, effect {effect}: coverage as shown" for effect, of in effects.items() if of.shown.high < 0.9
+        ]
+    wrong += [f"{row.setting}: any false verdict" for row in found.families if row.wrong.low > 0.05]
     return wrong
 
 
@@ -68,15 +77,50 @@ def page(found: Results) -> str:
     """The page, in Markdown."""
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True)
     environment.filters |= {"percent": _percent, "share": _share, "signed": _signed}
+    covered = [of for effects in found.coverage.values() for of in effects.values()]
     worst: dict[str, Any] = {
         "false": max((row.storlab for row in found.false_verdicts), key=lambda share: share.value),
         "equivalence": max(found.false_equivalence.values(), key=lambda share: share.value),
-        "coverage": min((s for effects in found.coverage.values() for s in effects.values()), key=lambda s: s.value),
+        "coverage": min((of.full for of in covered), key=lambda share: share.value),
+        "shown": min((of.shown for of in covered), key=lambda share: share.value),
+        "together": max((row.wrong for row in found.families), key=lambda share: share.value),
+        "turned": max((row.turned for row in found.families), key=lambda share: share.value),
     }
     alarms = {kind: [row for row in found.false_alarms if row.kind == kind] for kind in _kinds(found)}
     series: dict[str, Any] = {"alarms": alarms, "lengths": LENGTHS, "levels_change": LEVELS_CHANGE}
     template = environment.from_string(_TEMPLATE.read_text("utf-8"))
-    return template.render(found=found, worst=worst, methods=METHODS, trials=len(recorded("fio")), **series) + "\n"
+    together: dict[str, Any] = {"counts": COUNTS, "most": ROUNDS, "wrong": _wrong(found), "soon": _soon(found)}
+    of = {"found": found, "worst": worst, "methods": METHODS, "trials": len(recorded("fio"))}
+    return template.render(**of, **series, **together, **_rounds(found)) + "\n"
+
+
+def _rounds(found: Results) -> dict[str, Any]:
+    """Figures of the text below the table of rounds to a verdict."""
+    many = [row["ratio_twice_to_ranks"] for row in found.rounds if row["ranks"] >= _MANY]
+    planned = [row["ratio_to_ranks"] for row in found.rounds]
+    return {
+        "planned": [f"{end:.2f}" for end in (min(planned), max(planned))],
+        "twice": [f"{end:.2f}" for end in (min(many), max(many))],
+        "tail": f"{max(row['most'] / row['t'] for row in found.rounds):.1f}",
+        "least": f"{size(min(row['effect'] for row in found.rounds)):.2f}",
+    }
+
+
+def _wrong(found: Results) -> dict[str, list[Share]]:
+    """By machine, the highest share of studies with any false verdict for each number of comparisons."""
+    kinds = dict.fromkeys(row.setting.kind for row in found.families)
+    return {kind: [_worst_of(found, kind, count) for count in COUNTS] for kind in kinds}
+
+
+def _worst_of(found: Results, kind: str, comparisons: int) -> Share:
+    rows = (row for row in found.families if (row.setting.kind, row.setting.comparisons) == (kind, comparisons))
+    return max((row.wrong for row in rows), key=lambda share: share.value)
+
+
+def _soon(found: Results) -> list[Family]:
+    """Where something differs that can be found by then, in noise of a known spread: one row for each."""
+    shown = (row for row in found.families if row.setting.kind == "log-normal" and row.setting.effect >= _FOUND)
+    return sorted(shown, key=lambda row: (row.setting.effect, row.setting.comparisons, row.setting.families))
 
 
 def _kinds(found: Results) -> list[str]:

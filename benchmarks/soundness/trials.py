@@ -78,13 +78,26 @@ def false_equivalence(kind: str, studies: int, rng: np.random.Generator) -> Shar
     return share(int(found.equivalent.sum()), studies)
 
 
-def coverage(kind: str, effect: float, studies: int, rng: np.random.Generator) -> Share:
-    """How often the interval contains the truth when the study stops at its first verdict, or after 200 rounds."""
+@dataclass(frozen=True)
+class Coverage:
+    """How often an interval contains the truth when the study stops at its first verdict, or after 200 rounds.
+
+    ``full``: the 95 % interval. ``shown``: the one beside the verdict, which for "equivalent" is that of 90 %.
+    """
+
+    full: Share
+    shown: Share
+
+
+def coverage(kind: str, effect: float, studies: int, rng: np.random.Generator) -> Coverage:
+    """On ``kind``, where the true ratio is 1 + ``effect``."""
     truth = math.log1p(effect)
     ratios = _ratios(kind, studies, ROUNDS, rng, truth)
-    stopped = _stops(first_verdicts(ratios, DEFAULT))
-    misses = missed(ratios, truth, ALPHA)[np.arange(studies), stopped - 1]
-    return share(int((~misses).sum()), studies)
+    found = first_verdicts(ratios, DEFAULT)
+    last = np.arange(studies), _stops(found) - 1
+    full, narrow = (missed(ratios, truth, alpha)[last] for alpha in (ALPHA, 2 * ALPHA))
+    shown = np.where(found.equivalent, narrow, full)
+    return Coverage(*(share(int((~misses).sum()), studies) for misses in (full, shown)))
 
 
 def _stops(found: Verdicts) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -130,7 +143,7 @@ def _rounds(effect: float, studies: int, most: int, rng: np.random.Generator) ->
     return np.where(found.at > 0, found.at, most).astype(np.float64)
 
 
-def _size(effect: float) -> float:
+def size(effect: float) -> float:
     """In standard deviations of a log ratio."""
     return math.log1p(effect) / (math.sqrt(2) * noise.SPREAD)
 
@@ -140,7 +153,7 @@ def rounds_of_t(effect: float) -> int:
     n = 2
     while True:
         critical = stats.t.ppf(1 - ALPHA / 2, n - 1)
-        shift = _size(effect) * math.sqrt(n)
+        shift = size(effect) * math.sqrt(n)
         if stats.nct.sf(critical, n - 1, shift) >= POWER:
             return n
         n += 1
@@ -152,7 +165,7 @@ def rounds_of_ranks(effect: float, t: int, rng: np.random.Generator) -> int:
         return math.ceil(t * math.pi / 3)  # 3/π is its asymptotic relative efficiency in normal noise
     n = max(t, 6)  # of fewer, no outcome is significant
     while True:
-        values = rng.normal(_size(effect), 1.0, size=(4000, n))
+        values = rng.normal(size(effect), 1.0, size=(4000, n))
         if (stats.wilcoxon(values, axis=1).pvalue <= ALPHA).mean() >= POWER:
             return n
         n += 1

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+from benchmarks.soundness.engine import first_verdicts
 from numpy.typing import NDArray
 
-from storlab.analysis.anytime import Floats, width_factors
+from storlab.analysis.anytime import Floats
 from storlab.analysis.design import CompareSpec, Design
-from storlab.analysis.verdict import Rules, judge
+from storlab.analysis.verdict import Rules
 
 Values = dict[tuple[str, ...], list[float | None]]
 """Values by levels, one a round; ``None`` is a trial that failed."""
@@ -62,27 +63,10 @@ def running(values: Floats) -> tuple[Floats, Floats]:
     return mean, np.sqrt(squares / np.maximum(n - 1, 1))
 
 
-def missed(values: Floats, truth: float, alpha: float) -> NDArray[np.bool_]:
-    """For every row and every n: whether the anytime-valid interval of the first n values misses ``truth``."""
-    mean, sd = running(values)
-    factors = width_factors(np.arange(1, values.shape[1] + 1), alpha)
-    known = np.isfinite(factors)
-    return known & (np.abs(mean - truth) > np.where(known, factors, 0.0) * sd * (1 - 1e-9))
-
-
 def first_difference(values: Floats, rules: Rules) -> NDArray[np.int64]:
-    """Round of the first verdict better or worse in each row, with a look after every round; 0 where there is none.
-
-    The rules are asked only where the interval excludes 1, without which they give neither.
-    """
-    excluded = missed(values, 0.0, rules.alpha)
-    found = np.zeros(len(values), dtype=np.int64)
-    for row, rounds in enumerate(excluded):
-        for n in np.nonzero(rounds)[0] + 1:
-            if judge(values[row, :n], "a", "b", rules).verdict in ("better", "worse"):
-                found[row] = n
-                break
-    return found
+    """Round of the first verdict better or worse in each row, with a look after every round; 0 where there is none."""
+    found = first_verdicts(values, rules)
+    return np.where(found.equivalent, 0, found.at)
 
 
 def tables(

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from storlab.analysis.anytime import Floats, width_factor
+from storlab.analysis.anytime import Floats
+from storlab.analysis.closed_testing import Hypothesis, thresholds
 from storlab.analysis.compare import compare
 from storlab.analysis.design import DEFAULT_MARGIN
+from storlab.analysis.forecast import rounds_to_tell
 from storlab.analysis.pairing import Pairs
-from storlab.analysis.signed_rank import fewest_rounds
+from storlab.analysis.signed_rank import (
+    STRENGTHS,
+    fewest_rounds,
+    interval,
+    log_difference,
+    log_evidence,
+    log_growth,
+)
 from storlab.analysis.verdict import Rules
 
-from .simulate import MACHINES, first_difference, log_ratios, missed, running
+from .simulate import MACHINES, first_difference, log_ratios, running
 from .test_compare import FASTER, question
 
 PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "statistics.md").read_text()
@@ -42,21 +53,54 @@ def test_the_table_of_false_differences(kind: str) -> None:
     values = log_ratios(kind, 1000, 100, np.random.default_rng(20_240_501))
     shares = [
         textbook_differs(values),
-        missed(values, 0.0, 0.05)[:, 4:].any(axis=1).mean(),
         (first_difference(values, Rules(0.05, 0.0, "higher", 5)) > 0).mean(),
     ]
     assert row("machine", kind) == pytest.approx([100 * share for share in shares], abs=0.06)
 
 
-@pytest.mark.parametrize("rounds", [5, 10, 30])
+@pytest.mark.parametrize("rounds", [6, 10, 30, 100])
 def test_the_table_of_widths(rounds: int) -> None:
+    studies = np.random.default_rng(20_240_503).normal(size=(1000, rounds))
+    ends = np.array([interval(values, math.log(2 / 0.05)) for values in studies])
     fixed = float(stdtrit(rounds - 1, 0.975)) / math.sqrt(rounds)
-    assert row("rounds", str(rounds)) == pytest.approx([width_factor(rounds, 0.05), fixed], abs=0.006)
+    found = [float(np.median(ends[:, 1] - ends[:, 0])) / 2, fixed]
+    assert row("rounds", str(rounds)) == pytest.approx(found, abs=0.006)
+
+
+def test_fewer_rounds_than_the_first_of_that_table_have_no_interval() -> None:
+    assert interval(np.arange(1.0, 6.0), math.log(2 / 0.05)) == (-math.inf, math.inf)
+
+
+def fewest(threshold: Callable[[Floats], float], lost: int = 0) -> int:
+    """Rounds that all point the same way until the evidence reaches ``threshold`` of them."""
+    n = 1
+    while log_evidence(np.arange(1.0, n + 1), lost=lost) < math.log(2 * threshold(np.arange(1.0, n + 1))):
+        n += 1
+    return n
+
+
+@pytest.mark.parametrize("failed", [0, 1, 2, 3])
+def test_the_table_of_failed_rounds(failed: int) -> None:
+    assert row("failed rounds", str(failed)) == [fewest(lambda _: 20, failed)]
 
 
 @pytest.mark.parametrize("comparisons", [1, 3, 10, 100])
 def test_the_table_of_fewest_rounds(comparisons: int) -> None:
-    assert row("comparisons", str(comparisons)) == [fewest_rounds(0.05 / comparisons)]
+    def as_clear(values: Floats) -> float:
+        evidence = log_difference(values)
+        return float(thresholds([Hypothesis(k, "a", "b", evidence) for k in range(comparisons)], 0.05)[0])
+
+    assert row("comparisons", str(comparisons)) == [fewest_rounds(0.05 / comparisons), fewest(as_clear)]
+
+
+def test_the_least_effect_that_is_ever_found() -> None:
+    named = float(re.search(r"below about\s+([\d.]+) standard deviations", PAGE)[1])  # type: ignore[index]
+    assert rounds_to_tell(named - 0.005, 0.05) is None
+    weakest = STRENGTHS.argmin()  # its log growth in a round is 0 where an effect is just too faint
+    values = np.random.default_rng(20_240_504).normal(size=(20, 2000))
+    for effect, sign in ((named - 0.02, -1), (named + 0.02, 1)):
+        growth = [log_growth(study + effect, 0.0, 1)[weakest].sum() for study in values]
+        assert np.sign(np.mean(growth)) == sign
 
 
 @pytest.mark.parametrize("percent", [3, 5, 10, 20, 50])

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.analysis.across_runs import WORDS, Gate, RunComparison, compare_runs, parse_gate
+from storlab.analysis.across_runs import RunComparison, compare_runs
+from storlab.analysis.gates import WORDS, Gate, parse_gate
 from storlab.errors import UserError
 
-from .runs import run
+from .runs import run, two_factors
 
 
 @given(word=st.sampled_from(WORDS[:3]), percent=st.none() | st.decimals(0, 99_999, places=2).map(str))
@@ -70,7 +71,9 @@ def apart(ratio: float, gate: str, *, better: str = "higher", rounds: int = 10) 
         (0.90, "better", "higher", "passed"),
         (0.90, "differs>3%", "higher", "hit"),
         (1.10, "differs>3%", "neither", "hit"),
-        (1.10, "worse>3%", "neither", "unknown"),
+        (1.10, "worse>3%", "neither", "undecided"),
+        (1.01, "differs>3%", "neither", "passed"),
+        (1.00, "worse", "higher", "passed"),
         (1.10, "missing", "higher", "passed"),
     ],
 )
@@ -92,10 +95,54 @@ def test_a_difference_of_runs_that_were_not_interleaved_is_told_with_its_interva
 
 
 def test_too_few_rounds_are_neither_hit_nor_passed() -> None:
-    assert paired(0.5, "worse>3%", rounds=3).gates[0].outcome == "unknown"
-    assert apart(0.5, "worse>3%", rounds=1).gates[0].outcome == "unknown"
+    for ratio in (0.5, 1.0):
+        (result,) = paired(ratio, "worse>3%", rounds=3).gates
+        assert result.outcome == "undecided" and result.sentence.startswith("It is undecided whether new is worse")
+    assert apart(0.5, "worse>3%", rounds=1).gates[0].outcome == "undecided"
+
+
+def test_a_difference_near_the_limit_is_undecided_however_clear_it_is() -> None:
+    found = paired(1 / 1.03, "worse>3%")
+    assert found.comparison.low is not None and found.comparison.high is not None and found.comparison.high < 1
+    assert found.gates[0].outcome == "undecided", "the verdict is sure, but not by how much"
+
+
+def test_not_being_worse_takes_fewer_rounds_than_being_equivalent() -> None:
+    found = paired(1.02, "worse>3%", rounds=7)
+    assert (found.comparison.verdict, found.gates[0].outcome) != ("equivalent", "undecided")
+    assert found.gates[0].outcome == "passed"
+    assert found.gates[0].sentence.startswith("new is not worse than old by more than 3 %: 1.0")
+
+
+def test_without_a_verdict_the_gate_undecided_is_hit() -> None:
+    assert paired(1.05, "undecided", rounds=3).gates[0].outcome == "hit"
+    assert paired(2.0, "undecided").gates[0].outcome == "passed"
+    assert paired(2.0, "undecided", better="neither").gates[0].outcome == "passed", "that they differ is an answer"
+    assert apart(2.0, "undecided").gates[0].outcome == "hit", "what was not interleaved is never judged"
+
+
+def test_a_gate_that_is_undecided_does_not_pass_unless_it_is_let() -> None:
+    given = run("r", {"old": [1.0, 2.0, 3.0], "new": [1.0, 2.0, 3.0]})
+    for allowed in (False, True):
+        found = compare_runs([given], by="fs", gates=[parse_gate("worse>3%")], allow_undecided=allowed)
+        assert found.failed == (not allowed)
 
 
 def test_a_gate_says_itself() -> None:
     assert str(Gate("worse", 0.03)) == "worse>3%"
     assert str(Gate("missing")) == "missing"
+
+
+def test_a_gate_without_a_limit_claims_no_more_than_the_verdict() -> None:
+    for found in (paired(0.94, "worse"), apart(0.94, "worse")):
+        (result,) = found.gates
+        assert result.outcome == "hit" and "by more than" not in result.sentence
+
+
+def test_effects_that_cancel_out_are_neither_a_difference_nor_decided() -> None:
+    cells = {("a", "4k"): 2.0, ("a", "64k"): 1.0, ("b", "4k"): 1.0, ("b", "64k"): 2.0}
+    given = two_factors("r", {key: [value] * 12 for key, value in cells.items()})
+    found = compare_runs([given], by="fs", gates=[parse_gate("differs"), parse_gate("undecided")]).comparisons
+    (pooled,) = (c for c in found if c.comparison.pooled)
+    assert pooled.comparison.verdict == "undecided" and pooled.comparison.settled
+    assert pooled.gates[0].outcome != "hit" and pooled.gates[1].outcome == "hit"

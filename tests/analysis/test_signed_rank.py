@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storlab.analysis import signed_rank
 from storlab.analysis.signed_rank import (
     fewest_rounds,
+    interval,
     log_evidence,
     rounds_for_evidence,
     sequential_signed_ranks,
+    typical,
 )
 
 SIDES = (1, -1)
@@ -29,12 +32,12 @@ def test_ranks_count_only_the_rounds_so_far() -> None:
 
 @pytest.mark.parametrize("sizes", [[1, 1, 1, 1, 1], [1, 2, 3, 4, 5], [5, 4, 3, 2, 1], [1, 100, 2, 2, 0.1]])
 def test_over_all_signs_the_capital_is_one_on_average(sizes: list[float]) -> None:
-    """The martingale property, exactly: with fair signs, no betting wins on average. Each side bets one half."""
+    """The martingale property, exactly: with fair signs, no betting wins on average."""
     signs = itertools.product([1, -1], repeat=len(sizes))
     capital = [
         [math.exp(log_evidence(np.array(sizes) * np.array(sign), side=side)) for side in SIDES] for sign in signs
     ]
-    assert np.mean(capital, axis=0) == pytest.approx([1 / 2, 1 / 2])
+    assert np.mean(capital, axis=0) == pytest.approx([1, 1])
 
 
 @given(ratios, st.floats(-1000, 1000))
@@ -65,13 +68,13 @@ def test_a_lost_round_counts_as_the_worst_that_a_round_can_be(values: np.ndarray
 
 
 def test_rounds_without_a_difference_are_no_evidence() -> None:
-    nothing = pytest.approx(-math.log(2))  # the half that is bet on this side
+    nothing = pytest.approx(0.0)
     assert log_evidence(np.zeros(50)) == nothing
     assert log_evidence(np.full(50, 1e-15)) == nothing, "nor are differences by rounding"
     assert log_evidence(np.array([])) == nothing
 
 
-@pytest.mark.parametrize(("comparisons", "rounds"), [(1, 6), (10, 10), (100, 13), (1000, 17)])
+@pytest.mark.parametrize(("comparisons", "rounds"), [(1, 6), (10, 10), (100, 13), (1000, 16)])
 def test_the_least_rounds_for_a_verdict_grow_with_the_logarithm_of_the_comparisons(
     comparisons: int, rounds: int
 ) -> None:
@@ -80,7 +83,41 @@ def test_the_least_rounds_for_a_verdict_grow_with_the_logarithm_of_the_compariso
 
 def test_a_forecast_needs_evidence_that_grows() -> None:
     steady = np.array([0.1, 0.2, 0.15, 0.12])
-    assert 4 < rounds_for_evidence(steady, 0.05) < 12
-    assert rounds_for_evidence(np.array([0.1, -0.1, -0.1, 0.1]), 0.05) == math.inf
-    assert rounds_for_evidence(np.array([]), 0.05) == math.inf
-    assert rounds_for_evidence(np.ones(40), 0.05) == 40
+    assert 4 < rounds_for_evidence(steady, math.log(40)) < 12
+    assert rounds_for_evidence(np.array([0.1, -0.1, -0.1, 0.1]), math.log(40)) == math.inf
+    assert rounds_for_evidence(np.array([]), math.log(40)) == math.inf
+    assert rounds_for_evidence(np.ones(40), math.log(40)) == 40
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1, max_size=25).map(lambda x: np.array(x) / 10), st.floats(1.0, 8.0))
+def test_the_interval_is_what_the_evidence_does_not_rule_out(values: np.ndarray, needed: float) -> None:
+    low, high = interval(values, needed)
+    steps = np.unique(np.add.outer(values, values) / 2)
+    inner = (steps[:-1] + steps[1:]) / 2  # evidence changes at the steps only
+    for centre in (steps[0] - 1, *inner, steps[-1] + 1):
+        ruled_out = max(log_evidence(values, centre, side) for side in SIDES) >= needed
+        assert ruled_out == (not low <= centre <= high)
+
+
+@given(st.lists(st.floats(-5, 5), min_size=2, max_size=30).map(lambda x: np.round(x, 6)))
+def test_evidence_for_above_falls_with_what_it_is_above(values: np.ndarray) -> None:
+    at = np.linspace(-6, 6, 60)
+    above, below = ([log_evidence(values, c, side) for c in at] for side in SIDES)
+    assert (np.diff(above) <= 1e-9).all() and (np.diff(below) >= -1e-9).all()
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=30).map(np.array))
+def test_the_typical_value_is_the_median_of_all_means_of_two(values: np.ndarray) -> None:
+    means = [(a + b) / 2 for a, b in itertools.combinations_with_replacement(values, 2)]
+    assert typical(values) == pytest.approx(np.median(means), abs=1e-12)
+
+
+def test_many_rounds_have_what_few_would_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    values = np.random.default_rng(4).standard_t(2, size=120)
+    few, alone = (*interval(values, math.log(40)), *sequential_signed_ranks(values)), typical(values)
+    monkeypatch.setattr(signed_rank, "_MATRIX", 10)
+    many = (*interval(values, math.log(40)), *sequential_signed_ranks(values))
+    assert many == pytest.approx(few, abs=1e-8)
+    assert typical(values) == pytest.approx(alone, abs=1e-3), "anywhere between the two in the middle"

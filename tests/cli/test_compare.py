@@ -65,7 +65,7 @@ def test_a_gate_that_is_hit_ends_with_status_four_and_the_file_is_written(runs: 
     )
     ran = storlab("compare", "old", "other", *words, folder=runs)
     assert (ran.returncode, ran.stdout) == (4, "x.xml\n"), ran.stderr
-    assert Xml.parse(runs / "x.xml").getroot().get("failures") == "1"
+    assert Xml.parse(runs / "x.xml").getroot().get("failures") == "2", "what only one side has fails as well"
 
 
 def test_a_copy_of_a_run_is_not_taken_for_more_rounds(runs: Path, tmp_path: Path) -> None:
@@ -112,3 +112,11 @@ def test_mistakes_are_one_sentence_and_status_two(runs: Path, words: tuple[str, 
     assert ran.returncode == 2, ran.stdout
     assert message in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_a_gate_that_can_not_be_told_yet_ends_with_status_four_unless_it_may_pass(runs: Path) -> None:
+    words = ("compare", "old", "--by", "time", "--fail-on", "worse>5%")
+    ran = storlab(*words, folder=runs)
+    assert ran.returncode == 4, ran.stderr
+    assert "Not passed: no gate was hit, but 1 of 1 comparison is undecided" in " ".join(ran.stdout.split())
+    assert storlab(*words, "--allow-undecided", folder=runs).returncode == 0

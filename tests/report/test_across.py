@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from analysis.runs import run, two_factors, with_variance
-from storlab.analysis.across_runs import RunsCompared, compare_runs, parse_gate
+from storlab.analysis.across_runs import RunsCompared, compare_runs
+from storlab.analysis.gates import parse_gate
 from storlab.report.across import outcome, render_json
 from storlab.report.across_formats import render_junit, render_markdown, render_text
 
@@ -69,11 +71,11 @@ def test_a_comparison_looks_like_the_golden_file(name: str) -> None:
     assert FORMATS[name](sample()) == (GOLDEN / name).read_text("utf-8")
 
 
-def test_junit_fails_what_hit_a_gate_and_skips_what_could_not_be_compared() -> None:
+def test_junit_fails_what_hit_a_gate_and_what_could_not_be_told() -> None:
     root = Xml.fromstring(render_junit(sample()))
-    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("4", "2", "1")
-    failed, passed, pooled, skipped = root.findall(".//testcase")
-    failure, skip = failed.find("failure"), skipped.find("skipped")
+    assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("4", "3", "0")
+    failed, passed, pooled, missing = root.findall(".//testcase")
+    failure, unclear = failed.find("failure"), missing.find("failure")
     assert failure is not None
     assert "differs from old by more than 3 %, for the worse" in str(failure.get("message"))
     assert "runs not interleaved" in str(failure.get("message"))
@@ -81,13 +83,21 @@ def test_junit_fails_what_hit_a_gate_and_skips_what_could_not_be_compared() -> N
     assert passed.find("skipped") is None
     assert pooled.find("failure") is not None
     assert "all combinations pooled" in str(pooled.get("name"))
-    assert skip is not None
+    assert unclear is not None and unclear.get("type") == "undecided"
+    assert "is in old and not in new" in str(unclear.get("message"))
+
+
+def test_junit_skips_what_is_undecided_where_that_may_pass() -> None:
+    root = Xml.fromstring(render_junit(replace(sample(), allow_undecided=True)))
+    assert (root.get("failures"), root.get("skipped")) == ("2", "1")
+    (skip,) = root.findall(".//skipped")
     assert "is in old and not in new" in str(skip.get("message"))
 
 
-def test_without_gates_nothing_fails_in_junit() -> None:
+def test_without_gates_nothing_fails_in_junit_and_what_has_no_verdict_does_not_pass() -> None:
     found = compare_runs([run("old", {"x": LOW}), run("new", {"x": [v / 2 for v in LOW]})])
-    assert Xml.fromstring(render_junit(found)).get("failures") == "0"
+    root = Xml.fromstring(render_junit(found))
+    assert (root.get("failures"), root.get("skipped")) == ("0", "1")
 
 
 def test_the_markdown_begins_with_the_outcome_and_warns_of_runs_that_were_not_interleaved() -> None:
@@ -147,4 +157,6 @@ if __name__ == "__main__":
 
 def test_gates_of_which_none_can_be_told_are_not_passed() -> None:
     pair = [with_variance("off", 5300.0, 2164.0), with_variance("on", 5370.0, 7358.0)]
-    assert outcome(compare_runs(pair, gates=[parse_gate("worse>3%")])).startswith("Neither passed nor failed")
+    assert outcome(compare_runs(pair, gates=[parse_gate("worse>3%")])).startswith(
+        "Not passed: no gate was hit, but 1 of 1"
+    )

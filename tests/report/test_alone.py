@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from storlab.report.charts import all_panels
 from storlab.report.charts.panel import titled, write_charts
 from storlab.report.charts.theme import to_png
-from storlab.report.escape import plain
 from storlab.report.html import page_of
+from storlab.text import plain
 
 from .hostile import invisible
 from .sample import sample

@@ -152,8 +152,11 @@ def test_the_overview_counts_cells_and_says_why_the_run_ended() -> None:
 def test_the_certainty_of_ranges_is_told_once() -> None:
     summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE,))
     assert words.certainty(summary) == (
-        "Ranges in parentheses are 99 % intervals, so that all of them together hold at 95 %."
+        "Ranges in parentheses are intervals at 99 %, as much as each verdict needs, so that all verdicts together "
+        "hold at 95 %."
     )
+    among = replace(summary, comparisons=(BASE, replace(BASE, confidence=0.9)))
+    assert "intervals at 90 % to 99 %, as" in words.certainty(among)
     assert words.certainty(replace(summary, comparisons=())) == ""
     assert words.certainty(replace(summary, confidence=0.99)) == "Ranges in parentheses are 99 % intervals."
 

@@ -7,13 +7,14 @@ import math
 import numpy as np
 import pytest
 from benchmarks.soundness import __main__ as soundness
-from benchmarks.soundness import engine, mysql, noise, peers, series, trials
-from benchmarks.soundness.page import broken, page
+from benchmarks.soundness import engine, families, mysql, noise, peers, series, trials
+from benchmarks.soundness.page import Results, broken, page
 from numpy.typing import NDArray
 from scipy import stats
 
 from storlab.analysis import signed_rank
-from storlab.analysis.anytime import Floats, mean_interval
+from storlab.analysis.anytime import Floats
+from storlab.analysis.closed_testing import Hypothesis, thresholds
 from storlab.analysis.verdict import Rules, judge
 
 SHAPES = ("normal", "heavy tails", "ties")
@@ -30,21 +31,21 @@ def studies(shape: str, seed: int, effect: float = 0.0, rounds: int = 25) -> Flo
 @pytest.mark.parametrize("shape", SHAPES)
 def test_intervals_of_many_studies_miss_what_those_of_one_miss(shape: str) -> None:
     values = studies(shape, 1)
-    missed = engine.missed(values, 0.02, 0.1)
+    missed = engine.missed(values, 0.0213, 0.1)  # on no step of the evidence, which only rounded values have
     for row in range(len(values)):
-        for n in range(2, values.shape[1] + 1):
-            one = mean_interval(values[row, :n], 0.1)
-            assert missed[row, n - 1] == (not one.low <= 0.02 <= one.high)
+        for n in range(1, values.shape[1] + 1):
+            low, high = signed_rank.interval(values[row, :n], math.log(2 / 0.1))
+            assert missed[row, n - 1] == (not low <= 0.0213 <= high)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_evidence_of_many_studies_is_that_of_one_for_both_sides_together(shape: str) -> None:
+def test_evidence_of_many_studies_is_that_of_one(shape: str) -> None:
     values = studies(shape, 2)
     found = engine.log_evidence(values, 0.02)
     for row in range(len(values)):
         for n in range(1, values.shape[1] + 1):
-            above, below = (signed_rank.log_evidence(values[row, :n], 0.02, side) for side in (1, -1))
-            assert found[row, n - 1] == pytest.approx(np.logaddexp(above, below))
+            one = [signed_rank.log_evidence(values[row, :n], 0.02, side) for side in (1, -1)]
+            assert [side[row, n - 1] for side in found] == pytest.approx(one)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -65,6 +66,46 @@ def _one_by_one(values: Floats, rules: Rules) -> tuple[int, bool]:
         if verdict != "undecided":
             return n, verdict == "equivalent"
     return 0, False
+
+
+def naive(truth: Floats, above: Floats, below: Floats, agrees: NDArray[np.bool_]) -> tuple[Floats, bool, bool]:
+    """Closed testing asked of every comparison after every round."""
+    claims = np.zeros(above.shape)
+    most, both = np.exp(np.maximum(above, below)) / 2, np.logaddexp(above, below) - math.log(2)
+    for n in range(trials.LEAST - 1, above.shape[1]):
+        pairs = ([str(level) for level in families.PAIRS[i % 3]] for i in range(len(truth)))
+        asked = [Hypothesis(i // 3, a, b, float(both[i, n])) for i, (a, b) in enumerate(pairs)]
+        found = agrees[:, n] & (most[:, n] >= thresholds(asked, trials.ALPHA))
+        claims[:, n] = found * np.where(above[:, n] > below[:, n], 1, -1)
+    real, right = truth != 0, (claims == truth[:, None]) & (claims != 0)
+    at = np.where(right.any(axis=1), right.argmax(axis=1) + 1.0, families.ROUNDS)
+    return at[real], bool((claims[~real] != 0).any()), bool((claims[real] == -truth[real, None]).any())
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.02, 0.2])
+def test_claims_of_many_comparisons_are_those_of_somebody_who_tests_all_after_every_round(effect: float) -> None:
+    rng = np.random.default_rng(13)
+    truth = np.array([0.0, -1, -1, 0, 0, 0])
+    made_up = 0
+    for _ in range(40):
+        noise_of_levels = rng.normal(0, 0.05, size=(2, 3, families.ROUNDS))
+        noise_of_levels[0, 2] += effect
+        values = np.concatenate([[levels[a] - levels[b] for a, b in families.PAIRS] for levels in noise_of_levels])
+        above, below = engine.log_evidence(values)
+        agrees = np.sign(np.cumsum(values, axis=1)) == np.where(above > below, 1.0, -1.0)
+        expected = naive(truth, above, below, agrees)
+        found = families.Told(truth, above, below, agrees).by_closed_testing()
+        assert found[0].tolist() == expected[0].tolist()
+        assert found[1:] == expected[1:]
+        made_up += expected[1]
+    assert made_up < 8
+
+
+def test_settings_of_many_comparisons_are_each_there_once() -> None:
+    each = list(families.settings())
+    assert len(each) == len(set(each))
+    assert {setting.comparisons for setting in each} == {3, 9, 30}
+    assert all(setting.families <= setting.comparisons // 3 for setting in each)
 
 
 def test_the_t_test_is_scipys() -> None:
@@ -119,6 +160,14 @@ def test_a_short_run_breaks_no_bound_and_makes_a_page() -> None:
     found = soundness.run(100)
     assert broken(found) == []
     assert "| recorded: fio |" in page(found)
+    assert "| 20 % | 30 | 20 |" in page(found)
+
+
+def test_a_setting_with_too_many_false_verdicts_is_a_broken_bound() -> None:
+    setting = next(families.settings())
+    row = families.Family(setting, trials.share(9, 50), trials.share(0, 50), *(60.0,) * 4)
+    none = Results(0, 0, 0, 0, [], {}, {}, 50, [row], [], [], {}, {}, 0, [])
+    assert broken(none) == [f"{setting}: any false verdict"]
 
 
 @pytest.mark.parametrize("kind", series.KINDS)

@@ -6,128 +6,22 @@ runs that alternate in time (``interleaving``). Everything else is described (``
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from storlab.analysis.compare import compare, describe, failed_of, unanswerable
+from storlab.analysis.compare import compare, describe, unanswerable
+from storlab.analysis.gates import Gate, apply
 from storlab.analysis.interleaving import same_order
+from storlab.analysis.judging import needed_by
 from storlab.analysis.merged_runs import Merged, RunData, merge
 from storlab.analysis.pairing import Pairs, no_ratio
 from storlab.analysis.questions import Planned
 from storlab.analysis.sides import Sides, pooled, sides
-from storlab.analysis.summary import Comparison
+from storlab.analysis.summary import Comparison, GateResult
 from storlab.analysis.varying import Varying, varying
-from storlab.analysis.verdict import Rules, beyond
-from storlab.analysis.wording import percent, plural, times
-from storlab.errors import UserError
-
-Word = Literal["worse", "better", "differs", "missing"]
-WORDS: tuple[Word, ...] = ("worse", "better", "differs", "missing")
-Outcome = Literal["hit", "passed", "unknown"]
-
-_FORM = re.compile(r"\s*([a-z]+)\s*(?:>\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%\s*)?", re.ASCII)
-
-
-@dataclass(frozen=True)
-class Gate:
-    """``beyond``: the share that the difference must exceed; ``None`` where none was given."""
-
-    word: Word
-    beyond: float | None = None
-
-    def __str__(self) -> str:
-        return self.word if self.beyond is None else f"{self.word}>{self.beyond * 100:.10g}%"
-
-
-@dataclass(frozen=True)
-class GateResult:
-    """What came of one gate at one comparison: ``sentence`` says it for a reader who sees nothing else."""
-
-    gate: str
-    outcome: Outcome
-    sentence: str
-
-
-def parse_gate(text: str) -> Gate:
-    """A gate as the user wrote it: a word, and where it is not ``missing``, a limit if they like. Raises ``UserError``.
-
-    ``worse>3%``: sure to be worse by more than 3 %, i.e. by a factor beyond 1.03, as margins are counted. ``missing``:
-    something could not be compared.
-    """
-    found = _FORM.fullmatch(text)
-    word = next((word for word in WORDS if found and found[1] == word), None)
-    if found is None or word is None or (word == "missing" and found[2] is not None):
-        raise UserError(
-            f"--fail-on {text!r} can't be read: write worse, better or differs, with a limit if you like "
-            "('worse>3%'), or missing"
-        )
-    return Gate(word, None if found[2] is None else float(found[2]) / 100)
-
-
-def apply(gate: Gate, comparison: Comparison, pairs: Pairs | None, rules: Rules) -> GateResult:
-    """What ``gate`` says of one comparison with these ``pairs``; ``None`` where its rounds are none."""
-    if gate.word == "missing":
-        if comparison.ratio is None:
-            return GateResult(str(gate), "hit", f"{comparison.a} and {comparison.b} can't be compared.")
-        return GateResult(str(gate), "passed", "Both sides are there.")
-    if comparison.ratio is None:
-        return GateResult(str(gate), "unknown", f"Nothing can be said of {gate}: {comparison.reason}")
-    if comparison.low is None or comparison.high is None:
-        return GateResult(str(gate), "unknown", f"Too few rounds to tell whether {gate}: there is no interval.")
-    if gate.word != "differs" and comparison.better == "neither":
-        sentence = f"Neither direction of {comparison.metric} is better: nothing can be {gate.word}."
-        return GateResult(str(gate), "unknown", sentence)
-    if pairs is None:
-        return _of_described(gate, comparison)
-    if len(pairs.rounds) < rules.min_rounds:
-        return GateResult(str(gate), "unknown", f"{len(pairs.rounds)} of at least {rules.min_rounds} rounds.")
-    edge = math.log1p(gate.beyond or 0.0)
-    if gate.beyond is None and gate.word != "differs":
-        hit = comparison.verdict == gate.word
-    else:
-        signs, failed = _signs(gate.word, comparison.better), failed_of(pairs)
-        hit = any(beyond(pairs.log_ratios, sign * edge, sign, rules, failed) for sign in signs)
-    span = times(comparison.low, comparison.ratio, comparison.high)
-    if hit:
-        return GateResult(str(gate), "hit", f"{_claim(gate, comparison)}: {span}, paired by round.")
-    return GateResult(str(gate), "passed", f"Not shown: {_claim(gate, comparison)}.")
-
-
-def _of_described(gate: Gate, c: Comparison) -> GateResult:
-    assert c.low is not None and c.ratio is not None and c.high is not None
-    limit = 1 + (gate.beyond or 0.0)
-    above, below = c.low > limit, c.high < 1 / limit
-    signs = _signs(gate.word, c.better)
-    more = "" if gate.beyond is None else f" by more than {_percent(gate.beyond)}"
-    side = "" if gate.word == "differs" else f", for the {gate.word}"
-    claim = f"{c.a} differs from {c.b}{more}{side}"
-    if (above and 1 in signs) or (below and -1 in signs):
-        sentence = (
-            f"{claim}: {times(c.low, c.ratio, c.high)} with this interval, runs not interleaved, so time, the "
-            "machine's state or a version may be the cause."
-        )
-        return GateResult(str(gate), "hit", sentence)
-    return GateResult(str(gate), "passed", f"Not shown: {claim} (runs not interleaved).")
-
-
-def _signs(word: Word, better: str) -> tuple[int, ...]:
-    """Directions of the log ratio that the word is about."""
-    if word == "differs":
-        return (1, -1)
-    return (1,) if (better == "higher") == (word == "better") else (-1,)
-
-
-def _claim(gate: Gate, c: Comparison) -> str:
-    more = "" if gate.beyond is None else f" by more than {_percent(gate.beyond)}"
-    return f"{c.a} differs from {c.b}{more}" if gate.word == "differs" else f"{c.a} is {gate.word} than {c.b}{more}"
-
-
-def _percent(share: float) -> str:
-    return f"{share * 100:.10g} %"
-
+from storlab.analysis.verdict import Rules
+from storlab.analysis.wording import percent, plural
 
 Basis = Literal["interleaved", "not interleaved", "none"]
 
@@ -178,10 +72,13 @@ class RunsCompared:
     cautions: tuple[str, ...]
     method: str
     variability: tuple[Varying, ...] = ()
+    allow_undecided: bool = False  # a gate that can't be told yet lets pass
 
     @property
     def failed(self) -> bool:
-        return any(result.outcome == "hit" for c in self.comparisons for result in c.gates)
+        """Whether a gate was hit, or was not passed for want of evidence."""
+        results = (result for c in self.comparisons for result in c.gates)
+        return any(result.fails(allow_undecided=self.allow_undecided) for result in results)
 
 
 def compare_runs(
@@ -191,6 +88,7 @@ def compare_runs(
     metrics: Sequence[str] = (),
     gates: Sequence[Gate] = (),
     cautions: Sequence[str] = (),
+    allow_undecided: bool = False,
 ) -> RunsCompared:
     """The first run, or the first level of the factor ``by``, with each other one, in every combination of the rest.
 
@@ -199,8 +97,14 @@ def compare_runs(
     """
     merged = merge(runs, by, tuple(metrics))
     family = max(1, sum(item.counted for item in merged.planned))
-    alpha = (1 - merged.confidence) / family
-    found = tuple(_answer(item, merged, alpha, gates) for item in merged.planned)
+    alpha = 1 - merged.confidence
+    both = [None if item.problem or item.waiting else _sides(item, merged) for item in merged.planned]
+    asked = [(item, None if of is None else of.pairs) for item, of in zip(merged.planned, both, strict=True)]
+    rules = Rules(alpha, 0.0, "neither", merged.min_rounds, family)
+    found = tuple(
+        _answer(item, of, replace(rules, margin=item.question.margin, better=item.question.better), needed, gates)
+        for item, of, needed in zip(merged.planned, both, needed_by(asked, alpha), strict=True)
+    )
     apart = any(c.basis == "not interleaved" for c in found)
     described = varying(merged)
     return RunsCompared(
@@ -212,15 +116,17 @@ def compare_runs(
         family=family,
         comparisons=found,
         cautions=(*([CAUTION] if apart else []), *merged.notes, *cautions),
-        method=_method(found, merged.confidence, family, alpha, varies=bool(described)),
+        method=_method(found, merged.confidence, family, varies=bool(described)),
         variability=described,
+        allow_undecided=allow_undecided,
     )
 
 
-def _method(found: Sequence[RunComparison], confidence: float, family: int, alpha: float, *, varies: bool) -> str:
+def _method(found: Sequence[RunComparison], confidence: float, family: int, *, varies: bool) -> str:
     corrected = f"The confidence of {percent(confidence)} holds for all together"
     if family > 1:
-        corrected += f": each of {plural(family, 'comparison')} is held to {percent(1 - alpha)}"
+        each = percent(1 - (1 - confidence) / family)
+        corrected += f": {plural(family, 'comparison')}, by closed testing; what is described is held to {each}"
     apart = [c for c in found if c.basis == "not interleaved"]
     told = {
         PAIRED: any(c.basis == "interleaved" for c in found),
@@ -233,18 +139,17 @@ def _method(found: Sequence[RunComparison], confidence: float, family: int, alph
     return " ".join(text for text, done in told.items() if done)
 
 
-def _answer(item: Planned, merged: Merged, alpha: float, gates: Sequence[Gate]) -> RunComparison:
+def _answer(item: Planned, found: Sides | None, rules: Rules, needed: float, gates: Sequence[Gate]) -> RunComparison:
     question = item.question
-    rules = Rules(alpha, question.margin, question.better, merged.min_rounds)
-    if item.problem or item.waiting:
+    if found is None:
         reason = item.problem or f"{item.waiting[0].upper()}{item.waiting[1:]}"
-        answer = unanswerable(question, reason, alpha, warnings=item.warnings)
+        answer = unanswerable(question, reason, 1 - 1 / needed, warnings=item.warnings)
         return _judged(answer, "none", (0, 0), None, rules, gates)
-    found = _sides(item, merged)
     warnings = (*item.warnings, *found.warnings)
     if found.pairs is None:
+        alpha = rules.alpha / rules.family
         if found.problem:
-            answer = unanswerable(question, no_ratio(found.problem, question.metric), alpha, warnings=warnings)
+            answer = unanswerable(question, no_ratio(found.problem, question.metric), 1 - alpha, warnings=warnings)
         else:
             answer = describe(question, found.a, found.b, alpha, found.apart)
             answer = replace(answer, warnings=(*warnings, *answer.warnings))
@@ -252,7 +157,7 @@ def _answer(item: Planned, merged: Merged, alpha: float, gates: Sequence[Gate]) 
         rounds = len(found.a.rounds), len(found.b.rounds)
         return replace(_judged(answer, basis, rounds, None, rules, gates), apart=found.apart)
     pairs = replace(found.pairs, warnings=(*warnings, *found.pairs.warnings))
-    answer = compare(question, pairs, alpha, merged.min_rounds)
+    answer = compare(question, pairs, rules.alpha, rules.min_rounds, rules.family, needed)
     count = len(pairs.rounds)
     return _judged(answer, "none" if answer.ratio is None else "interleaved", (count, count), pairs, rules, gates)
 

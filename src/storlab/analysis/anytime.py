@@ -11,9 +11,9 @@ reaches 1/α, after any number of rounds, is at most α (Ville's inequality). Th
 sequence, in closed form: with k = (√a/α)^(2/n) and u = (k − 1)/(1 − k/a), it is m ± s/√n · √(ν·u) where k < a, else
 the whole line.
 
-Assumed: rounds are independent and their noise is roughly normal. ``signed_rank`` needs no shape of noise; a verdict
-needs both. No running intersection is taken: the interval is that of the rounds at hand, so it depends on the data
-and not on when someone looked.
+Assumed: rounds are independent and their noise is roughly normal. So it describes single cells; verdicts rest on
+``signed_rank``, which needs no shape of noise. No running intersection is taken: the interval is that of the rounds at
+hand, so it depends on the data and not on when someone looked.
 
 Sources: Gönen, Johnson, Lu and Westfall 2005, "The Bayesian two-sample t test", for B. Hendriksen, de Heide and
 Grünwald 2021, "Optional stopping with Bayes factors", for its validity under stopping. Wang and Ramdas 2024,
@@ -129,15 +129,3 @@ def mean_interval(values: Floats, alpha: float) -> Interval:
     mean, sd = spread(values)
     half = half_width(sd, len(values), alpha)
     return Interval(len(values), mean, sd, mean - half, mean + half)
-
-
-def rounds_for_half_width(target: float, sd: float, alpha: float) -> int | None:
-    """The least number of rounds whose half-width is at most ``target``, if the standard deviation stays ``sd``.
-
-    A forecast (``sd`` is plugged in as if it were known), for time estimates only. ``None`` beyond ``FORESEEABLE``.
-    """
-    if not target > 0 or not sd >= 0:
-        return None
-    widest = target / sd if sd > 0 else math.inf
-    least = int(np.searchsorted(-_factors(alpha), -min(widest, _LARGEST)))  # factors fall with every round
-    return least if least <= FORESEEABLE else None

@@ -1,5 +1,5 @@
 """Two levels of one factor over rounds: a ratio, an interval, a verdict and its reason; or described, where rounds are
-no pairs. The rules are in ``verdict``, the pairing in ``pairing``, the numbers in ``anytime`` and ``signed_rank``.
+no pairs. The rules are in ``verdict``, the pairing in ``pairing``, the numbers in ``signed_rank``.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from storlab.analysis.anytime import Floats, check_alpha, mean_interval, spread
+from storlab.analysis.anytime import Floats, check_alpha, spread
 from storlab.analysis.checks import warn
 from storlab.analysis.design import DEFAULT_MARGIN, MIN_ROUNDS
 from storlab.analysis.pairing import Pairs, Side, no_ratio, without_logarithm
 from storlab.analysis.summary import Comparison
-from storlab.analysis.verdict import Failed, Judgement, Rules, judge, safe_exp
+from storlab.analysis.verdict import Failed, Judgement, Rules, judge, safe_exp, span
 from storlab.analysis.wording import percent, plural, times, times_alone
 
 _NAMED = 4
@@ -36,40 +36,50 @@ class Question:
     margin: float = DEFAULT_MARGIN
 
 
-def compare(question: Question, pairs: Pairs, alpha: float, min_rounds: int = MIN_ROUNDS) -> Comparison:
-    """The answer to ``question`` from ``pairs``, at a confidence of 1 − ``alpha`` for this comparison.
+def compare(
+    question: Question,
+    pairs: Pairs,
+    alpha: float,
+    min_rounds: int = MIN_ROUNDS,
+    family: int = 1,
+    threshold: float | None = None,
+) -> Comparison:
+    """The answer to ``question`` from ``pairs``, as one of ``family`` comparisons of a study that is held to ``alpha``.
 
-    ``alpha`` is the study's, divided by the number of its comparisons. Raises ``ValueError`` unless 0 < alpha < 1.
+    ``threshold``: the evidence that a difference needs, by ``closed_testing``; by default as if no other comparison
+    had any evidence. Raises ``ValueError`` unless 0 < alpha < 1.
     """
     check_alpha(alpha)
+    needed = family / alpha if threshold is None else threshold
+    confidence = 1 - 1 / needed
     if pairs.problem:
         reason = no_ratio(pairs.problem, question.metric)
-        return unanswerable(question, reason, alpha, rounds=len(pairs.rounds), warnings=pairs.warnings)
+        return unanswerable(question, reason, confidence, rounds=len(pairs.rounds), warnings=pairs.warnings)
     n = len(pairs.log_ratios)
     if n == 0:
         reason = f"No round was done for both {question.a} and {question.b}."
-        return unanswerable(question, reason, alpha, warnings=pairs.warnings, settled=False)
-    rules = Rules(alpha, question.margin, question.better, min_rounds)
-    found = judge(pairs.log_ratios, question.a, question.b, rules, failed_of(pairs))
-    low, high = found.interval.low, found.interval.high
+        return unanswerable(question, reason, confidence, warnings=pairs.warnings, settled=False)
+    rules = Rules(alpha, question.margin, question.better, min_rounds, family)
+    found = judge(pairs.log_ratios, question.a, question.b, rules, failed_of(pairs), needed)
+    low, high = found.span.low, found.span.high
     warnings = [*pairs.warnings]
     if n < min_rounds:
         warnings.append(f"Only {n} of at least {min_rounds} rounds.")
-    if n > 1 and found.interval.sd == 0:
+    if n > 1 and found.span.sd == 0:
         warnings.append("The ratio is the same in every round: the interval is a point, right for counts only.")
     warnings += warn(pairs.log_ratios, pairs.rounds, "The ratio")
-    if contrary := _contrary(pairs, found, rules):
+    if contrary := _contrary(pairs, found, rules, needed):
         warnings.append(contrary)
         if found.verdict == "equivalent":
-            reason = f"On average the interval lies within the margin of ±{percent(rules.margin)}, but not everywhere."
+            reason = f"On average the ratio is within the margin of ±{percent(rules.margin)}, but not everywhere."
             found = replace(found, verdict="undecided", reason=f"{reason} {contrary}")
     return Comparison(
         **vars(question),
         rounds=n,
-        ratio=safe_exp(found.interval.mean),
-        low=safe_exp(low) if math.isfinite(low) else None,
-        high=safe_exp(high) if math.isfinite(high) else None,
-        confidence=1 - alpha,
+        ratio=safe_exp(found.span.typical),
+        low=safe_exp(low) if found.span.bounded else None,
+        high=safe_exp(high) if found.span.bounded else None,
+        confidence=1 - 1 / found.span.threshold,
         verdict=found.verdict,
         reason=found.reason,
         rounds_to_decide=found.rounds_to_decide,
@@ -78,21 +88,22 @@ def compare(question: Question, pairs: Pairs, alpha: float, min_rounds: int = MI
     )
 
 
-def _contrary(pairs: Pairs, found: Judgement, rules: Rules) -> str:
+def _contrary(pairs: Pairs, found: Judgement, rules: Rules, needed: float) -> str:
     """Which combinations a pooled verdict is not true of, as a sentence: what it averages may cancel out.
 
     By their own intervals: beyond the margin where all together are equivalent, else on the other side of 1. Of the
     literature's qualitative interactions (Gail and Simon 1985, "Testing for qualitative interactions between treatment
     effects and patient subsets"); no verdict is made of it, one is only withheld.
     """
-    own = {name: mean_interval(values, rules.alpha) for name, values in pairs.parts.items()}
+    if found.verdict == "undecided":
+        return ""
+    own = {name: span(values, needed) for name, values in pairs.parts.items()}
     edge = math.log1p(rules.margin)
-    mean, decided = found.interval.mean, found.verdict in ("better", "worse")
+    typical, alike = found.span.typical, found.verdict == "equivalent"
     against = [
-        f"{times_alone(safe_exp(x.mean))} in {name}"
+        f"{times_alone(safe_exp(x.typical))} in {name}"
         for name, x in own.items()
-        if (found.verdict == "equivalent" and (x.low > edge or x.high < -edge))
-        or (decided and (x.low > 0 > mean or x.high < 0 < mean))
+        if (alike and (x.low > edge or x.high < -edge)) or (not alike and (x.low > 0 > typical or x.high < 0 < typical))
     ]
     if not against:
         return ""
@@ -108,7 +119,7 @@ def failed_of(pairs: Pairs) -> Failed:
 def unanswerable(
     question: Question,
     reason: str,
-    alpha: float,
+    confidence: float,
     *,
     rounds: int = 0,
     warnings: tuple[str, ...] = (),
@@ -121,7 +132,7 @@ def unanswerable(
         ratio=None,
         low=None,
         high=None,
-        confidence=1 - alpha,
+        confidence=confidence,
         verdict="undecided",
         reason=reason,
         warnings=warnings,
@@ -142,10 +153,10 @@ def describe(question: Question, a: Side, b: Side, alpha: float, why: str) -> Co
     """
     for side in (a, b):
         if len(side.values) == 0:
-            return unanswerable(question, f"No trial of {side.name} is done.", alpha, settled=False)
+            return unanswerable(question, f"No trial of {side.name} is done.", 1 - alpha, settled=False)
         problem = without_logarithm(side.name, side.rounds, side.values)
         if problem:
-            return unanswerable(question, no_ratio(problem, question.metric), alpha)
+            return unanswerable(question, no_ratio(problem, question.metric), 1 - alpha)
     logs = np.log(a.values), np.log(b.values)
     mean, half = difference(*logs, alpha)
     known = math.isfinite(half)
@@ -165,7 +176,7 @@ def describe(question: Question, a: Side, b: Side, alpha: float, why: str) -> Co
         said.append("Neither side varies over its rounds: the interval is a point, right for counts only.")
     reason = f"{seen}; not interleaved ({why}), so it is described and not judged."
     rounds = min(len(a.values), len(b.values))
-    undecided = unanswerable(question, reason, alpha, rounds=rounds, warnings=tuple(said), settled=False)
+    undecided = unanswerable(question, reason, 1 - alpha, rounds=rounds, warnings=tuple(said), settled=False)
     return replace(undecided, ratio=ratio, low=low, high=high)
 
 

@@ -45,7 +45,7 @@ class Design:
     first factor's levels within each combination of the others, and pooled. ``min_rounds``: no verdict of fewer rounds.
     ``compared``: false where the cells were not run against each other, so that nothing could be concluded from a
     difference. ``order``: of each round the cells in the order in which they ran, where nobody knows that it was drawn
-    at random; empty where it was. ``declared``: what the metrics are.
+    at random; empty where it was. ``declared``: what the metrics are. ``gates``: as `--fail-on` has them.
     """
 
     title: str
@@ -61,6 +61,7 @@ class Design:
     compared: bool = True
     order: tuple[tuple[int, ...], ...] = ()
     declared: Declarations = field(default_factory=Declarations)
+    gates: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:

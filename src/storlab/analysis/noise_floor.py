@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storlab.analysis.anytime import Floats, half_width, rounds_for_half_width, spread
+from storlab.analysis.anytime import Floats, spread
 from storlab.analysis.checks import warn
-from storlab.analysis.signed_rank import fewest_rounds
+from storlab.analysis.forecast import rounds_to_tell, tellable
 
 FEWEST_PAIRS = 5
 """A standard deviation of fewer is no more than a guess."""
@@ -66,16 +66,13 @@ def visible(sd: float, rounds: int, alpha: float) -> float | None:
 
     ``None`` where no difference can be found in so few.
     """
-    width = half_width(sd, rounds, alpha)
-    if rounds < fewest_rounds(alpha) or not math.isfinite(width):
-        return None
-    return math.expm1(min(width, 700.0))
+    effect = tellable(rounds, alpha)
+    return math.expm1(min(effect * sd, 700.0)) if math.isfinite(effect) else None
 
 
 def rounds_to_see(effect: float, sd: float, alpha: float) -> int | None:
     """Rounds that a difference of ``effect`` is expected to take; ``None`` beyond what anybody waits for."""
-    least = rounds_for_half_width(math.log1p(effect), sd, alpha)
-    return None if least is None else max(least, fewest_rounds(alpha))
+    return rounds_to_tell(math.log1p(effect) / sd if sd > 0 else math.inf, alpha)
 
 
 def _log_ratios(values: Floats, length: int) -> Floats:

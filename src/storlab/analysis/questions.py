@@ -56,17 +56,24 @@ class Planned:
 
 def plan(design: Design, catalogue: Catalogue) -> list[Planned]:
     """Every comparison of ``design`` once, in its order: within combinations first, then pooled."""
-    planned: dict[tuple[object, ...], Planned] = {}
+    return list(each_planned(design, catalogue))
+
+
+def each_planned(design: Design, catalogue: Catalogue) -> Iterator[Planned]:
+    """The same one by one: a factor with 500 levels has 124,750 pairs, and not everybody wants all."""
+    known: set[tuple[object, ...]] = set()
+    grid = _Grid(design)
     for spec in design.planned():
         for wanted in spec.metrics or (design.primary,):
             named = {cell: matching(wanted, metrics) for cell, metrics in catalogue.metrics.items()}
             for a, b in design.pairs(spec):
                 asked = Question(spec.factor, a, b, {}, False, "", wanted, "", "neither", spec.margin)
-                for item in _plan_pair(design, catalogue, named, asked, spec):
+                for item in _plan_pair(design, catalogue, named, asked, spec, grid):
                     q = item.question
                     same = (q.factor, q.a, q.b, tuple(q.within.items()), q.pooled, q.source, q.metric)
-                    planned.setdefault(same, item)
-    return list(planned.values())
+                    if same not in known:
+                        known.add(same)
+                        yield item
 
 
 def matching(wanted: str, metrics: Metrics) -> dict[Key, Trait]:
@@ -75,9 +82,9 @@ def matching(wanted: str, metrics: Metrics) -> dict[Key, Trait]:
 
 
 def _plan_pair(
-    design: Design, catalogue: Catalogue, named: Mapping[int, Metrics], asked: Question, spec: CompareSpec
+    design: Design, catalogue: Catalogue, named: Mapping[int, Metrics], asked: Question, spec: CompareSpec, grid: _Grid
 ) -> Iterator[Planned]:
-    combinations = list(_combinations(design, asked))
+    combinations = list(grid.combinations(asked))
     parts = [
         part
         for within, cells in combinations
@@ -89,15 +96,23 @@ def _plan_pair(
         yield from _plan_pooled(parts, least=2 if spec.within else 1)
 
 
-def _combinations(design: Design, asked: Question) -> Iterator[tuple[Levels, tuple[int, int]]]:
-    """Levels of the other factors for which both cells exist, with the two cells."""
-    by_levels = {tuple(levels[name] for name in design.factors): cell for cell, levels in design.cells}
-    for cell, levels in design.cells:
-        if levels[asked.factor] == asked.a:
+class _Grid:
+    """A design's cells by their levels."""
+
+    def __init__(self, design: Design) -> None:
+        self._factors = design.factors
+        self._by_levels = {tuple(levels[name] for name in design.factors): cell for cell, levels in design.cells}
+        self._having = grouped(
+            ((name, levels[name]), (cell, levels)) for cell, levels in design.cells for name in design.factors
+        )
+
+    def combinations(self, asked: Question) -> Iterator[tuple[Levels, tuple[int, int]]]:
+        """Levels of the other factors for which both cells exist, with the two cells."""
+        for cell, levels in self._having.get((asked.factor, asked.a), ()):
             opposite = {**levels, asked.factor: asked.b}
-            other = by_levels.get(tuple(opposite[name] for name in design.factors))
+            other = self._by_levels.get(tuple(opposite[name] for name in self._factors))
             if other is not None:
-                yield {name: levels[name] for name in design.factors if name != asked.factor}, (cell, other)
+                yield {name: levels[name] for name in self._factors if name != asked.factor}, (cell, other)
 
 
 def _plan_combination(

@@ -3,22 +3,26 @@
 If two levels do not differ, then swapping their trials within a round changes nothing: each log ratio is as likely
 ``+x`` as ``−x``, whatever happened in the rounds before. That holds for heavy tails, drift, bursts and unequal rounds
 alike, because Storlab draws the order within every round. So the sign of each log ratio is a fair coin, and no bet on
-fair coins wins much: with bets that use only what is known before the sign, the capital
+fair coins wins much: with bets that use only what is known before the sign, the capital of those who bet on "above c",
 
-    M = Π (1 + tanh(λ · sign_i · rank_i / i))
+    P(c) = Σ_λ w_λ Π_i (1 + tanh(λ · sign_i · rank_i / i)),
 
-is a martingale, and the chance that it ever reaches 1/α is at most α (Ville's inequality). ``rank_i`` is the
-rank of |log ratio_i| among the first i rounds (ties share theirs). M is averaged over bets of both directions
-and four strengths λ, so that weak steady effects and strong ones are both found. Evidence for one direction is what
-the bets on it have won, their half of M: never more than M, so never more likely to reach 1/α.
+is a martingale if the log ratios are symmetric about c, and the chance that it ever reaches 1/α is at most α (Ville's
+inequality). ``rank_i`` is the rank of |log ratio_i − c| among the first i rounds (ties share theirs), and the strengths
+λ find weak steady effects and strong ones. N(c) is the same for "below c", with the signs turned. M = (P(0) + N(0)) / 2
+is the evidence that the two differ at all; that for one direction is its half of M.
 
-A round at most doubles M, however far out it is. That also bounds what any such test can do: m comparisons at
-level α need about log2(2m/α) rounds.
+P falls and N rises with c: as c passes a mean of two log ratios, the rank of one of them changes in favour of "below".
+So the values of c that are not ruled out are an interval, which ends at such means (Walsh averages), and their median
+(Hodges and Lehmann 1963) is its centre: the *typical* log ratio, which no single round can move far.
+
+A round at most doubles P, however far out it is. That also bounds what any such test can do: evidence of 1/α takes
+about log2(2/α) rounds.
 
 A round that was *lost*, because the trial of one side failed, has no ratio. Leaving it out would select rounds by their
 result: who times out in bad trials would be judged by the good ones. Against who failed it counts as the worst that can
 be, a round of the highest rank (Lachin 1999, "Worst-rank score analysis with informatively missing observations in
-clinical trials"); for anyone it counts as nothing. Each only lowers M.
+clinical trials"); for anyone it counts as nothing. Each only lowers P or N.
 
 Sources: Reynolds 1975, "A sequential signed-rank test for symmetry" (sequential ranks). Vovk and Wang 2024,
 "Nonparametric e-tests of symmetry". Ramdas, Ruf, Larsson and Koolen 2020, "Admissible anytime-valid
@@ -29,32 +33,47 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 
 from storlab.analysis.anytime import ROUNDING, Floats
 
-STRENGTHS = np.array([0.2, 0.6, 1.6, 6.0])
-"""λ: tuned to effects of about a tenth, a quarter, one and several standard deviations.
+STRENGTHS = np.array([0.2, 0.6, 1.6, 5.0, 20.0])
+"""λ: tuned to effects of about a tenth, a quarter, one and several standard deviations."""
+WEIGHTS = np.array([0.10, 0.15, 0.17, 0.18, 0.40])
+"""Most on the strongest bet, which decides large effects in few rounds; any share of the others is soon made up for."""
 
-Without the weakest, an effect of a seventh of a standard deviation took almost twice as many rounds."""
-WEIGHTS = np.array([0.1, 0.2, 0.2, 0.5])
-"""Half on the strong bet, which decides large effects in few rounds; any share of the others is soon made up for."""
+_LOG_WEIGHTS = np.log(WEIGHTS)
+_MATRIX = 300  # rounds up to which all pairs of them are looked at at once
+_PRECISION = 1e-10  # of an end of the interval, of more rounds than that
 
-_LOG_WEIGHTS = np.log(WEIGHTS / 2)  # the other half is bet on the other direction
-_LOST = np.log1p(-np.tanh(STRENGTHS))  # of a round of the highest rank against the bet
+
+def log_stake(odds: Floats) -> Floats:
+    """log(1 + tanh(x)), also where that is nearly 0."""
+    return np.asarray(math.log(2) - np.logaddexp(0.0, -2 * odds), dtype=np.float64)
+
+
+_LOST = log_stake(-STRENGTHS)  # of a round of the highest rank against the bet
 
 
 def sequential_signed_ranks(values: Floats) -> Floats:
     """``sign_i · rank_i / i`` (shape ``(n,)``): ranks of |value| among those so far, ties averaged."""
-    seen: list[float] = []
-    ranks = []
-    for size in np.abs(values).tolist():
-        first, last = bisect_left(seen, size), bisect_right(seen, size)
-        ranks.append((first + last) / 2 + 1)
-        seen.insert(last, size)
-    return np.asarray(np.sign(values) * ranks / np.arange(1, len(ranks) + 1), dtype=np.float64)
+    n = len(values)
+    size = np.abs(values)
+    if n <= _MATRIX:
+        earlier = np.tri(n, k=-1)
+        before = (size[None, :] < size[:, None]) + 0.5 * (size[None, :] == size[:, None])
+        ranks = (before * earlier).sum(axis=1) + 1
+    else:
+        seen: list[float] = []
+        ranks = np.empty(n)
+        for index, own in enumerate(size.tolist()):
+            first, last = bisect_left(seen, own), bisect_right(seen, own)
+            ranks[index] = (first + last) / 2 + 1
+            seen.insert(last, own)
+    return np.asarray(np.sign(values) * ranks / np.arange(1, n + 1), dtype=np.float64)
 
 
 def log_growth(values: Floats, centre: float, side: int) -> Floats:
@@ -65,27 +84,85 @@ def log_growth(values: Floats, centre: float, side: int) -> Floats:
     """
     off = values - centre
     off = np.where(np.abs(off) <= ROUNDING, 0.0, np.round(off, 12))  # equal but for rounding is a tie
-    return np.log1p(np.tanh(side * STRENGTHS[:, None] * sequential_signed_ranks(off)))
+    return log_stake(side * STRENGTHS[:, None] * sequential_signed_ranks(off))
 
 
 def log_evidence(values: Floats, centre: float = 0.0, side: int = 1, lost: int = 0) -> float:
-    """log of what the bets on one side of ``centre`` have won after all rounds, of ``values`` (shape ``(n,)``) and
-    ``lost`` ones.
-
-    Against symmetry about ``centre``; ``side`` is 1 for above it and −1 for below.
-    """
+    """log P(``centre``), or log N for a ``side`` of −1, after rounds of ``values`` (shape ``(n,)``) and lost ones."""
     return _mix(log_growth(values, centre, side).sum(axis=1) + lost * _LOST)
 
 
 def _mix(log_capital: Floats) -> float:
-    weighted = log_capital + _LOG_WEIGHTS
-    top = float(weighted.max())
-    return top + math.log(float(np.exp(weighted - top).sum()))
+    return float(np.logaddexp.reduce(log_capital + _LOG_WEIGHTS))
 
 
-def rounds_for_evidence(values: Floats, alpha: float, centre: float = 0.0, side: int = 1, lost: int = 0) -> float:
-    """The number of ``values`` with which the evidence is expected to reach 1/``alpha``; infinite where it doesn't
-    grow.
+def log_difference(values: Floats, lost: tuple[int, int] = (0, 0)) -> float:
+    """log M: evidence that the two differ. ``lost``: rounds that count against "above", and against "below"."""
+    above, below = (log_evidence(values, 0.0, side, of) for side, of in zip((1, -1), lost, strict=True))
+    return float(np.logaddexp(above, below)) - math.log(2)
+
+
+def interval(values: Floats, log_needed: float) -> tuple[float, float]:
+    """The values of c for which neither log P(c) nor log N(c) reaches ``log_needed``; ends may be infinite.
+
+    ``values``: shape ``(n,)``, n ≥ 1.
+    """
+    low, high = _end(values, log_needed), -_end(-values, log_needed)
+    return (low, high) if low <= high else (high, low)  # equal but for rounding
+
+
+def _end(values: Floats, log_needed: float) -> float:
+    """The lower end; the upper one is that of the mirror image."""
+
+    def ruled_out(centre: float) -> bool:
+        return log_evidence(values, centre) >= log_needed
+
+    return _last(values, ruled_out) if ruled_out(float(values.min()) - 1.0) else -math.inf
+
+
+def _last(values: Floats, holds: Callable[[float], bool]) -> float:
+    """The Walsh average up to which ``holds``, which does below the least value and not above the greatest."""
+    if len(values) > _MATRIX:
+        low, high = float(values.min()), float(values.max())
+        while high - low > _PRECISION * max(1.0, abs(low), abs(high)):
+            middle = (low + high) / 2
+            low, high = (middle, high) if holds(middle) else (low, middle)
+        return low
+    steps = np.unique(_walsh_averages(values))
+    between = (steps[:-1] + steps[1:]) / 2  # the evidence changes at the steps, and only there
+    first, last = 0, len(between)
+    while first < last:
+        middle = (first + last) // 2
+        if holds(float(between[middle])):
+            first = middle + 1
+        else:
+            last = middle
+    return float(steps[first])
+
+
+def _walsh_averages(values: Floats) -> Floats:
+    rows, columns = np.triu_indices(len(values))
+    return np.asarray((values[rows] + values[columns]) / 2)
+
+
+def typical(values: Floats) -> float:
+    """The median of all means of two of ``values`` (shape ``(n,)``, n ≥ 1) and of each itself: Hodges and Lehmann."""
+    if len(values) <= _MATRIX:
+        return float(np.median(_walsh_averages(values)))
+    ordered = np.sort(values)
+    n, low, high = len(values), float(ordered[0]), float(ordered[-1])
+    half = n * (n + 1) / 4
+    while high - low > _PRECISION * max(1.0, abs(low), abs(high)):
+        middle = (low + high) / 2
+        # Pairs (i ≤ j) whose mean is at most the middle, from the number of those with i and j in any order.
+        any_order = int(np.searchsorted(ordered, 2 * middle - ordered, side="right").sum())
+        twice = int(np.searchsorted(ordered, middle, side="right"))
+        low, high = (middle, high) if (any_order + twice) / 2 < half else (low, middle)
+    return (low + high) / 2
+
+
+def rounds_for_evidence(values: Floats, log_needed: float, centre: float = 0.0, side: int = 1, lost: int = 0) -> float:
+    """The number of ``values`` with which the evidence is expected to reach it; infinite where it doesn't grow.
 
     A forecast: the best bet so far goes on to win as it did, and rounds are lost as often.
     """
@@ -93,7 +170,7 @@ def rounds_for_evidence(values: Floats, alpha: float, centre: float = 0.0, side:
         return math.inf
     capital = log_growth(values, centre, side).sum(axis=1) + lost * _LOST
     rate = float(capital.max()) / len(values)
-    missing = -math.log(alpha) - _mix(capital)
+    missing = log_needed - _mix(capital)
     if missing <= 0:
         return len(values)
     return len(values) + math.ceil(missing / rate) if rate > 0 else math.inf
@@ -101,8 +178,8 @@ def rounds_for_evidence(values: Floats, alpha: float, centre: float = 0.0, side:
 
 @lru_cache(maxsize=64)
 def fewest_rounds(alpha: float) -> int:
-    """The least number of rounds in which equal log ratios in every round reach 1/``alpha``."""
+    """The least number of rounds in which any log ratios can be evidence of 1/``alpha`` for a difference."""
     n = 1
-    while log_evidence(np.ones(n)) < -math.log(alpha):
+    while log_evidence(np.arange(1.0, n + 1)) < math.log(2 / alpha):
         n += 1
     return n

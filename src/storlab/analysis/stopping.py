@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from storlab.analysis.anytime import rounds_for_half_width, width_factor
+from storlab.analysis.forecast import rounds_to_tell, tellable
 from storlab.analysis.summary import Comparison, Summary
 from storlab.analysis.wording import percent, plural
 
-Until = Literal["precision", "decided", "rounds"]
+Until = Literal["precision", "decided", "gates", "rounds"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Rule:
     """When to stop: after ``min_rounds``, as soon as ``until`` holds, and after ``max_rounds`` in any case.
 
     ``precision``: every comparison's interval is within ± ``precision`` (0.05 for ±5 %) of its ratio, as √(high ÷ low)
-    − 1. ``decided``: every comparison has its verdict. ``rounds``: ``max_rounds``, no sooner. Comparisons that can't
+    − 1. ``decided``: every comparison has its verdict. ``gates``: every gate is hit or passed.
+    ``rounds``: ``max_rounds``, no sooner. Comparisons that can't
     have an answer don't keep a run going. Raises ``ValueError`` for rules that can't be.
     """
 
@@ -93,11 +94,15 @@ def precision_of(comparison: Comparison) -> float | None:
 def _satisfied(comparison: Comparison, rule: Rule) -> bool:
     if rule.until == "decided":
         return comparison.settled
+    if rule.until == "gates":
+        return all(result.outcome != "undecided" for result in comparison.gates)
     reached = precision_of(comparison)
     return reached is not None and reached <= rule.precision
 
 
 def _goal(rule: Rule, done: Sequence[Comparison]) -> str:
+    if rule.until == "gates":
+        return f"every gate is answered for {plural(len(done), 'comparison')}"
     if rule.until != "decided":
         return f"{plural(len(done), 'comparison')} known to ±{percent(rule.precision)} or better"
     never = sum(c.verdict == "undecided" for c in done)
@@ -108,6 +113,8 @@ def _lack(rule: Rule, count: int) -> str:
     verb = "is" if count == 1 else "are"
     if rule.until == "decided":
         return f"{verb} undecided"
+    if rule.until == "gates":
+        return "can't be told from their gates yet" if count > 1 else "can't be told from its gate yet"
     return f"{verb} not yet known to ±{percent(rule.precision)}"
 
 
@@ -117,7 +124,11 @@ def _expected(comparisons: Iterable[Comparison], rule: Rule, at_least: int) -> i
     for comparison in comparisons:
         if _satisfied(comparison, rule) or (comparison.settled and comparison.ratio is None):
             continue
-        needed = comparison.rounds_to_decide if rule.until == "decided" else _rounds_to_precision(comparison, rule)
+        needed = (
+            comparison.rounds_to_decide
+            if rule.until in ("decided", "gates")
+            else _rounds_to_precision(comparison, rule)
+        )
         if needed is None:
             return None
         most = max(most, needed)
@@ -129,6 +140,6 @@ def _rounds_to_precision(comparison: Comparison, rule: Rule) -> int | None:
     if comparison.low is None or comparison.high is None or comparison.low <= 0:
         return None
     alpha = 1 - comparison.confidence
-    sd = math.log(comparison.high / comparison.low) / 2 / width_factor(comparison.rounds, alpha)
-    total = rounds_for_half_width(math.log1p(rule.precision), sd, alpha)
+    sd = math.log(comparison.high / comparison.low) / 2 / tellable(comparison.rounds, alpha)
+    total = rounds_to_tell(math.log1p(rule.precision) / sd if sd > 0 else math.inf, alpha)
     return None if total is None else max(1, total - comparison.rounds)

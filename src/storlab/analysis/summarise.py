@@ -10,12 +10,13 @@ import polars as pl
 
 from storlab.analysis.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.block_shares import block_io
-from storlab.analysis.compare import compare, unanswerable
 from storlab.analysis.design import Design
 from storlab.analysis.distributions import distributions
 from storlab.analysis.estimates import KEYS, Recorded, collect, estimates, node_estimates
 from storlab.analysis.factorial import effects_of
-from storlab.analysis.pairing import Rounds, Side, pair, pool
+from storlab.analysis.gates import parse_gate
+from storlab.analysis.judging import answers, family_of
+from storlab.analysis.pairing import Pairs, Rounds, Side, pair, pool
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
 from storlab.analysis.wording import percent, plural
@@ -46,13 +47,14 @@ def summarise(
     recorded = collect(metrics, done, [cell for cell, _ in design.cells])
     catalogue = _catalogue(recorded, done, states)
     planned = plan(design, catalogue)
-    family = max(1, sum(item.counted for item in planned))
-    alpha = (1 - design.confidence) / family
     sides = _sides(recorded, done, planned)
     of_failed = trials.filter(pl.col("status") == "failed").group_by("cell").agg(pl.col("round").unique())
     failed = {cell: np.array(rounds, dtype=np.int64) for cell, rounds in of_failed.iter_rows()}
     found = estimates(recorded, dict(design.cells), design.confidence, design.min_rounds)
-    comparisons = tuple(_answer(item, sides, failed, alpha, design.min_rounds) for item in planned)
+    asked = [(item, _pairs(item, sides, failed)) for item in planned]
+    comparisons = tuple(
+        answers(asked, design.confidence, design.min_rounds, [parse_gate(text) for text in design.gates])
+    )
     return Summary(
         title=design.title,
         primary=design.primary,
@@ -63,9 +65,9 @@ def summarise(
         estimates=found,
         comparisons=comparisons,
         warnings=design.warnings,
-        method=method_of(design, found, comparisons, family, alpha),
+        method=method_of(design, found, comparisons, family_of(asked)),
         facts=dict(design.facts),
-        family=family,
+        family=family_of(asked),
         by_node=node_estimates(metrics, done, design, catalogue),
         block_io=block_io(requests, histograms, done, design),
         distributions=distributions(histograms, metrics, done, design),
@@ -141,13 +143,11 @@ def _sides(recorded: Recorded, done: pl.DataFrame, planned: list[Planned]) -> Se
     }
 
 
-def _answer(item: Planned, sides: Series, failed: Mapping[int, Rounds], alpha: float, min_rounds: int) -> Comparison:
+def _pairs(item: Planned, sides: Series, failed: Mapping[int, Rounds]) -> Pairs | None:
+    """``None`` where there can be none yet, or ever."""
     question = item.question
-    if item.problem:
-        return unanswerable(question, item.problem, alpha, warnings=item.warnings)
-    if item.waiting:
-        reason = item.waiting[0].upper() + item.waiting[1:]
-        return unanswerable(question, reason, alpha, warnings=item.warnings, settled=False)
+    if item.problem or item.waiting:
+        return None
     key = (question.source, question.metric)
 
     def one(name: str, cell: int) -> Side:
@@ -160,16 +160,16 @@ def _answer(item: Planned, sides: Series, failed: Mapping[int, Rounds], alpha: f
         for part in [pair(one(question.a, a), one(question.b, b))]
     ]
     pairs = pool(parts, item.names) if question.pooled else parts[0]
-    warned = replace(pairs, warnings=(*item.warnings, *pairs.warnings))
-    return compare(question, warned, alpha, min_rounds)
+    return replace(pairs, warnings=(*item.warnings, *pairs.warnings))
 
 
 COMPARED = (
     "Levels are compared by round: the logarithm of the ratio of two trials of the same round, so that drift "
-    "of the machine cancels. The interval of the mean log ratio is an anytime-valid t interval (Gaussian "
-    "mixture, effect variance {g:g}): it holds though one looks after every round. A verdict also needs "
-    "signed-rank evidence, which holds for noise of any shape, {order}; and both "
-    "must hold without any single outlier round. {corrected} No verdict is given before {min_rounds} rounds."
+    "of the machine cancels. Verdicts and intervals rest on signs and ranks of these (sequential signed ranks, "
+    "anytime-valid): they hold for noise of any shape, {order}, and though one looks after every round. The ratio is "
+    "the typical one (Hodges and Lehmann), which a few odd rounds don't move; a verdict also needs a mean on the same "
+    "side. {corrected} No verdict is given before {min_rounds} rounds. Intervals of means of single cells are t "
+    "intervals (Gaussian mixture, effect variance {g:g}) at {confidence}, each for itself."
 )
 DRAWN = "as the order within rounds is random"
 NOT_DRAWN = "as far as the order within rounds favours neither side (that it was drawn at random is not known)"
@@ -181,20 +181,28 @@ SINGLE = "Nothing was compared. Each number is of one round, which has no interv
 SAMPLES = "Samples within a trial are not repeats and never count as such."
 
 
-def method_of(
-    design: Design, estimates: Sequence[Estimate], comparisons: Sequence[Comparison], family: int, alpha: float
-) -> str:
-    """The paragraph; empty where nothing was measured. ``alpha``: of each of the ``family`` of comparisons."""
+def method_of(design: Design, estimates: Sequence[Estimate], comparisons: Sequence[Comparison], family: int) -> str:
+    """The paragraph; empty where nothing was measured. ``family``: how many comparisons there are."""
     if not estimates:
         return ""
+    confidence = percent(design.confidence)
     if any(c.ratio is not None for c in comparisons):
-        corrected = f"The confidence of {percent(design.confidence)} holds for the whole study"
+        corrected = f"The confidence of {confidence} holds for the whole study"
         if family > 1:
-            corrected += f": each of its {plural(family, 'comparison')} is held to {percent(1 - alpha)}"
+            corrected += (
+                f": by closed testing, each of its {plural(family, 'comparison')} needs more evidence, and has a wider "
+                "interval, the more of the others are still open"
+            )
         order = NOT_DRAWN if design.order else DRAWN
-        told = COMPARED.format(g=EFFECT_VARIANCE, order=order, corrected=f"{corrected}.", min_rounds=design.min_rounds)
+        told = COMPARED.format(
+            g=EFFECT_VARIANCE,
+            order=order,
+            corrected=f"{corrected}.",
+            min_rounds=design.min_rounds,
+            confidence=confidence,
+        )
     elif any(e.low is not None for e in estimates):
-        told = DESCRIBED.format(g=EFFECT_VARIANCE, confidence=percent(design.confidence))
+        told = DESCRIBED.format(g=EFFECT_VARIANCE, confidence=confidence)
     else:
         told = SINGLE
     return f"{told} {SAMPLES}"

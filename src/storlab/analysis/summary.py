@@ -165,6 +165,22 @@ class Estimate:
     node: str | None = None  # null: all nodes together
 
 
+Outcome = Literal["hit", "passed", "undecided"]
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """What came of one gate at one comparison: ``sentence`` says it for a reader who sees nothing else."""
+
+    gate: str
+    outcome: Outcome
+    sentence: str
+
+    def fails(self, *, allow_undecided: bool) -> bool:
+        """Whether what is gated does not pass."""
+        return self.outcome == "hit" or (self.outcome == "undecided" and not allow_undecided)
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Level ``a`` against level ``b`` of one factor, paired by round."""
@@ -179,16 +195,17 @@ class Comparison:
     unit: str
     better: str
     rounds: int  # pairs
-    ratio: float | None  # a ÷ b: exp of the mean log ratio
+    ratio: float | None  # a ÷ b: exp of the typical log ratio, of described ones of the difference of means
     low: float | None
     high: float | None
-    confidence: float  # of this interval, after correction for the number of comparisons
-    margin: float  # equivalent: the whole interval lies within 1/(1+margin) … 1+margin
+    confidence: float  # of this interval, after correction for what the other comparisons are about
+    margin: float  # equivalent: the ratio lies within 1/(1+margin) … 1+margin
     verdict: Verdict
     reason: str  # one sentence: why this verdict, or why none
     rounds_to_decide: int | None = None  # how many more are expected to be needed; null: unknown or none
     warnings: tuple[str, ...] = ()
     settled: bool = False  # no more rounds are needed: decided, or there can be no verdict
+    gates: tuple[GateResult, ...] = ()  # of `--fail-on`
 
 
 @dataclass(frozen=True)

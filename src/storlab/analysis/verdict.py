@@ -1,50 +1,85 @@
 """From log ratios to a verdict, by rules that are stated in advance.
 
-1. No verdict before the least number of rounds.
-2. A ratio is *ruled out* when the anytime-valid t interval excludes it and the signed-rank evidence reaches 1/α that
-   rounds lie where the interval does. The interval is for roughly normal noise, the evidence holds for any. Where there
-   are outlier rounds, both must say the same without any single one of them, too: no outlier can make a verdict.
-   Rounds in which the side that would win has failed count against it in the evidence, and for "equivalent" those of
-   either side: who fails in bad trials can't win by the good ones.
-3. Equivalent: the interval lies within the margin, and both ends of the margin are ruled out. This goes before 4:
-   a difference within the margin does not matter, though it be certain.
-4. Better or worse: 1 is ruled out, the interval reaches beyond the margin, and the metric has a direction.
-5. Everything else is undecided.
+All evidence is that of signs and ranks (``signed_rank``), which supposes no shape of noise.
 
-α is the study's, divided by the number of planned comparisons (Bonferroni): the chance that a study ever calls any two
-levels better or worse that do not differ, whenever it is looked at, is at most its α. Of equivalence that holds for
-noise that is roughly symmetric: nothing bounds a mean that rests on what no round has shown yet.
+1. No verdict before the least number of rounds.
+2. Equivalent: there is evidence that the typical ratio lies above the lower end of the margin, and as much that it lies
+   below the upper one, each of as many times 1/α as there are comparisons. This goes before 3: a difference within the
+   margin does not matter, though it be certain.
+3. Better or worse: the evidence for one side of 1 reaches what closed testing asks of this comparison
+   (``closed_testing``), the interval reaches beyond the margin, the mean of the log ratios is on the same side, and the
+   metric has a direction. Evidence and interval say the same: it ends where the evidence reaches that much.
+4. Everything else is undecided.
+
+Rounds in which the side that would win has failed count against it in the evidence, and for "equivalent" those of
+either side: who fails in bad trials can't win by the good ones.
+
+The chance that a study ever calls any two levels better or worse that do not differ, whenever it is looked at, is at
+most its α. The same holds of "equivalent" where the noise of log ratios is symmetric about their typical value: nothing
+bounds what no round has shown yet.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
-
-from storlab.analysis.anytime import FORESEEABLE, Floats, Interval, mean_interval, rounds_for_half_width
-from storlab.analysis.checks import outliers
+from storlab.analysis import signed_rank
+from storlab.analysis.anytime import FORESEEABLE, ROUNDING, Floats, spread
 from storlab.analysis.signed_rank import fewest_rounds, log_evidence, rounds_for_evidence
 from storlab.analysis.summary import Verdict
-from storlab.analysis.wording import percent, plural, times
+from storlab.analysis.wording import percent, plural, times, times_alone
+
+_BESIDE = 1e-9
+"""A log ratio that differs from 0 only where it matters whether an end belongs to the interval."""
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What was stated in advance: ``alpha`` of this comparison, ``margin``, direction, least rounds."""
+    """What was stated in advance: ``alpha`` of the study, margin, direction, least rounds, number of comparisons."""
 
     alpha: float
     margin: float
     better: str
     min_rounds: int
+    family: int = 1
+
+    @property
+    def one_sided(self) -> float:
+        """log of the evidence that any claim needs which is not a difference."""
+        return math.log(self.family / self.alpha)
+
+
+@dataclass(frozen=True)
+class Span:
+    """What ``n`` log ratios say: their typical value with the ends of its interval, which may be infinite.
+
+    ``mean`` and ``sd`` (n − 1; NaN of one) are those of all of them. ``threshold``: the evidence against what lies
+    outside of the interval.
+    """
+
+    n: int
+    typical: float
+    low: float
+    high: float
+    mean: float
+    sd: float
+    threshold: float
+
+    @property
+    def bounded(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    @property
+    def excludes_equality(self) -> bool:
+        return not self.low <= 0.0 <= self.high
 
 
 @dataclass(frozen=True)
 class Judgement:
     """A verdict with its reason. ``settled``: more rounds are not needed."""
 
-    interval: Interval
+    span: Span
     verdict: Verdict
     reason: str
     settled: bool
@@ -59,7 +94,7 @@ class Failed:
     b: int = 0
 
     def against(self, side: int, better: str) -> int:
-        """Rounds lost by who would win, were the mean log ratio above (``side`` 1) or below (−1) 0.
+        """Rounds lost by who would win, were the log ratio above (``side`` 1) or below (−1) 0.
 
         Of a metric without a better direction both sides' count.
         """
@@ -67,163 +102,144 @@ class Failed:
             return self.a + self.b
         return self.a if (side > 0) == (better == "higher") else self.b
 
+    def of_sides(self, better: str) -> tuple[int, int]:
+        return self.against(1, better), self.against(-1, better)
+
 
 NONE_FAILED = Failed()
 
 
-@dataclass(frozen=True)
-class _Evidence:
-    """Log ratios with what follows from them. ``without``: the same without each outlier round; ``lost``: rounds."""
-
-    values: Floats
-    interval: Interval
-    alpha: float
-    without: tuple[Floats, ...]
-    lost: int
-
-    def side(self, centre: float) -> int:
-        return 1 if self.interval.mean > centre else -1
-
-    def excludes(self, centre: float) -> bool:
-        return _excludes(self.interval, centre)
-
-    def rules_out(self, centre: float) -> bool:
-        return self.excludes(centre) and self.by_ranks(centre) and self.steady(centre)
-
-    def steady(self, centre: float) -> bool:
-        """Whether ``centre`` is ruled out without any single outlier round, too, on the same side."""
-        for rest in self.without:
-            interval = mean_interval(rest, self.alpha)
-            same = (interval.mean > centre) == (self.interval.mean > centre)
-            if not (same and _excludes(interval, centre) and self._by_ranks(rest, centre)):
-                return False
-        return True
-
-    def by_ranks(self, centre: float) -> bool:
-        return self._by_ranks(self.values, centre)
-
-    def _by_ranks(self, values: Floats, centre: float) -> bool:
-        return log_evidence(values, centre, self.side(centre), self.lost) >= -math.log(self.alpha)
+def span(log_ratios: Floats, threshold: float) -> Span:
+    """``log_ratios`` (shape ``(n,)``, n ≥ 1, finite), with what evidence of ``threshold`` (not its log) rules out."""
+    mean, sd = spread(log_ratios)
+    typical = signed_rank.typical(log_ratios)
+    low, high = signed_rank.interval(log_ratios, math.log(2 * threshold))
+    if high - low <= ROUNDING * max(1.0, abs(typical)):
+        low = high = typical
+    # Where rounds are equal, an end may lie on 0 itself, though 0 is ruled out: then it is none of the interval.
+    if log_evidence(log_ratios, 0.0, 1) >= math.log(2 * threshold):
+        low = max(low, _BESIDE)
+    elif log_evidence(log_ratios, 0.0, -1) >= math.log(2 * threshold):
+        high = min(high, -_BESIDE)
+    return Span(len(log_ratios), typical, low, high, mean, sd, threshold)
 
 
-def _excludes(interval: Interval, centre: float) -> bool:
-    return not interval.low <= centre <= interval.high
+def judge(
+    log_ratios: Floats,
+    a: str,
+    b: str,
+    rules: Rules,
+    failed: Failed = NONE_FAILED,
+    threshold: float | None = None,
+) -> Judgement:
+    """The verdict on ``a`` ÷ ``b``; ``log_ratios`` (shape ``(n,)``, n ≥ 1, finite) in order of the rounds.
+
+    ``threshold``: the evidence that a difference needs, by ``closed_testing``; by default as if no other comparison
+    had any evidence.
+    """
+    needed = rules.family / rules.alpha if threshold is None else threshold
+    found = span(log_ratios, needed)
+    remaining = _remaining(log_ratios, found, rules, failed)
+    if found.n < rules.min_rounds:
+        reason = f"{plural(found.n, 'round')} done on both sides: a verdict needs at least {rules.min_rounds}."
+        return Judgement(found, "undecided", reason, False, remaining)
+    if (alike := _equivalent(log_ratios, a, b, rules, failed)) is not None:
+        return alike
+    if not found.bounded:
+        fewest = fewest_rounds(1 / needed)
+        lack = f"an interval takes at least {fewest} rounds" if found.n < fewest else "these allow no interval yet"
+        return Judgement(found, "undecided", f"{_counted(log_ratios, a, b)}; {lack}.", False, remaining)
+    seen = _what_was_seen(log_ratios, a, b, found)
+    lack = _why_undecided(log_ratios, found, rules, failed)
+    if lack:
+        return Judgement(found, "undecided", f"{seen}; {lack}.", False, remaining)
+    return _difference(found, rules, seen)
 
 
-def _weigh(log_ratios: Floats, alpha: float, lost: int) -> _Evidence:
-    lone = np.nonzero(outliers(log_ratios))[0]
-    without = tuple(np.delete(log_ratios, index) for index in lone)
-    return _Evidence(log_ratios, mean_interval(log_ratios, alpha), alpha, without, lost)
-
-
-def judge(log_ratios: Floats, a: str, b: str, rules: Rules, failed: Failed = NONE_FAILED) -> Judgement:
-    """The verdict on ``a`` ÷ ``b``; ``log_ratios`` (shape ``(n,)``, n ≥ 1, finite) in order of the rounds."""
-    n = len(log_ratios)
-    side = 1 if log_ratios.mean() > 0 else -1
-    evidence = _weigh(log_ratios, rules.alpha, failed.against(side, rules.better))
-    alike = replace(evidence, lost=failed.a + failed.b)
-    interval = evidence.interval
-    remaining = _remaining(evidence, alike, rules)
-    if n < rules.min_rounds:
-        reason = f"{plural(n, 'round')} done on both sides: a verdict needs at least {rules.min_rounds}."
-        return Judgement(interval, "undecided", reason, False, remaining)
-    if not interval.bounded:
-        reason = f"{plural(n, 'round')} allow no interval yet at a confidence of {percent(1 - rules.alpha)}."
-        return Judgement(interval, "undecided", reason, False, remaining)
-    edge = math.log1p(rules.margin)
-    seen = _what_was_seen(log_ratios, a, b, interval)
-    within = rules.margin > 0 and -edge <= interval.low and interval.high <= edge
-    if within and alike.rules_out(edge) and alike.rules_out(-edge):
-        also = ", and the difference, though real, is within it" if evidence.excludes(0.0) else ""
-        reason = f"{seen}; the interval lies within the margin of ±{percent(rules.margin)}{also}."
-        return Judgement(interval, "equivalent", reason, True, None)
-    if not within and evidence.rules_out(0.0):
-        return _difference(evidence, rules, seen)
-    reason = f"{seen}; {_why_undecided(evidence, alike, rules, within)}."
-    return Judgement(interval, "undecided", reason, False, remaining)
+def _equivalent(log_ratios: Floats, a: str, b: str, rules: Rules, failed: Failed) -> Judgement | None:
+    """Rule 2, with the interval that lies within the margin exactly where this says so; ``None`` where it doesn't."""
+    edge, lost = math.log1p(rules.margin), failed.a + failed.b
+    ends = (log_evidence(log_ratios, -side * edge, side, lost) for side in (1, -1))
+    if not rules.margin > 0 or min(ends) < rules.one_sided:
+        return None
+    found = span(log_ratios, rules.family / rules.alpha / 2)
+    seen = _what_was_seen(log_ratios, a, b, found)
+    also = ", and the difference, though real, is within it" if found.excludes_equality else ""
+    reason = f"{seen}; the interval lies within the margin of ±{percent(rules.margin)}{also}."
+    return Judgement(found, "equivalent", reason, True, None)
 
 
 def beyond(log_ratios: Floats, edge: float, sign: int, rules: Rules, failed: Failed = NONE_FAILED) -> bool:
-    """Whether the mean log ratio surely lies beyond ``edge``, above for ``sign`` 1 and below for −1, by rules 1 and 2.
+    """Whether the log ratio surely lies beyond ``edge``, above for ``sign`` 1 and below for −1.
 
     For conditions other than a verdict; it makes none. Everything nearer than the edge is farther from the data, so
     it is ruled out with it.
     """
-    if len(log_ratios) < rules.min_rounds:
+    if len(log_ratios) < rules.min_rounds or sign * (float(log_ratios.mean()) - edge) <= 0:
         return False
-    evidence = _weigh(log_ratios, rules.alpha, failed.against(sign, rules.better))
-    if not evidence.interval.bounded:
-        return False
-    return sign * (evidence.interval.mean - edge) > 0 and evidence.rules_out(edge)
+    return log_evidence(log_ratios, edge, sign, failed.against(sign, rules.better)) >= rules.one_sided
 
 
-def _difference(evidence: _Evidence, rules: Rules, seen: str) -> Judgement:
-    """Rule 4."""
+def _difference(found: Span, rules: Rules, seen: str) -> Judgement:
+    """Rule 3, of an interval that excludes 1."""
     if rules.better == "neither":
         reason = f"{seen}; the interval excludes 1, they differ, but neither direction of this metric is better."
-        return Judgement(evidence.interval, "undecided", reason, True, None)
-    better = (evidence.interval.mean > 0) == (rules.better == "higher")
+        return Judgement(found, "undecided", reason, True, None)
+    better = (found.low > 0) == (rules.better == "higher")
     reason = f"{seen}; the interval excludes 1, and {rules.better} is better."
-    return Judgement(evidence.interval, "better" if better else "worse", reason, True, None)
+    return Judgement(found, "better" if better else "worse", reason, True, None)
 
 
-def _what_was_seen(log_ratios: Floats, a: str, b: str, interval: Interval) -> str:
-    """``xfs is higher than ext4 in 12 of 12 rounds: 1.42× (1.31× to 1.54×)``."""
+def _counted(log_ratios: Floats, a: str, b: str) -> str:
+    """``xfs is higher than ext4 in 12 of 12 rounds``."""
     n = len(log_ratios)
     higher, lower = int((log_ratios > 0).sum()), int((log_ratios < 0).sum())
     if higher == lower == 0:
-        counted = f"{a} equals {b} in each of {n} rounds"
-    elif higher >= lower:
-        counted = f"{a} is higher than {b} in {higher} of {n} rounds"
-    else:
-        counted = f"{a} is lower than {b} in {lower} of {n} rounds"
-    return f"{counted}: {times(*(safe_exp(x) for x in (interval.low, interval.mean, interval.high)))}"
+        return f"{a} equals {b} in each of {n} rounds"
+    if higher >= lower:
+        return f"{a} is higher than {b} in {higher} of {n} rounds"
+    return f"{a} is lower than {b} in {lower} of {n} rounds"
 
 
-def _why_undecided(evidence: _Evidence, alike: _Evidence, rules: Rules, within: bool) -> str:
-    """The end of the sentence, without a full stop."""
-    if not (evidence.excludes(0.0) or within):
-        beyond = f" and reaches beyond the margin of ±{percent(rules.margin)}" if rules.margin > 0 else ""
-        return f"the interval includes 1{beyond}"
-    asked, centres = evidence, [0.0]
-    but = "the interval excludes 1, but"
-    if within:
-        edge = math.log1p(rules.margin)
-        but = f"the interval lies within the margin of ±{percent(rules.margin)}, but"
-        asked, centres = alike, [edge, -edge]
-    fewest = fewest_rounds(rules.alpha)
-    if evidence.interval.n < fewest:
-        return f"{but} to tell it from chance in noise of any shape takes at least {fewest} rounds"
-    whole = replace(asked, lost=0)
-    if not all(whole.by_ranks(centre) for centre in centres):
-        return f"{but} the signs and ranks of the rounds don't yet tell it from chance"
-    if not all(whole.steady(centre) for centre in centres):
-        return f"{but} a verdict would rest on an outlier round"
-    return f"{but} {plural(asked.lost, 'round')} that failed on one side might have told otherwise"
+def _what_was_seen(log_ratios: Floats, a: str, b: str, found: Span) -> str:
+    """The same with ``: 1.42× (1.31× to 1.54×)``."""
+    return f"{_counted(log_ratios, a, b)}: {times(*(safe_exp(x) for x in (found.low, found.typical, found.high)))}"
 
 
-def _remaining(evidence: _Evidence, alike: _Evidence, rules: Rules) -> int | None:
+def _why_undecided(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) -> str:
+    """What rule 3 lacks: the end of a sentence, without a full stop. Empty where it lacks nothing."""
+    edge = math.log1p(rules.margin)
+    if rules.margin > 0 and -edge <= found.low and found.high <= edge:
+        but = "failed rounds count against that" if failed.a + failed.b else "that takes a little more evidence"
+        return f"the interval lies within the margin of ±{percent(rules.margin)}, but {but}"
+    if not found.excludes_equality:
+        reach = f" and reaches beyond the margin of ±{percent(rules.margin)}" if rules.margin > 0 else ""
+        return f"the interval includes 1{reach}"
+    side = 1 if found.low > 0 else -1
+    lost = failed.against(side, rules.better)
+    if log_evidence(log_ratios, 0.0, side, lost) < math.log(2 * found.threshold):
+        return f"the interval excludes 1, but {plural(lost, 'round')} that failed on one side might have told otherwise"
+    if side * found.mean <= 0:
+        mean = times_alone(safe_exp(found.mean))
+        return f"the interval excludes 1, but the mean, {mean}, does not: a few rounds go far the other way"
+    return ""
+
+
+def _remaining(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) -> int | None:
     """How many more rounds are expected to decide, if they go on as they did; ``None`` where unknown."""
-    interval, n = evidence.interval, evidence.interval.n
+    n = found.n
     if n < 2:
         return None
-    edge = math.log1p(rules.margin)
-    total = _total(evidence, abs(interval.mean), (0.0,))
+    side = 1 if found.typical > 0 else -1
+    lost = failed.against(side, rules.better)
+    total = rounds_for_evidence(log_ratios, math.log(2 * found.threshold), 0.0, side, lost)
     if rules.margin > 0:
-        total = min(total, _total(alike, edge - abs(interval.mean), (edge, -edge)))
+        edge, lost = math.log1p(rules.margin), failed.a + failed.b
+        ends = (rounds_for_evidence(log_ratios, rules.one_sided, -s * edge, s, lost) for s in (1, -1))
+        total = min(total, max(ends))
     if total > FORESEEABLE:
         return None
     return max(int(total), rules.min_rounds, fewest_rounds(rules.alpha), n + 1) - n
-
-
-def _total(evidence: _Evidence, distance: float, centres: tuple[float, ...]) -> float:
-    """Rounds until ``centres``, the nearer of which is ``distance`` from the mean, are ruled out."""
-    by_interval = rounds_for_half_width(distance, evidence.interval.sd, evidence.alpha)
-    if by_interval is None:
-        return math.inf
-    values, alpha, lost = evidence.values, evidence.alpha, evidence.lost
-    by_ranks = (rounds_for_evidence(values, alpha, centre, evidence.side(centre), lost) for centre in centres)
-    return max(by_interval, *by_ranks)
 
 
 def safe_exp(x: float) -> float:

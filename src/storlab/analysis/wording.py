@@ -14,7 +14,7 @@ def times(low: float, ratio: float, high: float) -> str:
     nearest = min(abs(number - 1) for number in (low, ratio, high))
     widest = max(abs(number - 1) for number in (low, ratio, high))
     decimals = 3 if widest < 0.1 or nearest < 0.005 else 2
-    while decimals < 6 and any(end != 1 and round(end, decimals) == 1 for end in (low, high)):
+    while decimals < 6 and any(abs(end - 1) > 1e-8 and round(end, decimals) == 1 for end in (low, high)):
         decimals += 1
     return f"{_times(ratio, decimals)} ({_times(low, decimals)} to {_times(high, decimals)})"
 

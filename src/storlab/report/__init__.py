@@ -11,6 +11,7 @@ from importlib import import_module
 
 from storlab.errors import UserError
 from storlab.report.input import ReportInput
+from storlab.text import spelled
 
 __all__ = ["FORMATS", "ReportInput", "render"]
 
@@ -34,7 +35,7 @@ def render_json(given: ReportInput) -> str:
 
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
     facts = given.summary.facts | ({"cautions": given.cautions} if given.cautions else {})
-    return orjson.dumps(replace(given.summary, facts=facts), default=str, option=options).decode()
+    return spelled(orjson.dumps(replace(given.summary, facts=facts), default=str, option=options).decode())
 
 
 FORMATS: dict[str, Renderer] = {

@@ -13,18 +13,18 @@ from storlab.grouping import grouped
 from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.tables import heading
+from storlab.text import spelled
 
 DESCRIBED = "~"
 """The mark of a difference that is described and not judged."""
 MISSING = "−"
-OUTCOMES = {"hit": "FAILED", "passed": "passed", "unknown": "can't be told"}
 _NEAR_1 = 0.1
 
 
 def render_json(given: RunsCompared) -> str:
     """Every field by its name, unrounded, in base units."""
     data = {"failed": given.failed, **{key: getattr(given, key) for key in given.__dataclass_fields__}}
-    return orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    return spelled(orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode())
 
 
 def title(given: RunsCompared) -> str:
@@ -141,14 +141,6 @@ def varying_of(given: RunsCompared, c: RunComparison) -> Varying | None:
 def outcome(given: RunsCompared) -> str:
     """All gates in one sentence; without gates how many comparisons there are."""
     count = fmt.plural(len(given.comparisons), "comparison")
-    results = [result for c in given.comparisons for result in c.gates]
-    if not results:
+    if not any(c.gates for c in given.comparisons):
         return f"{count}; no gate was asked for."
-    hits = sum(any(r.outcome == "hit" for r in c.gates) for c in given.comparisons)
-    unknown = sum(r.outcome == "unknown" for r in results)
-    doubt = f"; {fmt.plural(unknown, 'answer')} can't be told" if unknown else ""
-    if hits:
-        return f"Failed: {hits} of {count} hit a gate{doubt}."
-    if unknown == len(results):
-        return f"Neither passed nor failed: no gate was hit in {count}, and none of the answers can be told."
-    return f"Passed: no gate was hit in {count}{doubt}."
+    return words.gates_together([c.gates for c in given.comparisons], allow_undecided=given.allow_undecided)

@@ -13,12 +13,11 @@ from storlab.analysis.across_runs import RunComparison, RunsCompared
 from storlab.report import across, words
 from storlab.report.across_tables import ratio_tables, variability_tables
 from storlab.report.escape import markdown as escaped
-from storlab.report.escape import one_line
 from storlab.report.markdown import table_lines
-from storlab.report.terminal import STYLES, WIDTH, bullet, foreign, in_columns, section
+from storlab.report.terminal import STYLES, WIDTH, bullet, foreign, gate_bullet, in_columns, section
+from storlab.text import one_line
 
 _MOST = 24  # answers that are told one by one; the table has all
-_OUTCOME_STYLES = {"hit": "bold red", "passed": "green", "unknown": "yellow"}
 
 
 def render_text(given: RunsCompared, width: int = WIDTH) -> str:
@@ -61,8 +60,8 @@ def _parts(given: RunsCompared, width: int) -> Iterator[RenderableType]:
         yield Rule(Text("Not compared", "bold"), align="left", style="dim")
         for sentence in across.not_compared(given):
             yield bullet(across.MISSING, "yellow", sentence)
-        for told in dict.fromkeys((r.gate, r.outcome, r.sentence) for c in missing for r in c.gates):
-            yield _gate(*told, indent=2)
+        for told in dict.fromkeys(result for c in missing for result in c.gates):
+            yield gate_bullet(told, indent=2)
     yield from section("Variability", variability_tables(given), width)
     if given.method:
         yield Text()
@@ -95,13 +94,7 @@ def _answer(given: RunsCompared, c: RunComparison) -> Iterator[RenderableType]:
     for warning in c.comparison.warnings:
         yield bullet("!", "yellow", words.stop(warning), indent=4)
     for result in c.gates:
-        yield _gate(result.gate, result.outcome, result.sentence, indent=4)
-
-
-def _gate(gate: str, outcome: str, sentence: str, indent: int) -> RenderableType:
-    mark = {"hit": "✗", "passed": "✓"}.get(outcome, "?")
-    said = f"{gate} {across.OUTCOMES[outcome]}. {sentence}"
-    return bullet(mark, _OUTCOME_STYLES[outcome], said, indent, "bold red" if outcome == "hit" else "")
+        yield gate_bullet(result, indent=4)
 
 
 def _outcome_style(given: RunsCompared) -> str:
@@ -139,15 +132,15 @@ def _why(given: RunsCompared, c: RunComparison) -> Iterator[str]:
     if varying := across.varying_of(given, c):
         yield f"  - {across.DESCRIBED} {escaped(across.varies(varying))}"
     yield from (f"  - {escaped(words.stop(warning))}" for warning in c.comparison.warnings)
-    yield from (f"  - {escaped(r.gate)} {across.OUTCOMES[r.outcome]}. {escaped(r.sentence)}" for r in c.gates)
+    yield from (f"  - {escaped(r.gate)} {words.OUTCOMES[r.outcome]}. {escaped(r.sentence)}" for r in c.gates)
 
 
 def render_junit(given: RunsCompared) -> str:
     """A test case for each comparison, which CI systems list with their tests.
 
-    A gate that is hit is a failure. A comparison that has no answer, or one of whose gates can't be told, is skipped,
-    with the reason: it must not look like a success. All others pass, whatever their verdict: what fails is the user's
-    to say. Source: the schema that Jenkins' plugin reads,
+    A gate that is hit is a failure, and so is one that is undecided, unless the user lets it pass: then it is skipped,
+    with the reason, as is what has no answer or, without gates, no verdict. It must not look like a success.
+    Source: the schema that Jenkins' plugin reads,
     https://github.com/jenkinsci/xunit-plugin/blob/master/src/main/resources/org/jenkinsci/plugins/xunit/types/model/xsd/junit-10.xsd
     """
     suite = Xml.Element("testsuite", name=one_line(f"storlab compare: {across.title(given)}"))
@@ -169,14 +162,16 @@ def _case(given: RunsCompared, c: RunComparison) -> Xml.Element:
     answer = c.comparison
     classname = ".".join(part for part in ("storlab", answer.source, answer.metric) if part)
     case = Xml.Element("testcase", classname=one_line(classname), name=one_line(across.name(c)), time="0")
-    hits = [r for r in c.gates if r.outcome == "hit"]
-    unknown = [r.sentence for r in c.gates if r.outcome == "unknown"]
-    if hits:
-        message = one_line(" ".join(f"{r.gate}: {r.sentence}" for r in hits))
-        failure = Xml.SubElement(case, "failure", message=message, type=hits[0].gate)
+    failed = [r for r in c.gates if r.fails(allow_undecided=given.allow_undecided)]
+    unclear = [r.sentence for r in c.gates if r.outcome == "undecided"]
+    without = c.basis != "interleaved" or answer.verdict == "undecided"
+    if failed:
+        message = one_line(" ".join(f"{r.gate}: {r.sentence}" for r in failed))
+        hit = any(r.outcome == "hit" for r in failed)
+        failure = Xml.SubElement(case, "failure", message=message, type=failed[0].gate if hit else "undecided")
         failure.text = one_line(across.sentence(c))
-    elif c.basis == "none" or unknown:
-        Xml.SubElement(case, "skipped", message=one_line(" ".join(unknown) if unknown else across.sentence(c)))
+    elif unclear or c.basis == "none" or (without and not c.gates):
+        Xml.SubElement(case, "skipped", message=one_line(" ".join(unclear) if unclear else across.sentence(c)))
     varying = across.varying_of(given, c)
     described = [across.varies(varying)] if varying else []
     told = [

@@ -36,7 +36,7 @@ def _ratios(given: RunsCompared, group: Sequence[RunComparison], with_gates: boo
     rows = []
     for c in group:
         answer = c.comparison
-        outcomes = {result.gate: across.OUTCOMES[result.outcome] for result in c.gates}
+        outcomes = {result.gate: words.OUTCOMES[result.outcome] for result in c.gates}
         doubts = [answer.reason] if c.basis == "interleaved" and answer.verdict == "undecided" else []
         side = answer.a if counted else notes.mark(answer.a, answer.warnings)
         place = [_where(c, factors)] if factors else []

@@ -13,12 +13,12 @@ from storlab.metrics import Specs
 from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.escape import adoc as escaped
-from storlab.report.escape import plain
 from storlab.report.grid import MANY
 from storlab.report.input import ReportInput
 from storlab.report.nodes import GUESTS, HOST_LOAD, LOADS, NODES, STALLS, Numbers
 from storlab.report.tables import Table
 from storlab.report.view import View, split_primary
+from storlab.text import plain
 
 
 def render_adoc(given: ReportInput) -> str:
@@ -36,7 +36,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     yield from ("== Verdicts", "")
     for group in shown.verdicts:
         yield from (escaped(f"{group.heading} ({group.direction})" if group.direction else group.heading), "")
-        yield from (f"- {line.mark} {escaped(' '.join((line.sentence, *line.warnings)))}" for line in group.lines)
+        yield from (f"- {line.mark} {escaped(' '.join((line.sentence, *line.notes)))}" for line in group.lines)
         yield ""
     if shown.not_compared:
         yield from (*(f"- {escaped(sentence)}" for sentence in shown.not_compared), "")

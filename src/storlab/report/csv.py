@@ -15,7 +15,8 @@ One row a number with its interval. ``kind`` says which columns are filled:
     comparison  factor, a, b, pooled, levels of the other factors, ratio, margin, verdict, rounds_to_decide
     caution     warnings: a sentence without which the numbers would be misread; these rows come first
 
-Text stands as it is: a level named ``=1+1`` is written so, and a spreadsheet should import it as text.
+Text that a spreadsheet would compute has an apostrophe before it: a level named ``=1+1`` is ``'=1+1``. Numbers, and
+text that is one, have none.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from storlab.analysis.effects import Effects
 from storlab.analysis.summary import BlockIO, Comparison, Distribution, Estimate, Share
 from storlab.percentiles import percentile_name
 from storlab.report.input import ReportInput
+from storlab.text import cell
 from storlab.units import size_text
 
 _FIRST = ("kind", "source", "metric", "unit", "better")
@@ -52,15 +54,25 @@ def render_csv(given: ReportInput) -> str:
     columns = [*_FIRST, *(f"factor.{name}" for name in factors), *_LAST]
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({"kind": "caution", "warnings": text} for text in given.cautions)
-    writer.writerows(map(_estimate, summary.estimates))
-    writer.writerows(_estimate(e) | {"kind": "node", "node": e.node} for e in summary.by_node)
-    writer.writerows(row for each in summary.block_io for row in _block_io(each))
-    writer.writerows(row for each in summary.distributions for row in _latency(each))
-    writer.writerows(map(_comparison, summary.comparisons))
-    writer.writerows(row for each in summary.effects for row in _effects(each))
+    writer.writerow({name: cell(name) for name in columns})
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in _rows(given))
     return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    return cell(value) if isinstance(value, str) else value
+
+
+def _rows(given: ReportInput) -> Iterator[dict[str, object]]:
+    summary = given.summary
+    for text in given.cautions:
+        yield {"kind": "caution", "warnings": text}
+    yield from map(_estimate, summary.estimates)
+    yield from (_estimate(e) | {"kind": "node", "node": e.node} for e in summary.by_node)
+    yield from (row for each in summary.block_io for row in _block_io(each))
+    yield from (row for each in summary.distributions for row in _latency(each))
+    yield from map(_comparison, summary.comparisons)
+    yield from (row for each in summary.effects for row in _effects(each))
 
 
 def _estimate(e: Estimate) -> dict[str, object]:

@@ -1,19 +1,15 @@
 """Foreign text made harmless: names, reasons and study files come from users, tools and kernels.
 
-``plain`` takes out what no format may carry: control characters (a terminal obeys them), bidirectional overrides (they
-make text read as something else) and lone surrogates (they can't be encoded). The others add one markup language's own
-escapes, and leave signs alone where they mean nothing, so that the source stays readable.
+What no format may carry, ``storlab.text`` takes out. These add one markup language's own escapes, and leave signs alone
+where they mean nothing, so that the source stays readable.
 """
 
 from __future__ import annotations
 
 import re
 
-REPLACEMENT = "\ufffd"
+from storlab.text import one_line
 
-_UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
-)
 # Anywhere: code, emphasis, links, HTML, table cells, strike-through, GitHub's formulas, headings.
 # An underscore between letters is no emphasis in CommonMark.
 _MARKDOWN = re.compile(r"[\\`*\[\]<>|~$#]|(?<![^\W_])_|_(?![^\W_])")
@@ -28,16 +24,6 @@ _ADOC = re.compile(
 )
 # "1.", "a.", "iv)" and the like begin lists.
 _ADOC_ITEM = re.compile(r"^(\w+)([.)])(?=\s|$)")
-
-
-def plain(text: str) -> str:
-    """``text`` without characters that a terminal or a page would act on; new lines and tabs stay."""
-    return _UNSAFE.sub(REPLACEMENT, text.replace("\r\n", "\n"))
-
-
-def one_line(text: str) -> str:
-    """``text`` as one line with single spaces."""
-    return " ".join(plain(text).split())
 
 
 def markdown(text: str) -> str:

@@ -13,10 +13,10 @@ from markupsafe import Markup
 
 from storlab.grouping import grouped
 from storlab.report.charts import Kind, Panel, all_panels
-from storlab.report.escape import plain
 from storlab.report.input import ReportInput
 from storlab.report.setup import node_sheets, stack_sheets
 from storlab.report.view import View
+from storlab.text import plain
 
 # Charts of one kind: beyond that nobody looks, and the page grows heavy. The tables have all numbers.
 _MOST = 24

@@ -14,7 +14,7 @@ from storlab.analysis.summary import Summary
 from storlab.metrics import Declarations, named
 from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
-from storlab.report.escape import one_line
+from storlab.text import one_line
 
 _INTEGERS, _TEXTS = (
     dict.fromkeys(("trial", "round", "cell"), pl.Int64()),

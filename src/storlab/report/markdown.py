@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from storlab.report.escape import markdown as escaped
-from storlab.report.escape import plain
 from storlab.report.input import ReportInput
 from storlab.report.tables import Table
 from storlab.report.view import VerdictGroup, View
+from storlab.text import plain
 
 
 def render_markdown(given: ReportInput) -> str:
@@ -64,7 +64,7 @@ def _verdict_group(group: VerdictGroup) -> Iterator[str]:
         yield from (f"**{escaped(group.lead)}**", "")
     for line in group.lines:
         yield f"- {line.mark} {escaped(line.sentence)}"
-        yield from (f"  - {escaped(warning)}" for warning in line.warnings)
+        yield from (f"  - {escaped(warning)}" for warning in line.notes)
     yield ""
 
 

@@ -16,13 +16,14 @@ from rich.rule import Rule
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from storlab.analysis.summary import Verdict
+from storlab.analysis.summary import GateResult, Verdict
 from storlab.report import format as fmt
-from storlab.report.escape import one_line
+from storlab.report import words
 from storlab.report.input import ReportInput
 from storlab.report.tables import Span, Table
 from storlab.report.view import VerdictGroup, View
 from storlab.report.words import MARKS
+from storlab.text import one_line
 
 WIDTH = 80
 _FOREST = range(12, 37)  # columns for drawn intervals: with fewer, they say nothing
@@ -268,3 +269,14 @@ def _verdicts(group: VerdictGroup) -> Iterator[RenderableType]:
         yield bullet(line.mark, STYLES[line.verdict], line.sentence, indent=2)
         for warning in line.warnings:
             yield bullet("!", "yellow", warning, indent=4)
+        for result in line.gates:
+            yield gate_bullet(result, indent=4)
+
+
+_OUTCOMES = {"hit": ("✗", "bold red"), "passed": ("✓", "green"), "undecided": ("?", "yellow")}
+
+
+def gate_bullet(result: GateResult, indent: int) -> RenderableType:
+    """What came of a gate, with a shape for each outcome."""
+    mark, style = _OUTCOMES[result.outcome]
+    return bullet(mark, style, words.gate(result), indent, "bold red" if result.outcome == "hit" else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from storlab.analysis.summary import Comparison, Estimate, Summary, Verdict
+from storlab.analysis.summary import Comparison, Estimate, GateResult, Summary, Verdict
 from storlab.grouping import grouped
 from storlab.report import format as fmt
 from storlab.report import words
@@ -35,6 +35,12 @@ class VerdictLine:
     evidence: str
     reason: str
     warnings: tuple[str, ...]
+    gates: tuple[GateResult, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Warnings, and what came of gates."""
+        return (*self.warnings, *map(words.gate, self.gates))
 
     @property
     def sentence(self) -> str:
@@ -136,7 +142,7 @@ def _verdict_group(group: Sequence[Comparison]) -> VerdictGroup:
 
 def _verdict_line(c: Comparison) -> VerdictLine:
     said = (words.claim(c), words.ratio(c), words.evidence(c), words.stop(c.reason), tuple(map(words.stop, c.warnings)))
-    return VerdictLine(c.verdict, words.MARKS[c.verdict], *said)
+    return VerdictLine(c.verdict, words.MARKS[c.verdict], *said, gates=c.gates)
 
 
 def overview(summary: Summary) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from storlab.analysis.summary import Comparison, Summary, Verdict
+from storlab.analysis.summary import Comparison, GateResult, Summary, Verdict
 from storlab.grouping import grouped
 from storlab.report import format as fmt
 
@@ -21,6 +21,7 @@ OUTLIERS = "Some of its rounds are outliers (modified z-score above 3.5)."
 _BARE = re.compile(r"[-+]?[0-9][0-9.]*|on|off|yes|no|true|false|none|default", re.IGNORECASE)
 _NAMED = 4  # of more, the first are named
 NO_INTERVAL = "One round gives no interval."
+OUTCOMES = {"hit": "FAILED", "passed": "passed", "undecided": "UNDECIDED"}
 _DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
 
 
@@ -170,15 +171,16 @@ def tally(comparisons: Sequence[Comparison]) -> str:
 
 
 def certainty(summary: Summary) -> str:
-    """What confidence the intervals of comparisons have; one sentence for all of them."""
-    each = {fmt.confidence(c.confidence) for c in summary.comparisons if c.ratio is not None}
+    """What confidence the intervals of comparisons have, and the verdicts together; one sentence for all of them."""
+    each = sorted({c.confidence for c in summary.comparisons if c.ratio is not None})
     together = fmt.confidence(summary.confidence)
     if not each:
         return ""
-    if each == {together}:
+    ends = list(dict.fromkeys(fmt.confidence(confidence) for confidence in (each[0], each[-1])))
+    if ends == [together]:
         return f"Ranges in parentheses are {together} intervals."
-    single = each.pop() if len(each) == 1 else "wider"
-    return f"Ranges in parentheses are {single} intervals, so that all of them together hold at {together}."
+    said = f"Ranges in parentheses are intervals at {' to '.join(ends)}, as much as each verdict needs"
+    return f"{said}, so that all verdicts together hold at {together}."
 
 
 def once(warnings: Iterable[str]) -> list[str]:
@@ -192,3 +194,21 @@ def _some(names: Sequence[str]) -> str:
     if len(names) <= _NAMED:
         return listed(names)
     return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1} more"
+
+
+def gate(result: GateResult) -> str:
+    """ "worse>3% passed. Not so: …"."""
+    return f"{result.gate} {OUTCOMES[result.outcome]}. {result.sentence}"
+
+
+def gates_together(gates: Sequence[Sequence[GateResult]], *, allow_undecided: bool) -> str:
+    """What came of the gates of each comparison, in one sentence for all."""
+    count = fmt.plural(len(gates), "comparison")
+    hits, unclear = (sum(any(r.outcome == outcome for r in of) for of in gates) for outcome in ("hit", "undecided"))
+    are = "is" if unclear == 1 else "are"
+    if hits:
+        return f"Failed: {hits} of {count} hit a gate{f'; {unclear} {are} undecided' if unclear else ''}."
+    if unclear and not allow_undecided:
+        remedy = "More rounds may decide it; --allow-undecided lets it pass."
+        return f"Not passed: no gate was hit, but {unclear} of {count} {are} undecided. {remedy}"
+    return f"Passed: no gate was hit in {count}{f'; {unclear} {are} undecided' if unclear else ''}."

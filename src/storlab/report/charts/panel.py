@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,12 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 from storlab.analysis.summary import Summary
+from storlab.records.files import write_whole
 from storlab.report.charts.names import width_of
 from storlab.report.charts.theme import FONT, INK, PAPER, WIDE, WIDTH, Chart, to_png, to_svg
-from storlab.report.escape import plain
 from storlab.report.input import compared_factor
 from storlab.report.tables import heading
 from storlab.report.view import split_primary
+from storlab.text import plain
 
 Kind = Literal["rounds", "paired", "series", "latency", "block", "effects", "course", "variability"]
 
@@ -117,12 +119,14 @@ def write_charts(panels: Iterable[Panel], folder: Path) -> list[Path]:
     Both are on white with their title, and need no font or network: vl-convert brings its own.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, "it is a symbolic link, which may lead anywhere", str(folder))
     written = []
     for panel in panels:
         svg, png = folder / f"{panel.name}.svg", folder / f"{panel.name}.png"
         drawn = titled(panel.svg, panel.full_title)
-        svg.write_text(drawn, "utf-8")
-        png.write_bytes(to_png(drawn))
+        write_whole(svg, drawn.encode())
+        write_whole(png, to_png(drawn))
         written += [svg, png]
     return written
 

@@ -14,7 +14,7 @@ import altair as alt
 import vl_convert
 
 from storlab.report.charts.names import legend_of, with_short_names
-from storlab.report.escape import plain
+from storlab.text import plain
 
 WIDTH = 360  # px, the whole chart: as wide as a phone's page, and a third of a desktop's
 WIDE = 1040  # of what needs room, such as twelve hours: as wide as a desktop's page
