@@ -16,6 +16,7 @@ python_environment dev
 build_agent
 
 export STORLAB_FUZZ=${FUZZ:-20}
+export POLARS_MAX_THREADS=1 # there are as many tests at once as CPUs
 rust=0
 PROPTEST_CASES=$((256 * STORLAB_FUZZ)) cargo_agent test --locked --quiet --lib --bins --test decoder --test mutations || rust=$?
 say "Rust: $( ((rust)) && echo "failed with status $rust" || echo passed)"

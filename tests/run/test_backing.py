@@ -35,12 +35,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFolder]:
     """One run for all tests here: the nodes' own disks are taken for those beneath, this process for their QEMUs."""
     real = measuring.measure
 
-    async def measure(record: Any, places: Any, probes: Any, subjects: Any, session: Any, folder: Path) -> Any:
+    async def measure(record: Any, places: Any, probes: Any, subjects: Any, session: Any, *rest: Any) -> Any:
         nodes = [name for name in subjects if name != "host"]
         disks = tuple(disk for name in nodes for disk in subjects[name].disks)
         processes = {name: ProcessGroup(role="guest", pid=os.getpid()) for name in nodes}
         host = Subject(group="host", end="below", above=tuple(nodes), disks=disks, processes=processes)
-        return await real(record, places, probes, {**subjects, "host": host}, session, folder)
+        return await real(record, places, probes, {**subjects, "host": host}, session, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("backing")

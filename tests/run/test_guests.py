@@ -89,8 +89,8 @@ def test_memory_cpus_binding_and_arguments_arrive(lab: Laboratory, start: str) -
 @needs_guests
 def test_every_kind_of_disk_is_there_and_holds_what_is_written_cold_and_restored(lab: Laboratory) -> None:
     study = guests(
-        "dd if=/dev/urandom of=/tmp/x bs=64k count=4 && dd if=/tmp/x of=$target bs=64k oflag=direct "
-        "&& echo 3 > /proc/sys/vm/drop_caches && cmp -n 262144 /tmp/x $target && echo target=$target",
+        "dd if=/dev/urandom of=x bs=64k count=4 && dd if=x of=$target bs=64k oflag=direct "
+        "&& echo 3 > /proc/sys/vm/drop_caches && cmp -n 262144 x $target && echo target=$target",
         count="1",
         start='"{start}"',
         stack='[{ layer = "file", size = "16M" }, { layer = "{kind}" }]',

@@ -46,7 +46,10 @@ def test_a_qemu_that_is_killed_is_named_the_other_guests_end_and_the_next_trial_
 
 @needs_guests
 def test_a_kernel_panic_is_named_with_its_reason_and_its_trace_is_kept(lab: Laboratory) -> None:
-    lab.execute(guests("if [ $trial$node = 1vm-1 ]; then echo c > /proc/sysrq-trigger; fi; sleep 0.5", rounds=2))
+    lab.execute(
+        guests("if [ $trial$node = 1vm-1 ]; then echo c > /proc/sysrq-trigger; fi; sleep 0.5", rounds=2),
+        unconfined=True,
+    )
     assert endings(lab) == [
         ("failed", "node vm-1: the guest's kernel panicked: sysrq triggered crash"),
         ("done", None),
@@ -60,7 +63,7 @@ def test_a_kernel_panic_is_named_with_its_reason_and_its_trace_is_kept(lab: Labo
 @needs_guests
 def test_a_panic_while_preparing_is_told_like_one_while_measuring(lab: Laboratory) -> None:
     panic = 'prepare = [["sh", "-c", "echo c > /proc/sysrq-trigger"]]'
-    lab.execute(guests("true", count="1", trial=panic))
+    lab.execute(guests("true", count="1", trial=panic), unconfined=True)
     assert endings(lab) == [("failed", "node vm: the guest's kernel panicked: sysrq triggered crash")]
     assert lab.leftovers() == []
 
@@ -96,7 +99,7 @@ def test_a_guest_that_somebody_pauses_counts_as_hung_and_qemus_word_is_told(lab:
 
 @needs_guests
 def test_a_guest_whose_agent_is_killed_powers_off_and_says_why(lab: Laboratory) -> None:
-    lab.execute(guests("if [ $trial$node = 1vm-1 ]; then kill -KILL $PPID; fi; sleep 0.5", rounds=2))
+    lab.execute(guests("if [ $trial$node = 1vm-1 ]; then kill -KILL $PPID; fi; sleep 0.5", rounds=2), unconfined=True)
     assert endings(lab) == [
         ("failed", "node vm-1: the guest powered off: the agent was killed by SIGKILL"),
         ("done", None),
@@ -165,7 +168,7 @@ def test_a_full_file_system_in_a_guest_is_named_with_the_guest(lab: Laboratory) 
 def test_a_load_that_the_guests_kernel_kills_for_want_of_memory_is_told_so(lab: Laboratory) -> None:
     # Else the kernel may look for memory for minutes before it gives up.
     at_once = 'prepare = [["sh", "-c", "echo 1000 > /sys/kernel/mm/lru_gen/min_ttl_ms"]]'
-    lab.execute(guests("exec tail /dev/zero", count="1", trial=at_once))
+    lab.execute(guests("exec tail /dev/zero", count="1", trial=at_once), unconfined=True)
     killed = "node vm: sh was killed by SIGKILL: no output (the guest vm ran out of memory, and its kernel killed tail)"
     assert endings(lab) == [("failed", killed)]
     assert lab.leftovers() == []

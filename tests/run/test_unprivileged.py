@@ -29,7 +29,7 @@ def lab() -> Iterator[Laboratory]:
     try:
         with contextlib.closing(Laboratory(folder)) as laboratory:
             for path in (folder, laboratory.scratch):
-                path.chmod(0o777)
+                path.chmod(0o1777)
             yield laboratory
     finally:
         shutil.rmtree(folder)

@@ -31,13 +31,15 @@ def test_too_few_ports_are_a_mistake() -> None:
 
 
 def test_objects_come_first_then_what_is_behind_then_what_the_guest_sees() -> None:
-    assert [name for name, _ in ALL.commands()] == ["object-add", "blockdev-add", "netdev_add", *["device_add"] * 3]
+    assert [name for name, _ in ALL.commands()] == ["object-add", "blockdev-add", *["device_add"] * 3]
     words = ALL.command_line()
-    assert words[::2] == ["-object", "-blockdev", "-netdev", *["-device"] * 3]
-    assert [orjson.loads(word) for word in words[1::2]] == [arguments for _, arguments in ALL.commands()]
+    assert words[::2] == ["-netdev", "-object", "-blockdev", *["-device"] * 3]
+    assert [orjson.loads(word) for word in words[3::2]] == [arguments for _, arguments in ALL.commands()]
+    assert ALL.early_arguments() == words[:2]
 
 
 def test_a_card_is_connected_to_its_tap_and_runs_no_script() -> None:
-    ((_, netdev), (_, device)) = CARD.devices().commands()
+    netdev = orjson.loads(CARD.devices().early_arguments()[1])
+    ((_, device),) = CARD.devices().commands()
     assert (netdev["type"], netdev["ifname"], netdev["script"], netdev["downscript"]) == ("tap", "tap3", "no", "no")
     assert (device["netdev"], device["mac"]) == (netdev["id"], CARD.mac)

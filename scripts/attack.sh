@@ -1,0 +1,30 @@
+#!/bin/bash
+# `make attack`: attacks on Storlab, with new kills and new attempts on devices each time, for ATTACK seconds (by default
+# 3600), or until one finds something. What found something says with which STORLAB_TEST_SEED it does so again.
+
+. "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
+. scripts/lib/packages.sh
+. scripts/lib/rust.sh
+. scripts/lib/python.sh
+
+need_writable_checkout
+need_python
+need_rust
+need_packages base
+! can_install || install_packages base root test vm image
+python_environment dev
+build_agent
+.venv/bin/storlab image build --with zfs --if-missing
+
+until=$((SECONDS + ${ATTACK:-3600}))
+seed=${STORLAB_TEST_SEED:-$(date +%s)}
+begin=$SECONDS
+rounds=0
+export STORLAB_ATTACKS=${STORLAB_ATTACKS:-100}
+while ((SECONDS < until)); do
+    STORLAB_TEST_SEED=$seed .venv/bin/pytest --quiet --maxfail 1 --timeout 3600 --numprocesses "${WORKERS:-$(nproc)}" tests/attacks ||
+        fail "found something after $((SECONDS - begin)) s: STORLAB_TEST_SEED=$seed STORLAB_ATTACKS=$STORLAB_ATTACKS .venv/bin/pytest tests/attacks"
+    rounds=$((rounds + 1))
+    seed=$((seed + 1))
+done
+say "$((SECONDS - begin)) s of attacks, $rounds rounds of $STORLAB_ATTACKS each: nothing found"

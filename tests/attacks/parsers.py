@@ -1,0 +1,308 @@
+"""All parsers of what others wrote, with sound samples of it and the errors by which they may refuse damaged ones."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attacks.samples import (
+    _OF_QEMU,
+    BLKALGN,
+    CSV,
+    DISK,
+    IMAGE_JSON,
+    JOBS,
+    KERNEL,
+    MODULES,
+    NOISE_JSON,
+    ONE_DISK,
+    ONE_GUEST,
+    QEMU_IMG,
+    SAID,
+    STANZAS,
+    SUBJECT_JSON,
+    TRIAL_JSON,
+    VIRTIOFS,
+    WIPEFS,
+    exits,
+    golden,
+    histogram_log,
+    host_load,
+    journal,
+    qemu,
+    sampled,
+    samples_of_fio,
+    stats,
+    stream,
+    these,
+    traced,
+)
+from layers.test_nbd_export import LISTING
+from layers.test_zfs_output import STATUS
+from probes.test_backing import PATHS
+from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
+from storlab.blockio.text import event_form, tables
+from storlab.blockio.trace_output import Output, read_output
+from storlab.errors import ParseError, ProtocolError, RecordsError, StorlabError
+from storlab.formats.fio.histogram_log import read_histogram_logs
+from storlab.formats.fio.log_lines import is_cut
+from storlab.formats.fio.logs import read_series
+from storlab.formats.fio.operations import longest_gap, read_operations
+from storlab.images.apt import parse_stanzas
+from storlab.images.manifest import ImageManifest
+from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
+from storlab.importing.registry import importer_of
+from storlab.layers.block.loop import parse_losetup
+from storlab.layers.block.queue import parse_queue
+from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
+from storlab.layers.fs.mount import parse_mountinfo
+from storlab.layers.image.base import parse_image_info
+from storlab.layers.server.nbd_export import parse_nbd_list
+from storlab.layers.zfs.module import parse_parameters, parse_version
+from storlab.layers.zfs.pool import is_only_member, parse_layout
+from storlab.layers.zfs.properties import parse_changed, parse_properties
+from storlab.measurements import Measurements
+from storlab.nodes.events import answer_of
+from storlab.nodes.kinds.vm.accelerator import Acceleration
+from storlab.nodes.kinds.vm.causes import killed_for_memory, last_word, panic, tail
+from storlab.nodes.protocol import Decoder
+from storlab.probes.alignment.probe import NOTES, TRACE, AlignmentProbe, read_notes
+from storlab.probes.backing import BACKING
+from storlab.probes.base import Probe, ProbeRecord, Window
+from storlab.probes.host_load import HostLoadProbe
+from storlab.probes.processes import ProcessesProbe
+from storlab.probes.sampling import NAME as SAMPLES
+from storlab.probes.stalls import StallsProbe
+from storlab.probes.subject import NAME as SUBJECT
+from storlab.probes.subject import Subject, read_subject
+from storlab.record import read_record
+from storlab.records.run_folder import TrialRecord
+from storlab.report.format import duration as duration_text
+from storlab.run.journal import JOURNAL, read_pending
+from storlab.run.noise import MachineNoise
+from storlab.workloads.base import NAME as EXIT_FILE
+from storlab.workloads.base import OptionError, elapsed_values, read_exit
+from storlab.workloads.command import MetricRule
+from storlab.workloads.files.report import measurements, read_document
+from storlab.workloads.fio.checking import bad_option, complaint
+from storlab.workloads.fio.options import directions, duration, in_job_file, total_size
+from storlab.workloads.fio.reach import jobs_in
+
+WINDOW = Window(100.0, 110.0)
+
+
+@dataclass(frozen=True)
+class Parser:
+    """``read`` gets the bytes, and a folder for those that read files. ``refuses``: errors with a message for users.
+
+    ``slow``: one takes more than ten milliseconds. ``together``: the same of many at once, which costs less.
+    """
+
+    read: Callable[[bytes, Path], object]
+    samples: Callable[[], Sequence[bytes]]
+    refuses: type[Exception] = StorlabError
+    slow: bool = False
+    together: Callable[[Sequence[bytes], Path], object] | None = None
+
+
+def of_text(read: Callable[[str], object]) -> Callable[[bytes, Path], object]:
+    """What programs and kernels print is decoded before anything else."""
+    return lambda data, _: read(data.decode(errors="replace"))
+
+
+def of_bytes(read: Callable[[bytes], object]) -> Callable[[bytes, Path], object]:
+    return lambda data, _: read(data)
+
+
+def of_file(name: str, read: Callable[[Path], object]) -> Callable[[bytes, Path], object]:
+    """``read`` gets the path of the file."""
+
+    def written(data: bytes, folder: Path) -> object:
+        (folder / name).write_bytes(data)
+        return read(folder / name)
+
+    return written
+
+
+def of_record(kind: type) -> Callable[[bytes, Path], object]:
+    return of_file("record.json", lambda path: read_record(path, kind))
+
+
+def imported(kind: str, options: Mapping[str, Any] | None = None) -> Callable[[bytes, Path], object]:
+    def read(data: bytes, _: Path) -> object:
+        importer = importer_of(kind)
+        importer.knows(data[:65536])
+        return importer.read(data, "x", options or {})
+
+    return read
+
+
+def probed(probe: Probe, subject: Subject, name: str = SAMPLES) -> Callable[[bytes, Path], object]:
+    return of_file(name, lambda path: probe.parse(ProbeRecord(path.parent, WINDOW, subject)))
+
+
+def aligned(traces: Sequence[bytes], folder: Path) -> None:
+    """As where a run's trials are read again."""
+    records = []
+    for number, data in enumerate(traces):
+        (folder / str(number)).mkdir(exist_ok=True)
+        (folder / str(number) / TRACE).write_bytes(data)
+        records.append(ProbeRecord(folder / str(number), WINDOW, ONE_DISK))
+    for found in AlignmentProbe().parse_many(records):
+        assert isinstance(found, Measurements) or str(found)
+
+
+def shown_trace(path: Path) -> Output:
+    """All that ``storlab trace`` and a report make of it."""
+    output = read_output(path)
+    tables(output.counts.request_frame())
+    output.counts.latency_frame()
+    event_form(None).rows([("vda", "write", "sync", 4096, 8, 77, "fio", 3)])
+    return output
+
+
+def fio_logs(data: bytes, folder: Path) -> None:
+    path = folder / "x_clat.1.log"
+    path.write_bytes(data)
+    is_cut(path)
+    for read in (
+        lambda: read_series(folder, "x", 0.5, ["a"]),
+        lambda: read_operations({1: path}, 1.0),
+        lambda: longest_gap([path], 1.0, 0.5, 10.0),
+    ):
+        read()
+
+
+def packed_logs(data: bytes, folder: Path) -> None:
+    path = folder / "x_clat.1.log.fz"
+    path.write_bytes(data)
+    is_cut(path)
+    read_series(folder, "x", 0.5, ["a"])
+    read_operations({1: path}, 1.0)
+
+
+def repacked(data: bytes, folder: Path) -> None:
+    """What is damaged is within: else zlib's own sum finds nearly all of it."""
+    packed_logs(zlib.compress(data, 1), folder)
+
+
+def job_file(lines: str) -> None:
+    jobs = jobs_in(lines)
+    total_size(jobs), duration(jobs, 1.0), directions(jobs)
+    in_job_file(lines, lambda value: f"/x/{value}")
+
+
+def files_measured(data: bytes) -> None:
+    measurements(read_document(data, "stdout"))
+
+
+def exit_file(path: Path) -> None:
+    record = read_exit(path.parent)
+    record.describe()
+    elapsed_values(record)
+
+
+def noise(path: Path) -> None:
+    """What `storlab plan` makes of it."""
+    read = read_record(path, MachineNoise)
+    duration_text(round(1000 * max(read.seconds, read.overhead or 0.0)))
+    with suppress(ValueError):
+        sd = noise_of(read.values)[0].sd
+        visible(sd, 30, 0.05)
+        rounds_to_see(0.1, sd, 0.05)
+
+
+def answered(data: bytes) -> None:
+    for frame in Decoder().feed(data):
+        answer_of(frame)
+
+
+TABLE = {"value": ["IOPS:1/s:higher", "lat"], "factor_column": ["fs"]}
+TIMED = {"value": ["IOPS", "lat"], "factor_column": ["fs"], "round_column": "rep", "time_column": "t"}
+RULES = (
+    MetricRule.model_validate({"name": "a", "regex": r"^rate: ([\d.,e+-]+)", "pick": "sum", "unit": "1/s"}),
+    MetricRule.model_validate({"name": "b", "json": "runs[].rate", "pick": "max", "unit": "1/s"}),
+)
+
+
+def ruled(text: str) -> None:
+    for rule in RULES:
+        with suppress(ParseError):
+            rule.read(text, "stdout")
+
+
+PARSERS: dict[str, Parser] = {
+    # What is imported
+    "fio": Parser(imported("fio"), golden("formats/fio/golden/*.json")),
+    "sysbench": Parser(imported("sysbench"), golden("importing/golden/sysbench*")),
+    "bonnie": Parser(imported("bonnie"), golden("importing/golden/bonnie*")),
+    "blkalgn": Parser(imported("blkalgn"), these(*BLKALGN)),
+    "csv": Parser(imported("csv", TABLE), these(*CSV)),
+    "csv, timed": Parser(imported("csv", TIMED), these(*CSV)),
+    "virtiofs-tests": Parser(imported("virtiofs-tests"), these(*VIRTIOFS)),
+    "logs of fio": Parser(fio_logs, these("503, 5000, 0, 4096, 0, 0\n504, 7000, 1, 4096, 0, 0\n" * 5, "1, 2, 2, 3\n")),
+    "packed logs of fio": Parser(packed_logs, lambda: [zlib.compress(each) for each in samples_of_fio()]),
+    "samples in packed logs": Parser(repacked, samples_of_fio),
+    "histogram logs of fio": Parser(
+        of_file("x", lambda path: read_histogram_logs({1: path}, 0.5, ["a"])), histogram_log
+    ),
+    # What loads and probes leave
+    "files": Parser(of_bytes(files_measured), golden("workloads/golden/files*.json")),
+    "rules": Parser(of_text(ruled), these("x\nrate: 1,000.5\nrate: 2e3\n", '{"runs": [{"rate": 1}, {"rate": 2.5}]}')),
+    "exit.json": Parser(of_file(EXIT_FILE, exit_file), exits),
+    "host-load": Parser(probed(HostLoadProbe(), Subject(group="host", disks=("vda",))), host_load),
+    "stalls": Parser(probed(StallsProbe(), ONE_DISK), these(sampled([DISK], *([stats(at // 2)] for at in range(7))))),
+    "backing": Parser(
+        probed(BACKING, ONE_DISK), these(sampled(list(PATHS.values()), *([stats(at)] * 2 for at in (1, 9))))
+    ),
+    "processes": Parser(
+        probed(ProcessesProbe(), ONE_GUEST), these(sampled(_OF_QEMU, *(map(qemu, range(100, 500, 100)))))
+    ),
+    "alignment": Parser(probed(AlignmentProbe(), ONE_DISK, TRACE), traced, slow=True, together=aligned),
+    "trace": Parser(of_file(TRACE, shown_trace), traced),
+    "notes": Parser(of_file(NOTES, lambda path: read_notes(path.parent)), these('["a", "b"]')),
+    "subject": Parser(of_file(SUBJECT, lambda path: read_subject(path.parent)), these(*SUBJECT_JSON)),
+    # What tools and kernels print
+    "mountinfo": Parser(of_text(parse_mountinfo), golden("layers/golden/mountinfo.txt")),
+    "dumpe2fs": Parser(of_text(parse_dumpe2fs), golden("layers/golden/dumpe2fs.txt")),
+    "xfs_info": Parser(of_text(parse_xfs_info), golden("layers/golden/xfs_info.txt")),
+    "dump-super": Parser(of_text(parse_dump_super), golden("layers/golden/dump_super.txt")),
+    "wipefs": Parser(of_bytes(lambda data: (own_types(data, "a"), is_only_member(data, "p"))), these(*WIPEFS)),
+    "losetup": Parser(of_bytes(parse_losetup), golden("layers/golden/losetup.json")),
+    "queue": Parser(of_text(parse_queue), golden("layers/golden/queue.txt")),
+    "qemu-img": Parser(of_text(parse_image_info), these(*QEMU_IMG)),
+    "qemu-nbd": Parser(of_text(parse_nbd_list), these(LISTING)),
+    "zpool status": Parser(
+        of_text(parse_layout), lambda: [*golden("layers/golden/zpool_status.txt")(), STATUS.encode()]
+    ),
+    "zfs get": Parser(
+        of_text(lambda text: (parse_properties(text), parse_changed(text))), golden("layers/golden/*_get.txt")
+    ),
+    "zfs parameters": Parser(of_text(parse_parameters), golden("layers/golden/zfs_parameters.txt")),
+    "zfs version": Parser(of_text(parse_version), golden("layers/golden/zfs_version.txt")),
+    "fio's complaints": Parser(of_text(lambda text: (complaint(text), bad_option(text))), these(*SAID)),
+    "console": Parser(
+        of_text(lambda text: (panic(text), killed_for_memory(text), last_word(text), tail(text))), these(*KERNEL)
+    ),
+    "modules": Parser(
+        of_text(lambda text: (parse_needs(text), parse_builtin(text), parse_soft(text), parse_aliases(text))),
+        these(*MODULES),
+    ),
+    "filesystems": Parser(
+        of_bytes(lambda data: parse_filesystems(data.decode(errors="replace"), data)),
+        these(*MODULES, "ext4.alias=fs-ext4\0"),
+    ),
+    "stanzas of apt": Parser(of_text(parse_stanzas), these(*STANZAS)),
+    # What is written by users, and what Storlab wrote
+    "job file": Parser(of_text(job_file), these(*JOBS), OptionError),
+    "journal": Parser(of_file(JOURNAL, read_pending), journal, RecordsError),
+    "trial": Parser(of_record(TrialRecord), these(*TRIAL_JSON), RecordsError),
+    "noise": Parser(of_file("m.json", noise), these(*NOISE_JSON), RecordsError),
+    "image": Parser(of_record(ImageManifest), these(*IMAGE_JSON), RecordsError),
+    "acceleration": Parser(of_record(Acceleration), these('{"accelerator": "tcg", "reason": "x"}'), RecordsError),
+    "agent": Parser(of_bytes(answered), stream, ProtocolError),
+}

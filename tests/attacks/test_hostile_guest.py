@@ -1,0 +1,317 @@
+"""A guest whose root is hostile: its agent answers what it likes, over the real stream."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from attacks import liar
+from attacks.liar import EXIT, OUTPUT, STARTED
+from laboratory import Laboratory
+from laboratory.guests import guests, needs_guests
+from storlab.errors import CommandFailed, NodeError, NodeLost, TooMuch
+from storlab.nodes import connection, process
+from storlab.nodes import node as nodes
+from storlab.nodes.agents import running_agent
+from storlab.nodes.kinds.vm import guest
+from storlab.nodes.node import Node
+from storlab.probes.sampling import sampling
+from storlab.run import fetch
+from storlab.run.fetch import Allowance, fetch_folder
+
+T = TypeVar("T")
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that sends without end does not see that its stream was closed."""
+    monkeypatch.setattr("storlab.nodes.agents._EXIT_TIMEOUT", 1.0)
+
+
+DATA = {"event": "data"}
+CLOCK = {"event": "clock", "monotonic_ns": 1, "realtime_ns": 1}
+SAMPLE = {"event": "sample", "monotonic_ns": 1, "realtime_ns": 1, "late_ns": 0, "sizes": [3], "payload": "abc"}
+DONE = {"event": "done"}
+HELLO = {"id": 0, **liar.HELLO}
+
+
+def on_liar(work: Callable[[Node], Awaitable[T]], **lies: Any) -> T:
+    """What ``work`` gives on a node whose agent lies so; nothing hangs."""
+    argv = [sys.executable, liar.__file__, json.dumps(lies)]
+
+    async def run() -> T:
+        async with asyncio.timeout(60), running_agent("guest", argv) as node:
+            return await work(node)
+
+    return asyncio.run(run())
+
+
+def printed(*lines: str) -> list[dict[str, Any]]:
+    """The answers to a command that prints this."""
+    return [STARTED, *({**OUTPUT, "payload": line} for line in lines), EXIT]
+
+
+async def everything(node: Node) -> None:
+    """All that a controller asks of a node."""
+    await node.clock()
+    await node.facts({"sh": ["sh"]})
+    await node.run(["true"])
+    await node.read("/file")
+    await node.write("/file", b"text")
+    async for _ in node.sample(["/proc/stat"], 0.01):
+        pass
+
+
+FACTS: dict[str, Any] = {
+    "event": "facts",
+    "kernel": {"release": "6", "version": "#1", "machine": "x"},
+    "os": None,
+    "hostname": "h",
+    "cpus": {"online": 1, "model": None},
+    "memory": {"total_bytes": 1, "available_bytes": 1},
+    "modules": [],
+    "filesystems": [],
+    "clocks": {"source": None, "resolution_ns": 1},
+    "cgroup": "v2",
+    "uid": 0,
+    "virtualization": None,
+    "tools": {"sh": None},
+}
+
+LIES: dict[str, dict[str, Any]] = {
+    "a header that is no JSON": {"clock": [{"header": "{"}]},
+    "a header that is a list": {"clock": [{"header": "[]"}]},
+    "a header nested without end": {"clock": [{"header": '{"id":' + "[" * 60_000 + "]" * 5_000}]},
+    "a frame of no length": {"clock": [{"raw": "\0\0\0\0\0\0"}]},
+    "a frame of 4 GiB": {"clock": [{"raw": "\xff\xff\xff\xff\0\2{}"}]},
+    "no id": {"clock": [{"header": '{"event": "done"}'}]},
+    "an id that is text": {"clock": [{**CLOCK, "id": "1"}]},
+    "an id that is true": {"clock": [{**CLOCK, "id": True}]},
+    "an id that was not given": {"clock": [{**CLOCK, "id": 4711}]},
+    "an id below zero": {"clock": [{**CLOCK, "id": -1}]},
+    "an id of a thousand digits": {"clock": [{"header": f'{{"id": {"9" * 1000}, "event": "done"}}'}]},
+    "no event": {"clock": [{"x": 1}]},
+    "an event that is a list": {"clock": [{"event": ["clock"]}]},
+    "an unknown event": {"clock": [{"event": "surprise"}]},
+    "another request's event": {"clock": [DONE]},
+    "a clock without a time": {"clock": [{"event": "clock"}]},
+    "a clock that is text": {"clock": [{**CLOCK, "monotonic_ns": "now"}]},
+    "a clock that is null": {"clock": [{**CLOCK, "monotonic_ns": None}]},
+    "a clock below zero": {"clock": [{**CLOCK, "monotonic_ns": -1}]},
+    "a clock beyond all time": {"clock": [{**CLOCK, "monotonic_ns": 2**63}]},
+    "a clock that is not finite": {"clock": [{"header": '{"id": 2, "event": "clock", "monotonic_ns": 1e999}'}]},
+    "a clock with a payload": {"clock": [{**CLOCK, "payload": "x"}]},
+    "facts of no type": {"facts": [{**FACTS, "kernel": "6.1"}]},
+    "facts without tools": {"facts": [{**FACTS, "tools": {}}]},
+    "facts with tools that are numbers": {"facts": [{**FACTS, "tools": {"sh": 1}}]},
+    "a process number below zero": {"run": [{**STARTED, "pid": -1}, EXIT]},
+    "a process number that is text": {"run": [{**STARTED, "pid": "1"}, EXIT]},
+    "a cgroup that is a number": {"run": [{**STARTED, "cgroup": 1}, EXIT]},
+    "an end without its fields": {"run": [STARTED, {"event": "exit"}]},
+    "a status of text": {"run": [STARTED, {**EXIT, "code": "0"}]},
+    "a signal of nowhere": {"run": [STARTED, {**EXIT, "signal": "\x1b[2J"}]},
+    "a time below zero": {"run": [STARTED, {**EXIT, "elapsed_ns": -1}]},
+    "a read that ends as a command": {"read": [EXIT]},
+    "a write that brings data": {"write": [DATA, DONE]},
+    "a sample without sizes": {"sample": [{key: value for key, value in SAMPLE.items() if key != "sizes"}]},
+    "a sample of sizes that are text": {"sample": [{**SAMPLE, "sizes": ["3"]}]},
+    "a sample of too few files": {"sample": [{**SAMPLE, "sizes": []}]},
+    "a sample of too many files": {"sample": [{**SAMPLE, "sizes": [1, 1, 1]}]},
+    "a sample that is longer than it says": {"sample": [{**SAMPLE, "sizes": [2]}]},
+    "a sample that is shorter than it says": {"sample": [{**SAMPLE, "sizes": [4]}]},
+    "a sample of a negative size": {"sample": [{**SAMPLE, "sizes": [-5]}]},
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_the_protocol_does_not_know_ends_the_node_with_a_reason(lie: str) -> None:
+    with pytest.raises(NodeLost, match=r"^node guest: its agent |^node guest: a frame "):
+        on_liar(everything, **{"facts": [FACTS], "sample": [{**DONE}], **LIES[lie]})
+
+
+def test_an_honest_answer_to_everything_is_taken() -> None:
+    on_liar(everything, facts=[FACTS], sample=[SAMPLE, DONE])
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        {"id": 0, "event": "hello"},
+        {**HELLO, "protocol": "1"},
+        {**HELLO, "pid": None},
+        {**HELLO, "pid": 2**80},
+        {**HELLO, "hostname": ["x"]},
+        {"header": "[[[["},
+    ],
+)
+def test_a_greeting_of_wrong_types_ends_the_node_with_a_reason(greeting: dict[str, Any]) -> None:
+    with pytest.raises(NodeError, match=r"^node guest: "):
+        on_liar(everything, greeting=greeting)
+
+
+def test_an_agent_that_never_answers_the_greeting_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storlab.nodes.agents.HELLO_TIMEOUT", 1.0)
+    with pytest.raises(NodeLost, match="did not say hello within 1 s"):
+        on_liar(everything, hello=[{"id": 1, "raw": ""}])
+
+
+def test_a_command_that_ends_before_it_started_has_failed() -> None:
+    with pytest.raises(CommandFailed, match="node guest: true ended before it was started"):
+        on_liar(lambda node: node.run(["true"]), run=[OUTPUT, EXIT])
+
+
+def test_a_command_that_prints_without_end_is_stopped_at_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "MAX_OUTPUT", 4 * 1024**2)
+    endless = {**OUTPUT, "payload": 256 * 1024, "endless": True}
+    with pytest.raises(TooMuch, match="node guest: yes was killed, as it printed more than 4M"):
+        on_liar(lambda node: node.run(["yes"]), run=[STARTED, endless])
+
+
+def test_a_read_that_never_ends_is_stopped_at_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = {**DATA, "payload": 256 * 1024, "endless": True}
+    with pytest.raises(TooMuch, match="node guest: /proc/stat holds more than the 4M that are read of it"):
+        on_liar(lambda node: node.read("/proc/stat", 4 * 1024**2), read=[endless])
+
+
+def test_samples_without_end_are_no_samples(tmp_path: Path) -> None:
+    async def sample(node: Node) -> None:
+        async with sampling(node, ["/proc/stat"], 0.05, tmp_path):
+            await node.connection.gone.wait()
+        await node.clock()
+
+    with pytest.raises(NodeLost, match="its agent sends samples faster than it was asked to"):
+        on_liar(sample, sample=[{**SAMPLE, "endless": True}])
+
+
+def test_large_samples_are_stopped_at_a_bound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(nodes, "MAX_SAMPLED", 4 * 1024**2)
+    large = {**SAMPLE, "sizes": [1024**2], "payload": 1024**2}
+
+    async def sample(node: Node) -> None:
+        async with sampling(node, ["/proc/stat"], 0.05, tmp_path):
+            await asyncio.sleep(1)
+
+    with pytest.raises(TooMuch, match="node guest: one sampling brought more than 4M"):
+        on_liar(sample, sample=[large] * 6)
+
+
+def test_events_that_nobody_takes_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MAX_UNREAD", 1024**2)
+
+    async def dawdle(node: Node) -> None:
+        async for _ in node.sample(["/proc/stat"], 0.01):
+            await asyncio.sleep(3600)
+
+    async def take_one_and_wait(node: Node) -> None:
+        slow = asyncio.create_task(dawdle(node))
+        await node.connection.gone.wait()
+        slow.cancel()
+        await node.clock()
+
+    with pytest.raises(NodeLost, match="its agent sends more than is taken: 1M wait"):
+        on_liar(take_one_and_wait, sample=[{**SAMPLE, "endless": True}])
+
+
+ESCAPES = [
+    "../escaped", "../../escaped", "/escaped", "a/../../escaped", "a//escaped", ".", "..", "a/.", "./escaped", "",
+    "x" * 256, "/".join("abcdefghijklmnopqrstuvwxyz"), "exit.json/x", "stdout/x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_a_name_that_leads_out_of_the_folder_is_refused_and_nothing_is_written(name: str, tmp_path: Path) -> None:
+    into = tmp_path / "a" / "b" / "raw"
+    found = {"find": printed(f"3 {name}\0"), "read": [{**DATA, "payload": "abc"}, DONE]}
+    with pytest.raises(NodeError, match=r"^node guest: it says that /load holds .*, which can be no file there$"):
+        on_liar(lambda node: fetch_folder(node, "/load", into, Allowance()), **found)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not Path("/escaped").exists()
+
+
+@pytest.mark.parametrize("entry", ["x", "3", "-3 x", "3x x", " x", "9" * 400 + " x"])
+def test_a_listing_that_is_none_is_refused(entry: str, tmp_path: Path) -> None:
+    with pytest.raises(NodeError, match=r"^node guest: it says that /load holds "):
+        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance()), find=printed(f"{entry}\0"))
+
+
+@pytest.mark.parametrize("names", [("x", "x"), ("x", "x/y"), ("x/y", "x")])
+def test_a_name_that_comes_twice_is_refused(names: tuple[str, str], tmp_path: Path) -> None:
+    listing = "".join(f"3 {name}\0" for name in names)
+    with pytest.raises(NodeError, match=r"^node guest: it says that /load holds .* twice$"):
+        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance()), find=printed(listing))
+
+
+def test_links_that_are_there_already_are_never_written_through(tmp_path: Path) -> None:
+    secret, into = tmp_path / "secret", tmp_path / "raw"
+    secret.write_text("kept")
+    into.mkdir()
+    (into / "link").symlink_to(secret)
+    (into / "folder").symlink_to(tmp_path)
+
+    async def fetch_there(node: Node) -> None:
+        await fetch_folder(node, "/load", into, Allowance())
+
+    for name in ("link", "folder/secret"):
+        with pytest.raises(NodeError, match="twice"):
+            on_liar(fetch_there, find=printed(f"3 {name}\0"), read=[{**DATA, "payload": "abc"}, DONE])
+    assert secret.read_text() == "kept"
+
+
+def test_files_beyond_a_trials_number_are_not_fetched(tmp_path: Path) -> None:
+    listing = [f"0 {number}\0" for number in range(30)]
+    with pytest.raises(TooMuch, match="node guest: its loads left more than the 10000 files that a trial may bring"):
+        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance(files=20)), find=printed(*listing))
+    assert len(list(tmp_path.iterdir())) == 20
+
+
+def test_bytes_beyond_a_trials_total_are_not_fetched_whatever_size_was_claimed(tmp_path: Path) -> None:
+    lies = {"find": printed("3 x\0"), "read": [{**DATA, "payload": 256 * 1024, "endless": True}]}
+    with pytest.raises(TooMuch, match="node guest: its loads left more than the 8G of files"):
+        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance(size=1024**2)), **lies)
+    assert (tmp_path / "x").stat().st_size <= 1024**2
+
+
+def test_a_file_that_grows_beyond_the_largest_is_not_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(fetch, "MAX_FILE", 1024**2)
+    lies = {"find": printed("3 x\0"), "read": [{**DATA, "payload": 256 * 1024, "endless": True}]}
+    with pytest.raises(TooMuch, match="node guest: /load/x holds more than the 1M that are read of it"):
+        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance()), **lies)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
+    """Storlab in an empty folder."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with contextlib.closing(Laboratory(tmp_path)) as made:
+        yield made
+
+
+FALSE_FIND = "rm -f /usr/bin/find; printf '%s\\n' '#!/bin/sh' 'printf \"3 ../../../../escaped\\\\0\"' > /usr/bin/find"
+
+
+@needs_guests
+def test_a_real_guest_whose_root_replaced_find_writes_nothing_outside_of_its_own_records(
+    lab: Laboratory,
+) -> None:
+    ended = lab.run(guests(f"{FALSE_FIND}; chmod 755 /usr/bin/find", count="1"), "--unconfined")
+    (record,) = lab.records()
+    assert record.status == "failed", ended
+    assert "which can be no file there" in (record.reason or ""), ended
+    assert not list(lab.folder.rglob("escaped"))
+    assert not lab.leftovers()
+
+
+@needs_guests
+def test_a_real_guest_that_floods_its_console_is_ended(lab: Laboratory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guest, "MAX_CONSOLE", 64 * 1024)
+    lab.execute(guests("yes 0123456789012345678901234567890123456789 > /dev/console", count="1"))
+    (record,) = lab.records()
+    assert "its console has more than" in (record.reason or "")
+    assert not lab.leftovers()

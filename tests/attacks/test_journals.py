@@ -1,0 +1,278 @@
+"""Somebody else's run folder: `storlab clean` and `resume` undo what this run made, whatever its journal says."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from laboratory import Laboratory, ended, kill, needs_root, wait_for, wait_until
+
+from .conftest import Device, sh
+
+STUDY = """
+primary = "elapsed"
+stack = [{ layer = "directory" }]
+repeat = { until = "max", min = 1, max = 1 }
+[probes]
+[workload.load]
+command = { argv = ["true"] }
+"""
+PLAIN = {"PATH": os.environ["PATH"]}
+SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
+
+
+@pytest.fixture
+def finished(lab: Laboratory) -> Laboratory:
+    """A run that ended properly, whose journal an attacker then writes."""
+    lab.execute(STUDY)
+    return lab
+
+
+def craft(lab: Laboratory, *entries: tuple[str, dict[str, Any]]) -> None:
+    """Let the journal say that these are set up."""
+    node = next(line["node"] for line in lab.journal() if "registered" in line)
+    lines = [
+        {"time": "", "registered": number, "node": node, "undo": undo, "arguments": arguments, "outlives_boot": True}
+        for number, (undo, arguments) in enumerate(entries, start=1)
+    ]
+    (lab.out / "journal.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+
+
+def cgroups() -> Path:
+    """The root of version 2."""
+    return next(
+        path for path in map(Path, ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")) if (path / "cgroup.procs").exists()
+    )
+
+
+@contextlib.contextmanager
+def cgroup(name: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of somebody's in a cgroup of this name."""
+    folder = cgroups() / name
+    folder.mkdir()
+    with subprocess.Popen(["sleep", "3600"], env=PLAIN) as process:
+        try:
+            (folder / "cgroup.procs").write_text(str(process.pid))
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            assert wait_until(lambda: "populated 0" in (folder / "cgroup.events").read_text(), 10.0)
+            folder.rmdir()
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["somebodys-{pid}", "storlab-20260101-000000-abcd.1.1-host"])
+def test_a_journal_does_not_end_a_cgroup_of_somebody_else(finished: Laboratory, name: str) -> None:
+    name = name.format(pid=os.getpid())
+    with cgroup(name) as victim:
+        craft(finished, ("processes.end", {"run": finished.identity, "node": "host", "cgroup": name}))
+        result = finished.storlab("clean", finished.out)
+        assert victim.poll() is None
+        assert result.status == 1, str(result)
+        assert "left alone" in result.stdout
+
+
+@needs_root
+def test_a_journal_does_not_end_a_server_of_somebody_else(finished: Laboratory) -> None:
+    name = f"storlab-{finished.identity}-0123456789ab"
+    with cgroup(f"run-1-1-{name}") as victim:  # the name is right, but no agent of Storlab's made it
+        end = {"program": "x", "signal": "SIGTERM", "patience": 1.0}
+        craft(finished, ("server.stop", {"name": name, "folders": [], **end}))
+        finished.storlab("clean", finished.out)
+        assert victim.poll() is None
+
+
+@needs_root
+def test_a_journal_does_not_wipe_a_file_system_that_no_run_made(finished: Laboratory, device: Device) -> None:
+    sh("mkfs.ext4", "-q", device.path)
+    identity = sh("blkid", "--probe", "--match-tag", "UUID", "--output", "value", device.path).strip()
+    before = device.checksum()
+    run = finished.identity
+    craft(
+        finished,
+        ("mkfs.forget", {"device": device.path, "uuid": identity}),
+        ("mkfs.forget", {"device": device.path, "uuid": identity, "run": run, "nonce": "0" * 32}),
+        ("mkfs.forget", {"device": device.path, "run": run, "nonce": "0" * 32}),
+        ("zpool.forget", {"device": device.path, "pool": f"storlab-{run}-x"}),
+    )
+    finished.storlab("clean", finished.out)
+    assert device.checksum() == before
+
+
+@needs_root
+def test_a_journal_does_not_remove_what_another_run_has(finished: Laboratory) -> None:
+    other = finished.scratch / "storlab-20260101-000000-abcd"
+    (other / "data").mkdir(parents=True)
+    (other / "data" / "file").write_text("mine")
+    craft(
+        finished,
+        ("scratch.remove", {"path": str(other)}),
+        ("sockets.remove", {"path": str(other)}),
+        ("directory.remove", {"path": str(other)}),
+        ("file.remove", {"path": f"{other}/data/file"}),
+        ("mount.unmount", {"path": f"{other}/data"}),
+    )
+    result = finished.storlab("clean", finished.out)
+    assert (other / "data" / "file").read_text() == "mine"
+    assert result.stdout.count("left alone") == 5, str(result)
+    assert "Traceback" not in result.stderr
+
+
+@needs_root
+def test_a_link_in_a_folder_of_the_runs_name_leads_nowhere(finished: Laboratory) -> None:
+    precious = finished.folder / "precious"
+    (precious / "below").mkdir(parents=True)
+    (precious / "file").write_text("mine")
+    (precious / "below" / "file").write_text("mine")
+    own = finished.scratch / f"storlab-{finished.identity}"
+    own.symlink_to(precious)
+    second = finished.folder / f"storlab-{finished.identity}"
+    second.mkdir()
+    (second / "link").symlink_to(precious)
+    craft(
+        finished,
+        ("scratch.remove", {"path": str(own)}),
+        ("file.remove", {"path": f"{own}/file"}),
+        ("file.remove", {"path": f"{second}/link/file"}),
+        ("server.stop", {"name": f"storlab-{finished.identity}-0123456789ab", "program": "x", "signal": "SIGTERM",
+                         "patience": 1.0, "folders": [f"{second}/link/below"]}),
+    )  # fmt: skip
+    finished.storlab("clean", finished.out)
+    assert (precious / "file").read_text() == "mine"
+    assert (precious / "below" / "file").read_text() == "mine"
+
+
+@needs_root
+def test_a_folder_of_the_runs_name_that_another_user_made_is_left_alone(finished: Laboratory) -> None:
+    own = finished.scratch / f"storlab-{finished.identity}"
+    own.mkdir()
+    (own / "file").write_text("theirs")
+    os.chown(own, 65534, 65534)
+    craft(finished, ("scratch.remove", {"path": str(own)}), ("file.remove", {"path": f"{own}/file"}))
+    result = finished.storlab("clean", finished.out)
+    assert (own / "file").read_text() == "theirs"
+    assert "belongs to another user" in result.stdout
+    shutil.rmtree(own)
+
+
+@needs_root
+def test_a_run_that_belongs_to_another_user_is_neither_cleaned_nor_resumed_by_root(finished: Laboratory) -> None:
+    craft(finished)
+    changes: list[tuple[Path, Callable[[Path], None]]] = [
+        (finished.out / "journal.jsonl", lambda path: os.chown(path, 65534, -1)),
+        (finished.out, lambda path: os.chown(path, 65534, -1)),
+        (finished.out / "manifest.json", lambda path: path.chmod(0o666)),
+        (finished.out / "journal.jsonl", lambda path: path.chmod(0o620)),
+        (finished.out, lambda path: path.chmod(0o777)),
+    ]
+    for path, change in changes:
+        before = path.stat()
+        change(path)
+        for command in ("clean", "resume"):
+            result = finished.storlab(command, finished.out)
+            assert result.status == 2, str(result)
+            assert str(path) in result.stderr
+            assert "belongs to another user" in result.stderr or "others can write to it" in result.stderr
+        os.chown(path, 0, -1)
+        path.chmod(before.st_mode & 0o7777)
+    assert finished.storlab("clean", finished.out).status == 0
+
+
+@needs_root
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_a_journal_that_is_a_link_or_no_file_is_refused(finished: Laboratory, kind: str) -> None:
+    journal = finished.out / "journal.jsonl"
+    kept = finished.folder / "kept"
+    journal.rename(kept)
+    if kind == "link":
+        journal.symlink_to(kept)
+    elif kind == "fifo":
+        os.mkfifo(journal)
+    else:
+        journal.mkdir()
+    for command in ("clean", "resume"):
+        result = finished.storlab(command, finished.out, timeout=60)
+        assert result.status == 2, str(result)
+        assert str(journal) in result.stderr
+
+
+@needs_root
+def test_a_copy_of_the_folder_of_a_living_run_does_not_end_it(lab: Laboratory) -> None:
+    process = lab.start_run(STUDY.replace('["true"]', '["sleep", "3600"]'), "--quiet")
+    try:
+        wait_for(process, lab.sleeps)
+        shutil.copytree(lab.out, lab.folder / "copy")
+        result = lab.storlab("clean", lab.folder / "copy")
+        assert result.status == 2, str(result)
+        assert "is still running" in result.stderr
+        time.sleep(0.2)
+        assert lab.sleeps()
+    finally:
+        kill(process)
+        ended(process)
+    assert lab.storlab("clean", lab.out).status == 0
+    assert lab.leftovers() == []
+
+
+def dumped(line: dict[str, Any]) -> bytes:
+    """As JSON, also what is beyond 64 bits or no number."""
+    return json.dumps(line).encode()
+
+
+def test_whatever_a_journal_consists_of_it_is_the_users_mistake_or_undone(finished: Laboratory) -> None:
+    from storlab.errors import RecordsError
+    from storlab.run.journal import read_pending
+
+    chance = random.Random(SEED)
+    journal = finished.out / "journal.jsonl"
+    good = [line for line in journal.read_bytes().split(b"\n") if b"registered" in line]
+    odd: list[Any] = [
+        None,
+        True,
+        -1,
+        2**70,
+        1e400,
+        "",
+        "x" * 10_000,
+        "\0",
+        [],
+        {},
+        [[[]]],
+        {"a": {"b": 1}},
+        "../..",
+        "-o",
+    ]
+    refused = 0
+    for _ in range(2000):
+        line = orjson.loads(chance.choice(good))
+        where = chance.choice([line, line["node"], line["node"]["machine"], line["arguments"]])
+        key = chance.choice([*where, "new"])
+        if chance.random() < 0.2:
+            where.pop(key, None)
+        else:
+            where[key] = chance.choice(odd)
+        data = bytearray(dumped(line))
+        if chance.random() < 0.2:
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        journal.write_bytes(bytes(data) + b"\n")
+        try:
+            read_pending(journal)
+        except RecordsError as error:
+            assert str(error).startswith(f"{journal}:1 is damaged")
+            refused += 1
+    assert refused > 500
+    journal.write_bytes(b"[" * 100_000 + b"\n")
+    with pytest.raises(RecordsError, match="is damaged"):
+        read_pending(journal)

@@ -1,0 +1,145 @@
+"""Whatever of a run is killed, at any moment, again and again: no finished trial is lost, and nothing is left.
+
+Who is killed, when, and what is started next come from ``STORLAB_TEST_SEED``; a failing test prints its chain.
+``STORLAB_ATTACKS`` is the number of chains.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from laboratory import Ended, Laboratory, ended, needs_root, wait_until
+from laboratory.guests import guests, needs_guests, qemus
+from laboratory.studies import LOOPS
+
+SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
+CHAINS = int(os.environ.get("STORLAB_ATTACKS", "20"))
+WITH_GUESTS = 5  # every so many-th chain: they take longest
+MOST_KILLS = 3
+NO_VERDICT_OF_OURS = {0, 1, 3, -signal.SIGKILL}
+"""What may come of a command beside which things are killed: never 2, which blames its user."""
+
+GUESTS = guests(
+    "dd if=/dev/zero of=$target/x bs=64k count=16 conv=fsync status=none",
+    rounds=2,
+    stack='[{ layer = "file", size = "32M" }, { layer = "virtio-blk" }, { layer = "mkfs", type = "ext4" }, '
+    '{ layer = "mount" }]',
+)
+
+
+@dataclass
+class Chain:
+    """One laboratory in which things are killed."""
+
+    lab: Laboratory
+    study: str
+    chance: random.Random
+    told: list[str] = field(default_factory=list)
+    finished: dict[str, str] = field(default_factory=dict)
+
+    def step(self, victim: str | None) -> Ended:
+        """Begin, resume or clean; kill meanwhile, or not."""
+        process, what = self._start(clean=victim is not None and self.chance.random() < 0.25)
+        if victim is not None:
+            self._kill(process, victim)
+        result = ended(process, 300)
+        self.told.append(f"{what}, killed: {victim}: status {result.status}")
+        assert result.status in NO_VERDICT_OF_OURS, self._say(result)
+        for word in ("Traceback", "Internal error", "internal error", "panicked"):
+            assert word not in result.stderr, self._say(result)
+        self._check_finished(result)
+        return result
+
+    def _start(self, *, clean: bool) -> tuple[subprocess.Popen[bytes], str]:
+        if not (self.lab.out / "manifest.json").exists():
+            return self.lab.start_run(self.study, "--quiet"), "run"
+        if clean:
+            return self.lab.start("clean", self.lab.out), "clean"
+        return self.lab.start("resume", self.lab.out, "--quiet"), "resume"
+
+    def _kill(self, process: subprocess.Popen[bytes], victim: str) -> None:
+        until = time.monotonic() + self.chance.uniform(0.0, 6.0)
+        wait_until(lambda: process.poll() is not None or time.monotonic() >= until)
+        # A controller's agents come and go: whoever is meant may be there only a little later.
+        wait_until(lambda: process.poll() is not None or self._victims(process, victim), 20)
+        for pid in self._victims(process, victim):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _victims(self, process: subprocess.Popen[bytes], victim: str) -> list[int]:
+        if process.poll() is not None:
+            return []
+        controller = [process.pid]
+        if victim == "controller":
+            return controller
+        if victim == "qemu":
+            return list(qemus(self.lab).values())[:1]
+        commands = {pid: words for pid, words in self.lab.commands().items() if pid != process.pid}
+        if victim == "all":
+            return [*controller, *commands]
+        if victim == "agent":
+            return [pid for pid, words in commands.items() if "serve" in words[1:2]]
+        return [pid for pid, words in commands.items() if words[0] in ("fio", "mkfs.ext4", "mkfs.xfs", "losetup")][:1]
+
+    def _check_finished(self, result: Ended) -> None:
+        """What was once recorded stays as it was, to the byte."""
+        found = {
+            str(path.relative_to(self.lab.out)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in self.lab.out.glob("trials/*/trial.json")
+        }
+        lost = {name for name, content in self.finished.items() if found.get(name) != content}
+        assert not lost, f"{sorted(lost)} lost or changed: {self._say(result)}"
+        self.finished = found
+
+    def _say(self, result: Ended) -> str:
+        return "\n".join([f"STORLAB_TEST_SEED={SEED}", *self.told, str(result)])
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with contextlib.closing(Laboratory(tmp_path)) as made:
+        yield made
+
+
+def kill_again_and_again(lab: Laboratory, study: str, number: int, victims: tuple[str, ...]) -> None:
+    chain = Chain(lab, study, random.Random(f"{SEED}/{number}"))
+    for _ in range(chain.chance.randint(1, MOST_KILLS)):
+        chain.step(chain.chance.choice(victims))
+    result = chain.step(None)
+    print(f"STORLAB_TEST_SEED={SEED}, chain {number}:", *chain.told, sep="\n  ")
+    assert result.status in (0, 3), chain._say(result)
+    records = lab.records()
+    assert [record.trial for record in records] == list(range(1, len(records) + 1)), chain._say(result)
+    assert lab.run_folder.manifest.finished is not None, chain._say(result)
+    lab.storlab("clean")  # what was killed before it had a run folder
+    assert lab.leftovers() == [], chain._say(result)
+
+
+@needs_root
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [number for number in range(CHAINS) if number % WITH_GUESTS])
+def test_a_run_of_which_anything_is_killed_loses_no_finished_trial_and_leaves_nothing(
+    lab: Laboratory, number: int
+) -> None:
+    kill_again_and_again(lab, LOOPS, number, ("controller", "controller", "agent", "load", "all"))
+
+
+@needs_guests
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [number for number in range(CHAINS) if number % WITH_GUESTS == 0])
+def test_a_run_with_guests_of_which_anything_is_killed_loses_no_finished_trial_and_leaves_nothing(
+    lab: Laboratory, number: int
+) -> None:
+    kill_again_and_again(lab, GUESTS, number, ("controller", "agent", "qemu", "all"))
