@@ -1,7 +1,7 @@
 # Storlab's front door: `make demo` and `make test` install what they need. Each target is a script in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test fuzz lint bench agent image clean
+.PHONY: help demo check test fuzz attack lint bench agent image clean
 MAKEFLAGS += --no-print-directory
 export PYTHON
 
@@ -20,6 +20,9 @@ test: ## Install what is missing, run all tests: Rust, then Python
 
 fuzz: ## Tests that make up their input, with 20 times as many examples; FUZZ=500 for more
 	@scripts/fuzz.sh
+
+attack: ## Attacks on Storlab: random kills, attempts on devices, strangers' files; ATTACK=600 for ten minutes, not an hour
+	@scripts/attack.sh
 
 lint: ## Formatting, lint, strict types, import contracts: Rust, Python, shell
 	@scripts/lint.sh

@@ -13,6 +13,9 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tiers import enlarge, is_fuzz, is_system
 
+# What one test kills is for that test to look for, and not for the `storlab clean` of another that runs meanwhile.
+os.environ["STORLAB_ORPHAN_AGE"] = "1000000000"
+
 # How long an example takes tells something of the machine, on which other tests run at the same time.
 settings.register_profile("storlab", deadline=None)
 settings.load_profile("storlab")

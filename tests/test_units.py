@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.units import MAX_SIZE, parse_duration, parse_share, parse_size, printable, shown, size_text
+from storlab.text import printable
+from storlab.units import MAX_SIZE, parse_duration, parse_share, parse_size, shown, size_text
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@
     ├── TrialError             a trial failed; recorded with its reason, the others go on
     │   ├── CommandFailed      a command ended with a status other than 0
     │   ├── TimedOut           a command or a trial was stopped at its time-out
+    │   ├── TooMuch            a node sent more than Storlab takes: files, output, samples
     │   └── DiskFull           a file system ran out of space or inodes
     ├── ImageError             a guest image could not be built, or lost what it needs
     ├── NodeError              an agent or its stream
@@ -99,6 +100,10 @@ class CommandFailed(TrialError):
 
 class TimedOut(TrialError):
     """A command or a whole trial was stopped at its time-out."""
+
+
+class TooMuch(TrialError):
+    """A node sent more than Storlab takes of one command, file, or trial; the message names both and the bound."""
 
 
 class DiskFull(TrialError):

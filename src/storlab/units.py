@@ -12,6 +12,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
+from storlab.text import printable
+
 MAX_SIZE = 2**63 - 1
 """Bytes: the largest offset that Linux knows."""
 
@@ -29,7 +31,7 @@ def parse_size(value: object) -> int:
     """``"4k"`` → 4096 bytes; an integer stands for itself. Raises ``ValueError`` that names what would be right."""
     if isinstance(value, int) and not isinstance(value, bool):
         if value < 0:
-            raise ValueError(f"{value} is not a size: it is negative")
+            raise ValueError(f"{shown(value)} is not a size: it is negative")
         size = Fraction(value)
     else:
         match = _SIZE.fullmatch(value) if isinstance(value, str) and value.isascii() and len(value) < 64 else None
@@ -47,7 +49,7 @@ def parse_duration(value: object) -> float:
     """``"1m30s"`` → 90.0 seconds; a number is seconds. Raises ``ValueError`` that names what would be right."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not value >= 0:
-            raise ValueError(f"{value} is not a duration: it must be 0 or more seconds")
+            raise ValueError(f"{shown(value)} is not a duration: it must be 0 or more seconds")
         seconds: float = value
     else:
         text = value.strip() if isinstance(value, str) and value.replace("µ", "").isascii() else ""
@@ -63,7 +65,7 @@ def parse_duration(value: object) -> float:
 def parse_share(value: object) -> float:
     """``"±5%"`` or ``"5%"`` → 0.05. Raises ``ValueError`` that names what would be right."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        share = float(value)
+        share = value if abs(value) < 1 else 1.0  # an integer may be too large for a float
     else:
         match = _SHARE.fullmatch(value) if isinstance(value, str) and value.replace("±", "").isascii() else None
         if match is None:
@@ -92,16 +94,6 @@ def shown(value: object, width: int = 60) -> str:
         case _:
             text = str(value) if not isinstance(value, int) or abs(value) < 10**30 else "this number"
     return text if len(text) <= width else f"{text[: width - 2]} …"
-
-
-def printable(text: str) -> str:
-    """The text with a code in place of every sign that a terminal would act upon instead of showing it."""
-    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04X}" for sign in text)
-
-
-def storable(text: str) -> str:
-    """A file's name, or a word of the command line, as UTF-8 can hold it: bytes that are none as ``\\xff``."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def size_text(size: int) -> str:

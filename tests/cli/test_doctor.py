@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
+from storlab.cli.console import Console
 from storlab.cli.doctor import doctor, show, verdict
 from storlab.doctor import host, kernel, runs, tracing, virtual, workloads
 from storlab.doctor.machine import missing, ok, warn
@@ -20,7 +20,7 @@ FOUND = [
 
 def shown(width: int) -> str:
     stream = io.StringIO()
-    show(FOUND, Console(file=stream, width=width, highlight=False))
+    show(FOUND, Console(file=stream, width=width))
     return stream.getvalue()
 
 

@@ -127,7 +127,7 @@ def test_what_is_no_file_is_named_for_what_it_is(kind: str, tmp_path: Path) -> N
         ("gone", "gone can't be read: No such file or directory"),
         ("folder", folder),
         ("file/x", "file/x can't be read: Not a directory"),
-        ("socket", "socket can't be read: No such device or address"),
+        ("socket", "socket can't be read: it is a socket, not a file"),
         ("x" * 300, "can't be read: File name too long"),
         ("/proc/self/mem", "/proc/self/mem can't be read: Input/output error"),
     ):

@@ -163,7 +163,7 @@ def test_a_device_that_is_not_there_is_refused(study: Path) -> None:
     Path("two.toml").write_text(STUDY.replace('stack = [{ layer = "directory" }]', stack))
     ran = call("plan", "two.toml")
     assert ran.status == 2
-    assert ran.message.startswith("two.toml: line 4: stack[0]: ")
+    assert ran.message.startswith("two.toml: line 4: stack[0].path: ")
     assert "there is no block device /dev/no-such-disk" in ran.message
 
 

@@ -10,6 +10,7 @@ from storlab.cli.plan.nodes import cells_text, memory_text, needs_list, node_lin
 from storlab.images.image import Image
 from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.command import Accelerator
+from storlab.nodes.kinds.vm.confinement import UNCONFINED
 from storlab.nodes.kinds.vm.kind import Boot
 from storlab.run.plan import Plan
 from storlab.run.setup.space import Memory
@@ -77,7 +78,7 @@ def test_a_level_without_a_crossing_is_shown_on_the_nodes_where_it_is_set_up() -
 def planned(accelerator: Accelerator, reason: str = "") -> Plan:
     levels = '[factors]\ncpus = [1, 2]\n[nodes.vm]\nkind = "vm"\ncount = 2\ncpus = "{cpus}"\n'
     made = study(f'{levels}stack = [{{ layer = "file", size = "64M" }}, {{ layer = "virtio-blk" }}]')
-    prepared = Boot(IMAGE, Path("i"), Acceleration(accelerator, reason), "")
+    prepared = Boot(IMAGE, Path("i"), Acceleration(accelerator, reason), "", UNCONFINED)
     return Plan(made, 0, (1, 1), {}, 0, 0, prepared={"vm": prepared}, memory=Memory(3 * GIB // 2, 8 * GIB))
 
 

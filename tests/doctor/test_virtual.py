@@ -8,6 +8,7 @@ import pytest
 from storlab.doctor import virtual
 from storlab.errors import MissingImage, MissingTool
 from storlab.nodes.kinds.vm.accelerator import Acceleration
+from storlab.nodes.kinds.vm.confinement import Confinement
 
 from .fake_machine import FakeMachine
 
@@ -76,6 +77,20 @@ def test_numa_nodes_are_told_where_guests_can_be_bound_to_them() -> None:
     said = "available: 2 nodes (0-1)\nnode 0 cpus: 0 1"
     assert virtual.numa(FakeMachine(programs={"numactl": said})).says == "NUMA: 2 nodes (0-1)"
     assert virtual.numa(FakeMachine()).remedy == "apt-get install numactl"
+
+
+def test_what_a_qemu_is_confined_to_is_told_with_the_reason_where_it_could_be_more() -> None:
+    whole = virtual.confinement(lambda: Confinement(5, sandbox=True))
+    assert (whole.status, whole.says) == ("ok", "each guest's runs as a user of its own, in a sandbox")
+    less = virtual.confinement(lambda: Confinement(5, sandbox=False, reason="no seccomp"))
+    assert (less.status, less.says) == ("warn", "each guest's runs as a user of its own, without a sandbox: no seccomp")
+
+
+def test_a_qemu_that_is_not_there_is_confined_to_nothing_that_is_known() -> None:
+    def absent() -> Confinement:
+        raise MissingTool("there is none")
+
+    assert virtual.confinement(absent).says == "not known: there is none"
 
 
 def test_a_network_among_guests_is_tried_in_a_namespace_of_its_own() -> None:

@@ -21,6 +21,7 @@ import pytest
 from storlab.records.run_folder import RunFolder, TrialRecord
 from storlab.run.executor import Outcome, resume_run, run_study
 from storlab.run.observer import Observer
+from storlab.run.permissions import Permissions
 from storlab.study.study import load_study
 
 COMMAND = (sys.executable, "-m", "storlab.cli.main")
@@ -113,11 +114,12 @@ class Laboratory:
         """As ``run``, and go on."""
         return self.start("run", self.study(study), "--out", self.out, "--seed", "1", *arguments, **options)
 
-    def execute(self, study: str, observer: Observer | None = None) -> Outcome:
+    def execute(self, study: str, observer: Observer | None = None, *, unconfined: bool = False) -> Outcome:
         """As ``run``, but in this process, which is faster: no imports, no report."""
         loaded = load_study(self.study(study))
         rounds = loaded.model.repeat.min, loaded.model.repeat.max
-        return asyncio.run(run_study(loaded, self.out, 1, rounds, observer or Observer()))
+        permissions = Permissions(unconfined=unconfined)
+        return asyncio.run(run_study(loaded, self.out, 1, rounds, observer or Observer(), permissions))
 
     def go_on(self, observer: Observer | None = None) -> Outcome:
         """As ``storlab resume``, in this process."""

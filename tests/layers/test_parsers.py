@@ -10,10 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.layers.block.loop import parse_losetup
+from attacks.odd_files import bounded
+from storlab.errors import ParseError
+from storlab.layers.block.loop import parse_losetup, signatures
 from storlab.layers.block.queue import parse_queue
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
 from storlab.layers.fs.mount import parse_mountinfo
+from storlab.layers.image.base import parse_image_info
+from storlab.layers.zfs.pool import parse_layout
+from storlab.workloads.fio.options import in_job_file
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -74,6 +79,26 @@ def test_losetup_gives_names_with_blanks_and_says_which_files_are_gone() -> None
     found = parse_losetup((GOLDEN / "losetup.json").read_bytes())
     assert found == [("/dev/loop1", "/srv/a disk/g.img"), ("/dev/loop0", "/var/tmp/file.img (deleted)")]
     assert parse_losetup(b"") == []
+
+
+@pytest.mark.parametrize("said", [b"x", b"[]", b"5", b'{"signatures": [5], "loopdevices": [5]}', b"[" * 9999, b"\xff"])
+@pytest.mark.parametrize("parse", [signatures, parse_losetup, parse_image_info])
+def test_json_of_a_tool_that_makes_no_sense_is_refused(parse: Callable[[bytes], Any], said: bytes) -> None:
+    with pytest.raises(ParseError, match="printed makes no sense"):
+        parse(said)
+
+
+def test_words_and_blanks_without_end_take_no_longer_than_they_must() -> None:
+    long, blank_lines = "x" * 200_000, "\n" * 200_000
+    with bounded(10):
+        assert parse_xfs_info(f"data = bsize=4096 {long}\n") == {"data.bsize": "4096"}
+        assert parse_layout(f"config:\n\n\tp{' ' * 200_000}x\n\t  /a  ONLINE\n") == {"/a": "ONLINE"}
+        lines = in_job_file(f"{blank_lines}filename = a \n", lambda value: f"/x/{value}")
+    assert lines == f"{blank_lines}filename = /x/a \n"
+
+
+def test_a_number_of_many_digits_stays_text() -> None:
+    assert parse_queue(f"/queue/nr_requests:{'9' * 5000}\n") == {"nr_requests": "9" * 5000}
 
 
 def test_only_signatures_that_are_all_of_storlabs_own_file_system_are_wiped() -> None:

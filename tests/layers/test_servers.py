@@ -275,6 +275,12 @@ def test_a_user_who_can_not_reach_its_folder_is_unsupported_with_the_remedy(shor
     asyncio.run(check())
 
 
+def guard_of(agent: int) -> int:
+    children = Path(f"/proc/{agent}/task/{agent}/children").read_text().split()
+    (guard,) = (pid for pid in children if Path(f"/proc/{pid}/comm").read_text() == "storlab-guard\n")
+    return int(guard)
+
+
 @needs_root
 def test_what_an_agent_left_that_was_killed_is_found_by_its_cgroup_and_ended(short_path: Path) -> None:
     """The program has shed the signal of its parent's death, as one does that changes its user."""
@@ -286,7 +292,8 @@ def test_what_an_agent_left_that_was_killed_is_found_by_its_cgroup_and_ended(sho
                     here.ground.node, mine = other, here.ground.node
                     await here.set_up(SmallServer(how="escapes"))
                     assert other.pid is not None
-                    os.kill(other.pid, signal.SIGKILL)
+                    for pid in (guard_of(other.pid), other.pid):
+                        os.kill(pid, signal.SIGKILL)
                     await other.connection.gone.wait()
             finally:
                 here.ground.node = mine
@@ -298,6 +305,8 @@ def test_what_an_agent_left_that_was_killed_is_found_by_its_cgroup_and_ended(sho
             wait_until(lambda: not here.processes())
             left = [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if names & {*folder.split("/")}]
             assert left == []  # of its own: others have servers of this run's name at the same time
+            for agents in Path("/sys/fs/cgroup").rglob(f"storlab-{RUN}.{os.getpid()}-other"):
+                agents.rmdir()  # of the agent, which nobody names here
             assert here.lost == []  # that the node is lost is known by itself
 
     asyncio.run(check())

@@ -289,7 +289,7 @@ FOREIGN = [
     ("zfs.destroy", {"dataset": f"storlab-{RUN}-a", "path": None}),
     ("zfs.destroy", {"dataset": f"storlab-{RUN}-a/b@c", "path": None}),
     ("zfs.destroy", {"dataset": f"storlab-{RUN}-a/b", "path": "/home"}),
-    ("zfs.parameter", {"parameter": "../../../../etc/passwd", "value": "1"}),
+    ("zfs.parameter", {"parameter": "../../../../etc/passwd", "value": "1", "run": RUN}),
 ]
 
 

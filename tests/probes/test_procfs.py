@@ -63,6 +63,14 @@ def test_kernels_before_4_18_have_neither_discards_nor_flushes() -> None:
     assert parse_diskstats(DISKSTATS)["vda"].flushes == 0
 
 
+@pytest.mark.parametrize("many", ["9" * 400, "9" * 5000])
+def test_numbers_that_no_kernel_counts_up_to_are_none(many: str) -> None:
+    assert parse_loadavg(f"{many} inf 1 1/2 3\n") is None
+    assert parse_cpu(f"cpu {many} 1 1 1\n") == {}
+    assert parse_pressure(f"some total={many}\n") == {}
+    assert parse_disk_stat(f"{many} " * 11) is None
+
+
 PARSERS: list[tuple[Callable[[str], Any], str]] = [
     (parse_loadavg, LOADAVG),
     (parse_cpu, STAT),

@@ -99,7 +99,10 @@ FILES: dict[str, tuple[bytes, str]] = {
     "UTF-16": (SOUND.encode("utf-16"), "study.toml: line 1: this is UTF-16; save it as UTF-8"),
     "half a character": (SOUND.encode() + b"# \xe2\x82", "study.toml: line 5: this is not UTF-8 text"),
     "a program": (Path(sys.executable).resolve().read_bytes()[:100_000], "study.toml: line"),
-    "more than a study": (b"#" * (5 * 1024 * 1024), "study.toml: more than 4 MiB is too long for a study"),
+    "more than a study": (
+        b"#" * (5 * 1024 * 1024),
+        "storlab: study.toml can't be read: it is longer than 4 MiB; is it the right file?",
+    ),
     "lists without end": (b"x = " + b"[" * 100_000, "study.toml: this is nested too deeply"),
     "deep lists": (b"stack = " + b"[" * 400 + b"]" * 400 + b"\n" + SOUND.encode(), "study.toml: "),
     "deep tables": ((SOUND + "[workload.load.fio." + "a." * 3000 + "b]\n").encode(), "study.toml: "),
@@ -155,10 +158,14 @@ def test_a_path_that_leads_to_no_study_is_refused(name: str) -> None:
 def test_a_file_that_may_not_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     Path("study.toml").write_text(SOUND)
 
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "Permission denied")
+    opened = os.open
 
-    monkeypatch.setattr(Path, "open", refuse)  # root, who may run these tests, may read everything
+    def refuse(path: str | Path, *rest: int, **others: int) -> int:
+        if Path(path).name == "study.toml":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *rest, **others)
+
+    monkeypatch.setattr(os, "open", refuse)  # root, who may run these tests, may read everything
     ran = call("plan", "study.toml")
     assert (ran.status, ran.message) == (2, "storlab: study.toml can't be read: Permission denied\n")
 

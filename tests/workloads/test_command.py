@@ -190,7 +190,10 @@ def test_a_command_that_failed_has_no_metrics(
 
 
 def test_a_damaged_record_of_its_end_is_an_error(tmp_path: Path) -> None:
-    for text in ("", "{}", "[]", '{"argv": 5}', "null"):
+    sound = json.dumps(record().__dict__)
+    wrong = [sound.replace("2.5", '"x"'), sound.replace('["bench", "-x"]', "[]"), sound.replace("2.5", "1e300")]
+    broken = [sound.replace("2.5", '"x"') + "}", sound.replace("2.5", '"x"').replace("4096", "[" * 9999)]
+    for text in ("", "{}", "[]", '{"argv": 5}', "null", *wrong, *broken):
         (tmp_path / "exit.json").write_text(text)
         with pytest.raises(ParseError, match=r"exit.json"):
             command().parse(tmp_path)

@@ -18,7 +18,8 @@ from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 from storlab.workloads.base import OptionError, RunContext, exit_bytes
 from storlab.workloads.fio import options as fio_options
-from storlab.workloads.fio.workload import FioWorkload, complaint
+from storlab.workloads.fio.checking import complaint
+from storlab.workloads.fio.workload import FioWorkload
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -121,8 +122,8 @@ def test_files_of_the_stack_may_be_named(path: str) -> None:
         ("[a]\n filename = /dev/sda ; the disk\n", "line 2 of the job file: filename:"),
         ("[global]\ndirectory=/mnt\n[a]\n", 'line 2 of the job file: directory: "/mnt" leads away'),
         ("[a]\noutput=x\n", "line 2 of the job file: output: this option is Storlab's own"),
-        ("rw=read\n", "is no job file of fio's"),
-        ("", "is no job file of fio's"),
+        ("rw=read\n", "is not a job file of fio's"),
+        ("", "is not a job file of fio's"),
         ("[global]\nrw=read\n", "it has no job"),
     ],
 )
@@ -161,6 +162,7 @@ def test_a_job_file_that_includes_itself_is_refused() -> None:
     ("options", "size", "seconds"),
     [
         ({"size": "1M", "numjobs": 4}, 4 * 2**20, None),
+        ({"size": "1M", "numjobs": "²", "log_avg_msec": "²"}, 2**20, None),
         ({"size": "1M", "numjobs": "4", "filename": "one"}, 2**20, None),
         ({"size": "50%", "runtime": "5s", "time_based": True}, 0, 5),
         ({"runtime": 5, "time_based": 1}, 0, 5),

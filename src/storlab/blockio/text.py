@@ -14,7 +14,8 @@ import polars as pl
 
 from storlab.blockio.requests import UNITS, DiskHistograms, by_disk, joint_alignment, shares
 from storlab.blockio.trace_output import SECTOR, Event
-from storlab.units import printable, size_text
+from storlab.text import printable
+from storlab.units import size_text
 
 _STARS = 40
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 import polars as pl
 
 from storlab.blockio.requests import joint_alignment, request_frame
 from storlab.errors import ParseError
+from storlab.reading import open_file
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
 Units = tuple[Count, Count, Count, Count, Count]
@@ -77,7 +78,7 @@ class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
     monotonic_ns: Count
     realtime_ns: Count
     requests: tuple[tuple[str, str, str, Count, Count, str | None, Count, Units], ...]
-    latency: tuple[tuple[str, str, str, Count, Count, Count], ...]
+    latency: tuple[tuple[str, str, Literal["service", "queued"], Count, Count, Count], ...]
     others: tuple[tuple[str, str, str, Count], ...]
     lost: Lost
     in_flight: Count = 0
@@ -187,7 +188,7 @@ def decode_output(lines: Iterable[bytes], source: str = "") -> Output:
 def read_output(path: Path) -> Output:
     """``decode_output`` of a file. Raises ``ParseError`` where it can't be read, too."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return decode_output(file, str(path))
     except OSError as error:
         raise ParseError(f"can't be read: {error.strerror}", str(path)) from None

@@ -9,23 +9,27 @@ import typer
 from typer import Argument
 
 from storlab.cli.failure import OWN_FAULT
+from storlab.cli.output import show
 from storlab.errors import RecordsError
 
 if TYPE_CHECKING:
     from storlab.records.run_folder import RunFolder
+    from storlab.run.orphans import Orphan
     from storlab.run.teardown import Teardown
 
 
 def clean(folder: Annotated[Path | None, Argument(metavar="RUN", help="One run; by default all.")] = None) -> None:
     """Tear down what runs have left standing.
 
-    Whatever a run's journal says was set up and still stands, and never anything else.
+    Whatever a run's journal says was set up and still stands; without RUN, also what bears the mark of a run of yours
+    that is dead for a minute or more, and is in no journal. Never anything else.
     """
     raise typer.Exit(_clean_all() if folder is None else _clean(folder))
 
 
 def _clean_all() -> int:
     from storlab.run import temporary
+    from storlab.run.orphans import orphans
     from storlab.run.temporary import forget_run, remembered_runs
 
     status = 0
@@ -35,14 +39,37 @@ def _clean_all() -> int:
             status = max(status, _clean(path))
         except RecordsError as error:
             if path.exists():
-                print(error)
+                show(str(error))
                 continue
-            print(f"{path}: the run's folder is gone, and its journal with it; it is forgotten")
+            show(f"{path}: the run's folder is gone, and its journal with it; it is forgotten")
             forget_run(name)
     links = temporary.links()
-    if not runs and not links:
-        print("No run is known that could have left anything.")
-    return max([status, *(_remove_folder(link) for link in links)])
+    status = max([status, *(_remove_folder(link) for link in links)])
+    found = orphans()
+    if not runs and not links and not found:
+        show("No run is known that could have left anything.")
+    return max(status, _remove_orphans(found)) if found else status
+
+
+def _remove_orphans(found: list[Orphan]) -> int:
+    """Undo what no journal names."""
+    import asyncio
+
+    did, failed = asyncio.run(_undo(found))
+    for each in did:
+        show(f"Left by a run that was killed: {each}")
+    for each in failed:
+        show(f"Left by a run that was killed: could not be torn down: {each}")
+    return OWN_FAULT if failed else 0
+
+
+async def _undo(found: list[Orphan]) -> tuple[list[str], list[str]]:
+    from storlab.run.executor import new_run_id
+    from storlab.run.orphans import remove
+    from storlab.run.session import open_session
+
+    async with open_session(new_run_id()) as session:
+        return await remove(found, session)
 
 
 def _remove_folder(link: Path) -> int:
@@ -55,12 +82,12 @@ def _remove_folder(link: Path) -> int:
     except FileNotFoundError:
         found = "foreign"
     except OSError as error:
-        print(f"{folder}: can't be removed: {error.strerror}")
+        show(f"{folder}: can't be removed: {error.strerror}")
         return OWN_FAULT
     if found == "removed":
-        print(f"{folder}: removed, for the process that worked in it is gone")
+        show(f"{folder}: removed, for the process that worked in it is gone")
     if found == "standing":
-        print(f"{folder}: left as it is, for not everything in it could be torn down")
+        show(f"{folder}: left as it is, for not everything in it could be torn down")
         return OWN_FAULT
     if found != "alive":
         temporary.forget(link)
@@ -71,21 +98,25 @@ def _clean(folder: Path) -> int:
     import asyncio
 
     from storlab.records.run_folder import RunFolder
-    from storlab.run.journal import read_pending
+    from storlab.run.journal import read_pending, refuse_others
+    from storlab.run.orphans import left_of, refuse_living
     from storlab.run.temporary import forget_run
 
     run = RunFolder.open(folder)
+    refuse_others(folder)
     identity = run.manifest.run
     with run.lock():
-        result = asyncio.run(_tear_down(run, identity)) if read_pending(run.journal) else None
+        refuse_living(identity, folder)
+        pending = read_pending(run.journal) or left_of(identity)
+        result = asyncio.run(_tear_down(run, identity)) if pending else None
         if result is None or not result.failed:
             forget_run(identity)
     for did in result.did if result else ():
-        print(f"{folder}: {did}")
+        show(f"{folder}: {did}")
     for failed in result.failed if result else ():
-        print(f"{folder}: could not be torn down: {failed}")
+        show(f"{folder}: could not be torn down: {failed}")
     if result is None or not (result.did or result.failed):
-        print(f"{folder}: nothing stands any more")
+        show(f"{folder}: nothing stands any more")
     return OWN_FAULT if result and result.failed else 0
 
 

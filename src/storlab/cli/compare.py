@@ -11,7 +11,8 @@ import typer
 from typer import Argument, Option
 
 from storlab.cli.failure import GATE_HIT
-from storlab.cli.options import String, Strings, offered, one_thread_for_algebra
+from storlab.cli.options import AllowUndecided, FailOn, String, Strings, offered, one_thread_for_algebra
+from storlab.cli.output import show
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,10 +28,8 @@ def compare(
     runs: Annotated[list[Path], Argument(metavar="RUN...", help="Folders of runs; the first is the baseline.")],
     by: Annotated[String, Option("--by", metavar="FACTOR", help="Levels of this factor, rather than runs.")] = None,
     metric: Annotated[Strings, Option("--metric", metavar="NAME", help="Instead of the primary metric.")] = None,
-    fail_on: Annotated[
-        Strings,
-        Option("--fail-on", metavar="GATE", help="End with status 4: worse, 'worse>3%', better, differs, missing."),
-    ] = None,
+    fail_on: FailOn = None,
+    allow_undecided: AllowUndecided = False,
     format_: Annotated[
         str, Option("--format", "-f", metavar="text|markdown|json|junit", autocompletion=_FORMATS, help="Format.")
     ] = "text",
@@ -41,7 +40,8 @@ def compare(
     Trials that were interleaved get verdicts; differences between runs that were not are described.
     """
     one_thread_for_algebra()
-    from storlab.analysis.across_runs import compare_runs, parse_gate
+    from storlab.analysis.across_runs import compare_runs
+    from storlab.analysis.gates import parse_gate
     from storlab.records.manifest import differences
 
     formats = _formats()
@@ -51,7 +51,7 @@ def compare(
     opened = _opened(runs, by)
     read = [_read(name, run) for name, run in opened.items()]
     told = differences({name: run.manifest for name, run in opened.items()})
-    found = compare_runs(read, by=by, metrics=metric or [], gates=gates, cautions=told)
+    found = compare_runs(read, by=by, metrics=metric or [], gates=gates, cautions=told, allow_undecided=allow_undecided)
     _show(found, format_, formats[format_], out)
     if found.failed:
         raise typer.Exit(GATE_HIT)
@@ -88,13 +88,12 @@ def _show(found: RunsCompared, name: str, render: Callable[[RunsCompared], str],
         from storlab.cli.reporting import write_output
 
         write_output(out, render(found))
-        print(out)
+        show(str(out))
     elif name == "text" and sys.stdout.isatty():
-        from rich.console import Console
-
+        from storlab.cli.console import Console
         from storlab.report.across_formats import TerminalComparison
 
-        Console(highlight=False).print(TerminalComparison(found))
+        Console().print(TerminalComparison(found))
     else:
         sys.stdout.write(render(found))
 

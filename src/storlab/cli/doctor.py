@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from storlab.cli.options import Json, print_json
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
+    from storlab.cli.console import Console
     from storlab.doctor.machine import Check
 
 _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("✗", "red")}
@@ -28,9 +27,9 @@ def doctor(json: Json = False) -> None:
     if json:
         print_json([asdict(check) for check in found])
     else:
-        from rich.console import Console
+        from storlab.cli.console import Console
 
-        show(found, Console(highlight=False))
+        show(found, Console())
 
 
 def show(found: Sequence[Check], console: Console) -> None:

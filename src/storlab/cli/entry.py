@@ -2,17 +2,24 @@
 
 import os
 import sys
+import warnings
 
 
 def main() -> None:
     """Run a command; see ``storlab.cli.main``."""
     try:
         _open_what_is_closed()
+        warnings.filterwarnings("ignore", "Polars binary is missing")  # for lack of memory, which is then reported
         from storlab.cli.main import main as run
 
         run()
     except KeyboardInterrupt:
         sys.exit(130)  # failure.INTERRUPTED, which is not loaded
+    except (MemoryError, ImportError, OSError, RuntimeError) as error:  # of loading the program itself
+        os.write(
+            2, f"storlab: cannot be loaded, perhaps for lack of memory: {type(error).__name__}: {error}\n".encode()
+        )
+        os._exit(1)  # an orderly end may want memory as well
 
 
 def _open_what_is_closed() -> None:

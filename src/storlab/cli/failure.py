@@ -7,6 +7,7 @@ import errno
 import os
 import sys
 
+from storlab.cli.output import warn
 from storlab.errors import StorlabError, StudyError, UserError
 
 OWN_FAULT = 1
@@ -16,7 +17,7 @@ GATE_HIT = 4
 INTERRUPTED = 130
 
 
-def explain(error: Exception) -> int:
+def explain(error: BaseException) -> int:
     """Print what went wrong; returns the exit status."""
     match error:
         case BrokenPipeError():
@@ -33,6 +34,9 @@ def explain(error: Exception) -> int:
         case StorlabError():
             _say(f"storlab: {error}")
             return OWN_FAULT
+        case _ if _lacks_memory(error):
+            _say(f"storlab: not enough memory, or too few processes allowed{_limits()}: nothing more could be done")
+            return OWN_FAULT
         case OSError(errno=errno.ENOSPC):
             where = f" ({error.filename})" if error.filename else ""
             _say(
@@ -41,19 +45,49 @@ def explain(error: Exception) -> int:
             )
             return OWN_FAULT
         case OSError():
-            _say(f"storlab: {error.filename or 'a file'}: {error.strerror}")
+            what = f"{error.filename}: " if error.filename else "the system refused something: "
+            _say(f"storlab: {what}{error.strerror} ({errno.errorcode.get(error.errno or 0, 'no number')})")
             return OWN_FAULT
         case _:
             _say(f"storlab: internal error, {type(error).__name__}: {error}\nPlease report it with {_details(error)}")
             return OWN_FAULT
 
 
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Whether it comes of too little memory, or of threads that could not be started.
+
+    Where a library was loaded in part, for the rest found no room, any of its names may be missing later.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, MemoryError) or type(error).__name__ == "PanicException":
+            return True
+        if isinstance(error, OSError) and error.errno in (errno.ENOMEM, errno.EAGAIN):
+            return True
+        if "can't start new thread" in str(error) or "failed to map segment" in str(error):
+            return True
+        if isinstance(error, ImportError | NameError | AttributeError) and _limits():
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _limits() -> str:
+    """Those that this process was given, in words; empty where there are none."""
+    import resource
+
+    memory = min(resource.getrlimit(which)[0] % 2**63 for which in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    unlimited = resource.RLIM_INFINITY % 2**63
+    return "" if memory == unlimited else f" (`ulimit -v` allows {memory // 1024**2} MiB)"
+
+
 def _say(message: str) -> None:
     with contextlib.suppress(OSError):
-        print(message, file=sys.stderr)
+        warn(message)
 
 
-def _details(error: Exception) -> str:
+def _details(error: BaseException) -> str:
     """A file with the traceback; its name, or the error's place where no file can be written."""
     import tempfile
     import traceback

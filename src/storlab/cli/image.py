@@ -14,6 +14,7 @@ from typer import Argument, Option
 
 from storlab.cli.failure import INTERRUPTED
 from storlab.cli.options import Json, Quiet, String, Strings, print_json
+from storlab.cli.output import show, warn
 from storlab.errors import MissingImage, UserError
 
 if TYPE_CHECKING:
@@ -51,17 +52,17 @@ def _build(extras: Sequence[str], mirror: str, if_missing: bool, quiet: bool) ->
         with suppress(MissingImage):
             found = find_image(frozenset(extras))
             if not quiet:
-                print(f"{found.name} is there")
+                show(f"{found.name} is there")
             return 0
     begin = time.monotonic()
     try:
         with _progress(quiet) as told:
             image = asyncio.run(build_image(frozenset(extras), told, mirror))
     except KeyboardInterrupt:
-        print("storlab: interrupted; what was finished is kept, the next build goes on from there", file=sys.stderr)
+        warn("storlab: interrupted; what was finished is kept, the next build goes on from there")
         return INTERRUPTED
     if not quiet:
-        print(f"{image.name} is ready, after {duration(time.monotonic() - begin)}")
+        show(f"{image.name} is ready, after {duration(time.monotonic() - begin)}")
     return 0
 
 
@@ -71,13 +72,15 @@ def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
     if quiet:
         yield lambda step: None
     elif sys.stderr.isatty():
-        from rich.console import Console
+        from rich.text import Text
 
-        console = Console(stderr=True, highlight=False)
+        from storlab.cli.console import Console
+
+        console = Console(stderr=True)
         with console.status("building a guest image") as status:
-            yield lambda step: status.update(step)
+            yield lambda step: status.update(Text(step))
     else:
-        yield lambda step: print(step, file=sys.stderr, flush=True)
+        yield warn
 
 
 def build_images(study: Study, quiet: bool) -> int:
@@ -119,12 +122,12 @@ def image_list(json: Json = False) -> None:
         print_json([asdict(image) for image in images])
         return
     if not images:
-        print("There is no guest image; `storlab image build` makes one.")
+        show("There is no guest image; `storlab image build` makes one.")
         return
     for image in images:
-        print("  ".join(_row(image)))
+        show("  ".join(_row(image)))
     if not all(image.current for image in images):
-        print("`storlab image remove NAME` frees the space of one that is not used any more.")
+        show("`storlab image remove NAME` frees the space of one that is not used any more.")
 
 
 def _row(image: Listed) -> tuple[str, ...]:
@@ -158,4 +161,4 @@ def image_remove(
     from storlab.images.manifest import remove_image
 
     removed = asyncio.run(remove_image(name))
-    print(f"removed: {', '.join(removed)}" if removed else "There was no guest image.")
+    show(f"removed: {', '.join(removed)}" if removed else "There was no guest image.")

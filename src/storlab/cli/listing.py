@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from storlab.cli.options import Json, String, print_json
+from storlab.cli.output import show
 
 if TYPE_CHECKING:
     from storlab.study.study import Study
@@ -53,24 +54,26 @@ def _list_metrics(name: str, json: bool) -> None:
     if json:
         print_json([dict(zip(heading, row, strict=True)) for row in rows])
     elif sys.stdout.isatty():
-        from rich.console import Console
         from rich.table import Table
+
+        from storlab.cli.console import Console
 
         table = Table(*heading, box=None, pad_edge=False)
         for row in rows:
             table.add_row(*row)
-        Console(highlight=False).print(table)
+        Console().print(table)
     else:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
-            print("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+            show("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _show(studies: dict[str, Study], kinds: dict[str, dict[str, str]]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    from storlab.cli.console import Console
+
+    console = Console()
     table = Table(title="Studies", title_justify="left", box=None, pad_edge=False, title_style="bold")
     table.add_column("study", style="cyan", no_wrap=True)
     table.add_column("cells", justify="right")

@@ -19,6 +19,7 @@ from storlab.cli.image import image
 from storlab.cli.import_.command import import_
 from storlab.cli.listing import listing, schema
 from storlab.cli.noise import noise
+from storlab.cli.output import show
 from storlab.cli.plan.command import plan
 from storlab.cli.report import report
 from storlab.cli.run import resume, run
@@ -51,7 +52,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # messages are for users; see cli/failure.py
     rich_markup_mode=None,  # with it, Typer imports all of Rich and Markdown for a page of plain help
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 complete, 2 a mistake in what was asked, 3 some trials failed, 4 a gate of compare was hit, "
+    epilog="Exit status: 0 complete, 2 a mistake in what was asked, 3 some trials failed, 4 a gate was not passed, "
     "1 an internal error, 130 interrupted.",
 )
 
@@ -66,7 +67,7 @@ def _main(
 
 
 def _print_version() -> None:
-    print(f"storlab {__version__}")
+    show(f"storlab {__version__}")
 
 
 app.command()(run)
@@ -94,7 +95,9 @@ def main() -> None:
 
     try:
         app(prog_name="storlab")
-    except Exception as error:
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a panic of Polars is no Exception
         sys.exit(explain(error))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from typer import Argument, Option
 
 from storlab.cli.failure import INTERRUPTED
 from storlab.cli.options import Json, Quiet, String, print_json, studies
+from storlab.cli.output import warn
 from storlab.errors import StorlabError, UserError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _measure(study: Study, seconds: float, quiet: bool) -> Trials:
 
 
 def _too_soon() -> typer.Exit:
-    print(TOO_SOON, file=sys.stderr)
+    warn(TOO_SOON)
     return typer.Exit(INTERRUPTED)
 
 
@@ -140,13 +140,13 @@ def _as_dict(measured: MachineNoise, found: list[Noise]) -> dict[str, object]:
 
 
 def _print(measured: MachineNoise, found: list[Noise], file: Path) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from storlab.analysis.noise_floor import warnings_of
+    from storlab.cli.console import Console
     from storlab.report.format import plural
 
-    console = Console(highlight=False)
+    console = Console()
     count = plural(len(measured.values), "trial")
     console.print(Text(f"Noise of this machine: {measured.title}", style="bold"))
     each = f"{count} of one and the same load, {measured.seconds:.1f} s each with all that they take"

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from storlab.cli.output import show_json
+
 if TYPE_CHECKING:
     from storlab.study.study import Study
 
@@ -43,6 +45,18 @@ Set = Annotated[
 Only = Annotated[Strings, Option("--only", metavar="FACTOR=LEVEL[,LEVEL]", help="Only these levels of a factor.")]
 Rounds = Annotated[int | None, Option("--rounds", min=1, help="So many rounds, no fewer and no more.")]
 Seed = Annotated[int | None, Option("--seed", min=0, help="For the order of trials and random offsets.")]
+FailOn = Annotated[
+    Strings,
+    Option(
+        "--fail-on",
+        metavar="GATE",
+        help="End with status 4 unless it is surely not so: worse, 'worse>3%', better, differs, undecided, missing.",
+    ),
+]
+AllowUndecided = Annotated[bool, Option("--allow-undecided", help="A gate that can't be answered yet lets it pass.")]
+AllowCode = Annotated[
+    Strings, Option("--allow-code", metavar="PATH", help="Let a load use this code, such as an engine for fio.")
+]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress, only the result.")]
 Json = Annotated[bool, Option("--json", help="The result as JSON on standard output.")]
 
@@ -72,7 +86,7 @@ def print_json(data: object) -> None:
     """For programs, on standard output."""
     import json
 
-    print(json.dumps(data, indent=2, ensure_ascii=False))
+    show_json(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def one_thread_for_algebra() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, TextIO, cast
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -17,6 +17,8 @@ from rich.text import Text
 
 from storlab.analysis.stopping import Continue, Stop
 from storlab.analysis.summary import Summary
+from storlab.cli.console import Console
+from storlab.cli.output import warn
 from storlab.records.run_folder import TrialRecord
 from storlab.report.format import duration, plural
 from storlab.run.observer import Observer
@@ -33,7 +35,7 @@ def observer(quiet: bool) -> Iterator[Observer]:
     if quiet:
         yield _OnlyMessages()
     elif sys.stderr.isatty():
-        console = Console(file=cast(IO[str], _Lasting(sys.stderr)), highlight=False)
+        console = Console(file=cast(IO[str], _Lasting(sys.stderr)))
         display = LiveProgress(console)
         with Live(display, console=console, refresh_per_second=4, transient=True):
             yield display
@@ -94,7 +96,7 @@ class PlainProgress(Observer):
 
 def _line(text: str) -> None:
     with suppress(OSError):  # nobody listens any more, but the run goes on
-        print(text, file=sys.stderr, flush=True)
+        warn(text)
 
 
 def _size(plan: Plan, done: int) -> list[str]:

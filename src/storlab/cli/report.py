@@ -9,6 +9,7 @@ from typing import Annotated
 from typer import Option
 
 from storlab.cli.options import RunPath, offered, one_thread_for_algebra
+from storlab.cli.output import show
 from storlab.errors import UserError
 
 _FORMATS = offered("text", "md", "html", "csv", "json", "adoc", "virtiofs-tests")
@@ -40,19 +41,18 @@ def report(
     given = report_input(run, tables, summary_of_run(manifest, tables))
     if output is not None:
         write_output(output, render(given, format_))
-        print(output)
+        show(str(output))
     elif format_ == "html":
         try:
             page = write_html(run, given)
         except OSError as error:
             why = f"{folder} can't be written: {error.strerror}"
             raise UserError(f"{why}; `--output FILE` writes the page elsewhere, without files of its charts") from None
-        print(page)
+        show(str(page))
     elif format_ == "text" and sys.stdout.isatty():
-        from rich.console import Console
-
+        from storlab.cli.console import Console
         from storlab.report.terminal import TerminalReport
 
-        Console(highlight=False).print(TerminalReport(given))
+        Console().print(TerminalReport(given))
     else:
         sys.stdout.write(render(given, format_))

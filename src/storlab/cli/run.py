@@ -13,11 +13,32 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from storlab.cli.failure import INTERRUPTED, OWN_FAULT, TRIALS_FAILED
-from storlab.cli.options import Json, Only, Quiet, Rounds, RunPath, Seed, Set, StudyName, StudyOptions
+from storlab.cli.failure import GATE_HIT, INTERRUPTED, OWN_FAULT, TRIALS_FAILED
+from storlab.cli.options import (
+    AllowCode,
+    AllowUndecided,
+    FailOn,
+    Json,
+    Only,
+    Quiet,
+    Rounds,
+    RunPath,
+    Seed,
+    Set,
+    String,
+    StudyName,
+    StudyOptions,
+)
+from storlab.cli.output import show_json, warn
+from storlab.run.limits import MOST_ROUNDS, Limits, parse_extent
+from storlab.run.permissions import Permissions
 
 if TYPE_CHECKING:
     from storlab.run.executor import Outcome
+    from storlab.study.study import Study
+
+
+_MOST_ADDED = 30  # rounds that are suggested: more are better asked for after another look
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +47,9 @@ class RunOptions(StudyOptions):
 
     out: Path | None
     build: bool
+    permissions: Permissions
+    limits: Limits
+    allow_undecided: bool
     quiet: bool
     json: bool
 
@@ -38,12 +62,41 @@ def run(
     seed: Seed = None,
     only: Only = None,
     build: Annotated[bool, Option("--build", help="Build the guest images that it needs, where absent.")] = False,
+    allow_code: AllowCode = None,
+    unconfined: Annotated[bool, Option("--unconfined", help="Let loads write anywhere, as you could.")] = False,
+    fail_on: FailOn = None,
+    allow_undecided: AllowUndecided = False,
+    budget: Annotated[
+        float | None, Option("--budget", metavar="MINUTES", min=0.1, help="Begin no round that would exceed it.")
+    ] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run a study, from declaration to report."""
-    options = RunOptions(study, set_ or [], only or [], rounds, seed, out=out, build=build, quiet=quiet, json=json)
+    """Run a study, from declaration to report.
+
+    With --fail-on, rounds are run until every gate is answered, and the status is 4 unless all are passed.
+    """
+    _check_gates(fail_on)
+    options = RunOptions(
+        *(study, set_ or [], only or [], rounds, seed),
+        out=out,
+        build=build,
+        permissions=Permissions(unconfined, tuple(allow_code or ())),
+        limits=Limits(tuple(fail_on or ()), budget),
+        allow_undecided=allow_undecided,
+        quiet=quiet,
+        json=json,
+    )
     raise typer.Exit(_run(options))
+
+
+def _check_gates(gates: list[str] | None) -> None:
+    """Before anything is run. Raises ``UserError``."""
+    if gates:
+        from storlab.analysis.gates import parse_gate
+
+        for text in gates:
+            parse_gate(text)
 
 
 def _run(options: RunOptions) -> int:
@@ -61,11 +114,19 @@ def _run(options: RunOptions) -> int:
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     with observer(options.quiet or options.json) as watching:
         try:
-            outcome = asyncio.run(run_study(study, folder, seed, options.rounds_of(study), watching))
+            outcome = asyncio.run(
+                run_study(study, folder, seed, _rounds(options, study), watching, options.permissions, options.limits)
+            )
         except asyncio.CancelledError:
-            print("storlab: interrupted before anything was set up; nothing is left of it", file=sys.stderr)
+            warn("storlab: interrupted before anything was set up; nothing is left of it")
             return INTERRUPTED
-    return finish(outcome, options.json)
+    return finish(outcome, options.json, options.allow_undecided)
+
+
+def _rounds(options: RunOptions, study: Study) -> tuple[int, int]:
+    """At least and at most; where a budget is to end the run, as many as it takes."""
+    least, most = options.rounds_of(study)
+    return (least, MOST_ROUNDS) if options.limits.minutes is not None and options.rounds is None else (least, most)
 
 
 def _new_folder(study: str) -> Path:
@@ -79,13 +140,13 @@ def _new_folder(study: str) -> Path:
     return folder
 
 
-def finish(outcome: Outcome, json: bool) -> int:
+def finish(outcome: Outcome, json: bool, allow_undecided: bool = False) -> int:
     """Report on a run that ended; returns the exit status."""
     try:
-        _show(outcome, json)
+        _show(outcome, json, allow_undecided)
     except KeyboardInterrupt:
         folder = outcome.folder.path
-        print(f"storlab: interrupted; all is recorded, and `storlab report {folder}` shows it", file=sys.stderr)
+        warn(f"storlab: interrupted; all is recorded, and `storlab report {folder}` shows it")
         return INTERRUPTED
     except OSError as error:
         if error.errno != errno.EIO:
@@ -95,10 +156,15 @@ def finish(outcome: Outcome, json: bool) -> int:
         return INTERRUPTED
     if outcome.left_behind:
         return OWN_FAULT
-    return TRIALS_FAILED if outcome.ending == "failures" else 0
+    gates = [result for comparison in outcome.summary.comparisons for result in comparison.gates]
+    if any(result.outcome == "hit" for result in gates):
+        return GATE_HIT
+    if outcome.ending == "failures":
+        return TRIALS_FAILED
+    return GATE_HIT if any(result.fails(allow_undecided=allow_undecided) for result in gates) else 0
 
 
-def _show(outcome: Outcome, json: bool) -> None:
+def _show(outcome: Outcome, json: bool, allow_undecided: bool) -> None:
     from storlab.cli.reporting import report_input, write_html
 
     given = report_input(outcome.folder, outcome.tables, outcome.summary)
@@ -110,25 +176,48 @@ def _show(outcome: Outcome, json: bool) -> None:
 
         summary = orjson.loads(to_json(outcome.summary))
         answer = {"run": str(outcome.folder.path), "ending": outcome.ending, "summary": summary}
-        sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_INDENT_2) + b"\n")
+        show_json(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
     else:
-        from rich.console import Console
-
+        from storlab.cli.console import Console
         from storlab.report.terminal import TerminalReport
 
-        console = Console(highlight=False)
+        console = Console()
         console.print(TerminalReport(given))
         console.print(f"\nRun:    {outcome.folder.path}\nReport: {page}", soft_wrap=True, markup=False)
+        if (more := _more_rounds(outcome)) is not None:
+            added = f"`storlab resume {outcome.folder.path} --rounds +{more}`"
+            console.print(f"More rounds may decide what is open: {added}", soft_wrap=True, markup=False)
+    if any(c.gates for c in outcome.summary.comparisons):
+        from storlab.report.words import gates_together
+
+        warn(gates_together([c.gates for c in outcome.summary.comparisons], allow_undecided=allow_undecided))
     for what in outcome.left_behind:
-        print(f"storlab: could not be torn down: {what}", file=sys.stderr)
+        warn(f"storlab: could not be torn down: {what}")
     if outcome.left_behind:
-        print(f"storlab: `storlab clean {outcome.folder.path}` tries again", file=sys.stderr)
+        warn(f"storlab: `storlab clean {outcome.folder.path}` tries again")
     if outcome.ending == "interrupted":
-        print(f"storlab: interrupted; `storlab resume {outcome.folder.path}` goes on", file=sys.stderr)
+        warn(f"storlab: interrupted; `storlab resume {outcome.folder.path}` goes on")
 
 
-def resume(folder: RunPath, quiet: Quiet = False, json: Json = False) -> None:
-    """Go on with a run that was interrupted.
+def _more_rounds(outcome: Outcome) -> int | None:
+    """How many to add where a run ended with open comparisons: as many as are expected to be needed, where known."""
+    left = [c for c in outcome.summary.comparisons if c.verdict == "undecided" and not c.settled]
+    if outcome.ending != "complete" or not left:
+        return None
+    known = [c.rounds_to_decide for c in left if c.rounds_to_decide is not None]
+    return min(max(known, default=10), _MOST_ADDED)
+
+
+def resume(
+    folder: RunPath,
+    rounds: Annotated[
+        String, Option("--rounds", metavar="[+]N", help="So many rounds in all, or with a + so many more.")
+    ] = None,
+    allow_undecided: AllowUndecided = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Go on with an interrupted run, or add rounds to one.
 
     Finished trials are kept, only the rest runs, in the order that was planned.
     """
@@ -139,8 +228,8 @@ def resume(folder: RunPath, quiet: Quiet = False, json: Json = False) -> None:
 
     with observer(quiet or json) as watching:
         try:
-            outcome = asyncio.run(resume_run(folder, watching))
+            outcome = asyncio.run(resume_run(folder, watching, parse_extent(rounds)))
         except asyncio.CancelledError:
-            print(f"storlab: interrupted; `storlab resume {folder}` goes on", file=sys.stderr)
+            warn(f"storlab: interrupted; `storlab resume {folder}` goes on")
             raise typer.Exit(INTERRUPTED) from None
-    raise typer.Exit(finish(outcome, json))
+    raise typer.Exit(finish(outcome, json, allow_undecided))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +9,9 @@ from typer import Argument, Option
 
 from storlab.cli.failure import INTERRUPTED
 from storlab.cli.options import Only, Set, String, StudyName, StudyOptions
+from storlab.cli.output import warn
 from storlab.errors import UserError
+from storlab.text import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +55,7 @@ def _shell(study: Study, node: str) -> int:
             with observer(quiet=True) as watching:
                 return asyncio.run(_session(study, node, folder / "run", watching))
         except asyncio.CancelledError:
-            print("storlab: interrupted", file=sys.stderr)
+            warn("storlab: interrupted")
             return INTERRUPTED
         finally:
             if not _stands(folder / "run"):
@@ -67,7 +68,7 @@ def _stands(run: Path) -> bool:
 
     if not read_pending(run / "journal.jsonl"):
         return False
-    print(f"storlab: not everything could be torn down: `storlab clean {run}` tries again", file=sys.stderr)
+    warn(f"storlab: not everything could be torn down: `storlab clean {run}` tries again")
     return True
 
 
@@ -78,13 +79,13 @@ async def _session(study: Study, name: str, folder: Path, watching: Observer) ->
     from storlab.run.shell_session import shell_session
     from storlab.study.cells import MAIN
 
-    print("Setting up the cell …", file=sys.stderr)
+    warn("Setting up the cell …")
     async with shell_session(study, folder, watching) as built:
         stack = built.stacks.get((name, MAIN))
         resource = stack.resource if stack is not None else None
         path = getattr(resource, "path", None)
         what = [f"node {name}", *([path] if path else []), *filter(None, [levels_text(built.cell.levels)])]
-        greeting = f"Storlab: {', '.join(what)}. All is torn down when this shell ends."
+        greeting = one_line(f"Storlab: {', '.join(what)}. All is torn down when this shell ends.")
         return await shell_on(built.nodes[name], path if isinstance(resource, Dir) else None, greeting)
 
 

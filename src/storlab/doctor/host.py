@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 
 from storlab.doctor.machine import Check, Machine, missing, ok, warn
@@ -15,6 +16,7 @@ GROUP = "Machine"
 SCRATCH = "/var/tmp"
 _LITTLE_SPACE = 2 * 1024**3  # bytes; the shipped studies need less
 _LITTLE_MEMORY = 1024**3
+_CONFINES = (5, 12)  # the Linux that brought mount_setattr(2)
 # Reading these takes tens of nanoseconds; reading the others, microseconds: visible beside a fast disk's latency.
 _FAST_CLOCKS = {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"}
 
@@ -22,7 +24,7 @@ _FAST_CLOCKS = {"tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_cou
 def checks(machine: Machine) -> list[Check]:
     """All of them."""
     sized = [processors(machine, os.cpu_count() or 1), memory(machine), space(machine, shutil.disk_usage(SCRATCH).free)]
-    others = (clock, frequency, turbo, pressure, cgroups, agent)
+    others = (clock, frequency, turbo, pressure, cgroups, agent, confinement)
     return [root(machine), *sized, *(check(machine) for check in others)]
 
 
@@ -139,6 +141,22 @@ def agent(machine: Machine) -> Check:
     if ended.status != 0:
         return missing("agent", GROUP, f"{path} doesn't run: {ended.first_line}", "make agent")
     return ok("agent", GROUP, ended.first_line.removeprefix("storlab-agent "))
+
+
+def confinement(machine: Machine) -> Check:
+    """Whether loads can be kept to their target, by starting one program in a mount namespace of its own."""
+    name = "confined loads"
+    release = re.match(r"(\d+)\.(\d+)", machine.release)
+    if release is None or tuple(map(int, release.groups())) < _CONFINES:
+        says = f"Linux {machine.release} can't make mounts read-only for one process: needs 5.12"
+        return missing(name, GROUP, says, "storlab run --unconfined")
+    kind = ("--mount",) if machine.is_root else ("--user", "--mount")
+    ended = machine.run(["unshare", *kind, "true"])
+    if ended.status == 0:
+        return ok(name, GROUP, "they write to their target alone")
+    if machine.is_root:
+        return missing(name, GROUP, ended.first_line, "give this container CAP_SYS_ADMIN, or storlab run --unconfined")
+    return warn(name, GROUP, f"{ended.first_line}: they may write wherever you may")
 
 
 def _whole(size: int) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from storlab.doctor.machine import Check, missing, ok, warn
 from storlab.errors import RecordsError, StorlabError
 from storlab.run.executor import new_run_id
 from storlab.run.journal import read_pending
+from storlab.run.orphans import Orphan, orphans
 from storlab.run.plan import Plan, make_plan
 from storlab.run.session import open_session
 from storlab.run.temporary import remembered_runs
@@ -22,7 +23,16 @@ STUDIES = "Shipped studies"
 
 def checks() -> list[Check]:
     """One line a remembered run, or one that says that there is none."""
-    return leftovers(remembered_runs())
+    return [*leftovers(remembered_runs()), *without_journal(orphans())]
+
+
+def without_journal(found: Sequence[Orphan]) -> list[Check]:
+    """One line a dead run that left something on this machine."""
+    lines = []
+    for run in dict.fromkeys(orphan.run for orphan in found):
+        left = ", ".join(f"{orphan.undo} {orphan}" for orphan in found if orphan.run == run)
+        lines.append(warn(run, GROUP, f"it was killed and left, whatever its journal says: {left}", "storlab clean"))
+    return lines
 
 
 def leftovers(runs: Mapping[str, Path]) -> list[Check]:

@@ -17,6 +17,8 @@ from storlab.images.image import find_image
 from storlab.images.manifest import Listed, list_images
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration
+from storlab.nodes.kinds.vm.command import QEMU
+from storlab.nodes.kinds.vm.confinement import Confinement, find_confinement
 from storlab.nodes.kinds.vm.kind import initrd_with_agent
 
 GROUP = "Virtual machines"
@@ -33,7 +35,7 @@ def checks(machine: Machine) -> list[Check]:
     made = (("qemu-img", "it makes qcow2 disks"), ("qemu-nbd", "it serves disks over NBD"))
     tools = (program(machine, GROUP, name, "qemu-utils", what=what) for name, what in made)
     found = [kvm(machine, boot_a_guest), qemu(machine, f"qemu-system-{architecture}", system), *tools]
-    found += [numa(machine), network(machine), virtiofsd(machine, system)]
+    found += [confinement(confine_a_qemu), numa(machine), network(machine), virtiofsd(machine, system)]
     return [*found, saved_guests(storlab_cache() / "saved"), guest_image(list_images())]
 
 
@@ -84,6 +86,31 @@ def qemu(machine: Machine, name: str, package: str) -> Check:
         says = f"{found.says}: its emulation corrupts guests' memory now and then; with KVM it is sound"
         return warn(name, GROUP, says, f"apt-get install --target-release bookworm-backports {package} qemu-utils")
     return found
+
+
+def confinement(confine: Callable[[], Confinement]) -> Check:
+    """How far QEMU can be kept from the machine that it runs on, should a guest break out of it."""
+    name = "QEMU's rights"
+    try:
+        found = confine()
+    except StorlabError as error:
+        return missing(name, GROUP, f"not known: {error}")
+    filtered = "in a sandbox" if found.sandbox else "without a sandbox"
+    if found.user is not None:
+        says = f"each guest's runs as a user of its own, {filtered}"
+    else:
+        says = f"each guest's runs as {'root' if os.geteuid() == 0 else 'the user of the run'}, {filtered}"
+    return warn(name, GROUP, f"{says}: {found.reason}") if found.reason else ok(name, GROUP, says)
+
+
+def confine_a_qemu() -> Confinement:
+    """Start a QEMU without a guest, for a moment. Raises ``StorlabError`` where there is none."""
+
+    async def confine() -> Confinement:
+        async with local_node("host") as host:
+            return await find_confinement(QEMU, host)
+
+    return asyncio.run(confine())
 
 
 def numa(machine: Machine) -> Check:

@@ -16,7 +16,8 @@ from pathlib import PurePosixPath
 
 from storlab.errors import ParseError
 from storlab.formats.fio.terse import TerseReport, read_terse
-from storlab.units import printable, shown
+from storlab.text import printable
+from storlab.units import shown
 
 PATTERNS = ("seqread", "randread", "seqwrite", "randwrite", "randrw")
 ENGINES = ("psync", "mmap", "libaio")

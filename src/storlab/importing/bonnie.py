@@ -10,7 +10,7 @@ from storlab.formats.bonnie.run import TESTS, BonnieRun
 from storlab.importing.importer import Importer, Part
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import declared_by
-from storlab.units import printable
+from storlab.text import printable
 
 _TRAITS = ("file_size", "io_chunk_size", "concurrency", "num_files", "max_size", "min_size", "num_dirs")
 _LONGEST = 63

@@ -9,7 +9,7 @@ from storlab.formats.sysbench.metrics import measured
 from storlab.formats.sysbench.text import SysbenchRun, read_sysbench
 from storlab.importing.importer import Importer, Part
 from storlab.measurements import Measurements
-from storlab.units import printable
+from storlab.text import printable
 
 _TRAITS = (
     *("test", "threads", "rate", "mode", "files", "total size", "block size", "open flags", "read/write ratio"),

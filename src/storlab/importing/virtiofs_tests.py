@@ -19,7 +19,7 @@ from storlab.formats.fio.terse import TerseReport, terse_values
 from storlab.formats.virtiofs_tests import WORKLOADS, FioRun, RawFile, begins_raw_file, read_raw
 from storlab.importing.importer import Importer, Part
 from storlab.measurements import HISTOGRAM_COLUMNS, REQUEST_COLUMNS, SERIES_COLUMNS, Measurements, empty, metric_frame
-from storlab.units import printable
+from storlab.text import printable
 
 TEST, WORKLOAD = "test", "workload"
 """The factors: which set-up, by its ``TEST_NAME``, and which of the jobs, by its file's name without ``.job``."""

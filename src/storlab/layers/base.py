@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
+from storlab.layers.block.identity import DeviceIdentity
 from storlab.layers.resources import Format, Resource
 from storlab.model import Model
 from storlab.nodes.demands import Demands
@@ -82,6 +83,10 @@ KEEPS: tuple[Keep, ...] = ("trial", "round", "run")
 RegisterUndo = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 
+async def _unclaimed(node: Node, device: DeviceIdentity) -> None:
+    """Outside a run there is nobody to claim it for."""
+
+
 @dataclass(frozen=True)
 class LayerContext:
     """Where a layer works: a node, and a scratch folder there that is Storlab's own and exists.
@@ -106,6 +111,10 @@ class LayerContext:
     """A server calls it where it ended before its time, with the reason and the last lines of its log."""
     warn: Callable[[str], None] = lambda text: None
     """For what went wrong and does not make the trial fail: a warning of the trial."""
+    planned: Mapping[str, DeviceIdentity] = field(default_factory=dict)
+    """What the devices that the study names were when the run was planned, by their names there."""
+    claim: Callable[[Node, DeviceIdentity], Awaitable[None]] = _unclaimed
+    """Keep other runs from using a device until the run ends; raises ``SafetyError`` where one does so."""
 
     def __post_init__(self) -> None:
         if not self.owner:
@@ -188,6 +197,10 @@ class Layer(Model):
 
     def claims(self) -> str | None:
         """What of the machine only one stack can have at a time: a device's path."""
+        return None
+
+    async def identify(self, node: Node) -> DeviceIdentity | None:
+        """Which device it is that it claims, now. Raises ``UserError`` where there is none."""
         return None
 
     def file_format(self) -> Format:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from msgspec import Meta, Struct
 from pydantic import Field
 
 from storlab.errors import TrialError
@@ -17,7 +18,7 @@ from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.processes import mark
-from storlab.nodes.undo import undo
+from storlab.nodes.undo import RunId, undo
 from storlab.units import Duration
 
 _DEVICES = 16  # nbds_max of the module, unless somebody loaded it with another
@@ -25,7 +26,12 @@ _UNTIL_THERE = 30.0  # s
 _LOOK = 0.05
 
 
-@undo("nbd.disconnect")
+class _Connected(Struct, frozen=True, forbid_unknown_fields=True):
+    device: Annotated[str, Meta(pattern=r"^/dev/nbd[0-9]{1,4}$")]
+    run: RunId
+
+
+@undo("nbd.disconnect", arguments=_Connected)
 async def _disconnect(node: Node, arguments: Mapping[str, Any]) -> str | None:
     device = arguments["device"]
     if not await _is_ours(node, device, arguments["run"]):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+if TYPE_CHECKING:
+    from storlab.layers.block.identity import DeviceIdentity
 
 Format = Literal["raw", "qcow2"]
 
@@ -51,12 +54,14 @@ class File(_AtPath):
 class Disk(_AtPath):
     """A block device. ``ours``: all of its contents are Storlab's own; a device that the study names is not.
 
-    ``filesystem`` is what ``mkfs`` made on it, ``None`` while it is raw. ``size`` in bytes.
+    ``filesystem`` is what ``mkfs`` made on it, ``None`` while it is raw. ``size`` in bytes. ``device``: which of the
+    user's devices it is, for those who are about to write to it.
     """
 
     size: int
     ours: bool
     filesystem: str | None = None
+    device: DeviceIdentity | None = None
     kind: ClassVar[str] = "Disk"
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Resource
+from storlab.nodes.answers import understood
 
 
 def type_errors(layers: Sequence[Layer], wanted: Sequence[type[Resource]]) -> list[tuple[int, str]]:
@@ -71,8 +72,9 @@ async def set_up(
     built = BuiltStack(below)
     for position, layer in enumerate(layers):
         context = context_of(position)
-        resource = await layer.set_up(resource, context)
-        built.resource = resource
-        built.resources.append(resource)
-        built.facts.append({"layer": layer.layer, **await layer.facts(resource, context)})
+        with understood(context.node.name, f"setting up {layer.label()}"):
+            resource = await layer.set_up(resource, context)
+            built.resource = resource
+            built.resources.append(resource)
+            built.facts.append({"layer": layer.layer, **await layer.facts(resource, context)})
     return built

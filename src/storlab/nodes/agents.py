@@ -23,12 +23,13 @@ from storlab.nodes.demands import NO_DEMANDS, Demands
 from storlab.nodes.identity import NodeIdentity, machine_of
 from storlab.nodes.kind import K, Launcher, Prepared, Services
 from storlab.nodes.node import Node
-from storlab.nodes.processes import end_marked, end_processes, mark
-from storlab.nodes.waiting import to_its_end
+from storlab.nodes.processes import cgroup_name, end_marked, end_processes, mark
+from storlab.nodes.waiting import cancelled, to_its_end
 
 HELLO_TIMEOUT = 10.0  # s; a loaded machine needs far less
 _EXIT_TIMEOUT = 10.0
 _DRAIN_TIMEOUT = 1.0
+_PIECE = 256 * 1024  # bytes
 
 
 @contextlib.asynccontextmanager
@@ -45,7 +46,7 @@ async def running_agent(name: str, argv: Sequence[str], *, hello: float | None =
     connection = Connection(name, process.stdout, process.stdin)
     try:
         greeting = await connection.greet(hello or HELLO_TIMEOUT)
-        yield Node(name, connection, pid=greeting["pid"])
+        yield Node(name, connection, pid=greeting.pid)
     finally:
         await to_its_end(_end(connection, process))
 
@@ -56,15 +57,27 @@ async def _end(connection: Connection, process: asyncio.subprocess.Process) -> N
     try:
         async with asyncio.timeout(_EXIT_TIMEOUT):
             await connection.close()
-            await process.wait()
-    except TimeoutError:  # something that it started hangs in the kernel
+            await _gone(process)
+    except TimeoutError:  # something that it started hangs in the kernel, or it sends without end
         _kill(process)
-        await process.wait()
+        await _gone(process)
         await connection.close()
+
+
+async def _gone(process: asyncio.subprocess.Process) -> None:
+    """Wait for its end. What it still sends is dropped: unread, it would keep it from ending, and asyncio its pipe."""
     assert process.stdout is not None
-    with contextlib.suppress(TimeoutError):  # a reader that was paused never sees the end, and asyncio keeps its pipe
-        async with asyncio.timeout(_DRAIN_TIMEOUT):
-            await process.stdout.read()
+    dropping = asyncio.create_task(_drop(process.stdout))
+    try:
+        await process.wait()
+        await asyncio.wait([dropping], timeout=_DRAIN_TIMEOUT)  # what it started, and can't be killed, may have it open
+    finally:
+        await cancelled(dropping)
+
+
+async def _drop(stream: asyncio.StreamReader) -> None:
+    while await stream.read(_PIECE):
+        pass
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
@@ -87,6 +100,8 @@ class AgentLauncher(Launcher[K]):
     """What the launchers of such kinds have in common. A subclass says where an agent is, and how it is started."""
 
     hello: ClassVar[float] = HELLO_TIMEOUT
+    here: ClassVar[bool] = False
+    """Its agents are on this machine: so the journal can name them, and their cgroups, before they are there."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)
@@ -116,13 +131,12 @@ class AgentLauncher(Launcher[K]):
             if key not in self._nodes:
                 instance = self.services.new_instance(name)
                 self._nodes[key] = await self._launch(name, instance, spec.kind, await self.address_of(instance, spec))
-                self._announce(self._nodes[key])
         return self._nodes[key].node
 
     def announce(self) -> None:
         """Journal, now that there is a journal, how to end what the agents leave, should they be killed themselves."""
         for known in self._nodes.values():
-            self._announce(known)
+            self._announce(known.node.identity, known.cgroup)
 
     async def end(self, node: Node) -> None:
         """It is there for the whole run."""
@@ -152,8 +166,12 @@ class AgentLauncher(Launcher[K]):
     async def _launch(self, name: str, instance: str, kind: str, address: str) -> _Launched:
         self._launches += 1
         # A run that is resumed, and an agent that is launched again, use another than what may be left of the first.
-        cgroup = f"storlab-{self.services.run}.{os.getpid()}.{self._launches}-{instance}"
+        cgroup = cgroup_name(self.services.run, os.getpid(), self._launches, instance)
         environment = mark(self.services.run, instance)
+        announced = self.here and self.services.journal is not None
+        if announced:
+            machine = self.services.host.identity.machine
+            self._announce(NodeIdentity(instance, kind, address, machine), cgroup)
         argv = await self.command(address, environment, ["serve", "--cgroup", cgroup])
         context = AsyncExitStack()
         node = await context.enter_async_context(running_agent(name, argv, hello=self.hello))
@@ -165,6 +183,8 @@ class AgentLauncher(Launcher[K]):
         except BaseException:
             await context.aclose()
             raise
+        if not announced:
+            self._announce(node.identity, cgroup)
         return _Launched(node, cgroup, context)
 
     async def _revive(self, known: _Launched) -> None:
@@ -175,11 +195,10 @@ class AgentLauncher(Launcher[K]):
         node.connection, node.pid = new.node.connection, new.node.pid
         node.identity, node.machine = new.node.identity, new.node.machine
         known.cgroup, known.context = new.cgroup, new.context
-        self._announce(known)
         with contextlib.suppress(StorlabError):  # what hangs in the kernel stays in the journal, and is reported later
             await end_processes(node, self.services.run, node.instance, before)
 
-    def _announce(self, known: _Launched) -> None:
+    def _announce(self, identity: NodeIdentity, cgroup: str) -> None:
         if self.services.journal is not None:
-            arguments = {"run": self.services.run, "node": known.node.instance, "cgroup": known.cgroup}
-            self.services.journal.register(known.node.identity, end_marked.name, arguments)
+            arguments = {"run": self.services.run, "node": identity.name, "cgroup": cgroup}
+            self.services.journal.register(identity, end_marked.name, arguments)

@@ -6,22 +6,31 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from storlab.errors import NodeLost, ProtocolError
+from storlab.nodes.events import FINAL, Answer, Event, Hello, Refused, answer_of, check_answers
 from storlab.nodes.protocol import PREFACE, VERSION, Decoder, Frame, encode
 from storlab.version import __version__
 
 PATIENCE = 8.0  # s, for an agent to answer what takes it no time; a loaded machine needs far less
-_FINAL = {"hello", "refused", "clock", "facts", "exit", "done", "error"}
+MAX_UNREAD = 64 * 1024**2  # bytes of events that nobody has taken yet; who asked takes them as they come
+_PER_EVENT = 1024  # bytes, at least, that an event takes here, however short it is
+
+
+@dataclass
+class _Request:
+    op: str
+    queue: asyncio.Queue[Answer | None] = field(default_factory=asyncio.Queue)
 
 
 class Connection:
     """Multiplexes requests over one stream. Every request's events come out of its own queue, in order.
 
-    When the stream closes, or brings what is no frame, every open request gets ``NodeLost``. ``why`` may know more of
-    the reason: it gets the sentence that would be said, and gives the one to say. ``patience``: seconds that the agent
-    has to answer what takes it no time.
+    When the stream closes, or brings what no agent sends, every open request gets ``NodeLost``: whoever is at the other
+    end may be hostile, and is not asked again. ``why`` may know more of the reason: it gets the sentence that would be
+    said, and gives the one to say. ``patience``: seconds that the agent has to answer what takes it no time.
     """
 
     def __init__(
@@ -38,11 +47,13 @@ class Connection:
         self._why = why
         self.patience = patience
         self._ids = itertools.count(1)
-        self._open: dict[int, asyncio.Queue[Frame | None]] = {}
+        self._last_id = 0
+        self._open: dict[int, _Request] = {}
+        self._unread = 0  # bytes
         self._lost: str | None = None
         self.gone = asyncio.Event()
         """Set once the stream is gone."""
-        self._greeting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._greeting: asyncio.Future[Hello] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read(), name=f"agent stream of {node}")
 
     @property
@@ -50,56 +61,62 @@ class Connection:
         """Why the stream is gone, or ``None`` while it stands."""
         return self._lost
 
-    async def greet(self, timeout: float) -> dict[str, Any]:
+    async def greet(self, timeout: float) -> Hello:
         """Exchange ``hello``; returns the agent's. ``NodeLost`` on silence, ``ProtocolError`` on another version."""
-        self._writer.write(PREFACE)
         try:
             async with asyncio.timeout(timeout):
-                theirs = await asyncio.shield(self._greeting)
+                return await self._greet()
         except TimeoutError:
             raise NodeLost(f"node {self._node}: its agent did not say hello within {timeout:g} s") from None
-        if theirs.get("protocol") != VERSION:
+
+    async def _greet(self) -> Hello:
+        self._writer.write(PREFACE)
+        theirs = await asyncio.shield(self._greeting)
+        if theirs.protocol != VERSION:
             raise ProtocolError(
-                f"node {self._node}: its agent speaks protocol {theirs.get('protocol')} and Storlab {VERSION}; "
+                f"node {self._node}: its agent speaks protocol {theirs.protocol} and Storlab {VERSION}; "
                 "rebuild the agent with `make agent`"
             )
-        async for frame in self.request("hello", protocol=VERSION, version=__version__):
-            if frame.header.get("event") == "refused":
-                raise ProtocolError(f"node {self._node}: the agent refused: {frame.header.get('message')}")
+        async for answer in self.request("hello", protocol=VERSION, version=__version__):
+            if isinstance(answer.event, Refused):
+                raise ProtocolError(f"node {self._node}: the agent refused: {answer.event.message}")
         return theirs
 
     def next_id(self) -> int:
         """A fresh request id, for those who must know it before the request goes out."""
-        return next(self._ids)
+        self._last_id = next(self._ids)
+        return self._last_id
 
     async def request(
         self, op: str, payload: bytes = b"", request_id: int | None = None, **fields: Any
-    ) -> AsyncGenerator[Frame, None]:
+    ) -> AsyncGenerator[Answer, None]:
         """Send a request and yield its events up to and with its final one. ``NodeLost`` where the stream ends."""
         identity = self.next_id() if request_id is None else request_id
-        queue: asyncio.Queue[Frame | None] = asyncio.Queue()
         if self._lost is not None:
             raise NodeLost(self._lost)
-        self._open[identity] = queue
+        self._open[identity] = _Request(op)
+        queue = self._open[identity].queue
         try:
             self._writer.write(encode(Frame({"id": identity, "op": op, **fields}, payload)))
             with contextlib.suppress(ConnectionError):  # the reader notices, and names the reason
                 await self._writer.drain()
             while True:
-                frame = await queue.get()
-                if frame is None:
+                answer = await queue.get()
+                if answer is None:
                     raise NodeLost(self._lost or f"node {self._node}: the stream to its agent closed")
-                yield frame
-                if frame.header.get("event") in _FINAL:
+                self._unread -= _size(answer)
+                yield answer
+                if isinstance(answer.event, FINAL):
                     return
         finally:
             self._open.pop(identity, None)
+            self._unread -= sum(_size(queue.get_nowait()) for _ in range(queue.qsize()))
 
-    async def ask(self, op: str, payload: bytes = b"", **fields: Any) -> Frame:
+    async def ask(self, op: str, payload: bytes = b"", **fields: Any) -> Event:
         """Send a request that has one event, its final one, and return it."""
-        last: Frame | None = None
-        async for frame in self.request(op, payload, **fields):
-            last = frame
+        last: Event | None = None
+        async for answer in self.request(op, payload, **fields):
+            last = answer.event
         assert last is not None, "request() yields at least the final event"
         return last
 
@@ -109,12 +126,12 @@ class Connection:
             async with asyncio.timeout(self.patience):
                 await self.ask("stop", run=identity, grace_ns=round(grace * 1e9), signal=signal)
         except TimeoutError:
-            self.give_up(f"its agent has been silent for {self.patience:g} s")
-            raise NodeLost(self._lost) from None
+            raise self.give_up(f"its agent has been silent for {self.patience:g} s") from None
 
-    def give_up(self, reason: str) -> None:
-        """Regard the stream as gone, though it still stands: every open request gets ``NodeLost``."""
+    def give_up(self, reason: str) -> NodeLost:
+        """Regard the stream as gone, though it still stands: every open request gets this ``NodeLost``."""
         self._fail(f"node {self._node}: {reason}")
+        return NodeLost(self._lost)
 
     async def close(self) -> None:
         """Close the stream: the agent then kills all that it started. Idempotent."""
@@ -133,7 +150,7 @@ class Connection:
         try:
             while chunk := await self._reader.read(256 * 1024):
                 for frame in decoder.feed(chunk):
-                    self._deliver(frame)
+                    self._deliver(answer_of(frame))
             if self._why is not None:
                 reason = await self._why(reason)
         except (ProtocolError, ConnectionError) as error:
@@ -143,14 +160,21 @@ class Connection:
         finally:
             self._fail(reason)
 
-    def _deliver(self, frame: Frame) -> None:
-        if frame.header.get("id") == 0 and frame.header.get("event") == "hello":
+    def _deliver(self, answer: Answer) -> None:
+        if answer.id == 0 and isinstance(answer.event, Hello):
             if not self._greeting.done():
-                self._greeting.set_result(frame.header)
+                self._greeting.set_result(answer.event)
             return
-        queue = self._open.get(frame.header.get("id", -1))
-        if queue is not None:  # else: the one who asked has gone, cancelled
-            queue.put_nowait(frame)
+        if not 0 < answer.id <= self._last_id:
+            raise ProtocolError(f"its agent answered a request that there was not, number {answer.id}")
+        request = self._open.get(answer.id)
+        if request is None:  # the one who asked has gone, cancelled
+            return
+        check_answers(request.op, answer.event)
+        self._unread += _size(answer)
+        if self._unread > MAX_UNREAD:
+            raise ProtocolError(f"its agent sends more than is taken: {MAX_UNREAD >> 20}M wait")
+        request.queue.put_nowait(answer)
 
     def _fail(self, reason: str) -> None:
         if self._lost is None:
@@ -159,5 +183,9 @@ class Connection:
         if not self._greeting.done():
             self._greeting.set_exception(NodeLost(reason))
             self._greeting.exception()  # marked as seen: nobody may be waiting for it
-        for queue in self._open.values():
-            queue.put_nowait(None)
+        for request in self._open.values():
+            request.queue.put_nowait(None)
+
+
+def _size(answer: Answer | None) -> int:
+    return 0 if answer is None else _PER_EVENT + len(answer.payload)

@@ -17,7 +17,7 @@ _PCI = ("-pci", "nvme", "virtio-net")
 class Devices:
     """Devices in QEMU's own terms (QAPI, as JSON), for the command line, or plugged in over QMP; each in its order.
 
-    ``objects`` for object-add, ``blockdevs`` for blockdev-add, ``netdevs`` for netdev_add, ``devices`` for device_add.
+    ``objects`` for object-add, ``blockdevs`` for blockdev-add, ``netdevs`` for -netdev, ``devices`` for device_add.
     ``chardevs`` maps an id to the path of a Unix socket on which another program listens. ``fsdevs`` are folders for 9p
     (``fsdriver``, ``id``, ``path``, ``security_model`` …), which QEMU takes on its command line only.
     """
@@ -44,20 +44,21 @@ class Devices:
 
     def command_line(self) -> list[str]:
         """As arguments of QEMU; its ``-chardev`` and ``-fsdev`` take no JSON."""
-        words = self.fsdev_arguments()
+        words = self.early_arguments()
         for name, path in self.chardevs:
             words += ["-chardev", f"socket,id={name},path={escaped(path)}"]
-        for kind in ("object", "blockdev", "netdev", "device"):
+        for kind in ("object", "blockdev", "device"):
             words += [word for each in getattr(self, f"{kind}s") for word in (f"-{kind}", orjson.dumps(each).decode())]
         return words
 
-    def fsdev_arguments(self) -> list[str]:
-        """The folders for 9p, as arguments of QEMU."""
+    def early_arguments(self) -> list[str]:
+        """What QEMU takes on its command line only (folders for 9p), or has no privileges for later (taps)."""
         options = (",".join(f"{key}={escaped(str(value))}" for key, value in each.items()) for each in self.fsdevs)
-        return [word for option in options for word in ("-fsdev", option)]
+        words = [word for option in options for word in ("-fsdev", option)]
+        return words + [word for each in self.netdevs for word in ("-netdev", orjson.dumps(each).decode())]
 
     def commands(self) -> list[tuple[str, dict[str, Any]]]:
-        """As QMP commands, in the order in which they can be carried out; ``fsdevs`` can't be."""
+        """As QMP commands, in the order in which they can be carried out; without ``early_arguments``."""
         addresses = {name: {"type": "unix", "data": {"path": path}} for name, path in self.chardevs}
         sockets = [
             {"id": name, "backend": {"type": "socket", "data": {"addr": address, "server": False}}}
@@ -67,7 +68,6 @@ class Devices:
             ("object-add", self.objects),
             ("chardev-add", sockets),
             ("blockdev-add", self.blockdevs),
-            ("netdev_add", self.netdevs),
             ("device_add", self.devices),
         )
         return [(command, dict(each)) for command, all_ in kinds for each in all_]

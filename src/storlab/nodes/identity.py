@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
+
+import msgspec
 
 from storlab.errors import NodeError
 
 _BOOT = "/proc/sys/kernel/random/boot_id"
+_ID = re.compile(r"[0-9A-Fa-f-]{32,36}")
 _MACHINE = ("/etc/machine-id", "/sys/class/dmi/id/product_uuid")
+
+
+_Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{0,128}$")]
 
 
 @dataclass(frozen=True)
 class Machine:
     """A machine, and which of its boots. ``id`` is machine-id(5), else its firmware's, else empty."""
 
-    id: str
-    boot: str
+    id: _Id
+    boot: _Id
 
     def is_same(self, other: Machine) -> bool:
         """Whether it is the same machine, in whatever boot."""
@@ -32,9 +39,9 @@ class NodeIdentity:
     it ends with it.
     """
 
-    name: str
-    kind: str
-    address: str
+    name: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.+-]{1,255}$")]
+    kind: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+    address: Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*$", max_length=4096)]
     machine: Machine
     volatile: bool = False
 
@@ -49,11 +56,14 @@ async def machine_of(node: Readable) -> Machine:
     """The machine on which a node's agent runs."""
     for path in _MACHINE:
         with contextlib.suppress(FileNotFoundError, NodeError):
-            if identity := (await node.read_text(path)).strip():
+            if _ID.fullmatch(identity := (await node.read_text(path)).strip()):
                 return Machine(identity, await boot_of(node))
     return Machine("", await boot_of(node))
 
 
 async def boot_of(node: Readable) -> str:
-    """The machine's boot id, see random(4)."""
-    return (await node.read_text(_BOOT)).strip()
+    """The machine's boot id, see random(4). Raises ``NodeError`` where that is no such id."""
+    boot = (await node.read_text(_BOOT)).strip()
+    if not _ID.fullmatch(boot):
+        raise NodeError(f"the boot id of a node is {boot[:80]!r}, which the kernel gives to none")
+    return boot

@@ -42,8 +42,11 @@ PROGRAMS = {
 
 
 def version_commands(names: Iterable[str]) -> dict[str, list[str]]:
-    """Name → the argv that prints its version, in the form that ``Node.facts`` takes."""
-    return {name: [name, *PROGRAMS.get(name, Program(name)).version] for name in sorted(set(names))}
+    """Name → the argv that prints its version, in the form that ``Node.facts`` takes.
+
+    One word for programs that aren't known here: these may be a study's own, and are looked for and not run.
+    """
+    return {name: [name, *(PROGRAMS[name].version if name in PROGRAMS else ())] for name in sorted(set(names))}
 
 
 def remedy(name: str) -> str:

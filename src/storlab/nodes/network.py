@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from storlab.errors import StorlabError
 from storlab.nodes.demands import Devices
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import undo
+from storlab.nodes.undo import Name, undo
 
 CARD = "storlab0"  # the name of each node's card
 NEEDS = Needs(programs=("ip", "nsenter"), root="a network among the nodes")
@@ -26,7 +28,11 @@ _MOST = 2**16 - 2
 _NAME = re.compile(r"storlab-\d{8}-\d{6}-[0-9a-f]{4}(-[A-Za-z0-9_.+-]+)?")
 
 
-@undo("network.remove")
+class _Named(Struct, frozen=True, forbid_unknown_fields=True):
+    name: Name
+
+
+@undo("network.remove", arguments=_Named)
 async def remove_network(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Remove a namespace with all that is in it. Refuses a name that is not Storlab's."""
     name = arguments["name"]

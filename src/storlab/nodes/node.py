@@ -8,17 +8,23 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from storlab.errors import DiskFull, NodeError
+from storlab.errors import DiskFull, NodeError, TooMuch
+from storlab.nodes import events
 from storlab.nodes.connection import Connection
+from storlab.nodes.events import Answer, Data, Event, Facts, Failed, Sampled
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.process import Exit, OnOutput, Process
-from storlab.nodes.protocol import CHUNK, Frame
+from storlab.nodes.protocol import CHUNK
+from storlab.units import size_text
 
-__all__ = ["Clock", "Exit", "Node", "Process", "Sample"]
+__all__ = ["Clock", "Confinement", "Exit", "Node", "Process", "Sample"]
 
+MAX_READ = 64 * 1024**2  # bytes of a file that are held in memory
+MAX_SAMPLED = 1024**3  # bytes that one sampling may bring
+_TICKS_AHEAD = 16  # samples; more than there were intervals is no timer's inaccuracy
 _CLOCK_ROUNDS = 9
 
 
@@ -41,6 +47,17 @@ class Clock:
 
     offset: float
     error: float
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """What alone commands may write to: absolute paths of directories and files with all below them, and of devices.
+
+    What isn't there is left out. No other device can be opened at all.
+    """
+
+    writable: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
 
 
 class Ports:
@@ -75,11 +92,16 @@ class Node:
     about: Mapping[str, Any] = field(default_factory=dict)  # how it was started, for the records
     process: int | None = None  # on the controller's machine, of the program that is this machine: QEMU
     complaint: Callable[[], str | None] = lambda: None  # what explains failures on it, such as too little memory
+    confinement: Confinement | None = None  # of all commands that are started through this object
 
     @property
     def instance(self) -> str:
         """Its name, unique in the run: nodes of the same ``name`` may be there at the same time."""
         return self.identity.name or self.name
+
+    def confined(self, confinement: Confinement, **environment: str) -> Node:
+        """The same node, but for its commands, which are confined; files are still read and written freely."""
+        return replace(self, confinement=confinement, environment={**self.environment, **environment})
 
     @property
     def lost(self) -> str | None:
@@ -99,11 +121,13 @@ class Node:
         stdout_file: str | None = None,
         name: str | None = None,
         on_output: OnOutput | None = None,
+        max_output: int | None = None,
     ) -> Process:
         """Start a command; returns once its process exists. ``start_at``: seconds on the node's monotonic clock.
 
         ``name`` is what the name of its cgroup ends with, and by which ``named`` has it. What it prints goes to
-        ``on_output``, where that is given, and is not collected.
+        ``on_output``, where that is given, and is not collected; else it is killed where that is more than
+        ``max_output`` bytes, by default ``MAX_OUTPUT``, and who waits for it gets ``TooMuch``.
 
         Raises ``CommandFailed`` where the program can't be executed.
         """
@@ -118,8 +142,9 @@ class Node:
             "grace_ns": round(grace * 1e9),
             "start_at_ns": None if start_at is None else round(start_at * 1e9),
             "name": name,
+            "confine": None if self.confinement is None else asdict(self.confinement),
         }
-        process = Process(self.name, self.connection, tuple(argv), fields, on_output)
+        process = Process(self.name, self.connection, tuple(argv), fields, on_output, max_output)
         try:
             await process.started()
             if stdin is not None:
@@ -144,15 +169,22 @@ class Node:
         """What a short command prints; raises where it fails."""
         return (await self.run(argv)).stdout.decode(errors="replace")
 
-    async def read(self, path: str) -> bytes:
-        """A file's contents. Raises ``FileNotFoundError`` or ``NodeError``."""
-        chunks = []
-        async with aclosing(self.connection.request("read", path=path, offset=0, limit=None)) as events:
-            async for frame in events:
-                self._raise_on_error(frame, path)
-                if frame.header["event"] == "data":
-                    chunks.append(frame.payload)
-        return b"".join(chunks)
+    async def pieces(self, path: str, most: int) -> AsyncGenerator[bytes, None]:
+        """A file's contents as they come. Raises ``FileNotFoundError``, ``NodeError``; ``TooMuch`` beyond ``most``."""
+        size = 0
+        async with aclosing(self.connection.request("read", path=path, offset=0, limit=most + 1)) as answers:
+            async for answer in answers:
+                self._raise_on_error(answer.event, path)
+                size += len(answer.payload)
+                if size > most:
+                    raise TooMuch(f"node {self.name}: {path} holds more than the {size_text(most)} that are read of it")
+                if isinstance(answer.event, Data):
+                    yield answer.payload
+
+    async def read(self, path: str, most: int = MAX_READ) -> bytes:
+        """A file's contents. Raises ``FileNotFoundError``, ``NodeError``, or ``TooMuch`` beyond ``most`` bytes."""
+        async with aclosing(self.pieces(path, most)) as pieces:
+            return b"".join([piece async for piece in pieces])
 
     async def read_text(self, path: str) -> str:
         """A file's contents as text."""
@@ -163,10 +195,10 @@ class Node:
         offset = 0
         while True:
             chunk = data[offset : offset + CHUNK]
-            frame = await self.connection.ask(
+            answered = await self.connection.ask(
                 "write", chunk, path=path, offset=offset, truncate=offset == 0, mode=mode, sync=False
             )
-            self._raise_on_error(frame, path)
+            self._raise_on_error(answered, path)
             offset += len(chunk)
             if offset >= len(data):
                 return
@@ -175,55 +207,67 @@ class Node:
         """Read these files every ``interval`` seconds, on the node, until the iteration is closed."""
         identity = self.connection.next_id()
         ended = False
+        size, count, began = 0, 0, time.monotonic()
         try:
-            async for frame in self.connection.request(
+            async for answer in self.connection.request(
                 "sample", request_id=identity, paths=list(paths), interval_ns=round(interval * 1e9), count=None
             ):
-                self._raise_on_error(frame, "sample")
-                if frame.header["event"] == "sample":
-                    yield _sample(frame)
-                else:
+                self._raise_on_error(answer.event, "sample")
+                if not isinstance(answer.event, Sampled):
                     ended = True
+                    continue
+                size, count = size + len(answer.payload), count + 1
+                if size > MAX_SAMPLED:
+                    raise TooMuch(
+                        f"node {self.name}: one sampling brought more than {size_text(MAX_SAMPLED)}: sample less often"
+                    )
+                if count > (time.monotonic() - began) / interval + _TICKS_AHEAD:
+                    raise self.connection.give_up("its agent sends samples faster than it was asked to")
+                yield self._sample(answer, answer.event, len(paths))
         finally:
             if not ended and self.lost is None:
                 await self.connection.stop(identity, grace=0.0)
 
     async def facts(self, tools: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         """What this machine is; ``tools`` maps a name to the argv that prints its version."""
-        frame = await self.connection.ask("facts", tools={name: list(argv) for name, argv in tools.items()})
-        self._raise_on_error(frame, "facts")
-        return {key: value for key, value in frame.header.items() if key not in ("id", "event")}
+        answered = await self.connection.ask("facts", tools={name: list(argv) for name, argv in tools.items()})
+        self._raise_on_error(answered, "facts")
+        assert isinstance(answered, Facts), "the connection lets no other event through"
+        if answered.tools.keys() != tools.keys():
+            raise self.connection.give_up("its agent tells of other programs than it was asked for")
+        return answered.as_record()
 
     async def clock(self) -> Clock:
         """Compare clocks: of several exchanges the one with the shortest round trip counts (as in NTP, RFC 5905)."""
         best: Clock | None = None
         for _ in range(_CLOCK_ROUNDS):
             sent = time.monotonic()
-            frame = await self.connection.ask("clock")
+            answered = await self.connection.ask("clock")
             received = time.monotonic()
-            theirs = frame.header["monotonic_ns"] / 1e9
+            self._raise_on_error(answered, "clock")
+            assert isinstance(answered, events.Clock), "the connection lets no other event through"
+            theirs = answered.monotonic_ns / 1e9
             clock = Clock(offset=theirs - (sent + received) / 2, error=(received - sent) / 2)
             if best is None or clock.error < best.error:
                 best = clock
         assert best is not None
         return best
 
-    @staticmethod
-    def _raise_on_error(frame: Frame, what: str) -> None:
-        if frame.header.get("event") != "error":
+    def _raise_on_error(self, event: Event, what: str) -> None:
+        if not isinstance(event, Failed):
             return
-        if frame.header.get("errno") == "ENOENT":
+        if event.errno == "ENOENT":
             raise FileNotFoundError(what)
-        if frame.header.get("errno") == "ENOSPC":
+        if event.errno == "ENOSPC":
             raise DiskFull(f"no space left on the file system of {what}")
-        raise NodeError(f"{what}: {frame.header.get('message')}")
+        raise NodeError(f"{what}: {event.message}")
 
-
-def _sample(frame: Frame) -> Sample:
-    contents: list[bytes | None] = []
-    at = 0
-    for size in frame.header["sizes"]:
-        contents.append(None if size < 0 else frame.payload[at : at + size])
-        at += max(size, 0)
-    t, realtime, late = (frame.header[name] / 1e9 for name in ("monotonic_ns", "realtime_ns", "late_ns"))
-    return Sample(t, realtime, late, tuple(contents))
+    def _sample(self, answer: Answer, event: Sampled, files: int) -> Sample:
+        contents: list[bytes | None] = []
+        at = 0
+        for size in event.sizes:
+            contents.append(None if size < 0 else answer.payload[at : at + size])
+            at += max(size, 0)
+        if (len(contents), at) != (files, len(answer.payload)):
+            raise self.connection.give_up("its agent sent a sample whose sizes are not those of its contents")
+        return Sample(event.monotonic_ns / 1e9, event.realtime_ns / 1e9, event.late_ns / 1e9, tuple(contents))

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from storlab.errors import CommandFailed, DiskFull, NodeLost, TimedOut
+from msgspec import Meta
+
+from storlab.errors import CommandFailed, DiskFull, NodeLost, TimedOut, TooMuch
 from storlab.nodes.connection import Connection
+from storlab.nodes.events import Event, Exited, Failed, Started, Stderr, Stdout
 from storlab.nodes.protocol import CHUNK
 from storlab.nodes.waiting import to_its_end
+from storlab.record import Count, Seconds
+from storlab.units import size_text
 
 _FULL = "No space left on device"  # ENOSPC, see strerror(3)
+MAX_OUTPUT = 256 * 1024**2  # bytes of a command's output that are collected in memory
+MAX_LINE = 64 * 1024  # bytes of the first line that is waited for
 _REST = 10.0  # s, for a command that was killed to be gone; one that hangs in the kernel never is
 
 
@@ -26,18 +34,18 @@ OnOutput = Callable[[bytes, float], None]
 class ExitRecord:
     """How a command ended. Times in seconds, ``start`` on its node's monotonic clock; ``max_rss`` in bytes."""
 
-    argv: tuple[str, ...]
+    argv: Annotated[tuple[str, ...], Meta(min_length=1)]
     code: int | None
     signal: str | None
     timed_out: bool
     stopped_by: str | None
-    late: float | None
-    start: float
-    elapsed: float
-    cpu_user: float
-    cpu_system: float
-    max_rss: int
-    survivors: int
+    late: Seconds | None
+    start: Seconds
+    elapsed: Seconds
+    cpu_user: Seconds
+    cpu_system: Seconds
+    max_rss: Count
+    survivors: Count
 
     @property
     def ok(self) -> bool:
@@ -97,9 +105,11 @@ class Process:
         argv: tuple[str, ...],
         fields: Mapping[str, Any],
         on_output: OnOutput | None = None,
+        max_output: int | None = None,
     ) -> None:
         self._node, self._connection, self._argv, self._on_output = node, connection, argv, on_output
         self._id = connection.next_id()
+        self._max_output = max_output or MAX_OUTPUT
         self._started, self._spoke = asyncio.Event(), asyncio.Event()
         self._first = b""
         self._following = asyncio.create_task(self._follow(fields), name=f"{argv[0]} on {node}")
@@ -112,6 +122,8 @@ class Process:
         await self._started.wait()
         if self._following.done():
             self._following.result()
+        if self.pid is None:
+            raise CommandFailed(f"node {self._node}: {self._argv[0]} ended before it was started")
 
     async def first_line(self) -> bytes | None:
         """The first line that it prints, without its end; ``None`` where there was none before it ended."""
@@ -176,51 +188,66 @@ class Process:
             pass  # with its agent it ends
 
     async def _follow(self, fields: Mapping[str, Any]) -> Exit:
-        output: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+        output: dict[type[Event], list[bytes]] = {Stdout: [], Stderr: []}
+        collected = 0
         try:
-            async with aclosing(self._connection.request("run", request_id=self._id, **fields)) as events:
-                async for frame in events:
-                    match frame.header["event"]:
-                        case "started":
-                            self.pid, self.cgroup = frame.header["pid"], frame.header["cgroup"]
+            async with aclosing(self._connection.request("run", request_id=self._id, **fields)) as answers:
+                async for answer in answers:
+                    event = answer.event
+                    match event:
+                        case Started():
+                            self.pid, self.cgroup = event.pid, event.cgroup
                             self._started.set()
-                        case "stdout" | "stderr" as stream:
-                            if self._on_output is None:
-                                output[stream].append(frame.payload)
-                            else:
-                                self._on_output(frame.payload, frame.header["monotonic_ns"] / 1e9)
-                            self._listen(stream, frame.payload)
-                        case "error":
-                            raise CommandFailed(self._refused(frame.header))
-                        case "exit":
-                            return _ended(self._argv, frame.header, output)
+                        case Stdout() | Stderr() if self._on_output is not None:
+                            self._on_output(answer.payload, event.monotonic_ns / 1e9)
+                        case Stdout() | Stderr():
+                            output[type(event)].append(answer.payload)
+                            collected += len(answer.payload)
+                            if collected > self._max_output:
+                                raise TooMuch(await self._silenced())
+                        case Failed():
+                            raise CommandFailed(self._refused(event))
+                        case Exited():
+                            return _ended(self._argv, event, b"".join(output[Stdout]), b"".join(output[Stderr]))
+                    if isinstance(event, Stdout):
+                        self._listen(answer.payload)
             raise AssertionError("a run ends with exit, error or NodeLost")
         finally:
             self._started.set()
             self._spoke.set()
 
-    def _listen(self, stream: str, payload: bytes) -> None:
-        if stream == "stdout" and not self._spoke.is_set():
-            self._first += payload
-            if b"\n" in payload:
+    async def _silenced(self) -> str:
+        """Kill it, since nobody follows it any more; returns the reason."""
+        with contextlib.suppress(NodeLost):
+            await self.stop(grace=0.0)
+        most = size_text(self._max_output)
+        return f"node {self._node}: {self._argv[0]} was killed, as it printed more than {most}: let it write to a file"
+
+    def _listen(self, payload: bytes) -> None:
+        if not self._spoke.is_set():
+            self._first += payload[:MAX_LINE]
+            if b"\n" in payload or len(self._first) > MAX_LINE:
                 self._spoke.set()
 
-    def _refused(self, header: Mapping[str, Any]) -> str:
-        reason = "no such program" if header.get("errno") == "ENOENT" else header.get("message", "unknown error")
+    def _refused(self, event: Failed) -> str:
+        reason = "no such program" if event.errno == "ENOENT" else event.message
         return f"node {self._node}: {self._argv[0]} can't be run: {reason}"
 
 
-def _ended(argv: tuple[str, ...], header: Mapping[str, Any], output: Mapping[str, list[bytes]]) -> Exit:
-    late = header["late_ns"]
+def _ended(argv: tuple[str, ...], event: Exited, stdout: bytes, stderr: bytes) -> Exit:
     return Exit(
         argv=argv,
-        **{name: header[name] for name in ("code", "signal", "timed_out", "stopped_by", "survivors")},
-        late=None if late is None else late / 1e9,
-        start=(header["start_ns"] or 0) / 1e9,
-        elapsed=header["elapsed_ns"] / 1e9,
-        cpu_user=header["user_ns"] / 1e9,
-        cpu_system=header["system_ns"] / 1e9,
-        max_rss=header["max_rss_bytes"],
-        stdout=b"".join(output["stdout"]),
-        stderr=b"".join(output["stderr"]),
+        code=event.code,
+        signal=event.signal,
+        timed_out=event.timed_out,
+        stopped_by=event.stopped_by,
+        survivors=event.survivors,
+        late=None if event.late_ns is None else event.late_ns / 1e9,
+        start=(event.start_ns or 0) / 1e9,
+        elapsed=event.elapsed_ns / 1e9,
+        cpu_user=event.user_ns / 1e9,
+        cpu_system=event.system_ns / 1e9,
+        max_rss=event.max_rss_bytes,
+        stdout=stdout,
+        stderr=stderr,
     )

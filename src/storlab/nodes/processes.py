@@ -8,29 +8,48 @@ is looked for on the machine of the node that acts, and nowhere else.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 from storlab.errors import StorlabError
 from storlab.nodes.node import Node
-from storlab.nodes.undo import undo
+from storlab.nodes.undo import Name, RunId, undo
 
 _RUN, _NODE = "STORLAB_RUN", "STORLAB_NODE"
+_CGROUP = re.compile(
+    r"storlab-(?P<run>[A-Za-z0-9-]{1,128})\.(?P<controller>\d{1,10})\.\d{1,9}-(?P<node>[A-Za-z0-9_.+-]+)"
+)
 _PATIENCE = 10.0  # s, for a process that was killed to be gone
 _FIND = """
 cd /proc && marked=$(grep -lzxF -- "$1" [0-9]*/environ 2>/dev/null)
 [ -z "$marked" ] || grep -lzxF -- "$2" $marked 2>/dev/null
 true
 """
+# Its number may have become another process's meanwhile: whoever is killed has the marks at that moment.
+_KILL = """
+first=$1 second=$2
+shift 2
+for pid; do
+    grep -qzxF -- "$first" /proc/"$pid"/environ && grep -qzxF -- "$second" /proc/"$pid"/environ && kill -KILL "$pid"
+done 2>/dev/null
+true
+"""
 # What shed its mark, by an environment of its own, is still in the cgroup. The acting agent looks after its own.
 _REMOVE = """
 grep -qF "/$1/" /proc/self/cgroup && exit
 for root in /sys/fs/cgroup /sys/fs/cgroup/unified; do
-    [ -e "$root/cgroup.procs" ] && find "$root" -type d -name "$1" -prune 2>/dev/null
+    [ -e "$root/cgroup.procs" ] && find "$root" -type d -name "$1" -uid "$(id -u)" -prune 2>/dev/null
 done | while read -r top; do
     echo 1 2>/dev/null >"$top/cgroup.kill"
-    find "$top" -depth -type d -exec rmdir {} + 2>/dev/null && echo "$top"
+    for _ in $(seq 100); do # what was killed is still dying
+        find "$top" -depth -type d -exec rmdir {} + 2>/dev/null && break
+        sleep 0.1
+    done
+    if [ -e "$top" ]; then echo "busy $top"; else echo "removed $top"; fi
 done
 true
 """
@@ -41,10 +60,30 @@ def mark(run: str, node: str) -> dict[str, str]:
     return {_RUN: run, _NODE: node}
 
 
-@undo("processes.end")
+class _Agent(Struct, frozen=True, forbid_unknown_fields=True):
+    run: RunId
+    node: Name
+    cgroup: Name
+
+
+@undo("processes.end", arguments=_Agent)
 async def end_marked(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    """End what an agent left, on the node that it was on."""
+    """End what an agent left, on the node that it was on. Raises ``StorlabError`` for what isn't an agent's cgroup."""
+    cgroup = arguments["cgroup"]
+    if (found := _CGROUP.fullmatch(cgroup)) is None or found["run"] != arguments["run"]:
+        raise StorlabError(f"{cgroup} is not the cgroup of an agent of the run {arguments['run']}: left alone")
     return await end_processes(node, **arguments)
+
+
+def cgroup_name(run: str, controller: int, number: int, node: str) -> str:
+    """Of an agent's cgroup: whose it is, and for which process of Storlab's."""
+    return f"storlab-{run}.{controller}.{number}-{node}"
+
+
+def controller_of(cgroup: str) -> tuple[str, int, str] | None:
+    """The run, its controller's process, and the node, by the name of an agent's cgroup; ``None``: it is none."""
+    found = _CGROUP.fullmatch(cgroup)
+    return None if found is None else (found["run"], int(found["controller"]), found["node"])
 
 
 async def end_processes(acting: Node, run: str, node: str, cgroup: str) -> str | None:
@@ -56,9 +95,11 @@ async def end_processes(acting: Node, run: str, node: str, cgroup: str) -> str |
         if time.monotonic() > deadline:
             raise StorlabError(f"the processes {sorted(left)} of the run can't be killed: they hang in the kernel")
         killed |= left
-        await acting.run(["kill", "-KILL", *map(str, left)], check=False)
+        await acting.run(["sh", "-c", _KILL, "kill", *words, *map(str, left)], check=False)
         await asyncio.sleep(0.01)
-    removed = (await acting.output("sh", "-c", _REMOVE, "remove", cgroup)).split()
+    removed = (await acting.output("sh", "-c", _REMOVE, "remove", cgroup)).splitlines()
+    if any(line.startswith("busy ") for line in removed):
+        raise StorlabError(f"the cgroup {cgroup} can't be removed: its processes hang in the kernel")
     return f"killed {len(killed)} processes" if killed else f"removed the cgroup {cgroup}" if removed else None
 
 

@@ -13,11 +13,12 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import aclosing, contextmanager
 from signal import Signals
 from typing import Any
 
+from storlab.nodes.events import Exited, Started, Stderr, Stdout
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import cancelled
 
@@ -44,28 +45,29 @@ async def shell_on(node: Node, cwd: str | None, greeting: str) -> int:
     with _raw_terminal() if interactive else contextlib.nullcontext():
         typing: asyncio.Task[None] | None = None
         try:
-            async with aclosing(node.connection.request("run", request_id=identity, **fields)) as events:
-                async for frame in events:
-                    match frame.header["event"]:
-                        case "started":
+            async with aclosing(node.connection.request("run", request_id=identity, **fields)) as answers:
+                async for answer in answers:
+                    match answer.event:
+                        case Started() if typing is None:
                             typing = asyncio.create_task(_type(node, identity))
-                        case "stdout":
-                            _write(sys.stdout.fileno(), frame.payload)
-                        case "stderr":
-                            _write(sys.stderr.fileno(), frame.payload)
-                        case "exit":
-                            return _status(frame.header)
+                        case Stdout():
+                            _write(sys.stdout.fileno(), answer.payload)
+                        case Stderr():
+                            _write(sys.stderr.fileno(), answer.payload)
+                        case Exited() as ended:
+                            return _status(ended)
             return 1
         finally:
             if typing is not None:
                 await cancelled(typing)
 
 
-def _status(header: Mapping[str, Any]) -> int:
+def _status(ended: Exited) -> int:
     """As a shell tells it: 128 and the number of the signal that ended it."""
-    if header["signal"] is not None:
-        return 128 + Signals[header["signal"]].value
-    return int(header["code"] or 0)
+    if ended.signal is not None:
+        known = Signals.__members__.get(ended.signal)
+        return 128 + (known.value if known is not None else 0)
+    return ended.code or 0
 
 
 def _interactive(greeting: str) -> list[str]:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import os.path
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
 
 from storlab.errors import StorlabError
 from storlab.nodes.node import Node
@@ -20,6 +23,16 @@ LONG = 3600.0
 """For files of any size: a file system may tell its disk of every block that a large one frees."""
 
 Function = Callable[[Node, Mapping[str, Any]], Awaitable[str | None]]
+
+AbsolutePath = Annotated[str, Meta(pattern=r"^/[^\x00]*$", max_length=4095)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:+-]{1,255}$")]
+RunId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$")]
+
+
+class AtPath(Struct, frozen=True, forbid_unknown_fields=True):
+    """The arguments of what undoes something that is known by its path alone."""
+
+    path: AbsolutePath
 
 
 @dataclass(frozen=True)
@@ -30,23 +43,73 @@ class Undo:
     ``None`` where nothing was set up any more. It must be idempotent, and must touch nothing but what its arguments
     name: it may run long after, by ``storlab clean``, when somebody else has taken what was ours. ``patience``: seconds
     that it may take; the default is for unmounting, which writes back whatever the page cache still holds.
-    ``outlives_boot``: what it undoes is still there after its machine was booted again, as files are.
+    ``outlives_boot``: what it undoes is still there after its machine was booted again, as files are. ``arguments``: a
+    model that they are checked against before anything else looks at them.
     """
 
     name: str
     function: Function
     patience: float = 120.0
     outlives_boot: bool = False
+    arguments: type[Struct] | None = None
+
+    def check(self, arguments: Mapping[str, Any], run: str) -> None:
+        """Raise ``StorlabError`` unless these can be arguments from the journal of this run, and name nothing else's.
+
+        Whatever bears the name of a run, bears this one's.
+        """
+        if self.arguments is not None:
+            try:
+                msgspec.convert(arguments, self.arguments)
+            except msgspec.ValidationError as error:
+                raise StorlabError(f"its arguments are damaged ({error}): left alone") from None
+        for text in _texts(arguments):
+            if others := {name for name in _RUN.findall(text) if name != run}:
+                raise StorlabError(f"{text} belongs to the run {others.pop()}, not to {run}: left alone")
+        if arguments.get("run", run) != run:
+            raise StorlabError(f"it belongs to the run {arguments['run']}, not to {run}: left alone")
 
 
-def undo(name: str, *, patience: float = 120.0, outlives_boot: bool = False) -> Callable[[Function], Undo]:
+def undo(
+    name: str,
+    *,
+    patience: float = 120.0,
+    outlives_boot: bool = False,
+    arguments: type[Struct] | None = None,
+) -> Callable[[Function], Undo]:
     """Make an ``Undo`` of the function below; a layer or node kind then lists it in its ``undoes``."""
-    return lambda function: Undo(name, function, patience, outlives_boot)
+    return lambda function: Undo(name, function, patience, outlives_boot, arguments)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for each in value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ():
+        yield from _texts(each)
 
 
 _BUSY_TRIES = 40
 _BUSY_WAIT = 0.25  # s; the kernel may still drop references of processes that were just killed
-_NAME = re.compile(r"\.?storlab-\d{8}-\d{6}-[0-9a-f]{4}(-[^/]*)?")
+_NAME = re.compile(r"\.?storlab-(?P<run>\d{8}-\d{6}-[0-9a-f]{4})(-[^/]*)?")
+_RUN = re.compile(r"storlab-(\d{8}-\d{6}-[0-9a-f]{4})")
+
+# Of a path: whether anything is there, and whether it is what it was when it was made. Others may have made a folder of
+# that name, or a link. Servers of network file systems may know this user by another name, so owners say nothing there.
+_LOOK = r"""
+top=$1 path=$2 parent=${2%/*}
+[ -e "$path" ] || [ -L "$path" ] || exit 3
+real=$(readlink --canonicalize-missing -- "${parent:-/}"; echo .)
+[ "$real" = "$(printf '%s\n.' "${parent:-/}")" ] && [ ! -L "$top" ] ||
+    { echo "a symbolic link is in its way"; exit 4; }
+case $(stat --file-system --format=%T -- "$top") in nfs* | cifs | smb* | fuse* | v9fs | 9p) exit 0 ;; esac
+[ -O "$top" ] || { echo "it belongs to another user"; exit 4; }
+"""
+
+
+def run_of(name: str) -> str | None:
+    """The run whose name a folder, pool or network namespace of Storlab's bears; ``None``: it is none of Storlab's."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else found["run"]
 
 
 def refuse_foreign(path: str, *, itself: bool = False) -> None:
@@ -63,6 +126,20 @@ def refuse_foreign_pool(name: str) -> None:
         raise StorlabError(f"the pool of {name} is not Storlab's own: left alone")
 
 
+async def is_there(node: Node, path: str, *, itself: bool = False) -> bool:
+    """Whether something is at this path in a folder of Storlab's, or, with ``itself``, whether that folder is.
+
+    Raises ``StorlabError`` for what is not Storlab's: by its name, by its owner, or as a symbolic link leads there.
+    """
+    refuse_foreign(path, itself=itself)
+    top = path if itself else own_folders(path)[0]
+    found = await node.run(["sh", "-c", _LOOK, "look", top, path], check=False)
+    if found.code == 4:
+        reason = found.stdout.decode(errors="replace").strip()
+        raise StorlabError(f"{path} is not what Storlab made there, for {reason}: left alone")
+    return found.ok
+
+
 def own_folders(path: str) -> list[str]:
     """Of the folders that ``path`` lies in, those of Storlab's, the outermost first."""
     names = path.split("/")
@@ -75,8 +152,7 @@ async def remove_folder(node: Node, path: str, *, itself: bool = True) -> str | 
 
     Raises ``StorlabError`` for what is not Storlab's. Without ``itself``, it lies in one that bears a run's name.
     """
-    refuse_foreign(path, itself=itself)
-    if not (await node.run(["test", "-d", path], check=False)).ok:
+    if not await is_there(node, path, itself=itself):
         return None
     # One file system only: should a mount in there have outlived its own undoing, its contents stay.
     await node.run(["rm", "--recursive", "--force", "--one-file-system", "--", path])

@@ -19,7 +19,7 @@ from pydantic import Field
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
-from storlab.probes.procfs import parse_cgroup_cpu, parse_process_stat, parse_resident
+from storlab.probes.procfs import is_number, parse_cgroup_cpu, parse_process_stat, parse_resident
 from storlab.probes.sampling import Snapshot, around, read_samples, sampling
 from storlab.probes.subject import Kind, ProcessGroup
 from storlab.units import Duration
@@ -104,7 +104,7 @@ def find_looks(snapshots: Sequence[Snapshot], group: ProcessGroup) -> list[Look]
         whole = parse_cgroup_cpu(cpu)
         if not looks or snapshot.t > looks[-1].t:
             cpu_time = stat.cpu_time if whole is None else whole
-            looks.append(Look(snapshot.t, cpu_time, int(memory) if memory.strip().isdecimal() else resident))
+            looks.append(Look(snapshot.t, cpu_time, int(memory) if is_number(memory.strip()) else resident))
     return looks
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from dataclasses import dataclass, replace
 CPU_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _SECTOR = 512  # bytes; the unit of these counters whatever the disk's sector size is
 _TICKS = 100  # a second: USER_HZ, which is the same on every architecture that Storlab knows
+_DIGITS = 20  # of the largest number of 64 bits
 _RESIDENT = re.compile(r"^VmRSS:[ \t]+([0-9]{1,18}) kB$", re.MULTILINE)
 
 
@@ -47,11 +49,11 @@ def _numbers(counters: DiskCounters) -> Collection[int]:
 
 def parse_loadavg(text: str) -> tuple[float, float, float] | None:
     """Load averages over 1, 5 and 15 minutes; ``None`` where this is no such file."""
-    words = text.split()
     try:
-        return float(words[0]), float(words[1]), float(words[2])
-    except (IndexError, ValueError):
+        one, five, fifteen = (float(word) for word in text.split()[:3])
+    except ValueError:
         return None
+    return (one, five, fifteen) if math.isfinite(one + five + fifteen) else None
 
 
 def parse_cpu(text: str) -> dict[str, int]:
@@ -59,10 +61,8 @@ def parse_cpu(text: str) -> dict[str, int]:
     for line in text.splitlines():
         words = line.split()
         if words and words[0] == "cpu":
-            try:
-                return dict(zip(CPU_STATES, (int(word) for word in words[1:]), strict=False))
-            except ValueError:
-                return {}
+            numbers = words[1 : 1 + len(CPU_STATES)]
+            return dict(zip(CPU_STATES, map(int, numbers), strict=False)) if all(map(is_number, numbers)) else {}
     return {}
 
 
@@ -72,7 +72,7 @@ def parse_pressure(text: str) -> dict[str, float]:
     for line in text.splitlines():
         kind, _, rest = line.partition(" ")
         total = rest.rpartition("total=")[2]
-        if kind in ("some", "full") and total.isascii() and total.isdigit():
+        if kind in ("some", "full") and is_number(total):
             totals[kind] = int(total) / 1e6
     return totals
 
@@ -86,7 +86,7 @@ def parse_disk_stat(text: str) -> DiskCounters | None:
     """``/sys/block/NAME/stat``, or the counters of a line of ``/proc/diskstats``; ``None`` where they are not that."""
     words = text.split()
     digits = "".join(words)  # all at once: this is looked at for every disk in every sample
-    if len(words) < 11 or not (digits.isascii() and digits.isdigit()):
+    if len(words) < 11 or not (digits.isascii() and digits.isdigit()) or max(map(len, words)) > _DIGITS:
         return None
     numbers = [int(word) for word in words] + [0] * (17 - len(words))
     return DiskCounters(
@@ -132,10 +132,10 @@ def parse_process_stat(text: str) -> ProcessStat | None:
     head, opening, rest = text.partition("(")
     name, closing, fields = rest.rpartition(")")
     words = fields.split()
-    if not opening or not closing or not _is_number(head.strip()) or len(words) < 20 or len(words[0]) != 1:
+    if not opening or not closing or not is_number(head.strip()) or len(words) < 20 or len(words[0]) != 1:
         return None
     user, system, begun = words[11], words[12], words[19]
-    if not (_is_number(user) and _is_number(system) and _is_number(begun)):
+    if not (is_number(user) and is_number(system) and is_number(begun)):
         return None
     return ProcessStat(name, words[0], (int(user) + int(system)) / _TICKS, int(begun))
 
@@ -150,10 +150,11 @@ def parse_cgroup_cpu(text: str) -> float | None:
     """CPU time of all processes of a group in seconds, out of its ``cpu.stat``; ``None`` where it is not there."""
     for line in text.splitlines():
         name, _, number = line.partition(" ")
-        if name == "usage_usec" and _is_number(number):
+        if name == "usage_usec" and is_number(number):
             return int(number) / 1e6
     return None
 
 
-def _is_number(word: str) -> bool:
-    return word.isascii() and word.isdigit() and len(word) < 20
+def is_number(word: str) -> bool:
+    """Whether it is a whole number that the kernel can count up to."""
+    return word.isascii() and word.isdigit() and len(word) <= _DIGITS

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from storlab.errors import NodeError, ParseError
 from storlab.nodes.node import Node, Sample
 from storlab.nodes.waiting import to_its_end
 from storlab.probes.base import Window
+from storlab.reading import read_file
 
 NAME = "samples.jsonl"
 _END_TIMEOUT = 5.0  # s
@@ -92,7 +94,7 @@ def read_samples(raw: Path) -> list[Snapshot]:
     """All samples in order. A last line cut off by a crash is left out. Raises ``ParseError``."""
     path = raw / NAME
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_file(path).split(b"\n")
         paths = orjson.loads(lines[0])["paths"]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise ParseError(f"can't be read: {error}", str(path), 1) from None
@@ -101,7 +103,10 @@ def read_samples(raw: Path) -> list[Snapshot]:
         try:
             fields = orjson.loads(line)
             texts = {p: text for p, text in zip(paths, fields["contents"], strict=True) if isinstance(text, str)}
-            snapshots.append(Snapshot(float(fields["t"]), float(fields["late"]), texts))
+            t, late = float(fields["t"]), float(fields["late"])
+            if not math.isfinite(t + late):
+                raise ValueError("its time is no time")
+            snapshots.append(Snapshot(t, late, texts))
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             raise ParseError(f"is no sample: {error}", str(path), number) from None
     return sorted(snapshots, key=lambda snapshot: snapshot.t)

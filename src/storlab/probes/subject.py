@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from storlab.errors import ParseError
 from storlab.metrics import END
 from storlab.model import Model
+from storlab.reading import RECORD, read_file
 
 NAME = "subject.json"
 
@@ -111,7 +112,7 @@ def read_subject(raw: Path) -> Subject:
     """Read it back. Raises ``ParseError``."""
     path = raw / NAME
     try:
-        return Subject.model_validate_json(path.read_bytes())
+        return Subject.model_validate_json(read_file(path, RECORD))
     except OSError as error:
         raise ParseError(f"cannot be read: {error.strerror}", str(path), 1) from None
     except ValidationError as error:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from storlab.errors import RecordsError
 from storlab.records.imported import derive_imported
-from storlab.records.run_folder import RECORD, RunFolder
+from storlab.records.run_folder import RECORD, RunFolder, TrialRecord
 from storlab.records.tables import Tables
+from storlab.units import shown
 
 
 def derive(run: RunFolder) -> Tables:
@@ -24,6 +25,9 @@ def derive(run: RunFolder) -> Tables:
         if record.cell not in tables.cells:
             path = run.trial_folder(record.trial) / RECORD
             raise RecordsError(f"{path} is damaged: cell: the study has no cell {record.cell}")
+        if record.status == "done" and (lost := _strangers(record)):
+            path = run.trial_folder(record.trial) / RECORD
+            raise RecordsError(f"{path} is damaged: nodes: {shown(lost[0])} is not among them")
         tables.records.append(record)
     done = [
         Done(run.trial_folder(record.trial), record, tables.cells[record.cell])
@@ -33,3 +37,9 @@ def derive(run: RunFolder) -> Tables:
     if done:
         tables.parts.append(derive_trials(done))
     return tables
+
+
+def _strangers(record: TrialRecord) -> list[str]:
+    """Nodes where something ran or was watched, and of which nothing else is said."""
+    places = (*record.loads.values(), *record.probes.values())
+    return sorted({node for nodes in places for node in nodes} - record.nodes.keys())

@@ -78,8 +78,9 @@ def derive_trials(trials: Sequence[Done]) -> TrialTables:
     for trial in trials:
         try:
             parsed.append(parse_trial(trial, observations))
-        except StorlabError as error:
-            parsed.append(Parsed(warnings=[f"trial {trial.record.trial}: its raw records can't be read: {error}"]))
+        except (StorlabError, OSError) as error:
+            why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
+            parsed.append(Parsed(warnings=[f"trial {trial.record.trial}: its raw records can't be read: {why}"]))
     return _tables(parsed)
 
 

@@ -6,6 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
+from storlab.reading import open_file
+
 
 def write_durably(path: Path, data: bytes) -> None:
     """Replace ``path`` in one step, and let it survive a power cut once this returns."""
@@ -16,8 +18,9 @@ def write_durably(path: Path, data: bytes) -> None:
 def write_whole(path: Path, data: bytes, durable: bool = False) -> None:
     """Replace ``path`` in one step. For what can be derived again, it need not survive a power cut."""
     temporary = unfinished(path)
+    temporary.unlink(missing_ok=True)  # of a crash; or somebody's link, which must not be followed
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             if durable:
@@ -30,9 +33,10 @@ def write_whole(path: Path, data: bytes, durable: bool = False) -> None:
 
 def copy_durably(source: Path, target: Path) -> None:
     """A copy of a file of any size, in as much memory as a small one, that survives a power cut."""
-    shutil.copyfile(source, target)
-    with target.open("rb") as file:
-        os.fsync(file.fileno())
+    with open_file(source) as read, target.open("xb") as written:
+        shutil.copyfileobj(read, written)
+        written.flush()
+        os.fsync(written.fileno())
     sync_folder(target.parent)
 
 

@@ -11,6 +11,7 @@ from storlab.errors import ParseError, UserError
 from storlab.importing.imported import Imported, ImportedFile
 from storlab.importing.importer import Importer, Part
 from storlab.importing.registry import importer_of
+from storlab.reading import open_file, read_file
 from storlab.records.files import copy_durably, write_durably
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, TrialRecord, write_trial
@@ -160,7 +161,7 @@ def refuse_copies(runs: Mapping[str, RunFolder], *, together: bool) -> None:
             raise UserError(f"{first} and {name} are one run, {run.manifest.run}: a copy is no repeat; leave one out")
         imported = run.manifest.imported if together else None
         for file, raw in _raw_files(run, imported) if imported else ():
-            with raw.open("rb") as content:
+            with open_file(raw) as content:
                 known = file_of.setdefault((str(file.levels), hashlib.file_digest(content, "sha256").hexdigest()), name)
             if known != name:
                 raise UserError(
@@ -180,7 +181,7 @@ def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part]
     first = next(number for number, trial in enumerate(imported.trials, start=1) if trial.file == file)
     raw = _raw(run.trial_folder(first), importer)
     try:
-        parts = importer.read(raw.read_bytes(), str(raw), imported.files[file].options)
+        parts = importer.read(read_file(raw), str(raw), imported.files[file].options)
         return importer.read_beside(parts, raw.parent, str(raw))
     except OSError as error:
         return ParseError(error.strerror or str(error), str(raw))

@@ -15,7 +15,8 @@ from msgspec import Struct
 from storlab.errors import RecordsError
 from storlab.grouping import grouped
 from storlab.importing.imported import Imported
-from storlab.record import Count, Number, read_record, to_json
+from storlab.layers.block.identity import DeviceIdentity
+from storlab.record import Count, Number, RunId, read_record, to_json
 from storlab.records.files import write_durably
 
 if TYPE_CHECKING:
@@ -110,10 +111,18 @@ class Planned(Struct, frozen=True, forbid_unknown_fields=True):
     cells: list[PlannedCell]
 
 
+class PlannedDevice(Struct, frozen=True, forbid_unknown_fields=True):
+    """A device of the user's: the id of its machine, its name in the study, and what that led to in the plan."""
+
+    machine: str
+    path: str
+    device: DeviceIdentity
+
+
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     """One run. ``inputs`` are the files that the study names (fio job files), by the name used there."""
 
-    run: str
+    run: RunId
     title: str
     storlab: str
     argv: tuple[str, ...]
@@ -130,8 +139,13 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     rounds: tuple[Number, Number] = (1, 1)  # at least, at most
     nodes: dict[str, NodeFacts] = {}
     plan: Planned | None = None
+    devices: tuple[PlannedDevice, ...] = ()
     platform_notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()  # sentences without which the numbers would be misread
+    unconfined: bool = False  # loads could touch all that Storlab itself may
+    code: tuple[str, ...] = ()  # paths of code that loads were allowed to load
+    gates: tuple[str, ...] = ()  # of `--fail-on`
+    minutes: float | None = None  # of `--budget`
     imported: Imported | None = None  # from what; of none, it was run
     format: int = FORMAT
 

@@ -76,7 +76,13 @@ class Observations:
 
 
 def _parsed(probe: Probe, records: Sequence[ProbeRecord]) -> list[Measurements | StorlabError]:
-    declared, found = probe.declares(), probe.parse_many(records)
+    declared = probe.declares()
+    try:
+        found = probe.parse_many(records)
+    except ArithmeticError:  # numbers of hundreds of digits, in files of a kernel that has none
+        if len(records) == 1:
+            return [ParseError("holds a number that is too large", str(records[0].raw))]
+        return [each for record in records for each in _parsed(probe, [record])]
     return [replace(each, declared=declared) if isinstance(each, Measurements) else each for each in found]
 
 

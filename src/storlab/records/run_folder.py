@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from storlab.errors import RecordsError, UserError
 from storlab.metrics import Declarations
+from storlab.reading import RECORD as LONGEST_RECORD
+from storlab.reading import open_file, read_file
 from storlab.record import Number, Seconds, read_record, to_json
 from storlab.records.files import sync_folder, unfinished, write_durably, write_whole
 from storlab.records.manifest import LOCK, NAME, Manifest, read_manifest
@@ -26,17 +30,25 @@ if TYPE_CHECKING:
 
 RECORD = "trial.json"
 Status = Literal["done", "failed", "unsupported"]
+NodeName = Annotated[str, Meta(pattern=r"^(?!\.{1,2}\Z)[^/\x00]{1,255}\Z")]
+"""Also that of a folder in the trial's."""
+LayerFacts = dict[str, Any]
+"""Of one layer; ``layer`` is its kind."""
 
 
 class NodeRecord(Struct, frozen=True, forbid_unknown_fields=True):
     """One node's part in a trial: its measured phase in seconds on its own monotonic clock, and its disks."""
 
-    start: float
-    end: float
+    start: Seconds
+    end: Seconds
     machine: str  # boot id: nodes with the same one are the same machine
     disks: list[str] = []  # the kernel's names, as far as they are known
     clock_error: float = 0.0  # s, of the comparison with the controller's clock
     late: float = 0.0  # s, after the agreed instant
+
+    def __post_init__(self) -> None:
+        if not self.start < self.end:
+            raise ValueError("end: it is not after its start")
 
 
 class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,12 +67,17 @@ class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
     block: Number | None = None  # of the round: cells that share what is kept for it
     start_skew: Seconds | None = None
     phases: dict[str, Seconds] = {}  # seconds spent in each
-    nodes: dict[str, NodeRecord] = {}
-    facts: dict[str, list[dict[str, Any]]] = {}  # node → layer by layer
-    probes: dict[str, list[str]] = {}  # probe → nodes where it watched
-    loads: dict[str, list[str]] = {}  # workload → nodes where it ran
+    nodes: dict[NodeName, NodeRecord] = {}
+    facts: dict[NodeName, list[LayerFacts]] = {}  # node → layer by layer
+    probes: dict[str, list[NodeName]] = {}  # probe → nodes where it watched
+    loads: dict[str, list[NodeName]] = {}  # workload → nodes where it ran
     warnings: list[str] = []
-    guests: dict[str, dict[str, Any]] = {}  # node → what that virtual machine was
+    guests: dict[NodeName, dict[str, Any]] = {}  # node → what that virtual machine was
+
+    def __post_init__(self) -> None:
+        """Facts are those of some layer."""
+        if not all(isinstance(layer.get("layer"), str) for layers in self.facts.values() for layer in layers):
+            raise ValueError("facts: each must name its layer")
 
 
 def write_trial(folder: Path, record: TrialRecord, durable: bool = True) -> None:
@@ -145,12 +162,14 @@ class RunFolder:
 
         path = self.table_path(name)
         remedy = f"`storlab report {self.path}` derives it from the raw records"
-        if not path.is_file():
+        if not path.exists():
             raise RecordsError(f"{path} does not exist: {remedy}")
         try:
-            return polars.read_parquet(path)
-        except (OSError, polars.exceptions.PolarsError) as error:
-            raise RecordsError(f"{path} can't be read: {error}; {remedy}") from None
+            with open_file(path) as file:  # by descriptor, for in a path Polars takes * and [ for patterns
+                return polars.read_parquet(f"/proc/self/fd/{file.fileno()}")
+        except (OSError, polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise RecordsError(f"{path} can't be read: {why}; {remedy}") from None
 
     @cached_property
     def trials(self) -> pl.DataFrame:
@@ -182,9 +201,24 @@ class RunFolder:
     def declared(self) -> Declarations:
         """What the metrics of the tables are, by source."""
         try:
-            return Declarations.from_json(self.declared_path.read_bytes(), str(self.declared_path))
+            return Declarations.from_json(read_file(self.declared_path, LONGEST_RECORD), str(self.declared_path))
         except OSError as error:
             raise RecordsError(f"cannot read {self.declared_path}: {error.strerror}") from None
+
+    def _open_lock(self) -> int:
+        """Of its name, no link is followed: the file is written, and a link could lead to any of the user's own."""
+        path = self.path / LOCK
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+            descriptor = os.open(path, flags, 0o600)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
+                raise RecordsError(f"{path} is not a file of Storlab's: remove it") from None
+            raise
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise RecordsError(f"{path} is not a file of Storlab's: remove it")
+        return descriptor
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -192,7 +226,7 @@ class RunFolder:
 
         The lock is the kernel's and goes with the process, however that ends.
         """
-        descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = self._open_lock()
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -211,17 +245,21 @@ class RunFolder:
 def new_run_folder(path: Path, named: Path | None = None) -> Iterator[RunFolder]:
     """A new run's folder, locked. Raises ``UserError`` where it can't be, or where something lies in it.
 
+    Only its user can look into it: records name what a run makes. One that is there already keeps its mode.
     What a run left that was killed before it had a manifest is nothing. ``named``: what messages call the folder, where
     it is moved there once it is whole.
     """
     run = RunFolder(path)
     with ExitStack() as held:
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, exist_ok=True)
             sync_folder(path.parent)
             refuse_unless_empty(path)
             held.enter_context(run.lock())
             refuse_unless_empty(path)  # nor did another process begin a run here meanwhile
+        except FileExistsError:  # which a folder isn't in the way of
+            raise UserError(f"{named or path} can't be used for the run: {os.strerror(errno.ENOTDIR)}") from None
         except OSError as error:
             raise UserError(f"{named or path} can't be used for the run: {error.strerror}") from None
         yield run

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _GOING_ON = "The run has not ended yet."
 
 
-def design_of(study: Study, stopped: str = "", warnings: tuple[str, ...] = ()) -> Design:
+def design_of(study: Study, stopped: str = "", warnings: tuple[str, ...] = (), gates: tuple[str, ...] = ()) -> Design:
     """Factors, cells and planned comparisons. ``stopped``: why the run ended, in one sentence."""
     factors = {factor.name: tuple(level.label for level in factor.levels) for factor in study.factors}
     comparisons = tuple(
@@ -42,6 +42,7 @@ def design_of(study: Study, stopped: str = "", warnings: tuple[str, ...] = ()) -
         confidence=study.model.confidence,
         stopped=stopped,
         warnings=(*study.notes, *warnings),
+        gates=gates,
     )
 
 
@@ -51,9 +52,11 @@ def _pairs_left(
     return None if pairs is None else tuple(pair for pair in pairs if set(pair) <= set(levels))
 
 
-def summary_of(study: Study, tables: Tables, stopped: str, *, effects: bool = False) -> Summary:
+def summary_of(
+    study: Study, tables: Tables, stopped: str, *, gates: tuple[str, ...] = (), effects: bool = False
+) -> Summary:
     """What the tables say about the study's question so far. ``effects``: of factors as well, once a run has ended."""
-    return _summary(tables, design_of(study, stopped, tables.warnings()), effects)
+    return _summary(tables, design_of(study, stopped, tables.warnings(), gates), effects)
 
 
 def _summary(tables: Tables, design: Design, effects: bool) -> Summary:
@@ -74,7 +77,7 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
     """The design of a run, whether Storlab ran it or it was imported."""
     imported = manifest.imported
     if imported is None:
-        design = design_of(manifest.study(), manifest.stopped or _GOING_ON, tables.warnings())
+        design = design_of(manifest.study(), manifest.stopped or _GOING_ON, tables.warnings(), manifest.gates)
         return replace(design, declared=tables.declared())
     return Design(
         title=manifest.title,
@@ -90,9 +93,11 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
     )
 
 
-def rule_of(study: Study, rounds: tuple[int, int]) -> Rule:
-    """When to stop; ``rounds``: at least, at most."""
+def rule_of(study: Study, rounds: tuple[int, int], gates: tuple[str, ...] = ()) -> Rule:
+    """When to stop; ``rounds``: at least, at most. With ``gates``, once they are answered."""
     until = study.model.repeat.until
+    if gates:
+        return Rule("gates", *rounds)
     if until == "decided":
         return Rule("decided", *rounds)
     if until == "max":

@@ -16,22 +16,27 @@ from msgspec.structs import replace
 
 from storlab.analysis.stopping import Stop, decide
 from storlab.analysis.summary import Summary, to_json
+from storlab.analysis.wording import plural
 from storlab.errors import StorlabError, UserError
 from storlab.nodes.waiting import to_its_end
 from storlab.records.derive import derive
 from storlab.records.files import write_durably
-from storlab.records.manifest import Manifest, NodeFacts, Planned, node_facts, write_manifest
+from storlab.records.held import HeldFolder, held
+from storlab.records.manifest import NAME, Manifest, NodeFacts, Planned, PlannedDevice, node_facts, write_manifest
 from storlab.records.run_folder import RunFolder, TrialRecord, new_run_folder, write_trial
 from storlab.records.tables import Tables
 from storlab.run.design import rule_of, summary_of
 from storlab.run.interrupts import Interrupts
-from storlab.run.journal import Journal
+from storlab.run.journal import Journal, refuse_others
+from storlab.run.limits import AS_PLANNED, NO_LIMITS, Extent, Limits
 from storlab.run.observer import Observer
 from storlab.run.order import PlannedTrial
+from storlab.run.orphans import refuse_living
+from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.plan import Plan, make_plan, time_left, trial_times
 from storlab.run.session import Session, open_session
 from storlab.run.setup.setups import Setups
-from storlab.run.teardown import tear_down, tear_down_rest
+from storlab.run.teardown import tear_down, tear_down_rest, unrecorded
 from storlab.run.temporary import forget_run, remember_run
 from storlab.run.trial import TrialRun
 from storlab.study.study import Study
@@ -53,33 +58,53 @@ class Outcome:
     left_behind: tuple[str, ...] = ()
 
 
-async def run_study(study: Study, folder: Path, seed: int, rounds: tuple[int, int], observer: Observer) -> Outcome:
+async def run_study(
+    study: Study,
+    folder: Path,
+    seed: int,
+    rounds: tuple[int, int],
+    observer: Observer,
+    permissions: Permissions = NO_PERMISSIONS,
+    limits: Limits = NO_LIMITS,
+) -> Outcome:
     """Run a study into a new folder. Raises ``UserError``, with nothing done, where it can't be run here."""
     run = new_run_id()
     interrupts = Interrupts(observer.notify)
     with interrupts.listening():
-        async with open_session(run, observer.notify) as session:
+        async with open_session(run, observer.notify, permissions) as session:
             plan = await make_plan(study, session, seed, rounds)
             plan.refuse_empty()
+            await session.claim_devices()
             with new_run_folder(folder) as records:
-                begin_manifest(folder, run, session, plan)
+                begin_manifest(folder, run, session, plan, limits)
                 cells = {cell.number: cell for cell in plan.study.cells}
                 tables = Tables(cells, tuple(factor.name for factor in plan.study.factors))
-                return await _Executor(records, plan, session, observer, interrupts, tables).execute()
+                return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
 
 
-async def resume_run(folder: Path, observer: Observer) -> Outcome:
-    """Go on with a run that was killed or interrupted: what stands is torn down, finished trials are kept."""
+async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANNED) -> Outcome:
+    """Go on with a run that was killed, interrupted or too short: what stands is torn down, finished trials are kept.
+
+    Evidence stays what it is however many rounds are added, and for whatever reason: it is anytime-valid.
+    """
     records = RunFolder.open(folder)
+    refuse_others(folder)
     interrupts = Interrupts(observer.notify)
     with interrupts.listening(), records.lock():
         manifest = records.manifest
-        async with open_session(manifest.run, observer.notify) as session:
+        refuse_living(manifest.run, folder)
+        permissions = Permissions(manifest.unconfined, manifest.code)
+        async with open_session(manifest.run, observer.notify, permissions) as session:
             await _tear_down_rest(records, session, observer)
-            plan = await make_plan(manifest.study(), session, manifest.seed, manifest.rounds)
-            write_manifest(folder, replace(manifest, finished=None, stopped=""))
+            session.devices = {(each.machine, each.path): each.device for each in manifest.devices}
             tables = derive(records)
-            return await _Executor(records, plan, session, observer, interrupts, tables).execute()
+            begun = max((record.round for record in tables.records), default=0)
+            rounds = extent.of(manifest.rounds, begun)
+            plan = await make_plan(manifest.study(), session, manifest.seed, rounds)
+            await session.claim_devices()
+            write_manifest(folder, replace(manifest, finished=None, stopped="", rounds=rounds))
+            limits = Limits(manifest.gates, manifest.minutes)
+            return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
 
 
 async def _tear_down_rest(records: RunFolder, session: Session, observer: Observer) -> None:
@@ -97,7 +122,7 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
-def begin_manifest(folder: Path, run: str, session: Session, plan: Plan) -> None:
+def begin_manifest(folder: Path, run: str, session: Session, plan: Plan, limits: Limits = NO_LIMITS) -> None:
     """Write what is known of a run before it begins. Raises ``UserError`` where the folder can't be used."""
     study = plan.study
     manifest = Manifest(
@@ -115,9 +140,14 @@ def begin_manifest(folder: Path, run: str, session: Session, plan: Plan) -> None
         started=_now(),
         rounds=plan.rounds,
         nodes=_nodes(session),
+        devices=tuple(PlannedDevice(*place, device) for place, device in session.devices.items()),
         plan=msgspec.convert(plan.as_dict(), Planned),
         platform_notes=tuple(plan.notes),
         cautions=plan.cautions,
+        unconfined=plan.permissions.unconfined,
+        code=plan.permissions.code,
+        gates=limits.gates,
+        minutes=limits.minutes,
     )
     try:
         write_manifest(folder, manifest)
@@ -146,11 +176,14 @@ class _Executor:
         observer: Observer,
         interrupts: Interrupts,
         tables: Tables,
+        limits: Limits,
     ) -> None:
         self._run, self._study, self._plan = run, plan.study, plan
         self._session, self._observer, self._interrupts, self._tables = session, observer, interrupts, tables
         self._cells = {cell.number: cell for cell in plan.study.cells}
-        self._rule = rule_of(plan.study, plan.rounds)
+        self._limits, self._rule = limits, rule_of(plan.study, plan.rounds, limits.gates)
+        self._began = time.monotonic()
+        self._rounds_here = 0
         self._ended = {record.trial for record in tables.records}
         self._unsupported = dict(plan.unsupported)
         for record in tables.records:
@@ -162,10 +195,11 @@ class _Executor:
         self._finished = False
         self._left: tuple[str, ...] = ()
         self._setups: Setups | None = None
+        self._held: HeldFolder
 
     async def execute(self) -> Outcome:
         remember_run(self._session.run, self._run.path)
-        with Journal(self._run.journal) as journal:
+        with held(self._run) as self._held, Journal(self._run.journal) as journal:
             journal.note("begin", storlab=__version__, pid=os.getpid())
             self._session.begin(journal, self._study.model.scratch)
             self._interrupts.stage = "trials"
@@ -179,8 +213,12 @@ class _Executor:
             except asyncio.CancelledError:
                 if not self._interrupts.at_once:
                     raise
-        if not self._left:
-            forget_run(self._session.run)
+            except OSError as error:
+                raise unrecorded(error, self._run.path, len(self._ended), self._left) from None
+            finally:
+                if not self._left:
+                    forget_run(self._session.run)
+            self._held.refuse_moved()
         return self._outcome()
 
     async def _rounds(self, journal: Journal) -> None:
@@ -214,7 +252,17 @@ class _Executor:
             self._stopped = decision.reason
             return True
         self._remaining = decision.remaining
-        return False
+        return self._is_spent(round_number)
+
+    def _is_spent(self, round_number: int) -> bool:
+        """Whether one more round, as long as those so far, would exceed the budget."""
+        self._rounds_here += 1
+        minutes = (time.monotonic() - self._began) / 60
+        if self._limits.minutes is None or minutes * (1 + 1 / self._rounds_here) <= self._limits.minutes:
+            return False
+        done = plural(round_number, "round")
+        self._stopped = f"Stopped after {done}: one more would exceed the budget of {self._limits.minutes:g} minutes."
+        return True
 
     async def _trial(self, planned: PlannedTrial, rest: list[int], setups: Setups, journal: Journal) -> None:
         cell = self._cells[planned.cell]
@@ -222,23 +270,33 @@ class _Executor:
             self._record_unsupported(planned)
             return
         await self._session.revive()
+        self._held.refuse_moved()
         folder = self._run.trial_folder(planned.number)
-        cut_short = _set_aside(folder)
-        folder.mkdir(parents=True)
+        cut_short = self._make_folder(planned.number)
         self._observer.trial_begins(planned, cell, self._time_left(planned.round, rest))
         journal.note("trial begins", trial=planned.number, round=planned.round, cell=planned.cell)
         trial = TrialRun(planned, cell, self._session, setups, folder)
         if cut_short:  # perhaps by what it did to the machine: a level must not look better for being run again
             said = f"trial {planned.number} was cut short and run again: what it measured at first isn't known"
             trial.warnings.append(f"{', '.join(cell.levels.values())}: {said}" if cell.levels else said)
-        record, tables = await trial.run()
+        try:
+            record, tables = await trial.run()
+        finally:
+            self._held.refuse_moved()  # whatever failed: that is why
         if record.status == "unsupported":
             self._unsupported[planned.cell] = (record.reason or "",)
         self._take_in(record, tables)
         journal.note("trial ends", trial=planned.number, status=record.status)
 
+    def _make_folder(self, trial: int) -> bool:
+        """Whether there was one, of an attempt that was cut short."""
+        folder = self._held.run.trial_folder(trial)
+        cut_short = _set_aside(folder)
+        folder.mkdir(parents=True)
+        return cut_short
+
     def _take_in(self, record: TrialRecord, tables: Any) -> None:
-        write_trial(self._run.trial_folder(record.trial), record)
+        write_trial(self._held.run.trial_folder(record.trial), record)
         self._ended.add(record.trial)
         self._tables.add(record, tables)
         self._observer.trial_ends(record)
@@ -247,8 +305,7 @@ class _Executor:
         """Once a cell, so that its reason is in the results; later rounds pass over it."""
         if any(record.cell == planned.cell and record.status == "unsupported" for record in self._tables.records):
             return
-        folder = self._run.trial_folder(planned.number)
-        folder.mkdir(parents=True, exist_ok=True)
+        self._held.run.trial_folder(planned.number).mkdir(parents=True, exist_ok=True)
         levels = dict(self._cells[planned.cell].levels)
         reason = "; ".join(self._unsupported[planned.cell])
         self._take_in(TrialRecord(planned.number, planned.round, planned.cell, levels, "unsupported", reason), None)
@@ -261,10 +318,10 @@ class _Executor:
         return time_left(times, rest, (max(least, 0), max(most, 0)))
 
     def _summarise(self, *, effects: bool = False) -> Summary:
-        return summary_of(self._study, self._tables, self._stopped, effects=effects)
+        return summary_of(self._study, self._tables, self._stopped, gates=self._limits.gates, effects=effects)
 
     def _write_tables(self) -> None:
-        self._tables.write(self._run)
+        self._tables.write(self._held.run)
         self._written = time.monotonic()
 
     async def _end(self, journal: Journal) -> None:
@@ -276,12 +333,14 @@ class _Executor:
             how = "was interrupted" if self._interrupts.finish else "broke off"
             self._stopped = f"The run {how}; `storlab resume` resumes it."
         journal.note("end", finished=self._finished, left_behind=result.failed)
+        if not self._held.is_in_place and not self._held.run.path.joinpath(NAME).exists():
+            return  # it was removed: there is nothing to write into
         self._write_tables()
-        write_durably(self._run.summary, to_json(self._summarise(effects=True)))
+        write_durably(self._held.run.summary, to_json(self._summarise(effects=True)))
         finished = _now() if self._finished else None
-        manifest = self._run.manifest
+        manifest = self._held.run.manifest
         nodes = {**manifest.nodes, **_nodes(self._session)}
-        write_manifest(self._run.path, replace(manifest, finished=finished, stopped=self._stopped, nodes=nodes))
+        write_manifest(self._held.run.path, replace(manifest, finished=finished, stopped=self._stopped, nodes=nodes))
 
     def _outcome(self) -> Outcome:
         failed = any(record.status == "failed" for record in self._tables.records)

@@ -5,20 +5,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import itertools
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Annotated, Any, BinaryIO, Self
 
+import msgspec
 import orjson
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from storlab.errors import RecordsError
-from storlab.nodes.identity import Machine, NodeIdentity
+from storlab.nodes.identity import NodeIdentity
+from storlab.record import Number
 from storlab.records.files import sync_folder
+from storlab.records.manifest import LOCK, NAME
+
+JOURNAL = "journal.jsonl"
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class Journal:
         self._pending, last = _read(path)
         self._next = last + 1
         self._drop_torn_line()
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         sync_folder(path.parent)
 
     def __enter__(self) -> Self:
@@ -57,7 +66,10 @@ class Journal:
         return sorted(self._pending.values(), key=lambda entry: -entry.number)
 
     def register(self, node: NodeIdentity, undo: str, arguments: Mapping[str, Any]) -> Pending:
-        """Announce something that is about to be set up. On disk, for good, when this returns."""
+        """Announce something that is about to be set up. On disk, for good, when this returns.
+
+        Raises ``OSError`` where that can't be: then nothing may be set up.
+        """
         from storlab.run.undoing import undo_table  # all layers and node kinds, which who only reads can do without
 
         assert undo in undo_table(), f"no layer and no node kind lists the undo {undo}"
@@ -70,7 +82,10 @@ class Journal:
         return entry
 
     def undone(self, entry: Pending, did: str | None) -> None:
-        """Note that it is down; ``did`` says what was done, ``None`` that nothing stood. Its loss is harmless."""
+        """Note that it is down; ``did`` says what was done, ``None`` that nothing stood. Its loss is harmless.
+
+        It is known in memory all the same, by which teardown goes where the journal can't be written to any more.
+        """
         self._append({"undone": entry.number, "did": did})
         self._pending.pop(entry.number, None)
 
@@ -92,18 +107,23 @@ class Journal:
             if durable:
                 os.fdatasync(self._descriptor)
         except OSError:
-            os.ftruncate(self._descriptor, length)
+            with contextlib.suppress(OSError):  # where the whole file system is dead
+                os.ftruncate(self._descriptor, length)
             if durable:
                 raise
 
     def _drop_torn_line(self) -> None:
         """A power cut may leave half a line; what it announced had not been set up yet."""
-        if not self._path.exists():
+        file = _open(self._path)
+        if file is None:
             return
-        data = self._path.read_bytes()
-        if data and not data.endswith(b"\n"):
-            with self._path.open("r+b") as file:
-                file.truncate(data.rfind(b"\n") + 1)
+        with file:
+            length = os.fstat(file.fileno()).st_size
+            begin = max(length - _LONGEST, 0)
+            file.seek(begin)
+            end = file.read()
+        if end and not end.endswith(b"\n"):
+            os.truncate(self._path, begin + end.rfind(b"\n") + 1)
 
 
 def read_pending(path: Path) -> list[Pending]:
@@ -111,35 +131,91 @@ def read_pending(path: Path) -> list[Pending]:
     return list(_read(path)[0].values())
 
 
-def _pending(fields: Mapping[str, Any]) -> Pending:
-    """Raises ``ValueError``, ``KeyError`` or ``TypeError`` where something is missing."""
-    node = dict(fields["node"])
-    identity = NodeIdentity(**{**node, "machine": Machine(**node["machine"])})
-    arguments, outlives = dict(fields["arguments"]), bool(fields["outlives_boot"])
-    return Pending(int(fields["registered"]), identity, str(fields["undo"]), arguments, outlives)
+_Value = Annotated[str, Meta(pattern=r"^[^\x00]*$", max_length=4096)] | int | float | bool | None
+
+
+class _Line(Struct, frozen=True):
+    """What any line may have; those that are for people have more, which nobody reads."""
+
+    registered: Number | UnsetType = UNSET
+    undone: Number | UnsetType = UNSET
+    node: NodeIdentity | UnsetType = UNSET
+    undo: Annotated[str, Meta(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,127}$")] | UnsetType = UNSET
+    arguments: dict[Annotated[str, Meta(max_length=64)], _Value | list[_Value]] | UnsetType = UNSET
+    outlives_boot: bool | UnsetType = UNSET
+
+    def pending(self) -> Pending | None:
+        """What it announces, if it does. Raises ``ValueError`` where something is missing."""
+        number, node, undo, arguments, outlives = (
+            self.registered, self.node, self.undo, self.arguments, self.outlives_boot,
+        )  # fmt: skip
+        if number is UNSET:
+            return None
+        if node is UNSET or undo is UNSET or arguments is UNSET or outlives is UNSET:
+            raise ValueError("it lacks node, undo, arguments or outlives_boot")
+        return Pending(number, node, undo, arguments, outlives)
+
+
+_LINE = msgspec.json.Decoder(_Line)
+_LONGEST = 256 * 1024  # bytes of a line
+
+
+def _open(path: Path) -> BinaryIO | None:
+    """A journal for reading; ``None`` where there is none. Raises ``RecordsError`` for what is no regular file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        what = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        raise RecordsError(f"{path} can't be read: {what}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise RecordsError(f"{path} can't be read: it is not a regular file")
+    return os.fdopen(descriptor, "rb")
 
 
 def _read(path: Path) -> tuple[dict[int, Pending], int]:
     """What still stands, by its number, and the last number that was given."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return {}, 0
     pending: dict[int, Pending] = {}
     last = 0
-    for number, line in enumerate(data.split(b"\n")[:-1], start=1):  # what follows the last newline is torn
+    file = _open(path)
+    if file is None:
+        return pending, last
+    with file:
+        for number in itertools.count(1):
+            line = file.readline(_LONGEST)
+            if len(line) < _LONGEST and not line.endswith(b"\n"):
+                return pending, last  # what follows the last newline is torn
+            try:
+                if not line.endswith(b"\n"):
+                    raise ValueError(f"it is longer than {_LONGEST // 1024} KiB")
+                read = _LINE.decode(line)
+                if read.undone is not UNSET:
+                    pending.pop(read.undone, None)
+                if (entry := read.pending()) is not None:
+                    pending[entry.number] = entry
+                    last = max(last, entry.number)
+            except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+                raise RecordsError(
+                    f"{path}:{number} is damaged ({error}): fix or remove that line, "
+                    "then `storlab clean` can tear down what the others name"
+                ) from None
+    raise AssertionError("a file ends")
+
+
+def refuse_others(folder: Path) -> None:
+    """Raise ``RecordsError`` where root is asked to follow a journal that others may have written."""
+    if os.geteuid() != 0:
+        return
+    for path in (folder, folder / NAME, folder / LOCK, folder / JOURNAL):
         try:
-            fields = orjson.loads(line)
-            if not isinstance(fields, dict):
-                raise ValueError("no object")
-            pending.pop(int(fields.get("undone", 0)), None)
-            if "registered" in fields:
-                entry = _pending(fields)
-                pending[entry.number] = entry
-                last = max(last, entry.number)
-        except (ValueError, KeyError, TypeError) as error:
-            raise RecordsError(
-                f"{path}:{number} is damaged ({error}): fix or remove that line, "
-                "then `storlab clean` can tear down what the others name"
-            ) from None
-    return pending, last
+            found = path.lstat()
+        except FileNotFoundError:
+            continue
+        remedy = "root doesn't do what it says. Run this as the user whose run it is"
+        if found.st_uid != 0:
+            raise RecordsError(f"{path} belongs to another user (uid {found.st_uid}): {remedy}")
+        if found.st_mode & 0o022 and not stat.S_ISLNK(found.st_mode):
+            raise RecordsError(f"{path}: others can write to it (mode {found.st_mode & 0o7777:04o}): {remedy}, or, if "
+                               "nobody has changed anything in it, `chmod go-w` it")  # fmt: skip

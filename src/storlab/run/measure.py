@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from storlab.metrics import PROBE
+from storlab.nodes.answers import understood
 from storlab.nodes.node import Clock, Exit, Node, Process
 from storlab.nodes.waiting import all_of, to_its_end
 from storlab.probes.backing import BACKING
@@ -19,8 +19,9 @@ from storlab.probes.base import Probe, ProbeContext
 from storlab.probes.subject import Subject, of_machine, write_subject
 from storlab.records.derive_trial import parse_load, raw_folder
 from storlab.records.run_folder import NodeRecord, TrialRecord
+from storlab.run.fetch import Allowance, fetch_folder, keep_exit
 from storlab.study.cells import HOST, Load
-from storlab.workloads.base import NAME, Launch, RunContext, exit_bytes
+from storlab.workloads.base import Launch, RunContext
 
 _LEAD = 0.02  # s, at least, from the decision to the start
 _LEAD_PER_COMMAND = 0.01
@@ -90,11 +91,12 @@ async def measure(
     subjects: Mapping[str, Subject],
     nodes: Mapping[str, Node],
     folder: Path,
+    allowance: Allowance,
 ) -> TrialRecord:
     """Run all workloads at once; ``subjects`` and ``nodes`` by name: all that belong to the trial, loads or no.
 
-    The record with what was seen of them; raw files go below ``folder``. How each command ended is recorded, not
-    judged: its workload's parser knows what a failure is.
+    The record with what was seen of them; raw files go below ``folder``, as far as ``allowance`` reaches. How each
+    command ended is recorded, not judged: its workload's parser knows what a failure is.
     """
     probes = {**probes, BACKING.kind: BACKING}
     machines = {name: node.machine for name, node in nodes.items()}
@@ -102,7 +104,7 @@ async def measure(
     working = [place.node for _, place in places]
     watching = [nodes[name] for by_node in watched.values() for name in by_node]
     clocks = await compare_clocks(list({node.name: node for node in (*working, *watching)}.values()))
-    starts = [(place.node, await load.workload.launch(place)) for load, place in places]
+    starts = [(place.node, await _launch(load, place)) for load, place in places]
     async with _watched(probes, watched, nodes, folder):
         commands = await start_together(starts, clocks)
         try:
@@ -114,7 +116,7 @@ async def measure(
             raise
     for (load, place), each in zip(places, ended, strict=True):
         raw = raw_folder(folder, place.node.name, load.name)
-        await fetch_folder(place.node, place.folder, raw)
+        await fetch_folder(place.node, place.folder, raw, allowance)
         keep_exit(raw, each)
     for (load, place), each in zip(places, ended, strict=True):
         if not each.ok and each.stopped_by is None:  # the others were stopped on its account: it has the reason
@@ -129,6 +131,11 @@ async def measure(
         probes={name: list(by_node) for name, by_node in watched.items() if by_node},
         loads={load.name: [place.node.name for each, place in places if each is load] for load, _ in places},
     )
+
+
+async def _launch(load: Load, place: RunContext) -> Launch:
+    with understood(place.node.name, f"preparing {load.name}"):
+        return await load.workload.launch(place)
 
 
 def watched_by(probe: Probe, subjects: Mapping[str, Subject], machines: Mapping[str, str]) -> dict[str, Subject]:
@@ -191,34 +198,7 @@ def _windows(
     return records
 
 
-MAX_FILE = 1024**3  # bytes; larger ones are left out, with a note in their place
-
 _TAIL = 4096  # bytes
-
-
-async def fetch_folder(node: Node, folder: str, into: Path) -> None:
-    """Copy every regular file of a folder on the node, flat or not, into ``into``."""
-    listing = await node.output("find", folder, "-type", "f", "-printf", "%s %P\\0")
-    for entry in filter(None, listing.split("\0")):
-        size, _, name = entry.partition(" ")
-        path = into / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if int(size) > MAX_FILE:
-            path.with_name(f"{path.name}.left-out").write_text(f"{size} bytes: longer than {MAX_FILE}\n")
-        else:
-            with contextlib.suppress(FileNotFoundError):  # it was a passing one
-                path.write_bytes(await node.read(f"{folder}/{name}"))
-
-
-def keep_exit(raw: Path, ended: Exit) -> None:
-    """Write ``exit.json``, ``stdout`` and ``stderr`` beside what was fetched."""
-    raw.mkdir(parents=True, exist_ok=True)
-    (raw / NAME).write_bytes(exit_bytes(ended))
-    for name, output in (("stdout", ended.stdout), ("stderr", ended.stderr)):
-        if output:
-            (raw / name).write_bytes(output)
-    if not (raw / "stdout").exists():
-        (raw / "stdout").touch()
 
 
 def last_output(folder: Path) -> str:

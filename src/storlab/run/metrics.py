@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from storlab.analysis.design import CompareSpec
-from storlab.analysis.questions import Catalogue, Metrics, Trait, plan
+from storlab.analysis.questions import Catalogue, Metrics, Trait, each_planned
 from storlab.metrics import END, PROBE, Declarations, MetricSpec, named, without_end
 from storlab.probes.backing import BACKING
 from storlab.probes.host_load import HostLoadProbe
@@ -67,9 +67,10 @@ def refuse_unknown_metrics(study: Study) -> None:
             listed = f": nothing in this study yields it; `storlab list --metrics {study.file}` lists what there is"
             raise study.problem(path, f"unknown metric {name!r}{nearest(name, names) or listed}")
         by_it = tuple(replace(spec, metrics=(name,)) for spec in comparisons if design.pairs(spec))
-        planned = plan(replace(design, comparisons=by_it), Catalogue(metrics, {})) if by_it else []
-        if by_it and all(item.problem for item in planned):
-            why = planned[0].problem if planned else "none of the levels that are compared has it."
+        planned = each_planned(replace(design, comparisons=by_it), Catalogue(metrics, {})) if by_it else iter(())
+        first = next(planned, None)
+        if by_it and (first is None or first.problem) and all(item.problem for item in planned):
+            why = first.problem if first is not None else "none of the levels that are compared has it."
             raise study.problem(path, f"nothing can be compared by {name!r}: {why}")
 
 

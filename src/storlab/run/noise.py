@@ -16,8 +16,9 @@ from statistics import fmean
 
 import msgspec
 
-from storlab.errors import UserError
+from storlab.errors import RecordsError, UserError
 from storlab.metrics import named
+from storlab.record import Seconds, read_record
 from storlab.records.files import write_whole
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
@@ -62,8 +63,8 @@ class MachineNoise:
     study: str
     title: str
     metric: str
-    seconds: float
-    overhead: float | None
+    seconds: Seconds
+    overhead: Seconds | None
     values: tuple[float, ...]
 
 
@@ -141,8 +142,8 @@ def save(noise: MachineNoise) -> Path:
 def saved() -> MachineNoise | None:
     """What is kept of this machine; ``None`` where there is nothing, or nothing that can be read."""
     try:
-        return msgspec.json.decode(noise_file().read_bytes(), type=MachineNoise)
-    except (OSError, msgspec.MsgspecError):
+        return read_record(noise_file(), MachineNoise)
+    except (OSError, RecordsError):
         return None
 
 

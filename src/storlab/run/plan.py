@@ -8,17 +8,21 @@ from functools import cached_property
 from typing import Any
 
 from storlab.errors import MissingImage, MissingTool, UserError
+from storlab.grouping import grouped
 from storlab.layers.base import Layer
+from storlab.layers.block.device import refuse_changed
 from storlab.nodes.kind import Prepared
 from storlab.nodes.needs import Needs, lacks, together
 from storlab.nodes.network import NEEDS as RUN_NETWORK
-from storlab.nodes.node import Node
+from storlab.nodes.node import Confinement, Node
 from storlab.records.run_folder import TrialRecord
 from storlab.run.metrics import refuse_unknown_metrics
 from storlab.run.order import PlannedTrial, round_order
+from storlab.run.permissions import NO_PERMISSIONS, UNCONFINED, Permissions
 from storlab.run.session import Session
 from storlab.run.setup.placement import place
 from storlab.run.setup.space import (
+    Claimed,
     Memory,
     free_space,
     refuse_double_claims,
@@ -30,10 +34,13 @@ from storlab.run.setup.space import (
 from storlab.run.setup.units import is_here, kept_for_a_round, layer_needs, units
 from storlab.run.subjects import watched_groups
 from storlab.study.cells import HOST, Cell
-from storlab.study.chains import Chain
+from storlab.study.chains import Chain, Link
 from storlab.study.study import Study
+from storlab.units import shown
 from storlab.workloads.base import Workload
 
+Origin = tuple[str | int, ...]
+"""Where something stands in the study."""
 OVERHEAD = 0.5  # s a trial, beyond its load: stacks, settling, gathering; replaced by what is measured once it runs
 
 
@@ -52,6 +59,7 @@ class Plan:
     free: int
     root_needed_for: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default_factory=tuple)
+    permissions: Permissions = NO_PERMISSIONS
     prepared: Mapping[str, Prepared] = field(default_factory=dict)
     memory: Memory = field(default_factory=lambda: Memory(0, None))
 
@@ -59,7 +67,8 @@ class Plan:
     def cautions(self) -> tuple[str, ...]:
         """What a reader of the results must know first."""
         of_nodes = (caution for prepared in self.prepared.values() for caution in prepared.cautions)
-        return tuple(dict.fromkeys((*of_nodes, *_kept(self.supported), *_in_memory(self.supported))))
+        freedom = [UNCONFINED] if self.permissions.unconfined else []
+        return tuple(dict.fromkeys((*freedom, *of_nodes, *_kept(self.supported), *_in_memory(self.supported))))
 
     def refuse_empty(self) -> None:
         """Raise ``UserError`` with the reasons where this machine supports no cell at all."""
@@ -123,23 +132,26 @@ async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int
             unsupported[cell.number] = tuple(reasons)
         else:
             await checked.check(cell)
+    await checked.check_loads()
     supported = [cell for cell in study.cells if cell.number not in unsupported]
     free, space = await free_space(session.host, study.model.scratch), stacks_space(supported)
     refuse_stacks_too_large(study, supported, space, free)
     await refuse_loads_too_large(study, supported, session)
-    refuse_double_claims(study, supported)
+    refuse_double_claims(study, supported, checked.claimed)
     memory = refuse_guests_too_large(study, supported, await session.host.read_text("/proc/meminfo"))
     root = [needs.root for cell in study.cells for needs in [_needs_here(cell), *_node_needs(cell)] if needs.root]
     notes = (*study.notes, *_left_out(supported), *_shared_in_rounds(supported))
-    return Plan(study, seed, rounds, unsupported, space, free, tuple(dict.fromkeys(root)), notes, prepared, memory)
+    needed = tuple(dict.fromkeys(root))
+    return Plan(study, seed, rounds, unsupported, space, free, needed, notes, session.permissions, prepared, memory)
 
 
 async def _prepare(study: Study, session: Session) -> dict[str, Prepared]:
     """What is found out of each group's nodes. Raises ``MissingImage``, or an error with its place in the study."""
     prepared = {}
+    needed = grouped((name, group_needs(cell, name)) for cell in study.cells for name in cell.nodes)
     for cell in study.cells:
         for name, group in cell.nodes.items():
-            needs = together(group_needs(each, name) for each in study.cells if name in each.nodes)
+            needs = together(dict.fromkeys(needed[name]))
             try:
                 prepared[name] = await session.prepare(name, group.spec(), needs)
             except (MissingImage, MissingTool):
@@ -219,6 +231,8 @@ class _Checks:
         self._study, self._session, self._prepared = study, session, prepared
         self._lacks: dict[tuple[str, Needs], list[str]] = {}
         self._done: set[tuple[str, object]] = set()
+        self._loads: dict[tuple[str, type[Workload]], list[tuple[Node, Workload, Origin]]] = {}
+        self.claimed: dict[tuple[str, str], Claimed] = {}  # group, path → the device that it leads to, and where
 
     async def lacks_of(self, cell: Cell) -> list[str]:
         found: list[str] = []
@@ -246,6 +260,7 @@ class _Checks:
             for link in unit.links if node is not None else ():
                 assert node is not None
                 await self._once(node, link.layer, link.origin)
+                await self._identify(node, unit.on, link)
         for name, group in cell.nodes.items():
             node = await self._session.stand_in(group.spec()) or self._session.host
             for load in cell.loads:
@@ -254,15 +269,55 @@ class _Checks:
             if cell.precondition is not None:
                 await self._check_load(node, cell.precondition, ("trial", "precondition"))
 
-    async def _check_load(self, node: Node, workload: Workload, origin: tuple[str | int, ...]) -> None:
-        if not await self._lacks_of(node, workload.needs()):
-            await self._once(node, workload, origin)
+    async def check_loads(self) -> None:
+        """All loads that the cells have, those of a kind together: some tools can be asked about many at once."""
+        for (_, kind), found in self._loads.items():
+            node = found[0][0].confined(Confinement())
+            origins = {id(workload): origin for _, workload, origin in found}
+            for workload in await kind.unchecked(node, [workload for _, workload, _ in found]):
+                await self._ask(node, workload, origins[id(workload)])
 
-    async def _once(self, node: Node, what: Any, origin: tuple[str | int, ...]) -> None:
-        key = node.name, what.model_dump_json()
-        if key in self._done:
+    async def _identify(self, node: Node, group: str, link: Link) -> None:
+        """Keep which device a name of the study leads to. Refuse it where that was another when the run was planned."""
+        path = link.layer.claims()
+        if path is None or (group, path) in self.claimed:
             return
+        device = await link.layer.identify(node)
+        if device is None:
+            return
+        machine = node.identity.machine.id
+        try:
+            refuse_changed(node, path, self._session.devices.get((machine, path)), device)
+        except UserError as error:
+            raise self._study.problem((*link.origin, "path"), str(error)) from None
+        self._session.devices[machine, path] = device
+        self.claimed[group, path] = Claimed(machine, device)
+
+    async def _check_load(self, node: Node, workload: Workload, origin: Origin) -> None:
+        if not await self._lacks_of(node, workload.needs()) and self._is_new(node, workload):
+            self._refuse_code(workload, origin)
+            self._loads.setdefault((node.name, type(workload)), []).append((node, workload, origin))
+
+    def _refuse_code(self, workload: Workload, origin: Origin) -> None:
+        for path in workload.loads_code():
+            if path not in self._session.permissions.code:
+                raise self._study.problem(
+                    origin,
+                    f"{shown(path)} is code that would run inside of {workload.kind}, and nothing here knows what it "
+                    f"does: allow it with --allow-code {path} if you trust it",
+                )
+
+    async def _once(self, node: Node, layer: Layer, origin: Origin) -> None:
+        if self._is_new(node, layer):
+            await self._ask(node, layer, origin)
+
+    def _is_new(self, node: Node, what: Layer | Workload) -> bool:
+        key = node.name, what.model_dump_json()
+        new = key not in self._done
         self._done.add(key)
+        return new
+
+    async def _ask(self, node: Node, what: Layer | Workload, origin: Origin) -> None:
         try:
             await what.check_node(node)
         except UserError as error:

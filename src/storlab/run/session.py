@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from storlab.errors import NodeError, StorlabError
+from storlab.layers.block.claim import Claims
+from storlab.layers.block.identity import DeviceIdentity
 from storlab.nodes.agents import AgentLauncher
 from storlab.nodes.demands import NO_DEMANDS, Demands
 from storlab.nodes.identity import NodeIdentity
@@ -16,8 +18,10 @@ from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services
 from storlab.nodes.kinds.local import LocalKind
 from storlab.nodes.needs import PROGRAMS, Needs, version_commands
 from storlab.nodes.node import Node
+from storlab.nodes.private import make_private, private_name
 from storlab.registry import node_kinds, own_keys
 from storlab.run.journal import Journal
+from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.undoing import remove_scratch
 from storlab.study.cells import HOST
 
@@ -28,11 +32,16 @@ _NOTHING = Path("/dev/null")  # an agent on this machine leaves nothing to be re
 class Session:
     """The nodes of one run. ``host`` is this machine; it is there whether or not a workload runs on it."""
 
-    def __init__(self, run: str, notify: Callable[[str], None] = lambda _: None) -> None:
-        self.run = run
+    def __init__(
+        self, run: str, notify: Callable[[str], None] = lambda _: None, permissions: Permissions = NO_PERMISSIONS
+    ) -> None:
+        self.run, self.permissions = run, permissions
         self.facts: dict[str, dict[str, Any]] = {}
         self.scratch_root = "/var/tmp"
         self.losses: list[Loss] = []
+        self.devices: dict[tuple[str, str], DeviceIdentity] = {}
+        """Which devices the run uses: machine's id, name in the study → what it was when the run was planned."""
+        self.claims = Claims(run)
         self._services = Services(run, notify=notify, on_loss=self._on_loss)
         self._launchers: dict[str, Launcher[Any]] = {}
         self._open: dict[str, Node] = {}
@@ -84,6 +93,19 @@ class Session:
             self._open.pop(node.instance, None)
             await self._launcher(node.identity.kind).end(node)
 
+    def planned_on(self, node: Node) -> dict[str, DeviceIdentity]:
+        """The devices of a node's machine that were looked at when the run was planned, by their names in the study."""
+        machine = node.identity.machine.id
+        known = {} if node.identity.volatile else self.devices
+        return {path: device for (on, path), device in known.items() if on == machine}
+
+    async def claim_devices(self) -> None:
+        """Keep all devices that the run uses from other runs. Raises ``SafetyError`` where one is in use by another."""
+        nodes = {node.identity.machine.id: node for node in self._open.values() if not node.identity.volatile}
+        for (machine, _), device in self.devices.items():
+            if machine in nodes:
+                await self.claims.claim(nodes[machine], device)
+
     async def scratch_on(self, node: Node) -> str:
         """This run's own folder on a node, for files of layers and workloads; made and journalled at first use."""
         async with self._locks.setdefault(node.instance, asyncio.Lock()):
@@ -96,10 +118,10 @@ class Session:
             await node.run(["mkdir", "--parents", "--", self.scratch_root])
         # The kernel names mounts and loop devices by real paths, and so must the journal.
         real = (await node.output("readlink", "--canonicalize-existing", self.scratch_root)).removesuffix("\n")
-        path = f"{real.rstrip('/')}/storlab-{self.run}"
+        path = f"{real.rstrip('/')}/{private_name(self.run)}"
         assert self._services.journal is not None, "nothing is set up before the run has a journal"
         self._services.journal.register(node.identity, remove_scratch.name, {"path": path})
-        await node.run(["mkdir", "--parents", "--mode=0700", "--", path])
+        await make_private(node, path)
         return path
 
     def begin(self, journal: Journal, scratch_root: str) -> None:
@@ -175,12 +197,14 @@ def _is(one: NodeIdentity, other: NodeIdentity) -> bool:
 
 
 @asynccontextmanager
-async def open_session(run: str, notify: Callable[[str], None] = lambda _: None) -> AsyncIterator[Session]:
+async def open_session(
+    run: str, notify: Callable[[str], None] = lambda _: None, permissions: Permissions = NO_PERMISSIONS
+) -> AsyncIterator[Session]:
     """A session with this machine in it; leaving the context ends all nodes and all that they started.
 
     ``notify`` gets a sentence for the user where something takes a while.
     """
-    session = Session(run, notify)
+    session = Session(run, notify, permissions)
     try:
         await session.start()
         yield session

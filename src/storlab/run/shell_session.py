@@ -34,6 +34,7 @@ async def shell_session(study: Study, folder: Path, observer: Observer) -> Async
         async with open_session(run, observer.notify) as session:
             plan = await make_plan(study, session, 0, (1, 1))
             plan.refuse_empty()
+            await session.claim_devices()
             with new_run_folder(folder) as records:
                 begin_manifest(folder, run, session, plan)
                 remember_run(run, folder)

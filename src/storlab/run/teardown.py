@@ -7,14 +7,20 @@ machine is never looked for here.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import errno
+import os
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from storlab.errors import StorlabError
 from storlab.nodes.processes import end_marked
 from storlab.run.journal import Journal, Pending
+from storlab.run.orphans import left_of, remove
 from storlab.run.session import Session
 from storlab.run.undoing import undo_table
+
+_HELD = "/proc/self/fd"  # where a run's folder is while it is held open
 
 
 @dataclass
@@ -36,7 +42,7 @@ async def tear_down(journal: Journal, session: Session, wanted: Callable[[Pendin
             continue
         try:
             did = await _undo(entry, session)
-        except StorlabError as error:
+        except (StorlabError, OSError) as error:  # the latter where a journal can't take in what is launched for it
             journal.failed(entry, str(error))
             result.failed.append(f"{entry.undo} {' '.join(map(str, entry.arguments.values()))}: {error}")
         else:
@@ -52,7 +58,26 @@ async def tear_down_rest(journal: Journal, session: Session) -> Teardown:
     First what may still be running: it would keep all else busy, or go on setting things up.
     """
     processes = await tear_down(journal, session, lambda entry: entry.undo == end_marked.name)
+    # Agents from before there was a journal may have been killed, too.
+    processes += Teardown(*await remove(left_of(session.run), session))
     return processes + await tear_down(journal, session, lambda entry: entry.undo != end_marked.name)
+
+
+def unrecorded(error: OSError, folder: Path, trials: int, left: Sequence[str]) -> Exception:
+    """What to say where a run's folder fails while it runs; teardown needs none of it.
+
+    ``trials``: how many ended; ``left``: what could not be torn down. A full disk has a message of its own.
+    """
+    name = os.fsdecode(error.filename or "")
+    foreign = error.filename is not None and not any(Path(name).is_relative_to(own) for own in (folder, _HELD))
+    if foreign or error.errno == errno.ENOSPC:
+        return error
+    state = f"could not be torn down: {'; '.join(left)}" if left else "everything is torn down"
+    return StorlabError(
+        f"{folder} failed ({error.strerror}), and so the run stopped: {state}. Not recorded: the journal's last lines, "
+        f"trials after the {trials} that ended, tables and summary. Once it can be written to again, "
+        f"`storlab resume {folder}` runs what is missing"
+    )
 
 
 async def _undo(entry: Pending, session: Session) -> str | None:
@@ -64,10 +89,11 @@ async def _undo(entry: Pending, session: Session) -> str | None:
     undo = undo_table().get(entry.undo)
     if undo is None:
         raise StorlabError(f"nothing that is installed here knows how to undo {entry.undo}")
+    undo.check(entry.arguments, session.run)
     try:
         async with asyncio.timeout(undo.patience):
             return await undo.function(node, entry.arguments)
     except TimeoutError:
         raise StorlabError(f"it took longer than {undo.patience:g} s") from None
-    except (TypeError, KeyError, FileNotFoundError) as error:
+    except (TypeError, ValueError, LookupError, FileNotFoundError) as error:  # of arguments, or of what a node printed
         raise StorlabError(f"that can't be undone: {error!r}") from None

@@ -14,14 +14,17 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from storlab.errors import DiskFull, StorlabError, TimedOut, TrialError, Unsupported
-from storlab.layers.resources import Dir
+from storlab.layers.block.identity import refuse_another
+from storlab.layers.resources import Dir, Disk, Resource
 from storlab.layers.stack import BuiltStack
-from storlab.nodes.node import Node
+from storlab.nodes.answers import understood
+from storlab.nodes.node import Confinement, Node
 from storlab.nodes.waiting import all_of, cancelled, to_its_end
 from storlab.records.derive_trial import derive_trial, raw_folder
 from storlab.records.run_folder import TrialRecord
 from storlab.records.tables import TrialTables
-from storlab.run.measure import fetch_folder, last_output, measure
+from storlab.run.fetch import Allowance, fetch_folder, forget_attempt
+from storlab.run.measure import last_output, measure
 from storlab.run.order import PlannedTrial
 from storlab.run.session import Session
 from storlab.run.setup.build import Built, shared_directory
@@ -32,7 +35,11 @@ from storlab.workloads.base import RunContext, Workload
 
 T = TypeVar("T")
 
+_TEMPORARY = ".tmp"  # ends the name of a load's own temporary folder, beside its folder
+
 _AFTERMATH = 0.3  # s: clients may fail a moment before the agent reports that their server has ended
+_READ_ONLY = "Read-only file system"  # EROFS, see strerror(3): what a confined program hears
+_REST = 30.0  # s, for what is cancelled: commands that are stopped, and probes that end
 _FULL = 1024 * 1024  # bytes: with less, no file system does anything useful any more
 
 
@@ -48,6 +55,7 @@ class TrialRun:
     phases: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     built: Built = field(init=False)
+    allowance: Allowance = field(default_factory=Allowance)
     facts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     guests: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -64,6 +72,7 @@ class TrialRun:
         record = TrialRecord(planned.number, planned.round, self.cell.number, levels, "failed", block=planned.block)
         record = structs.replace(record, started=started)
         tables: TrialTables | None = None
+        forget_attempt(self.folder)
         try:
             record, tables = await self._measured(record)
         except Unsupported as error:
@@ -95,7 +104,7 @@ class TrialRun:
                 # What waits for a disk or a folder that is gone can't be stopped, but what it waits for can be.
                 await to_its_end(self.setups.cut_off(self.built))
         finally:
-            await to_its_end(cancelled(doing, watch))
+            await to_its_end(self._at_rest(doing, watch))
         if doing in done:
             return doing.result()
         if watch in done:
@@ -103,6 +112,14 @@ class TrialRun:
         phase = next(reversed(self.phases), "set up")
         message = f"{what} was stopped at its time-out of {timeout:g} s, in the phase {phase!r}"
         raise TimedOut(message, last_output(self.folder))
+
+    async def _at_rest(self, *tasks: asyncio.Task[Any]) -> None:
+        """Cancel them, and wait for their end; what waits for an answer that never comes is cut off from it."""
+        stopping = asyncio.create_task(cancelled(*tasks))
+        await asyncio.wait([stopping], timeout=_REST)
+        if not stopping.done():
+            await self.setups.cut_off(self.built)
+        await stopping
 
     async def _failed(self, record: TrialRecord, error: StorlabError) -> TrialRecord:
         """The record with its reason: where something was lost first, all else may only follow from that."""
@@ -116,6 +133,7 @@ class TrialRun:
         targets = [(load, target) for load in self.cell.loads for target in load.on]
         where = [(load, node, target.chain) for load, target in targets for node in self.built.group(target.group)]
         places = [(load, await self._place(load, node, chain)) for load, node, chain in where]
+        await self._refuse_other_devices()
         async with self._phase("prepare"):
             await self._commands(self.cell.trial.prepare, "prepare")
             await all_of(*(self._prepare(load.workload, place) for load, place in places))
@@ -123,11 +141,19 @@ class TrialRun:
             await self._precondition()
         async with self._phase("settle"):
             await all_of(*(self._settle(node) for node in self.built.nodes.values()))
+        await self._refuse_other_devices()
         async with self._phase("measure"):
             record = await self._measure(record, places)
         async with self._phase("verify"):
             await self._commands(self.cell.trial.verify, "verify")
         return record
+
+    async def _refuse_other_devices(self) -> None:
+        """Right before anything writes: a device of the user's is still the one that was checked."""
+        for part in self.built.parts.values():
+            for disk in dict.fromkeys(each for each in part.stack.resources if isinstance(each, Disk)):
+                if part.node is not None and disk.device is not None:
+                    await refuse_another(part.node, disk)
 
     @asynccontextmanager
     async def _phase(self, name: str) -> AsyncIterator[None]:
@@ -172,6 +198,8 @@ class TrialRun:
         numbers = {"round": planned.round, "trial": planned.number, "seed": planned.seed}
         words = {**target.words(), "node": node.name, **{word: str(number) for word, number in numbers.items()}}
         folder = f"{await self._folder(node)}/{name}"
+        if not self.session.permissions.unconfined:
+            node = node.confined(_reach(node, target, folder), TMPDIR=folder + _TEMPORARY)
         return RunContext(node, target, folder, name, warm_up, planned.seed, words, stack.memory)
 
     async def _contexts(self, name: str) -> list[RunContext]:
@@ -187,12 +215,14 @@ class TrialRun:
 
     @staticmethod
     async def _prepare(workload: Workload, place: RunContext) -> None:
-        await place.node.run(["mkdir", "--parents", "--", place.folder])
-        await workload.prepare(place)
+        await _make_folders(place)
+        with understood(place.node.name, f"preparing {place.name}"):
+            await workload.prepare(place)
 
     async def _commands(self, commands: Sequence[Sequence[str]], phase: str) -> None:
         for argv in commands:
             places = await self._contexts(phase)
+            await all_of(*(_make_folders(place) for place in places))
             try:
                 await all_of(*(place.node.run([place.fill(word) for word in argv]) for place in places))
             except TrialError as error:
@@ -211,7 +241,8 @@ class TrialRun:
         )
         await all_of(*runs)
         for place in places:
-            await fetch_folder(place.node, place.folder, raw_folder(self.folder, place.node.name, "precondition"))
+            raw = raw_folder(self.folder, place.node.name, "precondition")
+            await fetch_folder(place.node, place.folder, raw, self.allowance)
 
     async def _settle(self, node: Node) -> None:
         settle = self.cell.trial.settle
@@ -226,9 +257,10 @@ class TrialRun:
             await asyncio.sleep(settle.wait)
 
     async def _measure(self, record: TrialRecord, places: Sequence[tuple[Load, RunContext]]) -> TrialRecord:
-        subjects = await subjects_of(self.built, self.session)
+        with understood(", ".join(self.built.nodes), "looking for what the loads stand on"):
+            subjects = await subjects_of(self.built, self.session)
         nodes = {self.session.host.name: self.session.host, **self.built.nodes}
-        record = await measure(record, places, self.cell.probes, subjects, nodes, self.folder)
+        record = await measure(record, places, self.cell.probes, subjects, nodes, self.folder, self.allowance)
         await all_of(*[node.run(["rm", "-rf", "--", await self._folder(node)]) for node in self.built.nodes.values()])
         return record
 
@@ -241,6 +273,9 @@ class TrialRun:
                 return f"{error} (the file system of {await self.session.scratch_on(node)} on {name} is full)"
             if complaint := node.complaint():
                 return f"{error} ({complaint})"
+        said = f"{error}\n{error.detail if isinstance(error, TrialError) else ''}"
+        if _READ_ONLY in said and not self.session.permissions.unconfined:
+            return f"{error} (a load may write only to its target and its own folder, unless run --unconfined)"
         return str(error)
 
     async def _is_full(self, node: Node) -> bool:
@@ -249,3 +284,25 @@ class TrialRun:
             return int(listing.split()[-1]) < _FULL
         except (StorlabError, ValueError, IndexError):
             return False  # such as of a guest that was ended at the trial's time-out
+
+
+async def _make_folders(place: RunContext) -> None:
+    """A load's own, which are confined to them later."""
+    free = replace(place.node, confinement=None)
+    await free.run(["mkdir", "--parents", "--", place.folder, place.folder + _TEMPORARY])
+
+
+def _reach(node: Node, target: Resource, folder: str) -> Confinement:
+    """What a load may write to: its target, its folder, its temporary folder, and what harms nobody.
+
+    A guest's console is a file of the trial's.
+    """
+    writable = (folder, folder + _TEMPORARY, "/proc/sys/vm/drop_caches")
+    devices = ("/dev/console",) if node.identity.volatile else ()
+    match target:
+        case Dir():
+            return Confinement((*writable, target.path), devices)
+        case Disk():
+            return Confinement(writable, (*devices, target.path))
+        case _:
+            return Confinement(writable, devices)

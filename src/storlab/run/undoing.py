@@ -8,11 +8,11 @@ from itertools import chain
 from typing import Any
 
 from storlab.nodes.node import Node
-from storlab.nodes.undo import LONG, Undo, remove_folder, undo
+from storlab.nodes.undo import LONG, AtPath, Undo, remove_folder, undo
 from storlab.registry import layer_types, node_kinds
 
 
-@undo("scratch.remove", patience=LONG, outlives_boot=True)
+@undo("scratch.remove", patience=LONG, outlives_boot=True, arguments=AtPath)
 async def remove_scratch(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Remove the run's own folder on a node."""
     return await remove_folder(node, arguments["path"])

@@ -110,6 +110,13 @@ class Cell:
         return replace(self, groups={**self.groups, **groups})
 
     @property
+    def commands(self) -> tuple[tuple[str, ...], ...]:
+        """All commands that the study words itself, in the order in which they run."""
+        workloads = [*filter(None, [self.precondition]), *(load.workload for load in self.loads)]
+        of_loads = (argv for workload in workloads for argv in workload.commands())
+        return (*self.trial.prepare, *of_loads, *self.trial.verify)
+
+    @property
     def timeout(self) -> float:
         """Seconds that a trial of this cell may take."""
         matching = [rule.timeout for rule in self.trial.timeouts if rule.where.items() <= self.levels.items()]

@@ -229,7 +229,13 @@ class StudyFile(Model):
     title: str = Field(min_length=1, description="What it finds out, in one line.")
     description: str = Field("", description="More about it, in a sentence or two.")
     primary: str = Field("bandwidth", description="The metric that verdicts are about.")
-    confidence: Number = Field(0.95, ge=0.5, le=0.9999, description="That no verdict of the study is false.")
+    confidence: Number = Field(
+        0.95,
+        ge=0.5,
+        le=0.9999,
+        description="How sure it is, over the whole study, that no level is called better or worse than one from which "
+        "it does not differ.",
+    )
     scratch: str = Field("/var/tmp", description="Where Storlab puts files of its own, on each node.")
     parameters: dict[WordName, str | int | float | bool] = Field(
         default_factory=dict, description="Values that --set changes: used as {name}, like factors."

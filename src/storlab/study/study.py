@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
@@ -15,6 +16,7 @@ from pydantic import ValidationError
 
 from storlab.errors import Problem, StudyError, UserError
 from storlab.metrics import MetricSpec
+from storlab.reading import read_file
 from storlab.study.cells import Cell
 from storlab.study.factors import Factor, read_factors
 from storlab.study.messages import explain, nearest, unknown
@@ -24,7 +26,8 @@ from storlab.study.schema import StudyFile
 from storlab.study.substitution import Outgrown
 from storlab.study.toml_text import MAX_TEXT, line_of, positions, read_toml
 from storlab.study.toml_text import Path as TreePath
-from storlab.units import printable, shown
+from storlab.text import printable
+from storlab.units import shown
 from storlab.workloads.base import PLACE_WORDS, ReadInput
 
 MAX_CELLS = 10_000
@@ -75,22 +78,20 @@ def find_study(name: str) -> Path:
 
 def load_study(path: Path, overrides: Sequence[str] = (), only: Sequence[str] = ()) -> Study:
     """Read a study file. Raises ``StudyError`` with all problems, ``UserError`` for bad overrides."""
-    data = _read(path, UserError)
+    data = _read(path, UserError, pipes=True)
     return parse_study(data, str(path), lambda name: _read_input(path.parent / name), overrides, only)
 
 
-def _read(path: Path, refusal: type[Exception]) -> bytes:
+def _read(path: Path, refusal: type[Exception], pipes: bool = False) -> bytes:
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_TEXT + 1)  # never a whole disk image, should one be named by mistake
+        return read_file(path, MAX_TEXT, pipes)  # never a whole disk image, should one be named by mistake
     except OSError as error:
-        raise refusal(f"{path} can't be read: {error.strerror}") from None
+        hint = "; is it the right file?" if error.errno == errno.EFBIG else ""
+        raise refusal(f"{path} can't be read: {error.strerror}{hint}") from None
 
 
 def _read_input(path: Path) -> str:
     data = _read(path, ValueError)
-    if len(data) > MAX_TEXT:
-        raise ValueError(f"{path} is too long: is it the right file?")
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from storlab.errors import Problem, StudyError
-from storlab.units import printable
+from storlab.text import printable
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Self
 
 import orjson
 
-from storlab.errors import ParseError, TrialError
+from storlab.errors import ParseError, RecordsError, TrialError
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Resource
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec, Value
@@ -19,6 +19,8 @@ from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.process import ExitRecord
+from storlab.reading import read_file
+from storlab.record import read_record
 from storlab.units import shown
 
 
@@ -132,8 +134,24 @@ class Workload(Model):
         """Whether all that its command does is measured; not so where it has the warm-up within it."""
         return True
 
+    def commands(self) -> tuple[tuple[str, ...], ...]:
+        """Commands that the study words itself, which whoever runs it should read first."""
+        return ()
+
+    def loads_code(self) -> tuple[str, ...]:
+        """Paths of code that its program would load into itself: refused, unless the user of the run allows it."""
+        return ()
+
+    @classmethod
+    async def unchecked(cls, node: Node, workloads: Sequence[Self]) -> Sequence[Self]:
+        """Those of them that ``check_node`` must look at: fewer where a tool can be asked about many at once."""
+        return workloads
+
     async def check_node(self, node: Node) -> None:
-        """Look, without changing anything, whether the node's tool takes these options. Raises ``UserError``."""
+        """Look, without changing anything, whether the node's tool takes these options. Raises ``UserError``.
+
+        The node's commands are confined, and may write nothing.
+        """
 
     async def prepare(self, place: RunContext) -> None:
         """All that must be done before the measured phase: laying out files, loading a database."""
@@ -177,15 +195,18 @@ def read_exit(raw: Path) -> ExitRecord:
     """Read it back. Raises ``ParseError``."""
     path = raw / NAME
     try:
-        fields = orjson.loads(path.read_bytes())
-        return ExitRecord(**{**fields, "argv": tuple(fields["argv"])})
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ParseError(f"can't be read: {error}", str(path)) from None
+        return read_record(path, ExitRecord)
+    except OSError as error:
+        raise ParseError(f"can't be read: {error.strerror}", str(path)) from None
+    except RecordsError as error:
+        raise ParseError(str(error)) from None
 
 
 def bytes_of(path: Path) -> bytes:
-    """A file's contents; nothing where there is no such file."""
+    """A file's contents; nothing where there is no such file. Raises ``ParseError`` where it can't be read."""
     try:
-        return path.read_bytes()
+        return read_file(path)
     except FileNotFoundError:
         return b""
+    except OSError as error:
+        raise ParseError(f"can't be read: {error.strerror}", str(path)) from None

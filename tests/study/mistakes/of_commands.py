@@ -178,7 +178,7 @@ metrics = [{ name = "x", json = "a", unit = "" }]  #! is empty
 """,
         "an argument with a NUL": """
 [workload.load.command]
-argv = ["echo", "a\\u0000b"]  #! no program takes a NUL
+argv = ["echo", "a\\u0000b"]  #! it holds a NUL
 """,
         "a program without a name": """
 [workload.load.command]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import os
 import re
-import stat
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,16 +14,19 @@ from storlab.analysis.wording import plural
 from storlab.cli.import_.folder import new_import
 from storlab.cli.import_.options import ImportOptions
 from storlab.cli.import_.refusals import foreign, refuse_fixed_order, refuse_other_dates
+from storlab.cli.output import show, warn
 from storlab.errors import ParseError, UserError
 from storlab.grouping import grouped
 from storlab.importing.cells import assemble
 from storlab.importing.imported import ImportedFile
 from storlab.importing.importer import Importer, Part
 from storlab.importing.registry import importer_of
+from storlab.reading import open_file, read_file
 from storlab.records.imported import write_imported
 from storlab.records.manifest import LOCK
 from storlab.records.manifest import NAME as MANIFEST
-from storlab.units import printable, shown, storable
+from storlab.text import printable, storable
+from storlab.units import shown
 
 _FILE = "file"  # the factor that tells files apart, unless the user names others
 _LONGEST = 63
@@ -66,19 +68,19 @@ def import_files(options: ImportOptions) -> None:
     with new_import(folder) as run:
         write_imported(run, identity, [storable(word) for word in sys.argv], imported, texts, read, logs).write(run)
     for path, parts in zip(files, read, strict=True):
-        print(printable(f"{path}: {_found(parts)}"))
+        show(printable(f"{path}: {_found(parts)}"))
     _warn(files, read)
     for note in () if options.interleaved else imported.notes:
-        print(printable(note), file=sys.stderr)
+        warn(printable(note))
     used = {*files, *(path for each in logs for path in each.values())}
     for path in options.paths if importer.folders else ():
         left = [str(each.relative_to(path)) for each in _all_files(path) if each not in used] if path.is_dir() else []
         if left:  # files of other kinds, and of other tools
-            print(printable(f"{path}: files that were not read: {_first(left)}"), file=sys.stderr)
+            warn(printable(f"{path}: files that were not read: {_first(left)}"))
     count = len(imported.trials)
     where = printable(str(folder))
-    print(f"Run: {where}, {plural(count, 'trial')} of {plural(len(imported.cells), 'cell')}; ", end="")
-    print(f"`storlab report {where}` shows it")
+    size = f"{plural(count, 'trial')} of {plural(len(imported.cells), 'cell')}"
+    show(f"Run: {where}, {size}; `storlab report {where}` shows it")
 
 
 def _files(importer: Importer, path: Path) -> list[Path]:
@@ -99,7 +101,7 @@ def _files(importer: Importer, path: Path) -> list[Path]:
 
 def _head(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return file.read(_HEAD)
     except OSError as error:
         raise UserError(f"{path} can't be read: {error.strerror}") from None
@@ -155,7 +157,7 @@ def _warn(files: Sequence[Path], read: Sequence[Sequence[Part]]) -> None:
     each = ((str(path), part) for path, parts in zip(files, read, strict=True) for part in parts)
     where = grouped((warning, name) for name, part in each for warning in part.measured.warnings)
     for warning, names in where.items():
-        print(printable(f"{_first(list(dict.fromkeys(names)))}: {warning}"), file=sys.stderr)
+        warn(printable(f"{_first(list(dict.fromkeys(names)))}: {warning}"))
 
 
 def _first(names: Sequence[str]) -> str:
@@ -231,13 +233,7 @@ def _refuse_alike(paths: Sequence[Path], levels: Sequence[dict[str, str]]) -> No
 
 def _read(path: Path) -> bytes:
     try:
-        if stat.S_ISREG(mode := path.stat().st_mode) and path.stat().st_size > _LARGEST:
-            raise UserError(f"{path} is larger than {_LARGEST >> 20} MiB: it is no file of that tool")
-        if stat.S_ISFIFO(mode) and not path.is_relative_to("/dev"):  # there, it is what a shell's <(…) writes into
-            raise UserError(f"{path} is a pipe, not a file")
-        if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-            raise UserError(f"{path} is a device, not a file")
-        text = path.read_bytes()
+        text = read_file(path, _LARGEST, pipes=True)
     except OSError as error:
         raise UserError(f"{path} can't be read: {error.strerror}") from None
     if (said := foreign(text)) is not None:

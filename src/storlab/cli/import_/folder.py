@@ -16,7 +16,7 @@ from storlab.records.files import sync_folder
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.records.run_folder import RunFolder, new_run_folder, refuse_unless_empty
 from storlab.run.temporary import remembered, remove_dead
-from storlab.units import printable
+from storlab.text import printable
 
 _LONGEST = 63
 _LOST = (errno.ENOENT, errno.EACCES, errno.ESTALE)  # of a file that was there when it was read

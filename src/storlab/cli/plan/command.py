@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from storlab.cli.options import Json, Only, Rounds, Seed, Set, StudyName, StudyOptions
+from storlab.cli.options import AllowCode, Json, Only, Rounds, Seed, Set, StudyName, StudyOptions
 
 
 def plan(
-    study: StudyName, set_: Set = None, rounds: Rounds = None, seed: Seed = None, only: Only = None, json: Json = False
+    study: StudyName,
+    set_: Set = None,
+    rounds: Rounds = None,
+    seed: Seed = None,
+    only: Only = None,
+    allow_code: AllowCode = None,
+    json: Json = False,
 ) -> None:
     """Say what a study would do and what it needs.
 
@@ -20,11 +26,12 @@ def plan(
 
     from storlab.cli.plan.view import print_json, print_text
     from storlab.run.executor import new_run_id
+    from storlab.run.permissions import Permissions
     from storlab.run.plan import Plan, make_plan
     from storlab.run.session import open_session
 
     async def look() -> Plan:
-        async with open_session(new_run_id()) as session:
+        async with open_session(new_run_id(), permissions=Permissions(code=tuple(allow_code or ()))) as session:
             return await make_plan(loaded, session, seed or 0, options.rounds_of(loaded))
 
     (print_json if json else print_text)(asyncio.run(look()), seed)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 import textwrap
 from collections.abc import Iterator
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from storlab.cli.console import Console
+from storlab.cli.output import show_json
 from storlab.cli.plan.nodes import (
     CROSSES,
     cells_text,
@@ -31,11 +33,12 @@ if TYPE_CHECKING:
 
 
 _LABELS = 11  # columns
+_MOST_COMMANDS = 12
 
 
 def print_json(made: Plan, seed: int | None) -> None:
     """For programs."""
-    print(json.dumps(_as_dict(made, seed), indent=2))
+    show_json(json.dumps(_as_dict(made, seed), indent=2))
 
 
 def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
@@ -50,6 +53,7 @@ def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
         "nodes": nodes_as_data(made),
         "memory": {"needed": made.memory.needed, "available": made.memory.available},
         "root_needed_for": list(made.root_needed_for),
+        "commands": [list(argv) for argv in dict.fromkeys(argv for cell in made.study.cells for argv in cell.commands)],
         "seconds_per_round": _round_time(made),
         "notes": list(made.notes),
         "cautions": list(made.cautions),
@@ -58,7 +62,7 @@ def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
 
 def print_text(made: Plan, seed: int | None) -> None:
     """For people."""
-    console = Console(highlight=False)
+    console = Console()
     console.print(Text(made.study.model.title, style="bold"))
     if made.study.model.description:
         console.print(Text(made.study.model.description, style="dim"))
@@ -136,9 +140,20 @@ def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
     facts += zip(_once("Nodes"), node_lines(made), strict=False)
     needed = ", ".join(made.root_needed_for)
     facts.append(("Privileges", f"root, for {needed}" if needed else "none"))
+    facts += zip(_once("Commands"), _commands(made), strict=False)
     facts.append(("Probes", ", ".join(_probes(made)) or "none"))
     facts += zip(_once("Question"), _questions(made), strict=False)
     return facts
+
+
+def _commands(made: Plan) -> Iterator[str]:
+    """What of the study's own words is executed, for whoever runs it to read first."""
+    found = dict.fromkeys(shlex.join(argv) for cell in made.study.cells for argv in cell.commands)
+    for number, line in enumerate(found):
+        if number == _MOST_COMMANDS:
+            yield f"and {len(found) - number} more: --json has all"
+            return
+        yield line
 
 
 def _space(made: Plan) -> str:

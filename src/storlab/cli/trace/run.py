@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from storlab.blockio.text import of_partition, without_requests
 from storlab.cli.failure import OWN_FAULT
+from storlab.cli.output import warn
 from storlab.cli.trace.options import TraceOptions
 from storlab.errors import MissingTool, NodeError, UserError
 from storlab.nodes.agent_binary import agent_path
@@ -32,7 +33,7 @@ _LIVE_INTERVAL = 1.0  # s
 def run(options: TraceOptions) -> int:
     """Trace until Ctrl-C, for the time that was asked for, or while the command runs; returns the exit status."""
     for sentence in notes_on(options.disks):
-        print(f"storlab: {sentence}", file=sys.stderr)
+        warn(f"storlab: {sentence}")
     return asyncio.run(_trace(options, agent_path()))
 
 
@@ -85,7 +86,7 @@ class Interruptible:
         try:
             self._command = await asyncio.create_subprocess_exec(*argv)
         except OSError as error:
-            print(f"storlab: {argv[0]} can't be executed: {error.strerror}", file=sys.stderr)
+            warn(f"storlab: {argv[0]} can't be executed: {error.strerror}")
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
         self.began = True
         status = await self._command.wait()

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Self, TextIO
 from storlab.blockio.requests import by_disk
 from storlab.blockio.text import event_form, tables
 from storlab.blockio.trace_output import Counts, Event, Started, lost_sentences
+from storlab.cli.output import warn
 from storlab.cli.trace.files import EventFile, write_trace
 from storlab.cli.trace.options import EVENT_FILES, TraceOptions
 from storlab.errors import UserError
 from storlab.formats.blkalgn.file import blkalgn_json
+from storlab.text import plain, spelled
 
 if TYPE_CHECKING:
     import polars as pl
@@ -125,13 +127,13 @@ class Screen:
 
     def _text(self, requests: pl.DataFrame) -> str:
         if self.options.json:
-            return blkalgn_json(by_disk(requests)).decode()
+            return spelled(blkalgn_json(by_disk(requests)).decode())
         return tables(requests) or _NOTHING
 
     def _print(self, text: str) -> None:
         if self.failure is None:
             with self._showing():
-                self._to.write(text)
+                self._to.write(text if self.options.json else plain(text))
                 self._to.flush()
 
     @contextmanager
@@ -147,10 +149,11 @@ class LiveScreen(Screen):
     """A view of the terminal that is drawn anew at each interval, and gives way to the tables at the end."""
 
     def begin(self) -> None:
-        from rich.console import Console
         from rich.live import Live
 
-        self._console = Console(highlight=False)
+        from storlab.cli.console import Console
+
+        self._console = Console()
         self._live = Live(self._drawn(None), console=self._console, auto_refresh=False, transient=True)
         with self._showing():
             self._live.start(refresh=True)
@@ -190,4 +193,4 @@ def _columns(to: TextIO) -> int | None:
 
 def _tell(sentence: str) -> None:
     with suppress(OSError):  # the terminal may be what has gone
-        print(f"storlab: {sentence}", file=sys.stderr, flush=True)
+        warn(f"storlab: {sentence}")

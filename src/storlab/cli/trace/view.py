@@ -16,7 +16,8 @@ from storlab.blockio.trace_output import LATENCY_COLUMNS, Counts, Lost, Started,
 from storlab.measurements import empty
 from storlab.percentiles import percentiles
 from storlab.report.format import quantity
-from storlab.units import printable, size_text
+from storlab.text import printable
+from storlab.units import size_text
 
 _SIGNS = {"write": ("█", "magenta"), "read": ("▒", "cyan")}  # told apart without colour, too
 _OTHER = ("░", "yellow")

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from storlab.errors import ParseError
 from storlab.formats.bonnie.run import CREATE, IN_BYTES, OUTPUT, TESTS, BonnieRun
+from storlab.text import is_whole
 from storlab.units import shown
 
 _RATE = r"(?:\d+(?:\.\d+)?[kmgt]?|\++)"
@@ -116,7 +117,7 @@ def _counts_files(row: _Row) -> bool:
     """Whether all rates are the number of files. A true rate is that once in a thousand."""
     files = re.split("[:/]", row.size)[0]
     rates = {cell[0] for cell in row.cells if cell and not cell[0].startswith("+")}
-    return bool(rates) and files.isdigit() and rates == {str(int(files) * _FILES)}
+    return bool(rates) and is_whole(files) and rates == {str(int(files) * _FILES)}
 
 
 def _plain(test: str, rate: str, cpu: str) -> tuple[str, str]:

@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from storlab.errors import ParseError
 from storlab.percentiles import Ints
+from storlab.reading import open_file
 
 ENDING = ".fz"
 LONGEST = 100 * 86_400_000
@@ -97,7 +98,7 @@ class _Streams:
     def unpacked(self, path: Path, chunk: int) -> Iterator[bytes]:
         """What was packed, at most ``chunk`` bytes at a time. Raises ``ParseError``."""
         unpack = zlib.decompressobj(_ANY_HEADER)
-        with path.open("rb") as file:
+        with open_file(path) as file:
             try:
                 while packed := file.read(chunk):
                     while packed:
@@ -150,6 +151,7 @@ CHUNK = 1 << 18  # bytes: about 13,000 lines; what is made of them fits the proc
 _FIELDS = ("time", "value", "direction", "size")
 _COMMA, _NEWLINE, _BLANK = b",\n "
 _ZERO = np.uint8(ord("0"))
+_LONGEST_LINE = 64 * 1024  # a histogram has 1,856 numbers and more
 _MOST_DIGITS = 18  # whatever they are, the number has 64 bits
 _NUMBER = rb" ?\d{1,18}"
 _LINE = re.compile(rb"(?P<time>%b),%b,(?P<direction>%b),%b(,|$)" % ((_NUMBER,) * 4))  # what _parse takes
@@ -183,15 +185,18 @@ def is_cut(path: Path) -> bool:
     """Whether the log ends within a line, or within what fio packed."""
     if path.name.endswith(ENDING):
         return is_cut_off(path)
-    with path.open("rb") as file:
+    with open_file(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(size - 1, 0))
         return file.read(1) not in (b"", b"\n")
 
 
 def texts(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
-    """Whole lines of the file, about ``size`` bytes at a time, and where in the file they begin."""
-    with path.open("rb") as file:
+    """Whole lines of the file, about ``size`` bytes at a time, and where in the file they begin.
+
+    Raises ``ParseError`` where it has no lines, as a disk image by the name of a log.
+    """
+    with open_file(path) as file:
         rest, offset = b"", 0
         while block := file.read(size):
             block = rest + block
@@ -200,6 +205,8 @@ def texts(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
                 yield block[:cut], offset
             rest = block[cut:]
             offset += cut
+            if len(rest) > _LONGEST_LINE:
+                raise ParseError(f"not a line of a fio log: it has more than {_LONGEST_LINE} bytes", str(path))
 
 
 def _parse(text: bytes, path: Path, offset: int) -> Lines:
@@ -269,7 +276,7 @@ def table(text: bytes) -> Ints | None:
 
 def lines_before(path: Path, offset: int) -> int:
     """How many lines of the file end before this place of it."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return sum(1 for _ in takewhile(lambda _: file.tell() <= offset, iter(file.readline, b"")))
 
 

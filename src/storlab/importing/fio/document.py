@@ -19,7 +19,8 @@ from storlab.formats.fio.document import DirectionBlock, Document, JobBlock, Roo
 from storlab.formats.fio.output import Report, frames, report_of
 from storlab.importing.importer import Part
 from storlab.measurements import Measurements
-from storlab.units import parse_size, printable, size_text
+from storlab.text import printable
+from storlab.units import parse_size, size_text
 
 LOGS, HISTOGRAM_LOGS = "logs", "histogram logs"
 """Facts: how the names of the logs begin that a part's jobs wrote."""

@@ -21,7 +21,7 @@ from storlab.importing.fio.beside import logs_of, with_logs
 from storlab.importing.fio.document import json_parts, said_of_jobs
 from storlab.importing.importer import Importer, Part
 from storlab.measurements import Measurements, metric_frame
-from storlab.units import printable
+from storlab.text import printable
 
 _BOM = b"\xef\xbb\xbf"
 _KEY = b"fio version"

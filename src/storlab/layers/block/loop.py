@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-import orjson
+from msgspec import Struct
 from pydantic import Field
 
 from storlab.errors import CommandFailed, Unsupported
@@ -14,13 +14,18 @@ from storlab.layers.block.queue import queue_facts
 from storlab.layers.resources import Disk, File, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import refuse_foreign, undo
+from storlab.nodes.undo import AbsolutePath, refuse_foreign, undo
+from storlab.record import read_answer
 from storlab.units import Size, power_of_two
 
 _CONTROL = "/dev/loop-control"
 
 
-@undo("loop.detach")
+class _Backing(Struct, frozen=True, forbid_unknown_fields=True):
+    file: AbsolutePath
+
+
+@undo("loop.detach", arguments=_Backing)
 async def _detach(node: Node, arguments: Mapping[str, Any]) -> str | None:
     file = arguments["file"]
     refuse_foreign(file)
@@ -37,16 +42,36 @@ async def loop_devices(node: Node) -> list[tuple[str, str]]:
     return parse_losetup(listing.stdout)
 
 
-def signatures(listing: bytes) -> list[dict[str, Any]]:
-    """What ``wipefs --json`` prints of a device: ``type``, ``uuid``, ``label`` … of each signature."""
-    rows: list[dict[str, Any]] = orjson.loads(listing)["signatures"] if listing.strip() else []
-    return rows
+class Signature(Struct, frozen=True):
+    """What is on a device, of one kind, by the names that libblkid has for it."""
+
+    type: str
+    uuid: str | None = None
+    label: str | None = None
+
+
+class _Signatures(Struct):
+    signatures: list[Signature]
+
+
+class _Loop(Struct, rename="kebab"):
+    name: str
+    back_file: str | None
+
+
+class _Loops(Struct):
+    loopdevices: list[_Loop]
+
+
+def signatures(listing: bytes) -> list[Signature]:
+    """What ``wipefs --json`` prints of a device. Raises ``ParseError``."""
+    return read_answer(listing, _Signatures, "wipefs").signatures if listing.strip() else []
 
 
 def parse_losetup(listing: bytes) -> list[tuple[str, str]]:
-    """``losetup --list --json``, which prints nothing where there is none."""
-    rows = orjson.loads(listing)["loopdevices"] if listing.strip() else []
-    return [(row["name"], row["back-file"]) for row in rows if row["back-file"]]
+    """``losetup --list --json``, which prints nothing where there is none. Raises ``ParseError``."""
+    loops = read_answer(listing, _Loops, "losetup").loopdevices if listing.strip() else []
+    return [(loop.name, loop.back_file) for loop in loops if loop.back_file]
 
 
 class LoopLayer(Layer):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from storlab.nodes.node import Node
+from storlab.text import number_or_text
 
 _QUEUE = (
     "logical_block_size", "physical_block_size", "minimum_io_size", "optimal_io_size", "max_sectors_kb", "nr_requests",
@@ -29,5 +30,5 @@ def parse_queue(listing: str) -> dict[str, Any]:
             continue
         if name == "scheduler":
             value = next((word.strip("[]") for word in value.split() if word.startswith("[")), value)
-        facts[name] = int(value) if value.isascii() and value.isdigit() else value
+        facts[name] = number_or_text(value)
     return facts

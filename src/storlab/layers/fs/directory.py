@@ -12,12 +12,11 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.node import Node
-from storlab.nodes.undo import LONG, remove_folder, undo
+from storlab.nodes.private import make_private, private_name, refuse_replaceable
+from storlab.nodes.undo import LONG, AtPath, remove_folder, undo
 
-_PREFIX = ".storlab-"
 
-
-@undo("directory.remove", patience=LONG, outlives_boot=True)
+@undo("directory.remove", patience=LONG, outlives_boot=True, arguments=AtPath)
 async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
     return await remove_folder(node, arguments["path"])
 
@@ -44,13 +43,14 @@ class DirectoryLayer(Layer):
             raise UserError(f"node {node.name}: there is no directory {self.path}; make it first, or name another")
         if not (await node.run(["test", "-w", self.path], check=False)).ok:
             raise UserError(f"node {node.name}: the directory {self.path} can't be written to")
+        await refuse_replaceable(node, self.path)
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
         # The kernel names mounts and loop devices by real paths, and so must the journal.
         real = await context.node.output("readlink", "--canonicalize-existing", self.path or context.scratch)
-        path = f"{real.removesuffix(chr(10)).rstrip('/')}/{_PREFIX}{context.run}-{context.node.name}-{context.position}"
+        path = f"{real.removesuffix(chr(10)).rstrip('/')}/.{private_name(context.run)}"
         await context.register_undo("directory.remove", path=path)
-        await context.node.run(["mkdir", "--", path])
+        await make_private(context.node, path)
         return Dir(context.node.name, path, disk=await _disk_of(context.node, path))
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:

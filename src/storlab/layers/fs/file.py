@@ -12,16 +12,15 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, File, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import LONG, refuse_foreign, undo
+from storlab.nodes.undo import LONG, AtPath, is_there, undo
 from storlab.units import Size, size_text
 
 
-@undo("file.remove", patience=LONG, outlives_boot=True)
+@undo("file.remove", patience=LONG, outlives_boot=True, arguments=AtPath)
 async def remove_file(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Remove a file of Storlab's."""
     path = arguments["path"]
-    refuse_foreign(path)
-    if not (await node.run(["test", "-e", path], check=False)).ok:
+    if not await is_there(node, path):
         return None
     await node.run(["rm", "--force", "--", path])
     return f"removed {path}"

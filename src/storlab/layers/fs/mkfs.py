@@ -3,44 +3,64 @@
 from __future__ import annotations
 
 import re
-import uuid
+import secrets
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal, Self
+from uuid import UUID, uuid5
 
+from msgspec import Meta, Struct
 from pydantic import Field, model_validator
 
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, LayerContext
+from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.loop import signatures
 from storlab.layers.resources import Disk, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import undo
+from storlab.nodes.undo import AbsolutePath, RunId, undo
 from storlab.units import Size, size_text
 
 Filesystem = Literal["ext4", "xfs", "btrfs"]
 
 _TELLING = {"ext4": ("dumpe2fs", "-h"), "xfs": ("xfs_info",), "btrfs": ("btrfs", "inspect-internal", "dump-super")}
+_STORLAB = UUID("5b1ab000-7f0e-4c4e-9a35-5d0c7a1e5b1a")  # the namespace of these UUIDs: any, but always the same
 _NO_KERNEL_SUPPORT = re.compile(r"too big for system|not supported by (this|the) kernel", re.IGNORECASE)
 
 
-@undo("mkfs.forget", outlives_boot=True)
+class _Made(Struct, frozen=True, forbid_unknown_fields=True):
+    device: AbsolutePath
+    run: RunId
+    nonce: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+
+
+@undo("mkfs.forget", outlives_boot=True, arguments=_Made)
 async def forget_filesystem(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Wipe the signature of a file system that Storlab made on a device of the user's: by its UUID, or not at all."""
-    device = arguments["device"]
+    device, uuid = arguments["device"], filesystem_uuid(arguments["run"], arguments["nonce"])
     found = await node.run(["wipefs", "--no-act", "--json", device], check=False)
-    types = own_types(found.stdout, arguments["uuid"])
+    types = own_types(found.stdout, uuid)
     if not types:
         return None
     await node.run(["wipefs", "--all", "--quiet", "--types", ",".join(types), device])
     return f"wiped the signature of Storlab's own file system from {device}"
 
 
+def filesystem_uuid(run: str, nonce: str) -> str:
+    """The UUID of a file system that a run makes. It proves whose it is.
+
+    It is the name-based one of run and nonce (RFC 9562, version 5): no journal can name a run and a nonce that come to
+    the UUID of a file system that Storlab didn't make, which would take some 2^122 attempts.
+    """
+    return str(uuid5(_STORLAB, f"{run} {nonce}"))
+
+
 def own_types(listing: bytes, uuid: str) -> list[str]:
     """Types of the signatures (``wipefs --json``) that are all of the file system with this UUID, and no one else's."""
     rows = signatures(listing)
-    foreign = {row["type"] for row in rows if row["uuid"] != uuid}
-    return sorted({row["type"] for row in rows if row["uuid"] == uuid} - foreign)
+    foreign = {row.type for row in rows if row.uuid != uuid}
+    return sorted({row.type for row in rows if row.uuid == uuid} - foreign)
 
 
 class MkfsLayer(Layer):
@@ -82,9 +102,11 @@ class MkfsLayer(Layer):
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
         assert isinstance(below, Disk)
-        identity = str(uuid.uuid4())
+        nonce = secrets.token_hex(16)
+        identity = filesystem_uuid(context.run, nonce)
         if not below.ours:
-            await context.register_undo("mkfs.forget", device=below.path, uuid=identity)
+            await context.register_undo("mkfs.forget", device=below.path, run=context.run, nonce=nonce)
+        await refuse_another(context.node, below)
         try:
             # Some only warn that this kernel won't mount what they make, and go by less than it: mounting tells.
             await context.node.run([f"mkfs.{self.type}", *self.arguments(identity), below.path])
@@ -92,7 +114,7 @@ class MkfsLayer(Layer):
             if _NO_KERNEL_SUPPORT.search(error.detail):
                 raise Unsupported(str(error)) from None
             raise
-        return Disk(below.node, below.path, below.size, below.ours, filesystem=self.type)
+        return replace(below, filesystem=self.type)
 
     def arguments(self, identity: str) -> list[str]:
         """The command's arguments without the device; ``identity`` is the file system's UUID."""
@@ -156,8 +178,10 @@ def parse_xfs_info(text: str) -> dict[str, Any]:
         if not separator:
             continue
         section = head.strip().split(" ")[0] or section
-        for name, value in re.findall(r"([\w-]+)=([^\s,]+)", head.partition(" ")[2] + " " + rest):
-            facts[f"{section}.{name}"] = value
+        for word in f"{head.partition(' ')[2]} {rest}".replace(",", " ").split():
+            name, _, value = word.partition("=")
+            if value:
+                facts[f"{section}.{name}"] = value
     return facts
 
 

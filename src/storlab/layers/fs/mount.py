@@ -9,13 +9,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from storlab.errors import CommandFailed, Unsupported
+from storlab.errors import CommandFailed, StorlabError, Unsupported
 from storlab.layers.base import Layer, LayerContext
+from storlab.layers.fs.holders import until_ended
 from storlab.layers.fs.mkfs import MkfsLayer
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import refuse_foreign, undo, until_free
+from storlab.nodes.undo import AtPath, refuse_foreign, undo, until_free
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,15 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
-@undo("mount.unmount")
+@undo("mount.unmount", arguments=AtPath)
 async def unmount(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Unmount a path of Storlab's and remove the mount point."""
     path = arguments["path"]
-    refuse_foreign(path)
+    refuse_foreign(path)  # a link in it leads to no other mount: the kernel names mounts by their real paths
     done = None
-    while any(mount.path == path for mount in await _mounts(node)):
+    while mount := next((mount for mount in await _mounts(node) if mount.path == path), None):
+        if (pid := await until_ended(node, mount.device)) is not None:
+            raise StorlabError(f"{path}: target is busy: a load that can't be killed has it, process {pid}")
         if not await until_free(node, ["umount", "--", path]):
             await node.run(["umount", "--", path])  # which says why
         done = f"unmounted {path}"

@@ -7,9 +7,11 @@ They can't be compressed or deduplicated.
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
+import msgspec
 import orjson
+from msgspec import Struct
 from pydantic import Field, model_validator
 
 from storlab.errors import UserError
@@ -17,7 +19,8 @@ from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir, File, Resource
 from storlab.model import Model
 from storlab.nodes.needs import Needs
-from storlab.nodes.node import Node
+from storlab.nodes.node import Confinement, Node
+from storlab.record import Count, read_answer
 from storlab.units import Size, size_text
 
 _SEED = 20240316
@@ -84,7 +87,7 @@ class Base(Model):
         """Bytes of the disk that it holds. Raises ``UserError`` where a disk on it is to have fewer."""
         if self.size is not None:
             return self.size
-        length = int((await image_info(node, str(self.file)))["virtual-size"])
+        length = (await image_info(node, str(self.file))).virtual_size
         if size is not None and size < length:
             raise UserError(
                 f"size ({size_text(size)}) is less than that of the image {self.file} ({size_text(length)}): "
@@ -97,8 +100,8 @@ class Base(Model):
         """Write it to a new file or a blank device."""
         if self.file is not None:
             info = await image_info(node, self.file)
-            argv = ["qemu-img", "convert", "-n", "--target-is-zero", "-f", info["format"], "-O", "raw", self.file]
-            await node.run([*argv, target])
+            argv = ["qemu-img", "convert", "-n", "--target-is-zero", "-f", info.format, "-O", "raw", self.file]
+            await node.confined(Confinement(devices=(target,))).run([*argv, target])
         elif self.data:
             await node.run(_fio(target, self.data))
 
@@ -112,11 +115,28 @@ def _fio(target: str, data: int) -> list[str]:
     ]
 
 
-async def image_info(node: Node, path: str) -> dict[str, Any]:
+class _Specific(Struct, frozen=True):
+    data: dict[str, Any] = {}
+
+
+class ImageInfo(Struct, frozen=True, rename="kebab"):
+    """An image. ``virtual_size``: bytes of the disk that it holds; ``format_specific``: by QEMU's own names."""
+
+    format: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,31}\Z")]
+    virtual_size: Count
+    cluster_size: Count | None = None
+    format_specific: _Specific = _Specific()
+
+
+def parse_image_info(text: str) -> ImageInfo:
+    """``qemu-img info --output=json``. Raises ``ParseError``."""
+    return read_answer(text, ImageInfo, "qemu-img")
+
+
+async def image_info(node: Node, path: str) -> ImageInfo:
     """``qemu-img info`` of an image, also of one that is in use."""
-    text = await node.output("qemu-img", "info", "--force-share", "--output=json", path)
-    info: dict[str, Any] = orjson.loads(text)
-    return info
+    alone = node.confined(Confinement(devices=(path,)))  # an image may name others, which are opened, too
+    return parse_image_info(await alone.output("qemu-img", "info", "--force-share", "--output=json", path))
 
 
 async def base_file(base: Base, below: Resource | None, context: LayerContext) -> File:

@@ -102,11 +102,11 @@ def _word(value: bool | str) -> str:
 async def qcow2_facts(node: Node, image: File) -> dict[str, Any]:
     """What ``qemu-img info`` says of it, and of the file that holds it."""
     info = await image_info(node, image.path)
-    more = info.get("format-specific", {}).get("data", {})
+    more = info.format_specific.data
     return {
-        "format": info["format"],
-        "virtual_size": info["virtual-size"],
-        "cluster_size": info["cluster-size"],
+        "format": info.format,
+        "virtual_size": info.virtual_size,
+        "cluster_size": info.cluster_size,
         **{name: more[name] for name in ("lazy-refcounts", "extended-l2", "refcount-bits", "compat") if name in more},
         **({"backing": image.backing} if image.backing else {}),
         **await file_facts(node, image.path),

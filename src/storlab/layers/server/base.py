@@ -15,8 +15,9 @@ import shlex
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from msgspec import Meta, Struct
 from pydantic import Field
 
 from storlab.errors import CommandFailed, DiskFull, StorlabError, TimedOut, TrialError, Unsupported
@@ -25,10 +26,20 @@ from storlab.layers.resources import Dir, Resource
 from storlab.layers.server.log import ServerLog
 from storlab.nodes import binding
 from storlab.nodes.binding import Numbers
-from storlab.nodes.needs import Needs, version_commands
+from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit, Node, Process
 from storlab.nodes.process import telling
-from storlab.nodes.undo import LONG, Undo, own_folders, refuse_foreign, remove_folder, undo, until_free
+from storlab.nodes.undo import (
+    LONG,
+    AbsolutePath,
+    Name,
+    Undo,
+    own_folders,
+    refuse_foreign,
+    remove_folder,
+    undo,
+    until_free,
+)
 
 _LONGEST_SOCKET = 107  # bytes of a path, see unix(7)
 _TRIES = 20  # ports that others have taken
@@ -39,7 +50,15 @@ _KILL = 'echo 1 > "$1/cgroup.kill" || xargs --no-run-if-empty kill -KILL < "$1/c
 _REMOVE = 'find "$1" -depth -type d -exec rmdir -- {} ";"; ! test -e "$1"'
 
 
-@undo("server.stop", patience=LONG, outlives_boot=True)
+class _Started(Struct, frozen=True, forbid_unknown_fields=True):
+    name: Name
+    program: Annotated[str, Meta(max_length=255)]
+    folders: list[AbsolutePath]
+    signal: Annotated[str, Meta(pattern=r"^SIG[A-Z0-9]{1,12}$")]
+    patience: Annotated[float, Meta(ge=0, le=86400)]
+
+
+@undo("server.stop", patience=LONG, outlives_boot=True, arguments=_Started)
 async def _stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
     name, program = arguments["name"], arguments["program"]
     refuse_foreign(f"/{name}", itself=True)
@@ -73,7 +92,9 @@ async def _end(process: Process, program: str, signal: str, patience: float) -> 
 
 async def _end_leftovers(node: Node, name: str, program: str) -> str | None:
     """Kill what an agent left that was killed itself. One that could make no cgroup took its programs with it."""
-    found = await node.run(["find", "/sys/fs/cgroup", "-type", "d", "-name", f"run-*-{name}"], check=False)
+    run = name.rpartition("-")[0]
+    own = ["-path", f"*/{run}.*/run-*-{name}"]  # below that of an agent of this run
+    found = await node.run(["find", "/sys/fs/cgroup", "-type", "d", *own], check=False)
     killed = False
     for folder in found.stdout.decode().split():
         deadline = asyncio.get_running_loop().time() + _REST
@@ -218,7 +239,7 @@ class ServerLayer(Layer):
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         """Its version. What its settings came to is for the subclass to read back."""
-        tool = (await context.node.facts(version_commands([self.program])))["tools"][self.program]
+        tool = (await context.node.facts({self.program: [self.program, "--version"]}))["tools"][self.program]
         return {"version": None if tool is None else tool["version"]}
 
     async def _context(self, below: Resource | None, context: LayerContext) -> ServerContext:

@@ -12,6 +12,7 @@ from storlab.layers.attach.blockdev import AIO_HELP, CACHE_HELP, Aio, Cache, blo
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Disk, Export, File, Resource
 from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.text import number_or_text
 
 _EXPORT = re.compile(r"export: '(.*)'")
 
@@ -97,6 +98,6 @@ def parse_nbd_list(text: str) -> dict[str, dict[str, Any]]:
         key, separator, value = (part.strip() for part in line.partition(":"))
         if key == "flags" and "(" in value:
             mine["flags"] = sorted(value.partition("(")[2].rstrip(") ").split())
-        elif separator and key in ("size", "min block", "opt block", "max block") and value.isascii():
-            mine[key.replace(" ", "_")] = int(value) if value.isdigit() else value
+        elif separator and key in ("size", "min block", "opt block", "max block"):
+            mine[key.replace(" ", "_")] = number_or_text(value)
     return exports

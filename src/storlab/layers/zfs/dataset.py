@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from msgspec import Meta, Struct
 from pydantic import Field
 
 from storlab.errors import StorlabError
@@ -14,11 +15,16 @@ from storlab.layers.zfs.module import ZFS_NEEDS, is_loaded
 from storlab.layers.zfs.properties import PropertiesLayer, Value, arguments, parse_changed, parse_properties
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import refuse_foreign, refuse_foreign_pool, undo, until_free
+from storlab.nodes.undo import AbsolutePath, refuse_foreign, refuse_foreign_pool, undo, until_free
 from storlab.units import Size
 
 
-@undo("zfs.destroy", outlives_boot=True)
+class _Dataset(Struct, frozen=True, forbid_unknown_fields=True):
+    dataset: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.:+/ -]{1,255}$")]
+    path: AbsolutePath | None
+
+
+@undo("zfs.destroy", outlives_boot=True, arguments=_Dataset)
 async def destroy_dataset(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Destroy a dataset or volume in a pool of Storlab's, and remove where it was mounted."""
     dataset, path = arguments["dataset"], arguments["path"]

@@ -4,34 +4,58 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from storlab.errors import CommandFailed, NodeError, StorlabError, Unsupported
 from storlab.layers.base import LayerContext
-from storlab.layers.zfs.properties import number_or_text
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import undo
+from storlab.nodes.undo import RunId, undo
+from storlab.text import number_or_text
 
 ZFS_NEEDS = Needs(programs=("zpool", "zfs", "modprobe"), modules=("zfs",), root="storage pools")
 
 PARAMETER = re.compile(r"[a-z0-9_]+")
 _PARAMETERS = "/sys/module/zfs/parameters"
+_NOTES = "/run/storlab/zfs"
 
 
-@undo("zfs.parameter")
+def _note(run: str, parameter: str) -> str:
+    return f"{_NOTES}/{run}.{parameter}"
+
+
+class _Parameter(Struct, frozen=True, forbid_unknown_fields=True):
+    parameter: Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,100}$")]
+    value: Annotated[str, Meta(max_length=1024)]
+    run: RunId
+
+
+@undo("zfs.parameter", arguments=_Parameter)
 async def restore_parameter(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    """Give a parameter of the module the value again that it had."""
-    name, before = arguments["parameter"], arguments["value"]
+    """Give a parameter of the module the value again that it had.
+
+    What that was is also in a note below /run, which only root can write: without that note, nothing was set.
+    """
+    name, before, note = arguments["parameter"], arguments["value"], _note(arguments["run"], arguments["parameter"])
     if not PARAMETER.fullmatch(name):
         raise StorlabError(f"{name} is no parameter of a kernel module: left alone")
+    try:
+        noted = await node.read_text(note)
+    except FileNotFoundError:
+        return None
+    if noted != before:
+        raise StorlabError(f"the note {note} says that ZFS's {name} was {noted}, and not {before}: left alone")
     try:
         now = (await node.read_text(f"{_PARAMETERS}/{name}")).strip()
     except FileNotFoundError:
         return None  # the module is gone, and the parameter with it
+    if now != before:
+        await node.write(f"{_PARAMETERS}/{name}", f"{before}\n".encode())
+    await node.run(["rm", "--force", "--", note])
     if now == before:
         return None
-    await node.write(f"{_PARAMETERS}/{name}", f"{before}\n".encode())
     return f"set ZFS's {name} back to {before}"
 
 
@@ -59,7 +83,10 @@ async def load_zfs(context: LayerContext, parameters: Mapping[str, str]) -> None
             raise Unsupported(f"ZFS {version} on node {context.node.name} has no module parameter {name}") from None
         if before == value:
             continue
-        await context.register_undo("zfs.parameter", parameter=name, value=before)
+        await context.register_undo("zfs.parameter", parameter=name, value=before, run=context.run)
+        await context.node.run(["mkdir", "--parents", "--mode=0755", "--", _NOTES.rpartition("/")[0]])
+        await context.node.run(["mkdir", "--parents", "--mode=0755", "--", _NOTES])
+        await context.node.write(_note(context.run, name), before.encode())
         try:
             await context.node.write(path, f"{value}\n".encode())
         except NodeError as error:

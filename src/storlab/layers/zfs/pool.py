@@ -12,9 +12,11 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
+from msgspec import Struct
 from pydantic import Field, model_validator
 
 from storlab.layers.base import Layer, LayerContext
+from storlab.layers.block.identity import refuse_another
 from storlab.layers.block.loop import signatures
 from storlab.layers.fs.file import remove_file
 from storlab.layers.resources import Dir, Disk, File, Pool, Resource
@@ -22,11 +24,20 @@ from storlab.layers.zfs.module import PARAMETER, ZFS_NEEDS, is_loaded, load_zfs,
 from storlab.layers.zfs.properties import PROPERTIES_HELP, Value, arguments, parse_changed, parse_properties, word
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import refuse_foreign, refuse_foreign_pool, undo, until_free
+from storlab.nodes.undo import AbsolutePath, AtPath, Name, is_there, refuse_foreign_pool, undo, until_free
 from storlab.units import Size, size_text
 
 
-@undo("zpool.forget", outlives_boot=True)
+class _Label(Struct, frozen=True, forbid_unknown_fields=True):
+    device: AbsolutePath
+    pool: Name
+
+
+class _Pool(Struct, frozen=True, forbid_unknown_fields=True):
+    pool: Name
+
+
+@undo("zpool.forget", outlives_boot=True, arguments=_Label)
 async def forget_labels(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Wipe the labels of a pool of Storlab's, which ``zpool destroy`` only marks, from a device of the user's."""
     device, pool = arguments["device"], arguments["pool"]
@@ -39,12 +50,11 @@ async def forget_labels(node: Node, arguments: Mapping[str, Any]) -> str | None:
     return f"wiped the labels of the pool {pool} from {device}"
 
 
-@undo("zpool.node")
+@undo("zpool.node", arguments=AtPath)
 async def remove_device_node(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Remove a device node that was made for a pool."""
     path = arguments["path"]
-    refuse_foreign(path)
-    if not (await node.run(["test", "-b", path], check=False)).ok:
+    if not await is_there(node, path):
         return None
     await node.run(["rm", "--force", "--", path])
     await node.run(["rmdir", "--ignore-fail-on-non-empty", "--", path.rpartition("/")[0]], check=False)
@@ -57,6 +67,7 @@ async def pool_disk(disk: Disk, pool: str, context: LayerContext) -> str:
     if not disk.ours:
         await context.register_undo("zpool.forget", device=disk.path, pool=pool)
     await context.register_undo("zpool.node", path=path)
+    await refuse_another(context.node, disk)
     major, minor = (await context.node.read_text(f"/sys/class/block/{disk.name}/dev")).strip().split(":")
     await context.node.run(["mkdir", "--parents", "--", path.rpartition("/")[0]])
     await context.node.run(["rm", "--force", "--", path])
@@ -66,17 +77,18 @@ async def pool_disk(disk: Disk, pool: str, context: LayerContext) -> str:
 
 def is_only_member(listing: bytes, pool: str) -> bool:
     """Whether all labels of ZFS that ``wipefs --json`` shows, of which there is at least one, are of this pool."""
-    names = [row.get("label") for row in signatures(listing) if row["type"] == "zfs_member"]
+    names = [row.label for row in signatures(listing) if row.type == "zfs_member"]
     return bool(names) and all(name == pool for name in names)
 
 
-_VDEV = re.compile(r"\t( *)(\S.*?)(?:\s{1,}(ONLINE|DEGRADED|FAULTED|OFFLINE|UNAVAIL|REMOVED|AVAIL|INUSE)\b.*)?")
+_VDEV = re.compile(r"\t( *)(\S.*)")
+_STATE = re.compile(r"(?<=\S)\s+(ONLINE|DEGRADED|FAULTED|OFFLINE|UNAVAIL|REMOVED|AVAIL|INUSE)\b")
 _LAYOUT = re.compile(r"stripe|mirror|raidz[123]?|draid[123]?(:\d+[dcs])*")
 _FEWEST = {"stripe": 1, "mirror": 2, "raidz": 3, "raidz1": 3, "raidz2": 4, "raidz3": 5}
 _SMALLEST = 64 * 1024**2  # SPA_MINDEVSIZE of ZFS
 
 
-@undo("zpool.destroy", outlives_boot=True)
+@undo("zpool.destroy", outlives_boot=True, arguments=_Pool)
 async def _destroy(node: Node, arguments: Mapping[str, Any]) -> str | None:
     pool = arguments["pool"]
     refuse_foreign_pool(pool)
@@ -242,17 +254,23 @@ class ZpoolLayer(Layer):
 def parse_layout(status: str) -> dict[str, Any]:
     """``zpool status -P POOL``: its vdevs; those that hold others are mappings, the rest have a state."""
     lines = status.partition("config:")[2].partition("errors:")[0].split("\n")
-    matches = [match for line in lines if (match := _VDEV.fullmatch(line)) and match[2].split()[0] != "NAME"]
+    found = (match.groups() for line in lines if (match := _VDEV.fullmatch(line)))
+    rows = [(len(blanks), *_name_and_state(rest)) for blanks, rest in found if rest.split()[0] != "NAME"]
     layout: dict[str, Any] = {}
     above = [(-1, layout), (0, layout)]  # indentation, what lies below; the first line is the pool itself
-    for match, following in zip(matches[1:], [*matches[2:], None], strict=False):
-        indentation = len(match[1])
+    for (indentation, name, state), following in zip(rows[1:], [*rows[2:], None], strict=False):
         while len(above) > 1 and above[-1][0] >= indentation:
             above.pop()
-        if following is not None and len(following[1]) > indentation:
+        if following is not None and following[0] > indentation:
             inner: dict[str, Any] = {}
-            above[-1][1][match[2]] = inner
+            above[-1][1][name] = inner
             above.append((indentation, inner))
         else:
-            above[-1][1][match[2]] = match[3] or ""
+            above[-1][1][name] = state
     return layout
+
+
+def _name_and_state(rest: str) -> tuple[str, str]:
+    """Of a line of a vdev; names may have blanks, and groups have no state."""
+    found = _STATE.search(rest)
+    return (rest[: found.start()], found[1]) if found else (rest.rstrip(), "")

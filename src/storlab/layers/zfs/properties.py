@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from storlab.layers.base import Layer
+from storlab.text import number_or_text
 
 Value = bool | int | str
 
@@ -57,9 +58,6 @@ class PropertiesLayer(Layer):
         return {name: value for name, value in keys.items() if value is not None} | self.properties
 
 
-_DIGITS = 18  # more than 63 bits have: identities, which are no numbers to anybody
-
-
 def parse_properties(text: str) -> dict[str, Any]:
     """``get -Hp -o property,value,source all``: property → value; numbers as integers, "-" (it has none) left out."""
     return {name: number_or_text(value) for name, value, _ in _rows(text) if value != "-"}
@@ -77,8 +75,3 @@ def _rows(text: str) -> list[tuple[str, str, str]]:
         if len(fields) == 3 and fields[0]:
             rows.append((fields[0], fields[1], fields[2]))
     return rows
-
-
-def number_or_text(text: str) -> int | str:
-    """A value as ZFS prints it."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else text

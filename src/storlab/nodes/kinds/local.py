@@ -31,6 +31,8 @@ class LocalKind(NodeKind):
 class LocalLauncher(AgentLauncher[LocalKind]):
     """Agents on this machine."""
 
+    here: ClassVar = True
+
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._ports = Ports()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
+from storlab.errors import StorlabError
 from storlab.nodes.agents import AgentLauncher
 from storlab.nodes.identity import NodeIdentity
 from storlab.nodes.kind import Launcher, NodeKind, Services
@@ -40,6 +41,8 @@ class NetnsKind(NodeKind):
 class NetnsLauncher(AgentLauncher[NetnsKind]):
     """Makes a namespace for each node, and launches its agent there; ``address``: the namespace's name."""
 
+    here: ClassVar = True
+
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._cards: dict[str, Card] = {}
@@ -64,5 +67,7 @@ class NetnsLauncher(AgentLauncher[NetnsKind]):
     async def reach(self, identity: NodeIdentity) -> Node | None:
         """Where its namespace is gone, this machine: all that is left of such a node is here."""
         host = self.services.host
+        if not identity.address.startswith(f"{self.services.network.name}-") or "/" in identity.address:
+            raise StorlabError(f"the network namespace {identity.address} is not one of this run's: left alone")
         there = await host.run(["test", "-e", f"/run/netns/{identity.address}"], check=False)
         return await super().reach(identity) if there.ok else host

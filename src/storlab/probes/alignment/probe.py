@@ -28,6 +28,8 @@ from storlab.nodes.waiting import to_its_end
 from storlab.probes.alignment.metrics import METRICS, measurements
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.subject import End, Kind, Subject
+from storlab.reading import RECORD, read_file
+from storlab.text import is_whole
 
 TRACE = "trace.jsonl"
 """What the tracer printed."""
@@ -36,6 +38,7 @@ NOTES = "notes.json"
 
 ALL = "all"
 _ATTACHED = 30.0  # s, within which a tracer is attached or says why not; an emulated guest takes a second
+_MAX_TRACE = 2 * 1024**3  # bytes; a line for each request is some 70
 _LAST_WORD = 20.0  # s, for its last counts
 _KINDS = """for disk; do
     folder=/sys/class/block/$disk
@@ -120,7 +123,7 @@ class AlignmentProbe(Probe):
     async def _started(self, context: ProbeContext, disks: Sequence[str], said: Sequence[str]) -> Process | None:
         """The tracer, attached; ``None`` where it can't be, with the reason among the notes."""
         try:
-            process = await context.node.start(self._argv(context.node, disks))
+            process = await context.node.start(self._argv(context.node, disks), max_output=_MAX_TRACE)
         except CommandFailed as error:
             _note(context.raw, [*said, str(error)])
             return None
@@ -165,7 +168,7 @@ async def _said_of(node: Node, disks: Sequence[str]) -> list[str]:
     said = []
     for line in found.stdout.decode(errors="replace").splitlines():
         match line.split():
-            case ["partition", disk, start] if start.isdecimal() and is_off_boundary(int(start)):
+            case ["partition", disk, start] if is_whole(start) and is_off_boundary(int(start)):
                 said.append(off_boundary(disk, int(start)))
             case ["bios", disk, *beneath]:
                 said.append(without_requests(disk, beneath))
@@ -199,7 +202,7 @@ def read_notes(raw: Path) -> tuple[str, ...]:
     """The sentences of ``NOTES``; none where there is no such file. Raises ``ParseError``."""
     path = raw / NOTES
     try:
-        sentences = orjson.loads(path.read_bytes())
+        sentences = orjson.loads(read_file(path, RECORD))
     except FileNotFoundError:
         return ()
     except (OSError, orjson.JSONDecodeError) as error:

@@ -214,6 +214,8 @@ class Builder:
                 notify_running=lambda name, *where: part.programs.append(Program(f"{name}-{spot.owner}", *where)),
                 notify_lost=lost,
                 warn=self.parts.warnings.append,
+                planned=self.session.planned_on(node),
+                claim=self.session.claims.claim,
             )
 
         part.stack = await stack.set_up(layers, context_of, below.stack.resource if below is not None else None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from storlab.errors import UserError
+from storlab.layers.block.identity import DeviceIdentity
 from storlab.nodes.node import Node
+from storlab.nodes.private import refuse_replaceable
 from storlab.run.session import Session
 from storlab.run.setup.units import Unit, is_here, units
 from storlab.study.cells import HOST, Cell
@@ -29,6 +31,7 @@ async def free_space(node: Node, path: str) -> int:
     """Bytes that this user may still write on the file system of a directory. Raises ``UserError`` for what is none."""
     if not (await node.run(["test", "-d", path], check=False)).ok:
         raise UserError(f"node {node.name}: there is no directory {path} for scratch files; set scratch in the study")
+    await refuse_replaceable(node, path)
     return int((await node.output("df", "--output=avail", "-B1", path)).split()[-1])
 
 
@@ -83,23 +86,57 @@ async def refuse_loads_too_large(study: Study, cells: Sequence[Cell], session: S
                 raise study.problem(("workload", loads[0].name), f"{wrong}: {remedy}")
 
 
-def refuse_double_claims(study: Study, cells: Sequence[Cell]) -> None:
-    """A device can't be in two stacks that are set up at the same time, on several nodes or because one is kept."""
-    kept: dict[str, str] = {}
+@dataclass(frozen=True)
+class Claimed:
+    """A device that the study names, and the id of its machine."""
+
+    machine: str
+    device: DeviceIdentity
+
+    def overlaps(self, other: Claimed) -> bool:
+        """Whether both are the same device, or one is a part of the other."""
+        return self.machine == other.machine and self.device.overlaps(other.device)
+
+
+@dataclass(frozen=True)
+class _Claim:
+    path: str
+    owner: str
+    claimed: Claimed | None  # not known of a node that doesn't run yet
+
+    def conflicts(self, other: _Claim) -> bool:
+        if self.owner == other.owner:
+            return False
+        if self.claimed is None or other.claimed is None:
+            return self.claimed is other.claimed and self.path == other.path
+        return self.claimed.overlaps(other.claimed)
+
+
+def refuse_double_claims(study: Study, cells: Sequence[Cell], known: Mapping[tuple[str, str], Claimed]) -> None:
+    """A device can't be in two stacks that are set up at the same time, on several nodes or because one is kept.
+
+    ``known``: group, path → the device that it is. Two names of one device are one device, and so are a disk and its
+    partition.
+    """
+    kept: list[_Claim] = []
     for cell in cells:
-        owners = dict(kept)
-        for unit in _units_here(cell):
+        claims = list(kept)
+        for unit in units(cell):
             for link in unit.links:
-                claim = link.layer.claims()
-                if claim is None:
+                path = link.layer.claims()
+                if path is None or not (is_here(cell, unit.on) or (unit.on, path) in known):
                     continue
                 owner = unit.identity if link.keep == "run" else f"{cell.number} {unit.identity}"
-                if owners.setdefault(claim, owner) != owner:
-                    remedy = ", or leave out keep" if link.keep == "run" or claim in kept else ""
-                    reason = f"several stacks that are set up at the same time: take a device for each{remedy}"
-                    raise study.problem(link.origin, f"{claim} is in {reason}")
+                claim = _Claim(path, owner, known.get((unit.on, path)))
+                other = next((other for other in claims if claim.conflicts(other)), None)
+                if other is not None:
+                    remedy = ", or leave out keep" if link.keep == "run" or other in kept else ""
+                    same = "" if other.path == path else f" (there as {other.path})"
+                    reason = f"several stacks that are set up at the same time{same}: take a device for each{remedy}"
+                    raise study.problem(link.origin, f"{path} is in {reason}")
+                claims.append(claim)
                 if link.keep == "run":
-                    kept[claim] = owner
+                    kept.append(claim)
 
 
 def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str) -> Memory:

@@ -34,6 +34,7 @@ NOTES = "notes"
 """A file in the workload's folder: sentences that become warnings, one a line."""
 
 _AS_WRITTEN = {"files", "workers", "phases", "order", "fsync", "direct", "end_sync", "drop_caches", "verify"}
+_AGENT = "/proc/self/exe"  # the agent becomes what it starts; a confined process can't look at others' programs
 _BLOCK = 4096  # bytes: of most file systems
 _MOST_FILES = 10**9
 
@@ -141,7 +142,7 @@ class FilesWorkload(Workload):
         spec = self.spec(_root(place), place.seed) | changes
         await place.node.write(f"{place.folder}/{name}", orjson.dumps(spec, option=orjson.OPT_INDENT_2))
         # The agent itself, which is there for as long as it runs, though in a guest its file is gone.
-        return Launch((f"/proc/{place.node.pid}/exe", "files", name), cwd=place.folder)
+        return Launch((_AGENT, "files", name), cwd=place.folder)
 
     async def _does_not_fit(self, place: RunContext) -> str:
         listing = await place.node.run(["df", "--output=avail,iavail", "-B1", "--", place.path], check=False)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from storlab.formats.fio.declared import DIRECTIONS
-from storlab.units import parse_duration, parse_size, shown
+from storlab.text import is_whole
+from storlab.units import parse_duration, parse_size
 from storlab.workloads.base import OptionError, ReadInput
 
 Option = bool | int | float | str | list[str | int | float]
@@ -17,16 +17,10 @@ Options = Mapping[str, Option]
 
 TARGET = "{target}"
 
-_OURS = frozenset(
-    {"output", "output_format", "create_only", "parse_only", "showcmd", "client", "server", "daemonize", "name"}
-    | {"write_bw_log", "write_iops_log", "write_lat_log", "per_job_logs"}
-)
-_OURS_IN_FILES = frozenset({"output", "output_format", "create_only"})
-_PATHS = frozenset({"filename", "filename_format", "directory", "opendir", "replay_redirect", "write_iolog"})
-_FOLDERS = frozenset({"directory", "opendir"})
-_NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
-_JOB_NAME = re.compile(r"[^\[\]/;#\x00-\x1f]{1,63}")
-_INCLUDE = re.compile(r"\s*include\s+(\S.*?)\s*$")
+_FILES = ("filename", "filename_format", "opendir", "directory")
+"""Options that name files of the job's own."""
+INCLUDE = re.compile(r"\s*include\s+(\S.*?)\s*$")
+"""A line of a job file that puts another file in."""
 _DEEPEST = 16
 
 
@@ -72,76 +66,9 @@ def text(value: Option) -> str:
             return str(value)
 
 
-def check_job_name(name: str) -> None:
-    """Raises ``OptionError`` for what fio could not read back from a job file."""
-    if name == "global":
-        raise OptionError("global is no job: what holds for all jobs stands beside jobs", "jobs", name)
-    if not _JOB_NAME.fullmatch(name) or name != name.strip():
-        raise OptionError(f"{shown(name)} is not a valid name of a job: leave out / [ ] ; #", "jobs", name)
-
-
-def check_options(options: Options, *path: str) -> None:
-    """Raises ``OptionError`` for what a job file can't hold, is Storlab's own, or leads away from the stack."""
-    for key, value in options.items():
-        at = (*path, key)
-        if not _NAME.fullmatch(key):
-            raise OptionError(f"{shown(key)} is not a valid name of an option", *at)
-        for item in value if isinstance(value, list) else [value]:
-            if isinstance(item, float) and not math.isfinite(item):
-                raise OptionError(f"{item} is no number that fio takes", *at)
-            if isinstance(item, str) and not item.isprintable():
-                raise OptionError(f"{shown(item)}: a value of fio's stands on one line", *at)
-            if isinstance(item, str) and re.search("[;#]", item):
-                raise OptionError(f"{shown(item)}: fio takes what follows a ; or # for a comment", *at)
-        _check_ours(key, _OURS, at)
-        if _plain(key) in _PATHS:
-            for item in value if isinstance(value, list) else [value]:
-                check_path(key, str(item), at)
-
-
-def check_job_file(lines: str) -> None:
-    """The same for a native job file, where line numbers say what is meant."""
-    for number, line in enumerate(lines.splitlines(), start=1):
-        key, separator, value = line.partition("=")
-        key = key.strip()
-        if not separator or key.startswith(("#", ";", "[")):
-            continue
-        try:
-            _check_ours(key, _OURS_IN_FILES, ())
-            if _plain(key) in _PATHS:
-                check_path(key, re.split("[;#]", value)[0].strip(), ())
-        except OptionError as error:
-            raise OptionError(f"line {number} of the job file: {key}: {error}", "job_file") from None
-
-
-def _plain(key: str) -> str:
+def plain(key: str) -> str:
+    """An option's name, which fio takes with either kind of dash."""
     return key.replace("-", "_")
-
-
-def _check_ours(key: str, ours: frozenset[str], path: Sequence[str]) -> None:
-    if _plain(key) in ours:
-        raise OptionError("this option is Storlab's own: leave it out", *path)
-
-
-def check_path(key: str, value: str, path: Sequence[str]) -> None:
-    """Storlab touches only what its stack provides: fio may not be sent elsewhere."""
-    for part in re.split(r"(?<!\\):", value):
-        inside = part == TARGET or part.startswith(f"{TARGET}/")
-        relative = part.removeprefix(TARGET).lstrip("/") if inside else part
-        if ".." in relative.split("/") or (not inside and part.startswith("/")):
-            away = f"{shown(value)} leads away from the stack under test"
-            remedy = (
-                "leave it out, Storlab gives fio its directory"
-                if key in _FOLDERS
-                else "write a name relative to it, and name devices by a layer in the stack"
-            )
-            raise OptionError(f"{away}: {remedy}", *path)
-        if _plain(key) in _FOLDERS and not inside:
-            raise OptionError(
-                f"{shown(value)} lies nowhere in particular: leave it out, Storlab gives fio its directory, "
-                f'or write "{TARGET}/…"',
-                *path,
-            )
 
 
 def below_directory(value: Option) -> Option:
@@ -155,8 +82,13 @@ def below_directory(value: Option) -> Option:
 
 def in_job_file(lines: str, change: Callable[[Option], Option]) -> str:
     """A job file with its file names changed, and all else as it stands."""
-    pattern = re.compile(r"^(\s*(?:filename|filename_format)\s*=\s*)(.*?)(\s*)$", re.MULTILINE)
-    return pattern.sub(lambda line: f"{line[1]}{text(change(line[2]))}{line[3]}", lines)
+
+    def changed(line: re.Match[str]) -> str:
+        name, value = line[1], line[2].strip()
+        before, _, after = line[2].partition(value) if value else (line[2], "", "")
+        return f"{name}{before}{text(change(value))}{after}"
+
+    return re.sub(r"^([^\S\n]*(?:filename|filename_format)[^\S\n]*=)(.*)$", changed, lines, flags=re.MULTILINE)
 
 
 def read_job_file(name: str, read: ReadInput) -> str:
@@ -172,7 +104,7 @@ def _included(name: str, read: ReadInput, above: tuple[str, ...]) -> Iterator[st
     except ValueError as error:
         raise OptionError(str(error), "job_file") from None
     for line in lines:
-        found = _INCLUDE.fullmatch(line)
+        found = INCLUDE.fullmatch(line)
         if found is None:
             yield line
         else:
@@ -207,8 +139,7 @@ def total_size(jobs: Iterable[Job]) -> int:
 
 def names_files(jobs: Iterable[Job]) -> bool:
     """Whether they name files of their own, which only a directory can hold."""
-    paths = _PATHS - {"replay_redirect", "write_iolog"}
-    values = (text(job.options[key]) for job in jobs for key in paths if key in job.options)
+    values = (text(job.options[key]) for job in jobs for key in _FILES if key in job.options)
     return any(part != TARGET for value in values for part in value.split(":"))
 
 
@@ -242,7 +173,7 @@ def directions(jobs: Iterable[Job]) -> frozenset[str]:
     """The directions in which they may do I/O; all of them where options don't tell, as of a replay."""
     found: set[str] = set()
     for job in jobs:
-        options = {_plain(key): text(value) for key, value in job.options.items()}
+        options = {plain(key): text(value) for key, value in job.options.items()}
         engine = options.get("ioengine", "")
         told = [options[key].partition(":")[0] for key in ("rw", "readwrite") if key in options] or ["read"]
         if not {*told} <= _WAYS.keys() or any(key in options for key in _REPLAYS):
@@ -256,7 +187,7 @@ def directions(jobs: Iterable[Job]) -> frozenset[str]:
 
 def may_have(jobs: Iterable[Job], pattern: str) -> bool:
     """Whether any of them has an option whose name matches, or replays what may have had one."""
-    names = [_plain(key) for job in jobs for key in job.options]
+    names = [plain(key) for job in jobs for key in job.options]
     return any(key in _REPLAYS or re.fullmatch(pattern, key) for key in names)
 
 
@@ -287,7 +218,7 @@ def _size(options: Options) -> int:
 
 def _count(options: Options) -> int:
     count = str(options.get("numjobs", 1))
-    return int(count) if count.isdigit() and len(count) < 6 else 1
+    return int(count) if is_whole(count, 5) else 1
 
 
 def _seconds(options: Options) -> float | None:

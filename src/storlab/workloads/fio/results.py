@@ -20,6 +20,7 @@ from storlab.formats.fio.output import parse_fio, read_report
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import Value
 from storlab.nodes.process import ExitRecord
+from storlab.text import is_whole
 from storlab.workloads.base import bytes_of, read_exit
 
 OUTPUT = "fio.json"
@@ -70,7 +71,7 @@ def _with_histogram_logs(measured: Measurements, raw: Path, jobs: Sequence[str])
     logs = {int(found[1]): path for path in raw.iterdir() if (found := _HISTOGRAM_LOG.fullmatch(path.name))}
     intervals = {str(each["log_hist_msec"]) for each in options if "log_hist_msec" in each}
     interval = intervals.pop() if len(intervals) == 1 else ""
-    if not logs or not interval.isdecimal() or not int(interval):
+    if not logs or not is_whole(interval) or not int(interval):
         return measured
     in_order = {number: logs[number] for number in sorted(logs)}
     return with_histogram_logs(measured, read_histogram_logs(in_order, int(interval) / 1000, jobs))

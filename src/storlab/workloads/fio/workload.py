@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
@@ -17,7 +16,9 @@ from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.text import is_whole
 from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, Workload
+from storlab.workloads.fio import checking, reach
 from storlab.workloads.fio import options as fio_options
 from storlab.workloads.fio.options import Job, Option, Options, Sections
 
@@ -53,10 +54,11 @@ class FioWorkload(Workload):
                 raise OptionError("jobs and job_file exclude each other: put the jobs into the file", "job_file")
             if own := next(iter(_extra(self)), None):
                 raise OptionError("with a job_file all options stand in that file: put this one there", own)
-        fio_options.check_options(_extra(self))
+        reach.check_options(_extra(self))
         for name, job in self.jobs.items():
-            fio_options.check_job_name(name)
-            fio_options.check_options(_extra(job), "jobs", name)
+            reach.check_job_name(name)
+            reach.check_options(_extra(job), "jobs", name)
+        reach.check_replays(self._jobs())
         return self
 
     def _jobs(self) -> list[Job]:
@@ -79,9 +81,8 @@ class FioWorkload(Workload):
         if self.job_file is None:
             return self
         text = fio_options.read_job_file(self.job_file, read)
-        fio_options.check_job_file(text)
-        if not fio_options.jobs_of(fio_options.sections_of(text)):
-            raise OptionError(f"{self.job_file} is no job file of fio's: it has no job, such as [write]", "job_file")
+        if not reach.jobs_in(text):
+            raise OptionError(f"{self.job_file} is not a job file of fio's: it has no job, such as [write]", "job_file")
         resolved = self.model_copy()
         resolved._job_text = text
         return resolved
@@ -100,18 +101,26 @@ class FioWorkload(Workload):
     def measures_all(self, warm_up: float) -> bool:
         return not fio_options.ramps(self._jobs(), warm_up)
 
+    def loads_code(self) -> tuple[str, ...]:
+        return tuple(reach.code_of(name) for name in reach.engines_of(self._jobs()) if not reach.is_built_in(name))
+
+    @classmethod
+    async def unchecked(cls, node: Node, workloads: Sequence[Self]) -> list[Self]:
+        tables = [load for load in workloads if load._job_text is None]
+        refused = [tables[number] for number in await checking.refused(node, [load._jobs() for load in tables])]
+        return [load for load in workloads if load._job_text is not None or load in refused]
+
     async def check_node(self, node: Node) -> None:
         """Let fio itself parse the options, which runs nothing."""
-        job = self._job_text if self._job_text is not None else self.job_text({}, "fio")
-        # Any directory that exists will do: fio looks whether it does.
-        job = job.replace(fio_options.TARGET, "/").replace("//", "/")
-        ended = await node.run(["fio", "--parse-only", "--directory=/", "-"], stdin=job.encode(), check=False)
-        said = (ended.stderr + ended.stdout).decode(errors="replace")
-        if not ended.ok or "value out of range" in said:  # which fio tells, and then continues with another value
-            raise UserError(complaint(said) or ended.describe(), self._written(bad_option(said)))
-        engines = {str(job.options["ioengine"]) for job in self._jobs() if "ioengine" in job.options}
-        for engine in sorted(engines):
-            await _check_engine(node, engine)
+        try:
+            if self._job_text is None:
+                await checking.parse(node, self._jobs())
+            else:
+                await checking.parse_file(node, self._job_text)
+        except checking.RefusedOptions as error:
+            raise UserError(str(error), self._written(error.option)) from None
+        for message in (await checking.unknown_engines(node, [self._jobs()])).values():
+            raise UserError(message)
 
     def _written(self, option: str) -> tuple[str, ...]:
         """Where in the workload's table an option stands; nowhere, where it is in a native job file."""
@@ -123,7 +132,7 @@ class FioWorkload(Workload):
         """Milliseconds; the study's own log_avg_msec wins."""
         for job in self._jobs():
             own = str(job.options.get("log_avg_msec", ""))
-            if own.isdigit() and int(own) > 0:
+            if is_whole(own) and int(own) > 0:
                 return int(own)
         duration = self.duration(0.0) or 600.0
         return next(interval for longest, interval in _LOG_INTERVALS.items() if duration <= longest)
@@ -192,34 +201,3 @@ async def _files(place: RunContext) -> str:
 
 def _extra(model: BaseModel) -> dict[str, Option]:
     return dict(model.__pydantic_extra__ or {})
-
-
-async def _check_engine(node: Node, engine: str) -> None:
-    """fio looks for its engine only when a job starts."""
-    if engine.startswith("external:") or "/" in engine:
-        return
-    listing = (await node.run(["fio", "--enghelp"], check=False)).stdout.decode(errors="replace")
-    known = [line.strip() for line in listing.splitlines() if line.startswith(("\t", " "))]
-    if not known or engine in known:
-        return
-    asked = await node.run(["fio", f"--enghelp={engine}"], check=False)
-    if b"not loadable" in asked.stderr + asked.stdout:
-        raise UserError(f"this fio has no ioengine {engine}; it has {', '.join(known)}")
-
-
-def bad_option(said: str) -> str:
-    """The option that fio says it does not know; empty where it says no such thing."""
-    match = re.search(r"^Bad option <(.*?)(=.*)?>$", said, re.MULTILINE)
-    return match[1] if match else ""
-
-
-def complaint(said: str) -> str:
-    """What fio says of options that it does not take, in one sentence; empty where it says nothing known."""
-    lines: Sequence[str] = [line.strip() for line in said.splitlines() if line.strip()]
-    for number, line in enumerate(lines):
-        if match := re.fullmatch(r"Bad option <(.*?)(=.*)?>", line):
-            hint = next((other for other in lines[number + 1 :] if other.startswith("Did you mean")), "")
-            close = re.sub(r"Did you mean (.*)\?", r"; did you mean \1?", hint)
-            return f"fio knows no option {match[1]}{close}"
-    said_of = [line.removeprefix("fio: ") for line in lines if not line.startswith(("fio: job", "valid values", ":"))]
-    return f"fio does not take these options: {'; '.join(said_of[:3])}" if said_of else ""

@@ -5,24 +5,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
+from msgspec import Struct
 
-from storlab.errors import MissingTool
+from storlab.errors import MissingTool, RecordsError
 from storlab.images.cache import storlab_cache
 from storlab.images.image import Image
 from storlab.nodes.kinds.vm.causes import panic
 from storlab.nodes.kinds.vm.command import QEMU, Accelerator
 from storlab.nodes.node import Node
+from storlab.record import read_record, to_json
 
 _ALIVE = "storlab-init: alive"
 _PATIENCE = 10.0  # s; with KVM it takes about one
 
 
-@dataclass(frozen=True)
-class Acceleration:
+class Acceleration(Struct, frozen=True, forbid_unknown_fields=True):
     """What guests run with, and, where that is emulation, why KVM can't be had."""
 
     accelerator: Accelerator
@@ -48,14 +47,14 @@ async def find_acceleration(image: Image, initrd: Path, host: Node) -> Accelerat
     reason = kvm_device()
     if reason is not None:
         return Acceleration("tcg", reason)
-    remembered = storlab_cache() / "kvm" / f"{await _machine(image)}.json"
+    memory = storlab_cache() / "kvm" / f"{await _machine(image)}.json"
     try:
-        return Acceleration(**orjson.loads(remembered.read_bytes()))
-    except (OSError, orjson.JSONDecodeError, TypeError):
+        return read_record(memory, Acceleration)
+    except (OSError, RecordsError):  # it is tried again
         pass
     found = await _try_kvm(image, initrd, host)
-    remembered.parent.mkdir(parents=True, exist_ok=True)
-    remembered.write_bytes(orjson.dumps({"accelerator": found.accelerator, "reason": found.reason}))
+    memory.parent.mkdir(parents=True, exist_ok=True)
+    memory.write_bytes(to_json(found))
     return found
 
 

@@ -14,6 +14,7 @@ from storlab.errors import Unsupported
 from storlab.images.image import Image
 from storlab.nodes.binding import numactl
 from storlab.nodes.demands import NO_DEVICES, Devices, escaped
+from storlab.nodes.kinds.vm.confinement import UNCONFINED, Confinement
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.network import Card
 
@@ -43,6 +44,7 @@ class GuestSpec:
     card: Card | None = None
     within: tuple[str, ...] = ()
     qemu: str = ""  # its version, for the records
+    confinement: Confinement = UNCONFINED
     ports: int = _PORTS_AT_ONCE  # for devices that are plugged in while it runs, on machines that need them
 
     def with_ports(self) -> GuestSpec:
@@ -98,6 +100,7 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
         QEMU,
         # Nothing that a user's or the system's configuration adds.
         *("-no-user-config", "-nodefaults", "-display", "none"),
+        *spec.confinement.words(),
         *("-name", f"{spec.name},process=storlab-guest,debug-threads=on"),
         *("-accel", "kvm" if spec.accelerator == "kvm" else "tcg,thread=multi"),
         *("-machine", _machine(spec)),
@@ -120,7 +123,7 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
         argv += _ports(spec.port_names()[: None if restorable else own.pci])
     argv += on_ports.command_line()
     if incoming:
-        argv += [*spec.devices.fsdev_arguments(), "-incoming", "defer"]
+        argv += [*spec.all_devices.early_arguments(), "-incoming", "defer"]
     return [*argv, *hardware.qemu_args]
 
 

@@ -17,9 +17,11 @@ from typing import Any
 from qemu.qmp import QMPClient
 
 from storlab.errors import NodeError, NodeLost
+from storlab.nodes.answers import understood
 from storlab.nodes.connection import Connection
 from storlab.nodes.kinds.vm.causes import Causes, console_text, killed_for_memory, tail
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
+from storlab.nodes.kinds.vm.handover import Handover
 from storlab.nodes.kinds.vm.qmp import execute, hang_up, ignore_shared_memory, migration_ends
 from storlab.nodes.network import CARD, PREFIX
 from storlab.nodes.node import Node
@@ -29,6 +31,7 @@ from storlab.nodes.waiting import cancelled, to_its_end
 MAGIC = b"storlab-renew/1\n"
 ENTROPY = 64  # bytes
 BOOT = 180.0  # s, for a guest to boot; emulated, and beside many others
+MAX_CONSOLE = 64 * 1024**2  # bytes; the serial port is slow, so it is not much more when that is seen
 _HEARTBEAT = 1.0  # s
 _END = 3.0  # s, for QEMU to obey `quit`; one that does not is killed
 
@@ -64,12 +67,20 @@ class Guest:
             "boot_seconds": round(self.boot_seconds, 3),
             "pinning": {key: value for key, value in pinning.items() if value is not None},
             "qemu": self.spec.qemu,
+            "confinement": self.spec.confinement.facts(),
             "command": shlex.join(self.argv),
         }
 
     def console_tail(self) -> str:
         """The last lines of its console."""
         return tail(console_text(self.files.console))
+
+    def console_size(self) -> int:
+        """Bytes that it has said on its console."""
+        try:
+            return self.files.console.stat().st_size
+        except OSError:
+            return 0
 
     def complaint(self) -> str | None:
         """That its kernel killed a program because memory ran out, where it did."""
@@ -106,8 +117,9 @@ async def running_guest(
             greeting = await connection.greet(BOOT)
         except NodeLost as error:
             raise NodeError(str(error)) from None
-        node = Node(spec.name, connection, pid=greeting["pid"], address=spec.card.address if spec.card else None)
-        await _settle_in(node, spec)
+        node = Node(spec.name, connection, pid=greeting.pid, address=spec.card.address if spec.card else None)
+        with understood(spec.name, "its network is set up"):
+            await _settle_in(node, spec)
         guest = Guest(spec, node, qmp, process, files, saved is not None, causes, time.monotonic() - began, tuple(argv))
         watching = asyncio.create_task(_watch(guest, on_lost), name=f"heartbeat of {spec.name}")
         stack.push_async_callback(cancelled, watching)
@@ -115,12 +127,16 @@ async def running_guest(
 
 
 async def _restore(qmp: QMPClient, spec: GuestSpec, saved: Path) -> None:
+    confined = spec.confinement.user is not None
+    handover = Handover(qmp)
+    state = str(saved / "state")
     await ignore_shared_memory(qmp)
-    await execute(qmp, "migrate-incoming", {"uri": f"file:{saved / 'state'}"})
+    file = await handover.file(state, os.O_RDONLY) if confined else state
+    await execute(qmp, "migrate-incoming", {"uri": f"file:{file}"})
     await migration_ends(qmp)
     devices = spec.all_devices.on_ports(spec.port_names()) if spec.hardware.machine == "q35" else spec.all_devices
     for name, arguments in devices.commands():
-        await execute(qmp, name, arguments)
+        await execute(qmp, name, await handover.arguments(arguments) if confined else arguments)
     await execute(qmp, "cont")
 
 
@@ -170,6 +186,8 @@ async def _watch(guest: Guest, on_lost: Callable[[Guest], None]) -> None:
             connection.give_up(await guest.causes.hung(silence))
         except NodeLost:
             break
+        if guest.console_size() > MAX_CONSOLE:
+            connection.give_up(f"its console has more than {MAX_CONSOLE >> 20}M, and would fill the disk")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HEARTBEAT):
                 await connection.gone.wait()

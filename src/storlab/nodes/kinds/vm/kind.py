@@ -24,13 +24,15 @@ from storlab.nodes.identity import NodeIdentity, boot_of
 from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services
 from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration, qemu_version
 from storlab.nodes.kinds.vm.command import QEMU, Files, GuestSpec
+from storlab.nodes.kinds.vm.confinement import Confinement, find_confinement
 from storlab.nodes.kinds.vm.guest import Guest, running_guest
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.kinds.vm.saved import saved_guest
 from storlab.nodes.needs import Needs
 from storlab.nodes.network import remove_network
 from storlab.nodes.node import Node
-from storlab.nodes.undo import remove_folder, undo
+from storlab.nodes.private import make_private, private_name
+from storlab.nodes.undo import AtPath, remove_folder, undo
 from storlab.units import size_text
 
 _SOCKETS = "/tmp"
@@ -41,7 +43,7 @@ _START = 4.0  # s
 _CAUTION = "The virtual machines are emulated: good for counts and for relations, not for absolute speeds"
 
 
-@undo("sockets.remove", outlives_boot=True)
+@undo("sockets.remove", outlives_boot=True, arguments=AtPath)
 async def _remove_sockets(node: Node, arguments: Mapping[str, Any]) -> str | None:
     return await remove_folder(node, arguments["path"])
 
@@ -92,6 +94,7 @@ class Boot(Prepared):
     initrd: Path
     acceleration: Acceleration
     qemu: str  # its version
+    confinement: Confinement
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -125,13 +128,10 @@ class VmLauncher(Launcher[VmKind]):
         self._boots: dict[tuple[Any, ...], Boot] = {}
         self._contexts: dict[str, AsyncExitStack] = {}
         self._lock = asyncio.Lock()
+        self._folder = Path(_SOCKETS) / private_name(services.run)  # for its guests' sockets: short, see unix(7)
+        self._confinement: Confinement | None = None
         self._made_folder = False
         self._count = 0
-
-    @property
-    def _folder(self) -> Path:
-        """For the sockets of this run's guests; a short path, see unix(7)."""
-        return Path(_SOCKETS) / f"storlab-{self.services.run}"
 
     async def prepare(self, spec: VmKind, needs: Needs) -> Boot:
         """Find the image that has what is needed, and how it can be run. Raises ``MissingImage`` where it has to be
@@ -148,8 +148,14 @@ class VmLauncher(Launcher[VmKind]):
                     raise
                 initrd = initrd_with_agent(image)
                 acceleration = await _acceleration(spec, image, initrd, self.services.host)
-                self._boots[key] = Boot(image, initrd, acceleration, await qemu_version())
+                version = await qemu_version()
+                self._boots[key] = Boot(image, initrd, acceleration, version, await self._find_confinement())
             return self._boots[key]
+
+    async def _find_confinement(self) -> Confinement:
+        if self._confinement is None:
+            self._confinement = await find_confinement(QEMU, self.services.host)
+        return self._confinement
 
     async def open(self, name: str, spec: VmKind, prepared: Prepared, demands: Demands, folder: Path) -> Node:
         assert isinstance(prepared, Boot)
@@ -163,12 +169,13 @@ class VmLauncher(Launcher[VmKind]):
         async with AsyncExitStack() as stack:
             in_network = demands.network or demands.reaches_network
             within = tuple(await network.enter()) if in_network else ()
+            confinement = prepared.confinement.of_a_guest(serves_files=bool(demands.devices.fsdevs))
             card = await network.tap() if demands.network else None
             if card is not None:
                 stack.push_async_callback(network.take_back, card)
             boot, kvm = prepared, prepared.acceleration.accelerator
             guest_spec = GuestSpec(
-                name, spec, boot.image, boot.initrd, kvm, demands.devices, card, within, boot.qemu
+                name, spec, boot.image, boot.initrd, kvm, demands.devices, card, within, boot.qemu, confinement
             ).with_ports()
             saved = None
             if spec.start == "restored" and not (demands.cold or demands.shared_memory):
@@ -209,7 +216,7 @@ class VmLauncher(Launcher[VmKind]):
         async with self._lock:
             if not self._made_folder:
                 self.services.announce(_remove_sockets.name, path=str(self._folder))
-                await self.services.host.run(["mkdir", "--mode=0700", "--parents", "--", str(self._folder)])
+                await make_private(self.services.host, str(self._folder))
                 self._made_folder = True
 
 

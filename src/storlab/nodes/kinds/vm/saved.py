@@ -22,6 +22,8 @@ from storlab.images.cache import lock_file, storlab_cache
 from storlab.nodes.demands import NO_DEVICES
 from storlab.nodes.kinds.vm.causes import Causes, console_text
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
+from storlab.nodes.kinds.vm.confinement import UNCONFINED
+from storlab.nodes.kinds.vm.handover import Handover
 from storlab.nodes.kinds.vm.qmp import execute, hang_up, ignore_shared_memory, migration_ends
 from storlab.nodes.node import Node
 
@@ -39,14 +41,16 @@ async def saved_guest(spec: GuestSpec, host: Node, sockets: Path, notify: Callab
     Raises ``NodeError``. ``notify`` gets a sentence where that is done. ``sockets``: a short path, see unix(7).
     """
     anywhere = spec.hardware.model_copy(update={"pin": None, "numa": None})
-    generic = replace(spec, name="storlab", hardware=anywhere, devices=NO_DEVICES, card=None, within=())
+    generic = replace(
+        spec, name="storlab", hardware=anywhere, devices=NO_DEVICES, card=None, within=(), confinement=UNCONFINED
+    )
     folder = storlab_cache() / "saved" / _fingerprint(generic)
     async with _locked(folder):
         if not (folder / "state").exists():
             notify("Booting a guest to make copies of it.")
             _forget_unfinished(folder.parent)
             try:
-                await _save(generic, host, folder, sockets)
+                await _save(replace(generic, confinement=spec.confinement), host, folder, sockets)
             except NodeError as error:
                 reason = str(error).removeprefix(f"node {generic.name}: ")
                 raise NodeError(f"node {spec.name}: no guest could be saved to make copies of: {reason}") from None
@@ -107,7 +111,10 @@ async def _boot_and_save(spec: GuestSpec, host: Node, folder: Path, sockets: Pat
         await asyncio.sleep(_REST)
         await execute(qmp, "stop")
         await ignore_shared_memory(qmp)
-        await execute(qmp, "migrate", {"uri": f"file:{folder / 'state'}"})
+        state = str(folder / "state")
+        if spec.confinement.user is not None:
+            state = await Handover(qmp).file(state, os.O_WRONLY | os.O_CREAT)
+        await execute(qmp, "migrate", {"uri": f"file:{state}"})
         await migration_ends(qmp)
         await execute(qmp, "quit")
 

@@ -1,0 +1,143 @@
+"""Which block device it is: not the name by which it was found, which may lead to another one by the next moment.
+
+The kernel's number says which device a name leads to now; ``diskseq`` (Documentation/ABI/stable/sysfs-block) says
+whether what has that number is still the same disk; serial number, WWN and the like say so also after the next boot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Struct
+
+from storlab.errors import SafetyError, UserError
+from storlab.record import Count
+from storlab.units import size_text
+
+if TYPE_CHECKING:
+    from storlab.layers.resources import Disk
+    from storlab.nodes.node import Node
+
+_Text = Annotated[str, msgspec.Meta(max_length=4096)]
+_Number = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,10}:[0-9]{1,10}$")]
+
+# Each line is a key and its value. A partition has the marks of the disk that it is on, and says where it starts.
+_IDENTIFY = r"""
+export LC_ALL=C
+line() {
+    value=
+    [ ! -r "$2" ] || IFS= read -r value <"$2" 2>/dev/null
+    [ -z "$value" ] || printf '%s %s\n' "$1" "$value"
+}
+[ -b "$1" ] || exit 3
+number=$(stat --dereference --format='0x%t 0x%T' -- "$1") || exit 3
+number=$((${number% *})):$((${number#* }))
+folder=$(readlink --canonicalize-existing "/sys/dev/block/$number") || exit 4
+whole=$folder
+[ ! -e "$folder/partition" ] || whole=${folder%/*}
+name=$(sed -n 's/^DEVNAME=//p' "$folder/uevent")
+path=$(readlink --canonicalize-existing -- "$1")
+[ "$(stat --format='%t:%T' -- "/dev/$name" 2>/dev/null)" != "$(stat --format='%t:%T' -- "$path")" ] || path=/dev/$name
+printf 'path %s\nnumber %s\nname %s\n' "$path" "$number" "${folder##*/}"
+line whole "$whole/dev"
+line sectors "$folder/size"
+line start "$folder/start"
+line read_only "$folder/ro"
+line diskseq "$whole/diskseq"
+for mark in serial device/serial wwid device/wwid dm/uuid md/uuid loop/backing_file; do line mark "$whole/$mark"; done
+sed -n 's/^E:\(ID_SERIAL\|ID_WWN\)=/mark /p' "/run/udev/data/b$(cat "$whole/dev")" 2>/dev/null
+true
+"""
+
+
+class DeviceIdentity(Struct, frozen=True, forbid_unknown_fields=True):
+    """A block device. ``number`` is its major and minor one, ``whole`` that of the whole disk.
+
+    ``path`` is the kernel's own name of it, ``size`` and ``start`` (of a partition) are bytes. ``marks``: all that
+    distinguishes it in any boot: serial number, WWN, UUID of a mapping, the file behind a loop device. ``sequence``:
+    a number that no other disk gets in this ``boot``; ``None`` before Linux 5.15.
+    """
+
+    path: _Text
+    number: _Number
+    whole: _Number
+    size: Count
+    start: Count = 0
+    marks: tuple[_Text, ...] = ()
+    sequence: Count | None = None
+    boot: _Text = ""
+    name: _Text = ""  # in sysfs
+    read_only: bool = False
+
+    def is_same(self, other: DeviceIdentity) -> bool:
+        """Whether it is the same device, in whatever boot.
+
+        One without marks is taken for what has the same number and size, unless the kernel knows better.
+        """
+        if (self.size, self.start, self.marks) != (other.size, other.start, other.marks):
+            return False
+        if self.boot == other.boot and not self.marks:
+            return (self.number, self.sequence) == (other.number, other.sequence)
+        return bool(self.marks) or self.number == other.number
+
+    def is_unchanged(self, other: DeviceIdentity) -> bool:
+        """Whether nothing took its place since: also not the same disk, removed and attached again."""
+        same = (self.number, self.sequence, self.boot) == (other.number, other.sequence, other.boot)
+        return same and self.is_same(other)
+
+    def overlaps(self, other: DeviceIdentity) -> bool:
+        """Whether what is written to one of these devices of one machine may be seen on the other."""
+        same_disk = self.whole == other.whole
+        return self.number == other.number or (same_disk and self.whole in (self.number, other.number))
+
+    def __str__(self) -> str:
+        marks = f", {', '.join(self.marks)}" if self.marks else ""
+        return f"{self.path} ({self.number}, {size_text(self.size)}{marks})"
+
+
+async def identify(node: Node, path: str) -> DeviceIdentity:
+    """The device that a path leads to now. Raises ``UserError`` where there is none."""
+    found = await node.run(["sh", "-c", _IDENTIFY, "identify", path], check=False)
+    if found.code == 4:
+        raise UserError(f"node {node.name}: {path} is a device node, but the kernel has no such device", ("path",))
+    if not found.ok:
+        raise UserError(f"node {node.name}: there is no block device {path}", ("path",))
+    fields: dict[str, str] = {}
+    marks: dict[str, None] = {}
+    for line in found.stdout.decode(errors="replace").splitlines():
+        key, _, value = line.partition(" ")
+        if key == "mark" and value.strip():
+            marks[value.strip()] = None
+        else:
+            fields[key] = value
+    return DeviceIdentity(
+        path=fields["path"],
+        number=fields["number"],
+        whole=fields.get("whole", fields["number"]),
+        size=int(fields.get("sectors", "0")) * 512,  # whatever its own sectors are, see sysfs-block
+        start=int(fields.get("start", "0")) * 512,
+        marks=tuple(marks),
+        sequence=int(fields["diskseq"]) if "diskseq" in fields else None,
+        boot=node.machine,
+        name=fields["name"],
+        read_only=fields.get("read_only") == "1",
+    )
+
+
+async def refuse_another(node: Node, disk: Disk) -> None:
+    """Raise ``SafetyError`` where a device of the user's is no longer what the run found it to be.
+
+    To be called right before anything that destroys what is on it.
+    """
+    if disk.device is None:
+        return
+    try:
+        now = await identify(node, disk.path)
+    except UserError as error:
+        raise SafetyError(f"{error}: the run uses {disk.device}, which is gone") from None
+    if not disk.device.is_unchanged(now):
+        raise SafetyError(
+            f"node {node.name}: the run uses {disk.device}, but there is another device in its place now: {now}. "
+            "Nothing more is written to it"
+        )

@@ -1,0 +1,110 @@
+"""Who uses a block device, whatever they call it: everything is compared by the kernel's numbers.
+
+Looked at are mounts, swap, loop devices and open files, in all namespaces that this node's ``/proc`` shows, and what
+holds the device in sysfs. At last the kernel decides, which knows better than any of these who holds it exclusively.
+"""
+
+from __future__ import annotations
+
+from storlab.errors import SafetyError, TrialError
+from storlab.layers.block.identity import DeviceIdentity
+from storlab.layers.fs.mount import parse_mountinfo
+from storlab.nodes.node import Node
+
+_PASSING = ("systemd-udevd", "(udev-worker)")  # they look at every device that was written to, and let go again
+_PATIENCE = 60.0  # s; a machine with 10,000 open files takes a tenth of one
+
+# Each line is a kind and what was found. ``$1`` is the device's number. One process each for all processes, however
+# many there are. What a descriptor is of is asked for in a way that never waits for a server of a network file system.
+_LOOK = r"""
+export LC_ALL=C
+folder=$(readlink --canonicalize-existing "/sys/dev/block/$1") || exit 4
+whole=$folder
+[ ! -e "$folder/partition" ] || whole=${folder%/*}
+family=" $(cat "$whole/dev" "$folder/dev" "$folder"/*/dev 2>/dev/null | sort --unique | tr '\n' ' ')"
+hex=" "
+for each in $family; do hex="$hex$(printf '%x:%x' "${each%:*}" "${each#*:}") "; done
+member() { case $hex in *" $1 "*) true ;; *) false ;; esac; }
+number_of() { stat --dereference --cached=always --format='%t:%T' -- "$1" 2>/dev/null; }
+
+for each in $family; do
+    for holder in "/sys/dev/block/$each/holders/"*; do
+        [ ! -e "$holder" ] || echo "holder ${holder##*/}"
+    done
+done
+
+cd /proc || exit 1
+set --
+for each in $family; do set -- "$@" -e " $each "; done
+grep --no-filename --fixed-strings --no-messages "$@" [0-9]*/mountinfo | sort --unique | sed 's/^/mount /'
+
+while read -r path kind rest; do
+    case $path in /*) member "$(number_of "$path")" && echo "swap $path" ;; esac
+done <swaps
+
+# A loop device names the file behind it as whoever made it saw that: in one of these namespaces.
+roots=$(find [0-9]*/ns/mnt -maxdepth 0 -printf '%l %h\n' 2>/dev/null |
+    sort --unique --key=1,1 | sed 's/.* //; s/.ns$//')
+for back in /sys/block/*/loop/backing_file; do
+    [ -r "$back" ] || continue
+    IFS= read -r path <"$back"
+    case $path in /*) ;; *) continue ;; esac
+    loop=${back#/sys/block/}
+    for root in "" $roots; do
+        [ -z "$root" ] || root=/proc/$root/root
+        if [ -b "$root$path" ] && member "$(number_of "$root$path")"; then
+            echo "loop /dev/${loop%%/*}"
+            break
+        fi
+    done
+done
+
+printf '%s\0' [0-9]*/fd |
+    xargs --null sh -c 'exec find "$@" -mindepth 1 -maxdepth 1 -lname "/*" -print0 2>/dev/null' sh |
+    xargs --null --no-run-if-empty stat --dereference --cached=always --format='%F/%t:%T/%n' -- 2>/dev/null |
+    grep '^block special' | while IFS=/ read -r kind number pid rest; do
+        member "$number" && IFS= read -r name <"$pid/comm" && echo "open $pid $name"
+    done | sort --unique
+true
+"""
+
+
+async def user_of(node: Node, device: DeviceIdentity) -> str | None:
+    """Who uses the device, a partition of it, or the disk that it is a partition of, in words; ``None``: nobody does.
+
+    Raises ``SafetyError`` where that can't be found out.
+    """
+    try:
+        found = await node.run(["sh", "-c", _LOOK, "look", device.number], timeout=_PATIENCE)
+    except TrialError as error:
+        raise SafetyError(f"node {node.name}: cannot find out who uses {device.path}: {error}") from None
+    for line in found.stdout.decode(errors="replace").splitlines():
+        kind, _, what = line.partition(" ")
+        match kind:
+            case "holder":
+                return f"{device.path} is in use by {what}"
+            case "mount":
+                for mount in parse_mountinfo(what):
+                    return f"{device.path} is mounted on {mount.path}"
+            case "swap":
+                return f"{device.path} is in use as swap"
+            case "loop":
+                return f"{device.path} is in use by {what}"
+            case "open" if not what.endswith(_PASSING):
+                pid, _, name = what.partition(" ")
+                return f"{device.path} is open in process {pid} ({name})"
+    return await _held(node, device.path)
+
+
+async def _held(node: Node, path: str) -> str | None:
+    """Let the kernel say it: whoever has claimed the device, or one that overlaps it, keeps others from an O_EXCL open.
+
+    This also finds what nothing above can see, such as a mount in a namespace without processes, or Btrfs's members.
+    """
+    opened = await node.run(["wipefs", "--all", "--no-act", "--quiet", path], check=False)  # exclusively; no writes
+    if opened.ok:
+        return None
+    message = opened.stderr.decode(errors="replace").strip()
+    if "resource busy" in message:
+        return f"{path} is in use: something holds it, or a device that overlaps it, exclusively"
+    return f"{path} can't be opened ({message})"

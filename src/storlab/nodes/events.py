@@ -1,0 +1,218 @@
+"""What an agent may answer, as types: ``docs/reference/agent-protocol.md`` is the contract.
+
+A guest that is not trusted is the agent, so nothing of a frame is used before it was read by these. Numbers are bounded
+so that times and sums of them stay within 64 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from storlab.errors import ProtocolError
+from storlab.nodes.protocol import MAX_FRAME, Frame
+
+MAX_ID = 2**53
+_YEARS = 2**60  # ns: 36 years, of a clock that counts from a machine's boot
+
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
+_Nanoseconds = Annotated[int, Meta(ge=0, le=_YEARS)]
+_Realtime = Annotated[int, Meta(ge=0, le=2**62)]
+_Pid = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+_Text = str  # as long as a header at most, which is 64 KiB
+_Signal = Annotated[str, Meta(pattern=r"^[A-Z0-9+-]{1,16}$")]
+
+
+class Event(Struct, tag_field="event"):
+    """One of the events below; keys that are not theirs are left out."""
+
+
+class Hello(Event, tag="hello"):
+    """The agent, unasked at first, and then in answer to our own."""
+
+    protocol: _Count
+    version: _Text
+    pid: _Pid
+    boot_id: _Text
+    hostname: _Text
+
+
+class Refused(Event, tag="refused"):
+    """It speaks another version of the protocol."""
+
+    message: _Text
+
+
+class Clock(Event, tag="clock"):
+    """Its machine's clocks."""
+
+    monotonic_ns: _Nanoseconds
+    realtime_ns: _Realtime
+
+
+class Kernel(Struct, frozen=True):
+    """As uname(2) says."""
+
+    release: _Text
+    version: _Text
+    machine: _Text
+
+
+class Cpus(Struct, frozen=True):
+    """The processors."""
+
+    online: _Count
+    model: _Text | None
+
+
+class Memory(Struct, frozen=True):
+    """In bytes."""
+
+    total_bytes: _Count
+    available_bytes: _Count
+
+
+class Clocks(Struct, frozen=True):
+    """What keeps the time."""
+
+    source: _Text | None
+    resolution_ns: _Nanoseconds
+
+
+class Tool(Struct, frozen=True):
+    """A program that the machine has."""
+
+    path: _Text
+    version: _Text | None
+
+
+class Facts(Event, tag="facts"):
+    """What its machine is."""
+
+    kernel: Kernel
+    os: _Text | None
+    hostname: _Text
+    cpus: Cpus
+    memory: Memory
+    modules: list[_Text]
+    filesystems: list[_Text]
+    clocks: Clocks
+    cgroup: _Text
+    uid: _Count
+    virtualization: _Text | None
+    tools: dict[_Text, Tool | None]
+
+    def as_record(self) -> dict[str, Any]:
+        """As the manifest keeps it."""
+        facts: dict[str, Any] = msgspec.to_builtins(self)
+        del facts["event"]
+        return facts
+
+
+class Started(Event, tag="started"):
+    """A command exists."""
+
+    pid: _Pid
+    cgroup: _Text | None
+    confined: bool | None = None
+
+
+class Stdout(Event, tag="stdout"):
+    """A command printed the payload."""
+
+    monotonic_ns: _Nanoseconds
+
+
+class Stderr(Event, tag="stderr"):
+    """The same on its standard error."""
+
+    monotonic_ns: _Nanoseconds
+
+
+class Exited(Event, tag="exit"):
+    """How a command ended."""
+
+    code: Annotated[int, Meta(ge=0, le=255)] | None
+    signal: _Signal | None
+    timed_out: bool
+    stopped_by: _Signal | None
+    late_ns: _Nanoseconds | None
+    start_ns: _Nanoseconds | None
+    elapsed_ns: _Nanoseconds
+    user_ns: _Nanoseconds
+    system_ns: _Nanoseconds
+    max_rss_bytes: _Count
+    survivors: _Count
+
+
+class Data(Event, tag="data"):
+    """The payload is the next piece of a file."""
+
+
+class Sampled(Event, tag="sample"):
+    """The payload is the contents of several files, one after the other; size -1: one could not be read."""
+
+    monotonic_ns: _Nanoseconds
+    realtime_ns: _Realtime
+    late_ns: _Nanoseconds
+    sizes: list[Annotated[int, Meta(ge=-1, le=MAX_FRAME)]]
+
+
+class Done(Event, tag="done"):
+    """A request is carried out."""
+
+
+class Failed(Event, tag="error"):
+    """A request could not be carried out."""
+
+    message: _Text
+    errno: _Text | None = None
+
+
+_All = Hello | Refused | Clock | Facts | Started | Stdout | Stderr | Exited | Data | Sampled | Done | Failed
+
+FINAL = (Hello, Refused, Clock, Facts, Exited, Done, Failed)
+
+_ANSWERS: dict[str, tuple[type[Event], ...]] = {
+    "hello": (Hello, Refused),
+    "clock": (Clock,),
+    "facts": (Facts,),
+    "run": (Started, Stdout, Stderr, Exited),
+    "read": (Data, Done),
+    "sample": (Sampled, Done),
+}
+_WITH_PAYLOAD = (Stdout, Stderr, Data, Sampled)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An event, whose request it answers, and the bytes that belong to it."""
+
+    id: int
+    event: Event
+    payload: bytes = b""
+
+
+class _Id(Struct):
+    id: Annotated[int, Meta(ge=0, le=MAX_ID)]
+
+
+def answer_of(frame: Frame) -> Answer:
+    """The frame, understood. Raises ``ProtocolError`` where no agent sends such a one."""
+    try:
+        identity = msgspec.convert(frame.header, _Id).id
+        event: Event = msgspec.convert(frame.header, _All)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise ProtocolError(f"its agent sent what the protocol does not know: {error}") from None
+    if frame.payload and not isinstance(event, _WITH_PAYLOAD):
+        raise ProtocolError(f"its agent sent {len(frame.payload)} bytes with an event that has none")
+    return Answer(identity, event, frame.payload)
+
+
+def check_answers(op: str, event: Event) -> None:
+    """Raises ``ProtocolError`` where an agent does not answer such a request by such an event."""
+    if not isinstance(event, (*_ANSWERS.get(op, (Done,)), Failed)):
+        raise ProtocolError(f"its agent answered the request {op!r} by {type(event).__name__.lower()!r}")

@@ -1,0 +1,315 @@
+"""What killed runs left on this machine, found by its marks: whether or not anybody has their journals.
+
+An agent and its cgroup are there before a run has a journal, and journals get lost. All that Storlab makes bears the
+run's id in its name; every process has it in its environment. What is this user's, and of no run that may be alive, is
+undone as if a journal had named it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import math
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from storlab.errors import RecordsError, StorlabError, UserError
+from storlab.layers.fs.mount import parse_mountinfo
+from storlab.nodes.processes import cgroup_name, controller_of
+from storlab.nodes.undo import run_of
+from storlab.records.manifest import LOCK
+from storlab.run.session import Session
+from storlab.run.temporary import remembered_runs
+from storlab.run.undoing import undo_table
+
+SOON = 60.0  # s; of what was made or changed within less than that, somebody may still be about to take care
+_ALONE = (
+    86400.0  # s; the same where there are only folders: a container may have these, whose processes nobody sees here
+)
+_ORDER = (
+    "processes.end",
+    "mount.unmount",
+    "zpool.destroy",
+    "loop.detach",
+    "network.remove",
+    "zpool.node",
+    "scratch.remove",
+)
+_CGROUPS, _NETWORKS, _POOLS = Path("/sys/fs/cgroup"), Path("/run/netns"), Path("/proc/spl/kstat/zfs")
+_AGENT = "storlab-agent"
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """Something that a dead run left, and how it is undone. ``changed``: when it was last, seconds since the epoch."""
+
+    run: str
+    undo: str
+    arguments: dict[str, Any] = field(hash=False)
+    changed: float = 0.0
+
+    def __str__(self) -> str:
+        return next(
+            str(self.arguments[key]) for key in ("path", "file", "name", "pool", "cgroup") if key in self.arguments
+        )
+
+
+def orphans(soon: float | None = None) -> list[Orphan]:
+    """What is left of runs of this user's that are dead for at least ``soon`` seconds, in the order of undoing.
+
+    By default that is ``$STORLAB_ORPHAN_AGE``, or a minute.
+    """
+    if soon is None:
+        soon = parse_age(os.environ.get("STORLAB_ORPHAN_AGE", str(SOON)))
+    found = [*_cgroups(), *_processes(), *_folders(), *_networks(), *_pools()]
+    runs = {orphan.run: [each for each in found if each.run == orphan.run] for orphan in found}
+    alive = living() | {run for run, left in runs.items() if not _is_dead(left, soon)}
+    return sorted((each for each in found if each.run not in alive), key=lambda each: _ORDER.index(each.undo))
+
+
+def left_of(run: str) -> list[Orphan]:
+    """Agents' cgroups of a run that nobody works on now but this process, whatever its journal names."""
+    found = ((each, *_controlled(str(each.arguments["cgroup"]), each.changed)) for each in _cgroups())
+    return [each for each, alive, controller in found if each.run == run and controller != os.getpid() and not alive]
+
+
+def parse_age(text: str) -> float:
+    """Seconds. Raises ``UserError``."""
+    try:
+        age = float(text)
+    except ValueError:
+        age = math.nan
+    if not age >= 0:
+        raise UserError(f"STORLAB_ORPHAN_AGE is {text!r}, which is not a number of seconds: write 60, or unset it")
+    return age
+
+
+def _is_dead(left: list[Orphan], soon: float) -> bool:
+    changed = max(orphan.changed for orphan in left)
+    if all(orphan.undo == "scratch.remove" for orphan in left):
+        return changed < _booted() or time.time() - changed >= max(soon, _ALONE)
+    return time.time() - changed >= soon
+
+
+async def remove(found: Iterable[Orphan], session: Session) -> tuple[list[str], list[str]]:
+    """Undo these. Returns what was done, and what failed, in words."""
+    did, failed = [], []
+    for orphan in found:
+        undo = undo_table()[orphan.undo]
+        try:
+            undo.check(orphan.arguments, orphan.run)
+            async with asyncio.timeout(undo.patience):
+                done = await undo.function(session.host, orphan.arguments)
+        except (StorlabError, TimeoutError) as error:
+            failed.append(f"{orphan.undo} {orphan}: {error or 'it took too long'}")
+        else:
+            did += [done] if done is not None else []
+    return did, failed
+
+
+def living() -> set[str]:
+    """The runs that are alive on this machine, or may be: whoever runs them, and wherever their folders are."""
+    by_controller = {run for name, changed in _agents_cgroups() if (run := _controlled(name, changed)[0])}
+    return by_controller | {run for run, agent in _marked_agents() if _parent(agent) != 1} | _locked()
+
+
+def refuse_living(run: str, folder: Path) -> None:
+    """Raise ``RecordsError`` where a run is alive, though nobody works in ``folder``, which says that it is its own."""
+    for name, changed in _agents_cgroups():
+        alive, controller = _controlled(name, changed)
+        if alive == run and controller != os.getpid() and _works(controller):
+            raise RecordsError(f"the run {run} is still running (process {controller}), and {folder} is not its folder")
+
+
+def _works(controller: int) -> bool:
+    """Whether a process holds the lock of some run's folder, see proc_pid_fdinfo(5)."""
+    for path in _below(Path(f"/proc/{controller}/fd")):
+        with contextlib.suppress(OSError):
+            if path.readlink().name == LOCK and "FLOCK" in Path(f"/proc/{controller}/fdinfo/{path.name}").read_text():
+                return True
+    return False
+
+
+def _controlled(cgroup: str, changed: float) -> tuple[str | None, int]:
+    """The run of an agent's cgroup, where its controller is alive, and that one's process."""
+    found = controller_of(cgroup)
+    if found is None:
+        return None, 0
+    run, controller, _ = found
+    began = _start(controller)
+    return (run if began is not None and began <= changed + 2.0 else None), controller
+
+
+def _agents_cgroups() -> Iterator[tuple[str, float]]:
+    """Names of agents' cgroups and when they last changed; also of those that could not be made."""
+    for folder in _walk():
+        yield folder.name, _changed(folder)
+    for _, pid in _marked_agents():
+        words = _words(pid, "cmdline")
+        if "--cgroup" in words[:-1]:
+            yield words[words.index("--cgroup") + 1], _start(pid) or 0.0
+
+
+def _walk() -> Iterator[Path]:
+    for folder, below, _ in os.walk(_CGROUPS):
+        ours = [name for name in below if name.startswith("storlab-") and controller_of(name) is not None]
+        yield from (Path(folder, name) for name in ours)
+        below[:] = [name for name in below if name not in ours]
+
+
+def _cgroups() -> Iterator[Orphan]:
+    for folder in _walk():
+        found = controller_of(folder.name)
+        if found is not None and _is_ours(folder):
+            run, _, node = found
+            arguments = {"run": run, "node": node, "cgroup": folder.name}
+            yield Orphan(run, "processes.end", arguments, _changed(folder))
+
+
+def _processes() -> Iterator[Orphan]:
+    """Those that are in no cgroup of an agent's, as where there is none."""
+    for pid in _pids():
+        marks = dict(word.partition("=")[::2] for word in _words(pid, "environ") if word.startswith("STORLAB_"))
+        run, node = marks.get("STORLAB_RUN"), marks.get("STORLAB_NODE")
+        if run and node and run_of(f"storlab-{run}") == run and _is_ours(Path(f"/proc/{pid}")):
+            arguments = {"run": run, "node": node, "cgroup": cgroup_name(run, 0, 0, node)}
+            yield Orphan(run, "processes.end", arguments, _start(pid) or 0.0)
+
+
+def _folders() -> Iterator[Orphan]:
+    """Scratch folders and those of sockets, with what is mounted in them and the loop devices over what they hold."""
+    mounts = [mount.path for mount in parse_mountinfo(Path("/proc/self/mountinfo").read_text(errors="replace"))]
+    backs = [(path, back) for path in Path("/sys/block").glob("loop*/loop/backing_file") if (back := _text(path))]
+    roots = {Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")}
+    found = {path for root in roots if root.is_dir() for path in _below(root) if run_of(path.name)}
+    found |= {top for path in [*mounts, *(back for _, back in backs)] if (top := _outermost(path)) is not None}
+    for folder in sorted(found):
+        run = run_of(folder.name)
+        if run is None or not _is_ours(folder) or not stat.S_ISDIR(folder.lstat().st_mode):
+            continue
+        changed = _changed(folder)
+        inside = [path for path in mounts if path.startswith(f"{folder}/")]
+        yield from (Orphan(run, "mount.unmount", {"path": path}, changed) for path in reversed(inside))
+        for _, back in backs:
+            if back.startswith(f"{folder}/"):
+                yield Orphan(run, "loop.detach", {"file": back.removesuffix(" (deleted)")}, changed)
+        yield Orphan(run, "scratch.remove", {"path": str(folder)}, changed)
+
+
+def _networks() -> Iterator[Orphan]:
+    for path in _below(_NETWORKS):
+        if (run := run_of(path.name)) is not None and _is_ours(path):
+            yield Orphan(run, "network.remove", {"name": path.name}, _changed(path))
+
+
+def _pools() -> Iterator[Orphan]:
+    for path in _below(_POOLS):
+        if (run := run_of(path.name)) is not None and os.geteuid() == 0:
+            yield Orphan(run, "zpool.destroy", {"pool": path.name})
+    for folder in _below(Path("/dev")):
+        if (run := run_of(folder.name)) is not None and _is_ours(folder):
+            yield from (Orphan(run, "zpool.node", {"path": str(path)}, _changed(folder)) for path in _below(folder))
+
+
+def _outermost(path: str) -> Path | None:
+    """Of the folders that a path leads through, the first that is Storlab's."""
+    parents = [*reversed(Path(path).parents)]
+    return next((parent for parent in parents if run_of(parent.name)), None)
+
+
+def _locked() -> set[str]:
+    """The remembered runs in whose folders a process works."""
+    found = set()
+    for run, folder in remembered_runs().items():
+        with contextlib.suppress(OSError):
+            lock = os.open(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found.add(run)
+            finally:
+                os.close(lock)
+    return found
+
+
+def _marked_agents() -> Iterator[tuple[str, int]]:
+    """Each agent's run and process."""
+    for pid in _pids():
+        words = _words(pid, "cmdline")
+        if words and words[0].rpartition("/")[2] == _AGENT and "serve" in words:
+            for word in _words(pid, "environ"):
+                if word.startswith("STORLAB_RUN="):
+                    yield word.partition("=")[2], pid
+
+
+def _pids() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isascii() and path.name.isdigit()]
+
+
+def _words(pid: int, name: str) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of proc_pid_stat(5) from the third on; none where it is gone or a zombie."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
+    except OSError:
+        return []
+    return fields if fields and fields[0] not in "ZX" else []
+
+
+def _start(pid: int) -> float | None:
+    """When a process began, in seconds since the epoch; ``None`` where there is none."""
+    fields = _stat(pid)
+    return _booted() + int(fields[19]) / _TICKS if fields else None
+
+
+def _booted() -> int:
+    """When this machine was, in seconds since the epoch."""
+    lines = Path("/proc/stat").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("btime ")).split()[1])
+
+
+def _parent(pid: int) -> int:
+    fields = _stat(pid)
+    return int(fields[1]) if fields else 1
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return path.lstat().st_uid == os.geteuid()
+    except OSError:
+        return False
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="surrogateescape").rstrip("\n")
+    except OSError:
+        return ""
+
+
+def _below(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []

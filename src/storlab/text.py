@@ -1,0 +1,64 @@
+"""Foreign text made harmless: names, reasons, output and files come from studies, users, tools, guests and kernels.
+
+``plain`` is the one that all text passes on its way to a terminal, a log or a page; where a sign was is still seen.
+``printable`` says which sign it was, for names that must stay apart; ``spelled`` does so within JSON.
+"""
+
+from __future__ import annotations
+
+import re
+
+REPLACEMENT = "\ufffd"
+
+# Control characters (a terminal obeys them, those from U+0080 to U+009F as well), bidirectional overrides (they make
+# text read as something else), line separators, lone surrogates (they can't be encoded) and what is no character.
+_UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+# What a spreadsheet computes where a cell begins with it, and numbers, which it may.
+_FORMULA = re.compile(r"\s*[=+\-@＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+
+
+def plain(text: str) -> str:
+    """``text`` without characters that a terminal or a page would act on; new lines and tabs stay."""
+    return _UNSAFE.sub(REPLACEMENT, text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """``text`` as one line with single spaces."""
+    return " ".join(plain(text).split())
+
+
+def cell(text: str) -> str:
+    """``text`` for a cell of a CSV table: an apostrophe is before what a spreadsheet would compute, but not numbers."""
+    clean = plain(text)
+    return f"'{clean}" if _FORMULA.match(clean) and not _NUMBER.fullmatch(clean) else clean
+
+
+def spelled(json: str) -> str:
+    """JSON that means the same and holds no character that a terminal would act on: they are escaped in its strings."""
+    return _UNSAFE.sub(lambda sign: f"\\u{ord(sign[0]):04x}", json)
+
+
+def printable(text: str) -> str:
+    """The text with a code in place of every sign that a terminal would act upon instead of showing it."""
+    return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04X}" for sign in text)
+
+
+def is_whole(text: str, digits: int = 18) -> bool:
+    """Whether it is a whole number in digits from 0 to 9, and no more of them than fit into 63 bits.
+
+    ``str.isdigit`` also takes ``²``, which ``int`` does not, nor more than 4300 of any.
+    """
+    return text.isascii() and text.isdigit() and len(text) <= digits
+
+
+def number_or_text(text: str) -> int | str:
+    """A value as programs and kernels print it. What has more digits than 63 bits have is no number to anybody."""
+    return int(text) if is_whole(text) else text
+
+
+def storable(text: str) -> str:
+    """A file's name, or a word of the command line, as UTF-8 can hold it: bytes that are none as ``\\xff``."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

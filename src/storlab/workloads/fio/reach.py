@@ -1,0 +1,191 @@
+"""What fio's options may reach: the stack under test and the trial's own folder.
+
+fio has hundreds of options, each version more, and many name files, devices or commands. So this is not a list of what
+is forbidden: a value that could lead anywhere is refused whatever the option, but for those that are known to mean
+something else by it. fio runs confined besides, whatever is said here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+
+from storlab.units import shown
+from storlab.workloads.base import OptionError
+from storlab.workloads.fio.options import INCLUDE, TARGET, Job, Options, jobs_of, plain, sections_of, text
+
+_OURS = frozenset(
+    {"output", "output_format", "create_only", "parse_only", "showcmd", "client", "server", "daemonize", "name"}
+    | {"write_bw_log", "write_iops_log", "write_lat_log", "per_job_logs"}
+)
+_OURS_IN_FILES = frozenset({"output", "output_format", "create_only"})
+_REFUSED = {
+    "exec_prerun": "fio would run a command: write it into [trial] prepare, where the plan shows it",
+    "exec_postrun": "fio would run a command: write it into [trial] verify, where the plan shows it",
+    "ioscheduler": "fio would change a setting of the machine's device: write `scheduler` into the stack",
+    **dict.fromkeys(
+        ("cgroup", "cgroup_weight", "cgroup_nodelete"), "fio would make a cgroup outside of the one that ends with it"
+    ),
+}
+_PATHS = frozenset({"filename", "filename_format", "directory", "opendir", "replay_redirect"})
+_FOLDERS = frozenset({"directory", "opendir"})
+_READ_ANYWHERE = frozenset({"read_iolog", "merge_blktrace_file"})
+"""They name a trace that is only read; where its I/O goes, ``replay_redirect`` must say."""
+_SLASHES = frozenset({"description", "bssplit", "cmdprio_bssplit", "random_distribution"})
+"""A slash in these is a share or a word."""
+_NUMBERS = re.compile(r"\$(pagesize|mb_memory|ncpus)([*/+-]\d+)?")
+_FORMAT_WORDS = re.compile(r"\$(jobname|jobnum|filenum|clientuid)(?![a-z])")
+_NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
+_JOB_NAME = re.compile(r"[^\[\]/;#\x00-\x1f]{1,63}")
+_LONGEST = 4000
+"""Characters of a line: fio (3.33) takes what follows the first 8191 bytes for a line of its own."""
+_BUILT_IN = re.compile(r"[\w-]+", re.ASCII)
+
+
+def check_job_name(name: str) -> None:
+    """Raises ``OptionError`` for what fio could not read back from a job file, or would take for a path."""
+    if name == "global":
+        raise OptionError("global is not a job: what holds for all jobs stands beside jobs", "jobs", name)
+    if not _JOB_NAME.fullmatch(name) or name != name.strip() or "$" in name:
+        raise OptionError(f"{shown(name)} is not a valid name of a job: leave out / [ ] ; # $", "jobs", name)
+
+
+def check_options(options: Options, *path: str) -> None:
+    """Raises ``OptionError`` for what a job file can't hold, is Storlab's own, or leads away from the stack."""
+    for key, value in options.items():
+        at = (*path, key)
+        if not _NAME.fullmatch(key):
+            raise OptionError(f"{shown(key)} is not a valid name of an option", *at)
+        if plain(key) in _OURS:
+            raise OptionError("this option is Storlab's own: leave it out", *at)
+        if len(text(value).encode()) > _LONGEST:
+            raise OptionError(f"its value has more than {_LONGEST} bytes", *at)
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, float) and not math.isfinite(item):
+                raise OptionError(f"{item} is not a number that fio takes", *at)
+            if isinstance(item, str) and not item.isprintable():
+                raise OptionError(f"{shown(item)}: a value of fio's stands on one line", *at)
+            if isinstance(item, str) and re.search("[;#]", item):
+                raise OptionError(f"{shown(item)}: fio takes what follows a ; or # for a comment", *at)
+            _check_reach(key, str(item), at)
+
+
+def check_job_file(lines: str) -> None:
+    """The same for a native job file, where line numbers say what is meant."""
+    for number, line in enumerate(lines.splitlines(), start=1):
+        try:
+            _check_line(line)
+        except OptionError as error:
+            raise OptionError(f"line {number} of the job file: {error}", "job_file") from None
+
+
+def _check_line(line: str) -> None:
+    if len(line.encode(errors="replace")) > _LONGEST:
+        raise OptionError(f"it has more than {_LONGEST} bytes")
+    bare = re.split("[;#]", line)[0].strip()
+    if bare.startswith("["):
+        name = bare.removeprefix("[").removesuffix("]").strip()
+        if name != "global":
+            check_job_name(name)
+        return
+    if bare.startswith("include") and INCLUDE.fullmatch(line) is None and not bare.startswith("include="):
+        raise OptionError(f"{shown(bare)}: write `include FILE`")
+    key, _, value = (part.strip() for part in bare.partition("="))
+    if plain(key) in _OURS_IN_FILES:
+        raise OptionError(f"{key}: this option is Storlab's own: leave it out")
+    try:
+        _check_reach(key, value, ())
+    except OptionError as error:
+        raise OptionError(f"{key}: {error}") from None
+
+
+def _check_reach(key: str, value: str, path: Sequence[str]) -> None:
+    name = plain(key)
+    if name in _REFUSED:
+        raise OptionError(f"{_REFUSED[name]}; leave it out", *path)
+    _check_words(name, value, path)
+    if name in _PATHS:
+        check_path(key, value, path)
+    elif name == "ioengine" or name in _SLASHES | _READ_ANYWHERE:
+        return
+    elif "/" in _outside(value) or ".." in PurePosixPath(value).parts:
+        raise OptionError(
+            f'{shown(value)} may lead away from the stack under test: write a name without "/", for a file in the '
+            f'trial\'s own folder, or "{TARGET}/…"',
+            *path,
+        )
+
+
+def _check_words(name: str, value: str, path: Sequence[str]) -> None:
+    """fio puts variables of its environment in, and has a shell calculate what holds one of its own words."""
+    rest = _FORMAT_WORDS.sub("", value) if name == "filename_format" else value
+    if "$" in rest and not _NUMBERS.fullmatch(rest):
+        raise OptionError(
+            f"{shown(value)}: fio would put something in for what follows the $: write the value itself, "
+            "or a parameter of the study in braces",
+            *path,
+        )
+
+
+def _outside(value: str) -> str:
+    """What of a value isn't a path inside of the target."""
+    parts = re.split(r"(?<!\\):", value)
+    return ":".join(part for part in parts if part != TARGET and not part.startswith(f"{TARGET}/"))
+
+
+def check_path(key: str, value: str, path: Sequence[str]) -> None:
+    """Storlab touches only what its stack provides: fio may not be sent elsewhere."""
+    for part in re.split(r"(?<!\\):", value):
+        inside = part == TARGET or part.startswith(f"{TARGET}/")
+        relative = part.removeprefix(TARGET).lstrip("/") if inside else part
+        if ".." in relative.split("/") or (not inside and part.startswith("/")):
+            away = f"{shown(value)} leads away from the stack under test"
+            remedy = (
+                "leave it out, Storlab gives fio its directory"
+                if key in _FOLDERS
+                else "write a name relative to it, and name devices by a layer in the stack"
+            )
+            raise OptionError(f"{away}: {remedy}", *path)
+        if plain(key) in _FOLDERS and not inside:
+            raise OptionError(
+                f"{shown(value)} lies nowhere in particular: leave it out, Storlab gives fio its directory, "
+                f'or write "{TARGET}/…"',
+                *path,
+            )
+
+
+def check_replays(jobs: Iterable[Job]) -> None:
+    """A trace names the devices that it was taken from, and fio opens them. Raises ``OptionError``."""
+    for job in jobs:
+        options = {plain(key): value for key, value in job.options.items()}
+        redirect = str(options.get("replay_redirect", ""))
+        if _READ_ANYWHERE & options.keys() and redirect != TARGET and not redirect.startswith(f"{TARGET}/"):
+            raise OptionError(
+                f"the job {job.name} replays a trace, which names files and devices of its own: write "
+                f'replay_redirect = "{TARGET}" on a disk, or "{TARGET}/FILE" in a directory'
+            )
+
+
+def engines_of(jobs: Iterable[Job]) -> list[str]:
+    """The engines that they name, each once."""
+    return sorted({str(job.options["ioengine"]) for job in jobs if "ioengine" in job.options})
+
+
+def is_built_in(engine: str) -> bool:
+    """Whether fio looks for an engine among its own; else its name is a file of code."""
+    return _BUILT_IN.fullmatch(engine) is not None
+
+
+def code_of(engine: str) -> str:
+    """The path of the file that has an engine which isn't built in."""
+    return engine.removeprefix("external:")
+
+
+def jobs_in(lines: str) -> list[Job]:
+    """The jobs of a native job file, checked. Raises ``OptionError``."""
+    check_job_file(lines)
+    jobs = jobs_of(sections_of(lines))
+    check_replays(jobs)
+    return jobs
