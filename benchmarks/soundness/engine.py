@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.soundness.noise import Floats
-from storlab.analysis.signed_rank import STRENGTHS, WEIGHTS, log_stake
+from storlab.analysis.stats.signed_rank import STRENGTHS, WEIGHTS, log_stake
 from storlab.analysis.verdict import Rules, judge
 
 _NEARLY = 1e-9

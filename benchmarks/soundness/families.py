@@ -18,7 +18,7 @@ from benchmarks.soundness import noise
 from benchmarks.soundness.engine import log_evidence
 from benchmarks.soundness.noise import Floats
 from benchmarks.soundness.trials import ALPHA, LEAST, Share, share
-from storlab.analysis.closed_testing import Hypothesis, thresholds
+from storlab.analysis.stats.closed_testing import Hypothesis, thresholds
 
 ROUNDS = 60
 PAIRS = ((0, 1), (0, 2), (1, 2))

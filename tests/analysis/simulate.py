@@ -9,8 +9,8 @@ import polars as pl
 from benchmarks.soundness.engine import first_verdicts
 from numpy.typing import NDArray
 
-from storlab.analysis.anytime import Floats
 from storlab.analysis.design import CompareSpec, Design
+from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.verdict import Rules
 
 Values = dict[tuple[str, ...], list[float | None]]

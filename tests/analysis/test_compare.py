@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.analysis.compare import Question, compare
-from storlab.analysis.pairing import Pairs, Side, pair, pool
+from storlab.analysis.stats.pairing import Pairs, Side, pair, pool
 from storlab.analysis.summary import Comparison
 
 positive = st.floats(1e-3, 1e3)

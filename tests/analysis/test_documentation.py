@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from storlab.analysis.anytime import Floats
-from storlab.analysis.closed_testing import Hypothesis, thresholds
 from storlab.analysis.compare import compare
 from storlab.analysis.design import DEFAULT_MARGIN
-from storlab.analysis.forecast import rounds_to_tell
-from storlab.analysis.pairing import Pairs
-from storlab.analysis.signed_rank import (
+from storlab.analysis.stats.anytime import Floats
+from storlab.analysis.stats.closed_testing import Hypothesis, thresholds
+from storlab.analysis.stats.forecast import rounds_to_tell
+from storlab.analysis.stats.pairing import Pairs
+from storlab.analysis.stats.signed_rank import (
     STRENGTHS,
     fewest_rounds,
     interval,

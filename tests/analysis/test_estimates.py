@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.analysis import checks
-from storlab.analysis.anytime import mean_interval
 from storlab.analysis.estimates import Recorded, estimates
+from storlab.analysis.stats import checks
+from storlab.analysis.stats.anytime import mean_interval
 from storlab.analysis.summary import Estimate
 from storlab.timeseries.drift import average_ranks
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.analysis.across_runs import RunComparison, compare_runs
 from storlab.analysis.gates import WORDS, Gate, parse_gate
+from storlab.analysis.runs.across_runs import RunComparison, compare_runs
 from storlab.errors import UserError
 
-from .runs import run, two_factors
+from .run_data import run, two_factors
 
 
 @given(word=st.sampled_from(WORDS[:3]), percent=st.none() | st.decimals(0, 99_999, places=2).map(str))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.analysis.noise_floor import EFFECTS, ROUNDS, noise_of, rounds_to_see, visible, warnings_of
-from storlab.analysis.signed_rank import fewest_rounds
+from storlab.analysis.stats.signed_rank import fewest_rounds
 from storlab.analysis.verdict import Rules
 
 from .simulate import first_difference, log_ratios

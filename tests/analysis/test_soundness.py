@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from storlab.analysis.anytime import Floats
+from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.verdict import Failed, Rules, judge
 
 from .simulate import MACHINES, first_difference, log_ratios

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from storlab.analysis.compare import Question, compare
-from storlab.analysis.pairing import Pairs
+from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.stopping import Continue, Rule, Stop, decide, precision_of
 from storlab.analysis.summary import Comparison, Summary
 

@@ -76,7 +76,7 @@ def test_comparing_imported_runs_loads_no_charts_and_no_distributions(run: Path,
     other = tmp_path / "run"
     assert call("import", "sysbench", str(SAMPLES / "sysbench-oltp.txt"), "--out", str(other)).status == 0
     found = loaded_by("compare", str(run), str(other))
-    assert "storlab.analysis.across_runs" in found
+    assert "storlab.analysis.runs.across_runs" in found
     assert not found & (CHARTS | RUNNING | {"scipy.stats", "statsmodels", "pandas"})
 
 

@@ -116,6 +116,7 @@ def test_a_process_that_outlived_its_agent_there_is_ended_there(lab: Laboratory,
     assert measuring(lab, process), ended(process)
     agents = [pid for pid, program in processes_there(lab).items() if program.startswith("storlab")]
     assert agents
+    process.send_signal(signal.SIGSTOP)  # or it would start another agent, which ends what this one left
     for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, or one would end what another started
         for pid in agents:
             os.kill(pid, number)

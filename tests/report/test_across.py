@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from analysis.runs import run, two_factors, with_variance
-from storlab.analysis.across_runs import RunsCompared, compare_runs
+from analysis.run_data import run, two_factors, with_variance
 from storlab.analysis.gates import parse_gate
+from storlab.analysis.runs.across_runs import RunsCompared, compare_runs
 from storlab.report.across import outcome, render_json
 from storlab.report.across_formats import render_junit, render_markdown, render_text
 

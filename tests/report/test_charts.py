@@ -10,7 +10,7 @@ import altair as alt
 import polars as pl
 import pytest
 
-from storlab.analysis.variability import samples
+from storlab.analysis.variability.samples import samples
 from storlab.report import ReportInput, render
 from storlab.report.charts import all_panels
 from storlab.report.charts.latency import percentile_curve

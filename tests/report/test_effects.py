@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from storlab.analysis.effects import Effects, LevelMean, Share
+from storlab.analysis.effects.data import Effects, LevelMean, Share
 from storlab.analysis.summary import Summary
 from storlab.report import render
 from storlab.report.charts.all import all_panels

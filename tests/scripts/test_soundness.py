@@ -12,9 +12,9 @@ from benchmarks.soundness.page import Results, broken, page
 from numpy.typing import NDArray
 from scipy import stats
 
-from storlab.analysis import signed_rank
-from storlab.analysis.anytime import Floats
-from storlab.analysis.closed_testing import Hypothesis, thresholds
+from storlab.analysis.stats import signed_rank
+from storlab.analysis.stats.anytime import Floats
+from storlab.analysis.stats.closed_testing import Hypothesis, thresholds
 from storlab.analysis.verdict import Rules, judge
 
 SHAPES = ("normal", "heavy tails", "ties")

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from storlab.analysis.anytime import Floats, check_alpha, spread
-from storlab.analysis.checks import warn
 from storlab.analysis.design import DEFAULT_MARGIN, MIN_ROUNDS
-from storlab.analysis.pairing import Pairs, Side, no_ratio, without_logarithm
+from storlab.analysis.stats.anytime import Floats, check_alpha, spread
+from storlab.analysis.stats.checks import warn
+from storlab.analysis.stats.pairing import Pairs, Side, no_ratio, without_logarithm
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import Failed, Judgement, Rules, judge, safe_exp, span
 from storlab.analysis.wording import percent, plural, times, times_alone

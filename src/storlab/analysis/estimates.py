@@ -16,8 +16,10 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from storlab.analysis.anytime import ROUNDING, width_factors
-from storlab.analysis.checks import (
+from storlab.analysis.design import Design, Levels
+from storlab.analysis.questions import Catalogue, matching
+from storlab.analysis.stats.anytime import ROUNDING, width_factors
+from storlab.analysis.stats.checks import (
     DRIFT_FROM,
     DRIFT_Z,
     MAD_TO_SD,
@@ -27,8 +29,6 @@ from storlab.analysis.checks import (
     drift_warning,
     outlier_warning,
 )
-from storlab.analysis.design import Design, Levels
-from storlab.analysis.questions import Catalogue, matching
 from storlab.analysis.summary import HOST, Estimate
 from storlab.analysis.wording import plural
 from storlab.metrics import END, PROBE, Key

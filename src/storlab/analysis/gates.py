@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from storlab.analysis.compare import failed_of
-from storlab.analysis.pairing import Pairs
+from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.summary import Comparison, GateResult, Outcome
 from storlab.analysis.verdict import Failed, Rules, beyond
 from storlab.analysis.wording import plural, times, times_alone

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from storlab.analysis.closed_testing import Hypothesis, thresholds
 from storlab.analysis.compare import Question, compare, failed_of, unanswerable
 from storlab.analysis.gates import Gate, apply
-from storlab.analysis.pairing import Pairs
 from storlab.analysis.questions import Planned
-from storlab.analysis.signed_rank import log_difference
+from storlab.analysis.stats.closed_testing import Hypothesis, thresholds
+from storlab.analysis.stats.pairing import Pairs
+from storlab.analysis.stats.signed_rank import log_difference
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import Rules
 

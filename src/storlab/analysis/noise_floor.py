@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storlab.analysis.anytime import Floats, spread
-from storlab.analysis.checks import warn
-from storlab.analysis.forecast import rounds_to_tell, tellable
+from storlab.analysis.stats.anytime import Floats, spread
+from storlab.analysis.stats.checks import warn
+from storlab.analysis.stats.forecast import rounds_to_tell, tellable
 
 FEWEST_PAIRS = 5
 """A standard deviation of fewer is no more than a guess."""

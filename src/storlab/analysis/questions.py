@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from storlab.analysis.compare import Question
 from storlab.analysis.design import CompareSpec, Design, Levels
-from storlab.analysis.interleaving import Order, same_order
+from storlab.analysis.stats.interleaving import Order, same_order
 from storlab.analysis.wording import level_names
 from storlab.grouping import grouped
 from storlab.metrics import Key, named

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from storlab.analysis.forecast import rounds_to_tell, tellable
+from storlab.analysis.stats.forecast import rounds_to_tell, tellable
 from storlab.analysis.summary import Comparison, Summary
 from storlab.analysis.wording import percent, plural
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from storlab.analysis.anytime import EFFECT_VARIANCE, Floats
-from storlab.analysis.block_shares import block_io
+from storlab.analysis.block.shares import block_io
 from storlab.analysis.design import Design
 from storlab.analysis.distributions import distributions
+from storlab.analysis.effects.factorial import effects_of
 from storlab.analysis.estimates import KEYS, Recorded, collect, estimates, node_estimates
-from storlab.analysis.factorial import effects_of
 from storlab.analysis.gates import parse_gate
 from storlab.analysis.judging import answers, family_of
-from storlab.analysis.pairing import Pairs, Rounds, Side, pair, pool
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
+from storlab.analysis.stats.anytime import EFFECT_VARIANCE, Floats
+from storlab.analysis.stats.pairing import Pairs, Rounds, Side, pair, pool
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
 from storlab.analysis.wording import percent, plural
 from storlab.metrics import Key

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 import orjson
 
-from storlab.analysis.effects import Effects
+from storlab.analysis.effects.data import Effects
 from storlab.errors import ParseError
 
 Why = Literal["shorter", "uneven", "across"]

@@ -24,9 +24,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from storlab.analysis import signed_rank
-from storlab.analysis.anytime import FORESEEABLE, ROUNDING, Floats, spread
-from storlab.analysis.signed_rank import fewest_rounds, log_evidence, rounds_for_evidence
+from storlab.analysis.stats import signed_rank
+from storlab.analysis.stats.anytime import FORESEEABLE, ROUNDING, Floats, spread
+from storlab.analysis.stats.signed_rank import fewest_rounds, log_evidence, rounds_for_evidence
 from storlab.analysis.summary import Verdict
 from storlab.analysis.wording import percent, plural, times, times_alone
 

@@ -16,8 +16,8 @@ from storlab.cli.output import show
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
-    from storlab.analysis.across_runs import RunsCompared
-    from storlab.analysis.merged_runs import RunData
+    from storlab.analysis.runs.across_runs import RunsCompared
+    from storlab.analysis.runs.merged_runs import RunData
     from storlab.records.run_folder import RunFolder
 
 
@@ -40,8 +40,8 @@ def compare(
     Trials that were interleaved get verdicts; differences between runs that were not are described.
     """
     one_thread_for_algebra()
-    from storlab.analysis.across_runs import compare_runs
     from storlab.analysis.gates import parse_gate
+    from storlab.analysis.runs.across_runs import compare_runs
     from storlab.records.manifest import differences
 
     formats = _formats()
@@ -123,7 +123,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 def _read(name: str, run: RunFolder) -> RunData:
     import polars as pl
 
-    from storlab.analysis.merged_runs import RunData
+    from storlab.analysis.runs.merged_runs import RunData
     from storlab.records.derive import derive
     from storlab.run.design import design_of_run
 

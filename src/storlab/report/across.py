@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import orjson
 
-from storlab.analysis.across_runs import RunComparison, RunsCompared
-from storlab.analysis.varying import Varying
+from storlab.analysis.runs.across_runs import RunComparison, RunsCompared
+from storlab.analysis.variability.across_runs import Varying
 from storlab.grouping import grouped
 from storlab.report import format as fmt
 from storlab.report import words

@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.rule import Rule
 from rich.text import Text
 
-from storlab.analysis.across_runs import RunComparison, RunsCompared
+from storlab.analysis.runs.across_runs import RunComparison, RunsCompared
 from storlab.report import across, words
 from storlab.report.across_tables import ratio_tables, variability_tables
 from storlab.report.escape import markdown as escaped

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from storlab.analysis.across_runs import RunComparison, RunsCompared
-from storlab.analysis.varying import Spread, Varying
+from storlab.analysis.runs.across_runs import RunComparison, RunsCompared
+from storlab.analysis.variability.across_runs import Spread, Varying
 from storlab.grouping import grouped
 from storlab.report import across, words
 from storlab.report import format as fmt

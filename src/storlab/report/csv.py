@@ -25,7 +25,7 @@ import csv
 import io
 from collections.abc import Iterator
 
-from storlab.analysis.effects import Effects
+from storlab.analysis.effects.data import Effects
 from storlab.analysis.summary import BlockIO, Comparison, Distribution, Estimate, Share
 from storlab.percentiles import percentile_name
 from storlab.report.input import ReportInput

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl
 
-from storlab.analysis.varying import Spread
+from storlab.analysis.variability.across_runs import Spread
 from storlab.report import format as fmt
 from storlab.report.across_tables import spread_cells
 from storlab.report.input import ReportInput

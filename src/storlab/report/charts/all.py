@@ -10,7 +10,7 @@ from functools import cached_property, partial
 
 import polars as pl
 
-from storlab.analysis.block_shares import histograms_of
+from storlab.analysis.block.shares import histograms_of
 from storlab.analysis.summary import Comparison, Estimate
 from storlab.grouping import grouped
 from storlab.report import block, effects, words

@@ -13,7 +13,7 @@ from functools import partial
 import altair as alt
 import polars as pl
 
-from storlab.analysis import variability as within
+from storlab.analysis.variability import samples as within
 from storlab.percentiles import percentile_name
 from storlab.report import format as fmt
 from storlab.report import words

@@ -9,7 +9,7 @@ from functools import cached_property
 import altair as alt
 import polars as pl
 
-from storlab.analysis import variability as within
+from storlab.analysis.variability import samples as within
 from storlab.report import format as fmt
 from storlab.report.charts.names import title_of
 from storlab.report.charts.panel import Combination

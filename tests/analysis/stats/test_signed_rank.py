@@ -1,4 +1,4 @@
-"""Tests of ``storlab.analysis.signed_rank``."""
+"""Tests of ``storlab.analysis.stats.signed_rank``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.analysis import signed_rank
-from storlab.analysis.signed_rank import (
+from storlab.analysis.stats import signed_rank
+from storlab.analysis.stats.signed_rank import (
     fewest_rounds,
     interval,
     log_evidence,

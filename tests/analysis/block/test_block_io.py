@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from storlab.analysis.block_shares import block_io, unit_of
+from storlab.analysis.block.shares import block_io, unit_of
 from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import BlockIO, Share, from_json, to_json

@@ -12,14 +12,14 @@ from typing import Literal
 
 from storlab.analysis.compare import compare, describe, unanswerable
 from storlab.analysis.gates import Gate, apply
-from storlab.analysis.interleaving import same_order
 from storlab.analysis.judging import needed_by
-from storlab.analysis.merged_runs import Merged, RunData, merge
-from storlab.analysis.pairing import Pairs, no_ratio
 from storlab.analysis.questions import Planned
-from storlab.analysis.sides import Sides, pooled, sides
+from storlab.analysis.runs.merged_runs import Merged, RunData, merge
+from storlab.analysis.runs.sides import Sides, pooled, sides
+from storlab.analysis.stats.interleaving import same_order
+from storlab.analysis.stats.pairing import Pairs, no_ratio
 from storlab.analysis.summary import Comparison, GateResult
-from storlab.analysis.varying import Varying, varying
+from storlab.analysis.variability.across_runs import Varying, varying
 from storlab.analysis.verdict import Rules
 from storlab.analysis.wording import percent, plural
 

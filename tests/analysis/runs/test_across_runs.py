@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_ind
 
-from storlab.analysis.across_runs import compare_runs
 from storlab.analysis.compare import difference
 from storlab.analysis.design import CompareSpec
 from storlab.analysis.gates import parse_gate
-from storlab.analysis.interleaving import Span, pairs_in_time
-from storlab.analysis.merged_runs import RunData
+from storlab.analysis.runs.across_runs import compare_runs
+from storlab.analysis.runs.merged_runs import RunData
+from storlab.analysis.stats.interleaving import Span, pairs_in_time
 from storlab.errors import UserError
 
-from .runs import run, two_factors, with_variance
+from ..run_data import run, two_factors, with_variance
 
 LOW = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 99.5, 101.5, 98.5, 100.2, 99.8, 100.9]
 HIGH = [2 * value for value in LOW]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from storlab.analysis.anytime import ROUNDING, Floats
+from storlab.analysis.stats.anytime import ROUNDING, Floats
 from storlab.analysis.wording import listed
 from storlab.timeseries.drift import average_ranks
 

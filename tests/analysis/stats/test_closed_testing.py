@@ -1,4 +1,4 @@
-"""Tests of ``storlab.analysis.closed_testing``: what it asks is what testing every possible set asks."""
+"""Tests of ``storlab.analysis.stats.closed_testing``: what it asks is what testing every possible set asks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.analysis.closed_testing import Hypothesis, thresholds
+from storlab.analysis.stats.closed_testing import Hypothesis, thresholds
 
 LEVELS = "abcd"
 PAIRS = list(itertools.combinations(LEVELS, 2))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 
 from storlab.analysis.design import Design
-from storlab.analysis.merged_runs import RunData
+from storlab.analysis.runs.merged_runs import RunData
 from storlab.metrics import Declarations, MetricSpec
 from storlab.timeseries.variability import declares
 

@@ -33,11 +33,11 @@ from itertools import combinations, pairwise, product
 import numpy as np
 import polars as pl
 
-from storlab.analysis.anytime import ROUNDING, Floats
 from storlab.analysis.design import MIN_ROUNDS, Design, Levels
-from storlab.analysis.effects import Effects, LevelMean, Part, Share
+from storlab.analysis.effects.data import Effects, LevelMean, Part, Share
+from storlab.analysis.effects.mixed import Components, by_blocks, by_likelihood, in_closed_form
 from storlab.analysis.estimates import Recorded
-from storlab.analysis.mixed import Components, by_blocks, by_likelihood, in_closed_form
+from storlab.analysis.stats.anytime import ROUNDING, Floats
 from storlab.analysis.wording import plural
 from storlab.grouping import grouped
 from storlab.metrics import Key

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from storlab.analysis.anytime import ROUNDING, Floats
+from storlab.analysis.stats.anytime import ROUNDING, Floats
 from storlab.analysis.wording import listed
 
 Rounds = NDArray[np.int64]

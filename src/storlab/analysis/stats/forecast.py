@@ -13,8 +13,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from storlab.analysis.anytime import FORESEEABLE, Floats
-from storlab.analysis.signed_rank import STRENGTHS, WEIGHTS, fewest_rounds, log_stake
+from storlab.analysis.stats.anytime import FORESEEABLE, Floats
+from storlab.analysis.stats.signed_rank import STRENGTHS, WEIGHTS, fewest_rounds, log_stake
 
 _POINTS = (np.arange(400) + 0.5) / 400
 _CERTAIN = 8.0  # standard deviations: every round points the same way

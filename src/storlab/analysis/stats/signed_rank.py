@@ -38,7 +38,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from storlab.analysis.anytime import ROUNDING, Floats
+from storlab.analysis.stats.anytime import ROUNDING, Floats
 
 STRENGTHS = np.array([0.2, 0.6, 1.6, 5.0, 20.0])
 """λ: tuned to effects of about a tenth, a quarter, one and several standard deviations."""

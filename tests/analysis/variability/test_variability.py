@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from storlab.analysis import variability as within
+from storlab.analysis.variability import samples as within
 from storlab.records.columns import COLUMNS
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 
 from storlab.analysis.design import DEFAULT_MARGIN, CompareSpec, Design, Levels
-from storlab.analysis.interleaving import Order
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
-from storlab.analysis.sides import Place, Sample, one_sided, without
+from storlab.analysis.runs.sides import Place, Sample, one_sided, without
+from storlab.analysis.stats.interleaving import Order
 from storlab.errors import UserError
 from storlab.grouping import grouped
 from storlab.metrics import Declarations, Key, named

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from storlab.analysis.anytime import Floats
+from storlab.analysis.stats.anytime import Floats
 
 
 @dataclass(frozen=True)

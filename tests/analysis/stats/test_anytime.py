@@ -1,4 +1,4 @@
-"""Tests of ``storlab.analysis.anytime``."""
+"""Tests of ``storlab.analysis.stats.anytime``."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.analysis import anytime
-from storlab.analysis.anytime import (
+from storlab.analysis.stats import anytime
+from storlab.analysis.stats.anytime import (
     EFFECT_VARIANCE,
     mean_interval,
     width_factor,
     width_factors,
 )
 
-from .simulate import MACHINES, log_ratios, running
+from ..simulate import MACHINES, log_ratios, running
 
 samples = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=40).map(np.array)
 alphas = st.sampled_from([0.2, 0.05, 0.005, 0.0001])

@@ -15,9 +15,9 @@ import numpy as np
 
 from storlab.analysis.compare import Question
 from storlab.analysis.design import DEFAULT_MARGIN, Design
-from storlab.analysis.interleaving import Span, pairs_in_time
-from storlab.analysis.pairing import Pairs, Side, pair, pool, without_logarithm
 from storlab.analysis.questions import Planned
+from storlab.analysis.stats.interleaving import Span, pairs_in_time
+from storlab.analysis.stats.pairing import Pairs, Side, pair, pool, without_logarithm
 from storlab.analysis.wording import level_names, listed, plural
 
 BY_TIME = "Paired by time, as trials of the runs alternate; that their order was drawn at random is not known."

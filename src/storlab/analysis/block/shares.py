@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from storlab.analysis.block_rounds import (
+from storlab.analysis.block.rounds import (
     LARGEST,
     PLACE,
     ROUND,

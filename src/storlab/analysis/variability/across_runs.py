@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storlab.analysis.merged_runs import Merged
 from storlab.analysis.questions import Planned
+from storlab.analysis.runs.merged_runs import Merged
 from storlab.timeseries.variability import STATISTICS, variance_factors
 
 

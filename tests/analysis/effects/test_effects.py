@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storlab.analysis.design import Design
-from storlab.analysis.effects import Effects, Share, interactions
+from storlab.analysis.effects.data import Effects, Share, interactions
+from storlab.analysis.effects.factorial import APART, effects_of
 from storlab.analysis.estimates import Recorded
-from storlab.analysis.factorial import APART, effects_of
 from storlab.analysis.summary import Summary, from_json, to_json
 
 LOAD = ("load", "bandwidth")
@@ -150,7 +150,7 @@ def test_the_closed_form_is_what_the_mixed_model_of_statsmodels_finds(
     study = recorded((2, 3), 8, lambda a, b: 0.1 * a, noise=0.05, of_rounds=of_rounds, seed=3)
     closed = one(study)
     assert "closed form" in closed.method
-    monkeypatch.setattr("storlab.analysis.factorial._Logs.balanced", False)
+    monkeypatch.setattr("storlab.analysis.effects.factorial._Logs.balanced", False)
     fitted = one(study)
     assert "by statsmodels" in fitted.method
     assert shares(fitted) == pytest.approx(shares(closed), abs=2e-3)
@@ -167,7 +167,7 @@ def test_an_unbalanced_design_is_fitted_and_said_to_be_unbalanced() -> None:
 def test_where_the_mixed_model_fails_rounds_become_blocks_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     study = recorded((2, 2), 60, lambda a, b: 0.2 * (-1) ** a, noise=0.05, of_rounds=0.05, without=[(1, 2), (4, 5)])
     fitted = one(study)
-    monkeypatch.setattr("storlab.analysis.factorial.by_likelihood", lambda *given: None)
+    monkeypatch.setattr("storlab.analysis.effects.factorial.by_likelihood", lambda *given: None)
     found = one(study)
     assert any("did not converge" in warning for warning in found.warnings)
     assert found.method.startswith("Least squares")
@@ -177,7 +177,7 @@ def test_where_the_mixed_model_fails_rounds_become_blocks_and_that_is_said(monke
 def test_rounds_that_no_two_cells_share_give_no_shares() -> None:
     alone = [(cell, n) for cell in range(1, 5) for n in range(1, 13) if (n - 1) // 3 != cell - 1]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("storlab.analysis.factorial.by_likelihood", lambda *given: None)
+        patch.setattr("storlab.analysis.effects.factorial.by_likelihood", lambda *given: None)
         found = one(recorded((2, 2), 12, lambda a, b: 0.0, noise=0.1, without=alone))
     assert found.shares == ()
     assert any("no shares" in warning for warning in found.warnings)
@@ -268,7 +268,7 @@ def test_statsmodels_is_not_imported_for_a_balanced_study() -> None:
     import sys
 
     code = (
-        "import sys; from tests.analysis.test_effects import one, recorded; "
+        "import sys; from tests.analysis.effects.test_effects import one, recorded; "
         "one(recorded((2, 2), 5, lambda a, b: 0.1 * a, noise=0.1)); assert 'statsmodels' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

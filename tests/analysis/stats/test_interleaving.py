@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from storlab.analysis.across_runs import compare_runs
-from storlab.analysis.interleaving import Order, Span, pairs_in_time, same_order
-from storlab.analysis.merged_runs import RunData
+from storlab.analysis.runs.across_runs import compare_runs
+from storlab.analysis.runs.merged_runs import RunData
+from storlab.analysis.stats.interleaving import Order, Span, pairs_in_time, same_order
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.verdict import Rules, judge
 
-from .runs import run, two_factors
+from ..run_data import run, two_factors
 
 LOW = [100.0, 102.0, 98.0, 101.0, 99.0, 100.5, 99.5, 101.5, 98.5, 100.2, 99.8, 100.9]
 HIGH = [2 * value for value in LOW]

@@ -1,0 +1,1 @@
+"""What requests to block devices were: their sizes and their alignment, over rounds."""

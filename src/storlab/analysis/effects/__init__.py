@@ -1,0 +1,1 @@
+"""Effects of factors: whose variation a metric's variation is."""

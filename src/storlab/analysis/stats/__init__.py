@@ -1,0 +1,1 @@
+"""Evidence from rounds: intervals, ranks, families of comparisons, pairs, forecasts."""

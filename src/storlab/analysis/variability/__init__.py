@@ -1,0 +1,1 @@
+"""How much samples vary within trials."""
