@@ -3,11 +3,13 @@
 mod common;
 
 use std::fs;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Agent, Directory, PROGRAM, is_root, lives, output, read_pid, sh, signal, wait_until, with};
+use common::{
+    Agent, Directory, PROGRAM, agent_without_cgroups, is_root, lives, output, read_pid, sh, signal,
+    wait_until, with,
+};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
@@ -17,22 +19,6 @@ fn daemon(pid_file: &Path) -> String {
     format!(
         "setsid sh -c 'trap \"\" TERM HUP; sh -c \"echo \\$\\$ > {pid_file}; exec sleep 1000\" & exit' & wait; "
     )
-}
-
-/// An agent that may make no cgroups: it isn't root.
-fn agent_without_cgroups(directory: &Directory) -> Agent {
-    let mut command = if is_root() {
-        let program = directory.path("storlab-agent");
-        // Not by fs::copy: a process that another test starts meanwhile would hold the copy open for writing.
-        assert!(Command::new("cp").args([PROGRAM.as_ref(), program.as_path()]).status().unwrap().success());
-        fs::set_permissions(&directory.0, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-        let mut command = Command::new(program);
-        command.uid(65_534).gid(65_534);
-        command
-    } else {
-        Command::new(PROGRAM)
-    };
-    Agent::start_command(command.arg("serve").current_dir("/"))
 }
 
 fn daemons_die_with_their_run(agent: &mut Agent, directory: &Directory) {

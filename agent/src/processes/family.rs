@@ -59,6 +59,11 @@ impl Family {
         }
     }
 
+    /// Whether the first process has been reaped.
+    pub fn leader_was_lost(&self) -> bool {
+        self.leader_reaped
+    }
+
     /// The first process has been reaped.
     pub fn leader_was_reaped(&mut self) {
         self.leader_reaped = true;

@@ -2,6 +2,7 @@
 
 mod cgroup;
 mod family;
+mod freezer;
 mod guard;
 mod table;
 

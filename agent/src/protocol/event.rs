@@ -41,6 +41,9 @@ pub enum Event {
     },
     Exit(Box<Exit>),
     Data,
+    Turns {
+        turns: Vec<(u64, u64)>,
+    },
     Sample {
         monotonic_ns: u64,
         realtime_ns: u64,

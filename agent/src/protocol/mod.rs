@@ -11,8 +11,8 @@ pub use frame::{
     DecodeError, Decoder, EncodeError, Frame, MAX_FRAME, MAX_GREETING, MAX_HEADER, PREFACE, encode,
 };
 pub use request::{
-    Operation, Output, Read, Request, RequestError, Run, Sample, Stdin, StdinKind, Stop, Write, is_file_name,
-    parse,
+    Operation, Output, Read, Request, RequestError, Run, Sample, Stdin, StdinKind, Stop, Turns, Write,
+    is_file_name, parse,
 };
 
 /// The version of the protocol that this agent speaks.

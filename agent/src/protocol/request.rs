@@ -30,6 +30,7 @@ pub enum Operation {
     Run(Box<Run>),
     Stdin(Stdin),
     Stop(Stop),
+    Turns(Turns),
     Read(Read),
     Write(Write),
     Sample(Sample),
@@ -158,6 +159,17 @@ pub struct Stop {
     pub signal: Option<Signal>,
 }
 
+/// `turns`: hold a run but for these turns.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Turns {
+    /// The run's request.
+    pub run: u64,
+    /// From when to when it works, on `CLOCK_MONOTONIC`, one after the other; none: it is only held.
+    #[serde(deserialize_with = "in_order")]
+    pub turns: Vec<(u64, u64)>,
+}
+
 /// `read`: a file's content.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -208,6 +220,9 @@ pub struct Sample {
     pub count: Option<u64>,
 }
 
+/// The answer, with an instant of 16 digits or so for each beginning and end, must fit into one header.
+const MAX_TURNS: usize = 1_000;
+
 fn default_grace() -> u64 {
     2 * crate::clock::SECOND
 }
@@ -227,6 +242,16 @@ fn file_name<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::E
         Some(name) if !is_file_name(&name) => Err(D::Error::custom(format!("{name:?} can't name a cgroup"))),
         name => Ok(name),
     }
+}
+
+fn in_order<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<(u64, u64)>, D::Error> {
+    let turns = Vec::<(u64, u64)>::deserialize(value)?;
+    let ends_before_it_begins = turns.iter().any(|(from, to)| from >= to);
+    let begins_too_soon = turns.windows(2).any(|pair| pair[0].1 > pair[1].0);
+    if ends_before_it_begins || begins_too_soon || turns.len() > MAX_TURNS {
+        return Err(D::Error::custom("turns are at most 1000, follow each other, and take time"));
+    }
+    Ok(turns)
 }
 
 /// Whether it can be one directory's name, and lead nowhere else.
@@ -265,6 +290,7 @@ fn parse_operation(op: &str, header: Map<String, Value>, payload: &[u8]) -> Resu
         "run" => Operation::Run(Box::new(fields(op, header)?)),
         "stdin" => Operation::Stdin(Stdin { data: payload.to_vec(), ..fields(op, header)? }),
         "stop" => Operation::Stop(fields(op, header)?),
+        "turns" => Operation::Turns(fields(op, header)?),
         "read" => Operation::Read(fields(op, header)?),
         "write" => Operation::Write(Write { data: payload.to_vec(), ..fields(op, header)? }),
         "sample" => Operation::Sample(fields(op, header)?),

@@ -30,6 +30,7 @@ impl Run {
                     Some(signal) => self.family.signal_leader(signal),
                     None => self.family.terminate(),
                 }
+                self.give_up_turns();
             }
             Some(StoppedBy::Signal(_)) => self.kill_at = self.kill_at.map(|at| at.min(kill_at)),
             _ => {}
@@ -44,6 +45,7 @@ impl Run {
             Stage::Alive => {
                 self.stopped_by = Some(StoppedBy::Kill);
                 self.family.kill();
+                self.give_up_turns();
             }
             Stage::Emptying { give_up_at: None, .. } => {
                 self.stopped_by = Some(StoppedBy::Kill);
@@ -72,6 +74,7 @@ impl Run {
     /// Its first process is dead. Until it is reaped, its number and its group's can't belong to anybody else.
     pub fn on_leader_death(&mut self, outbox: &mut Outbox, now: u64) {
         self.on_report(outbox);
+        self.give_up_turns(); // what is left of it must not be held while it ends
         self.stdin.close(outbox);
         self.timeout_at = None;
         let others_have_grace = matches!(self.stopped_by, Some(StoppedBy::Signal(_)));

@@ -12,6 +12,7 @@ mod launching;
 mod outcome;
 mod output;
 mod stdin;
+mod turns;
 
 pub use outcome::signal_name;
 
@@ -28,6 +29,7 @@ use crate::protocol::{self, Failure};
 use crate::sys::Usage;
 use output::OutputPipe;
 use stdin::StdinPipe;
+use turns::Turns;
 
 /// For whom a program runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +121,9 @@ pub struct Run {
     start: Option<Start>,
     end: Option<End>,
     survivors: usize,
+    turns: Option<Turns>,
+    /// The request whose turns ended because the run was stopped.
+    turns_given_up: Option<u64>,
 }
 
 impl Run {
@@ -167,6 +172,8 @@ impl Run {
             start: None,
             end: None,
             survivors: 0,
+            turns: None,
+            turns_given_up: None,
         };
         if let Err(errno) = watched {
             // Out of memory for epoll. The process exists already: it must go before this is answered.
@@ -197,7 +204,8 @@ impl Run {
             Stage::Emptying { look_again_at, .. } => Some(look_again_at),
             _ => None,
         };
-        [self.timeout_at, self.kill_at, look_again].into_iter().flatten().min()
+        let turn = self.turns.as_ref().and_then(Turns::deadline);
+        [self.timeout_at, self.kill_at, look_again, turn].into_iter().flatten().min()
     }
 
     /// What it has to send is sent, and nothing of it is left.

@@ -12,6 +12,7 @@ impl Run {
     /// Sends the final event, removes the cgroup, and gives back what a tool has printed.
     pub fn finish(self, outbox: &mut Outbox) -> [Vec<u8>; 2] {
         self.family.remove_cgroup();
+        self.refuse_turns(outbox);
         if let Owner::Request(id) = self.owner {
             outbox.push(id, &self.outcome(), &[]);
         }

@@ -156,6 +156,7 @@ impl Session {
         self.try_to_connect(now);
         for run in self.runs.values_mut() {
             run.on_time(now);
+            run.on_turn(now, &mut self.outbox);
         }
         self.take_samples();
         self.submit_job();

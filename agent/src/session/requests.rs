@@ -65,6 +65,7 @@ impl Session {
             Operation::Run(run) => self.begin_run(&run, Owner::Request(id)),
             Operation::Stdin(stdin) => self.feed(id, stdin),
             Operation::Stop(stop) => self.stop(id, &stop),
+            Operation::Turns(turns) => self.take_turns(id, &turns),
             Operation::Read(read) => self.queue_job(Job::Read { id, reading: Reading::new(read) }),
             Operation::Write(write) => self.queue_job(Job::Write { id, write }),
             Operation::Sample(sample) => match Sampler::new(&sample, clock::monotonic_ns()) {

@@ -36,6 +36,17 @@ impl Session {
         }
     }
 
+    pub(super) fn take_turns(&mut self, id: u64, turns: &protocol::Turns) {
+        let run = self.runs.values_mut().find(|run| *run.owner() == Owner::Request(turns.run));
+        let taken = match run {
+            Some(run) => run.take_turns(id, turns, clock::monotonic_ns()),
+            None => Err(Failure::errno(format!("{} is no run in progress", turns.run), Errno::ESRCH)),
+        };
+        if let Err(failure) = taken {
+            self.refuse(id, failure);
+        }
+    }
+
     pub(super) fn on_signal(&mut self) -> Option<End> {
         while let Ok(Some(signal)) = self.signals.read_signal() {
             let number = signal.ssi_signo as i32;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ impl Event {
     }
 
     fn ends(&self, id: u64) -> bool {
-        const FINAL: [&str; 7] = ["hello", "refused", "clock", "facts", "exit", "done", "error"];
+        const FINAL: [&str; 8] = ["hello", "refused", "clock", "facts", "exit", "turns", "done", "error"];
         self.header["id"] == id && FINAL.iter().any(|name| self.is(name))
     }
 }
@@ -297,4 +297,20 @@ impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// An agent that may make no cgroups: it isn't root.
+pub fn agent_without_cgroups(directory: &Directory) -> Agent {
+    let mut command = if is_root() {
+        let program = directory.path("storlab-agent");
+        // Not by fs::copy: a process that another test starts meanwhile would hold the copy open for writing.
+        assert!(Command::new("cp").args([PROGRAM.as_ref(), program.as_path()]).status().unwrap().success());
+        fs::set_permissions(&directory.0, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        let mut command = Command::new(program);
+        command.uid(65_534).gid(65_534);
+        command
+    } else {
+        Command::new(PROGRAM)
+    };
+    Agent::start_command(command.arg("serve").current_dir("/"))
 }
