@@ -16,6 +16,7 @@ from storlab.errors import ProtocolError
 from storlab.nodes.protocol import MAX_FRAME, Frame
 
 MAX_ID = 2**53
+MAX_TURNS = 1_000
 _YEARS = 2**60  # ns: 36 years, of a clock that counts from a machine's boot
 
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -161,6 +162,12 @@ class Sampled(Event, tag="sample"):
     sizes: list[Annotated[int, Meta(ge=-1, le=MAX_FRAME)]]
 
 
+class Turns(Event, tag="turns"):
+    """From when to when a command worked, turn by turn; it is held now."""
+
+    turns: Annotated[list[tuple[_Nanoseconds, _Nanoseconds]], Meta(max_length=MAX_TURNS)]
+
+
 class Done(Event, tag="done"):
     """A request is carried out."""
 
@@ -172,9 +179,9 @@ class Failed(Event, tag="error"):
     errno: _Text | None = None
 
 
-_All = Hello | Refused | Clock | Facts | Started | Stdout | Stderr | Exited | Data | Sampled | Done | Failed
+_All = Hello | Refused | Clock | Facts | Started | Stdout | Stderr | Exited | Data | Sampled | Turns | Done | Failed
 
-FINAL = (Hello, Refused, Clock, Facts, Exited, Done, Failed)
+FINAL = (Hello, Refused, Clock, Facts, Exited, Turns, Done, Failed)
 
 _ANSWERS: dict[str, tuple[type[Event], ...]] = {
     "hello": (Hello, Refused),
@@ -183,6 +190,7 @@ _ANSWERS: dict[str, tuple[type[Event], ...]] = {
     "run": (Started, Stdout, Stderr, Exited),
     "read": (Data, Done),
     "sample": (Sampled, Done),
+    "turns": (Turns,),
 }
 _WITH_PAYLOAD = (Stdout, Stderr, Data, Sampled)
 

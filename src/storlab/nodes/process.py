@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from storlab.errors import CommandFailed, DiskFull, NodeLost, TimedOut, TooMuch
 from storlab.nodes.connection import Connection
-from storlab.nodes.events import Event, Exited, Failed, Started, Stderr, Stdout
+from storlab.nodes.events import Event, Exited, Failed, Started, Stderr, Stdout, Turns
 from storlab.nodes.protocol import CHUNK
 from storlab.nodes.waiting import to_its_end
 from storlab.record import Count, Seconds
@@ -26,6 +26,8 @@ MAX_LINE = 64 * 1024  # bytes of the first line that is waited for
 _REST = 10.0  # s, for a command that was killed to be gone; one that hangs in the kernel never is
 
 
+Turn = tuple[float, float]
+"""From when to when a command works: seconds on its node's monotonic clock."""
 OnOutput = Callable[[bytes, float], None]
 """Gets what a command prints, piece by piece, and when that was read, in seconds on its node's monotonic clock."""
 
@@ -170,6 +172,23 @@ class Process:
         A ``signal`` of its own, such as ``SIGINT``, goes to the first process alone.
         """
         await self._connection.stop(self._id, grace, signal)
+
+    async def take_turns(self, turns: Sequence[Turn] = ()) -> list[Turn]:
+        """Hold it at once, let it work in these turns alone, and hold it again; returns when it really worked.
+
+        Until it is stopped, which lets it go. Seconds on its node's monotonic clock. Raises ``CommandFailed`` where it
+        ended before its turns did.
+        """
+        wanted = [(round(begin * 1e9), round(end * 1e9)) for begin, end in turns]
+        answered = await self._connection.ask("turns", run=self._id, turns=wanted)
+        if not isinstance(answered, Turns):
+            said = answered.message if isinstance(answered, Failed) else "no answer"
+            raise CommandFailed(f"node {self._node}: {self._argv[0]} can't be held: {said}")
+        taken = [(begin / 1e9, end / 1e9) for begin, end in answered.turns]
+        steps = [edge for turn in taken for edge in turn]
+        if len(taken) != len(wanted) or steps != sorted(steps):
+            raise self._connection.give_up("its agent tells of other turns than it was asked for")
+        return taken
 
     async def end(self) -> None:
         """Stop it and wait until it is at rest. A node that does not get that done counts as lost."""

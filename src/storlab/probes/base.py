@@ -54,6 +54,10 @@ class Probe(Model):
     metrics: ClassVar[tuple[MetricSpec, ...]]
     """The metrics and histograms that ``parse`` may yield; no others."""
 
+    in_slices: ClassVar[frozenset[str]] = frozenset()
+    """Names of metrics, or of families, that are right though the load works in turn with others: counts of what is
+    its own. Where there is none, it does not watch such loads."""
+
     def watches_at(self, end: End, kinds: Collection[Kind]) -> bool:
         """Whether it watches on a node at this end that has these, unless its options say otherwise."""
         return not self.watches.isdisjoint(kinds)

@@ -58,6 +58,8 @@ class HostLoadProbe(Probe):
     watches: ClassVar[frozenset[Kind]] = frozenset({"machine"})
     metrics: ClassVar[tuple[MetricSpec, ...]] = (*_METRICS.values(), *_DISK.values(), _UTILISATION)
 
+    in_slices: ClassVar[frozenset[str]] = frozenset(spec.name.format(disk=TARGET) for spec in _DISK.values())
+
     interval: Duration = Field(1.0, gt=0, description="Between two samples.")
 
     def watch(self, context: ProbeContext) -> AbstractAsyncContextManager[None]:

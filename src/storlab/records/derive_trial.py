@@ -11,9 +11,10 @@ import polars as pl
 
 from storlab.errors import ParseError, StorlabError, TrialError
 from storlab.grouping import grouped
-from storlab.measurements import Measurements
+from storlab.measurements import SERIES_COLUMNS, Measurements, empty
 from storlab.metrics import PROBE, MetricSpec, Value
 from storlab.probes.backing import BACKING
+from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.records.amplification import (
     METRICS,
@@ -112,6 +113,8 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
             measured.setdefault(node, []).append(each)
     for name in cell.probes:
         for source, seen in _by_end(parsed, trial, observations, name, PROBE + name).items():
+            if record.slices is not None:
+                seen = {node: in_slices(cell.probes[name], each) for node, each in seen.items()}
             parsed.add(record, source, seen)
             facts = ((node, each.facts) for node, each in seen.items())
             parsed.observed += [Observed(record.cell, node, name, each) for node, each in facts if each]
@@ -120,6 +123,15 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
     if len(measured) > 1 and record.start_skew is not None:
         parsed.tell(record, NODES, None, [START_SKEW.value(record.start_skew)])
     return parsed
+
+
+def in_slices(probe: Probe, seen: Measurements) -> Measurements:
+    """What a probe saw of a load that took turns with others: the rest is theirs as well, or of their time."""
+    families = [spec for spec in probe.declares() if spec.name in probe.in_slices and spec.word]
+    names = seen.metrics["metric"].unique().to_list()
+    own = [name for name in names if name in probe.in_slices or any(family.member(name) for family in families)]
+    metrics = seen.metrics.filter(pl.col("metric").is_in(own))
+    return replace(seen, metrics=metrics, series=empty(SERIES_COLUMNS))
 
 
 def _by_end(
@@ -146,7 +158,7 @@ def _add_amplification(
 
     None where a load has a warm-up within it: its bytes are at the disk, and not among those that it measured.
     """
-    if not _measures_all(trial.cell):
+    if not _measures_all(trial):
         return
     record = trial.record
     total = Moved()
@@ -162,7 +174,10 @@ def _add_amplification(
     parsed.tell(record, SOURCE, None, amplification(total))
 
 
-def _measures_all(cell: Cell) -> bool:
+def _measures_all(trial: Done) -> bool:
+    cell = trial.cell
+    if trial.record.slices is not None:
+        return True  # its amounts are those of the whole load, with the warm-up
     return all(load.workload.measures_all(cell.trial.warm_up) for load in cell.loads)
 
 
@@ -198,7 +213,7 @@ def _add_backings(
             users = [name for name in dict.fromkeys(one for each in nodes for one in above[each]) if name in measured]
             asked = asked_bytes(load for name in users for load in measured[name])
             at_guests = _disk_bytes(trial, observations, users)
-            known = asked if _measures_all(trial.cell) else None
+            known = asked if _measures_all(trial) else None
             parsed.tell(record, source, node, backing_amplification(backing, known, at_guests))
 
 

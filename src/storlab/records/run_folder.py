@@ -66,6 +66,7 @@ class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
     measured: Seconds | None = None
     block: Number | None = None  # of the round: cells that share what is kept for it
     start_skew: Seconds | None = None
+    slices: Number | None = None  # in which the load worked, in turn with those of other trials of its round
     phases: dict[str, Seconds] = {}  # seconds spent in each
     nodes: dict[NodeName, NodeRecord] = {}
     facts: dict[NodeName, list[LayerFacts]] = {}  # node → layer by layer

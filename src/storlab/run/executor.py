@@ -18,7 +18,7 @@ from storlab.analysis.stopping import Stop, decide
 from storlab.analysis.summary import Summary, to_json
 from storlab.analysis.wording import plural
 from storlab.errors import StorlabError, UserError
-from storlab.nodes.waiting import to_its_end
+from storlab.nodes.waiting import all_of, to_its_end
 from storlab.records.derive import derive
 from storlab.records.files import write_durably
 from storlab.records.held import HeldFolder, held
@@ -36,6 +36,7 @@ from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.plan import Plan, make_plan, time_left, trial_times
 from storlab.run.session import Session, open_session
 from storlab.run.setup.setups import Setups
+from storlab.run.slices import Slices
 from storlab.run.teardown import tear_down, tear_down_rest, unrecorded
 from storlab.run.temporary import forget_run, remember_run
 from storlab.run.trial import TrialRun
@@ -182,6 +183,7 @@ class _Executor:
         self._session, self._observer, self._interrupts, self._tables = session, observer, interrupts, tables
         self._cells = {cell.number: cell for cell in plan.study.cells}
         self._limits, self._rule = limits, rule_of(plan.study, plan.rounds, limits.gates)
+        self._length = plan.slices
         self._began = time.monotonic()
         self._rounds_here = 0
         self._ended = {record.trial for record in tables.records}
@@ -228,6 +230,12 @@ class _Executor:
             order = self._plan.order(number)
             if not any(planned.number in self._ended for planned in order) and self._enough(number - 1):
                 return
+            if self._length is not None:
+                if self._interrupts.finish:
+                    return
+                await self._in_slices(self._length, order, setups, journal)
+                await self._end_of_round(setups)
+                continue
             for position, planned in enumerate(order):
                 if planned.number in self._ended:
                     continue
@@ -236,11 +244,14 @@ class _Executor:
                 await self._trial(planned, [other.cell for other in order[position:]], setups, journal)
                 following = order[position + 1 : position + 2]
                 if not following or following[0].block != planned.block:
-                    for reason in (await setups.end_of("round")).failed:
-                        self._observer.notify(f"could not be torn down: {reason}")
+                    await self._end_of_round(setups)
             if time.monotonic() - self._written > _TABLES_EVERY:
                 self._write_tables()
         self._enough(self._plan.rounds[1])
+
+    async def _end_of_round(self, setups: Setups) -> None:
+        for reason in (await setups.end_of("round")).failed:
+            self._observer.notify(f"could not be torn down: {reason}")
 
     def _enough(self, round_number: int) -> bool:
         if round_number == 0:
@@ -265,20 +276,43 @@ class _Executor:
         return True
 
     async def _trial(self, planned: PlannedTrial, rest: list[int], setups: Setups, journal: Journal) -> None:
-        cell = self._cells[planned.cell]
         if planned.cell in self._unsupported:
             self._record_unsupported(planned)
             return
         await self._session.revive()
+        trial = self._begin(planned, rest, setups, journal)
+        await self._run_trial(planned, trial, journal)
+
+    async def _in_slices(self, length: float, order: list[PlannedTrial], setups: Setups, journal: Journal) -> None:
+        """What is left of a round, all at the same time."""
+        for planned in order:
+            if planned.cell in self._unsupported and planned.number not in self._ended:
+                self._record_unsupported(planned)
+        left = [each for each in order if each.number not in self._ended and each.cell not in self._unsupported]
+        if not left:
+            return
+        await self._session.revive()
+        setups.forget_losses()
+        slices = Slices({planned.cell for planned in left}, length, left[0].seed)
+        trials = [self._begin(planned, [each.cell for each in left], setups, journal, slices) for planned in left]
+        await all_of(*(self._run_trial(planned, trial, journal) for planned, trial in zip(left, trials, strict=True)))
+
+    def _begin(
+        self, planned: PlannedTrial, rest: list[int], setups: Setups, journal: Journal, slices: Slices | None = None
+    ) -> TrialRun:
+        cell = self._cells[planned.cell]
         self._held.refuse_moved()
         folder = self._run.trial_folder(planned.number)
         cut_short = self._make_folder(planned.number)
         self._observer.trial_begins(planned, cell, self._time_left(planned.round, rest))
         journal.note("trial begins", trial=planned.number, round=planned.round, cell=planned.cell)
-        trial = TrialRun(planned, cell, self._session, setups, folder)
+        trial = TrialRun(planned, cell, self._session, setups, folder, slices=slices)
         if cut_short:  # perhaps by what it did to the machine: a level must not look better for being run again
             said = f"trial {planned.number} was cut short and run again: what it measured at first isn't known"
             trial.warnings.append(f"{', '.join(cell.levels.values())}: {said}" if cell.levels else said)
+        return trial
+
+    async def _run_trial(self, planned: PlannedTrial, trial: TrialRun, journal: Journal) -> None:
         try:
             record, tables = await trial.run()
         finally:

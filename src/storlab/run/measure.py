@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -23,9 +24,34 @@ from storlab.run.fetch import Allowance, fetch_folder, keep_exit
 from storlab.study.cells import HOST, Load
 from storlab.workloads.base import Launch, RunContext
 
+Place = tuple[Load, RunContext]
+
 _LEAD = 0.02  # s, at least, from the decision to the start
 _LEAD_PER_COMMAND = 0.01
 _LEAD_PER_ROUND_TRIP = 20
+
+
+class Work(Protocol):
+    """How loads work that do not simply run to their end: in slices."""
+
+    @property
+    def active(self) -> float:
+        """Seconds that were measured."""
+
+    @property
+    def number(self) -> int:
+        """Of the slices."""
+
+    async def launch(self, load: Load, place: RunContext) -> Launch:
+        """The command for it."""
+
+    async def done(
+        self, places: Sequence[Place], commands: Sequence[Process], clocks: Mapping[str, Clock]
+    ) -> list[Exit]:
+        """Wait until they have done all that is measured, and have ended."""
+
+    def keep(self, place: RunContext, raw: Path) -> None:
+        """Write what is known of a load into its raw records."""
 
 
 async def compare_clocks(nodes: Sequence[Node]) -> dict[str, Clock]:
@@ -92,6 +118,7 @@ async def measure(
     nodes: Mapping[str, Node],
     folder: Path,
     allowance: Allowance,
+    work: Work | None = None,
 ) -> TrialRecord:
     """Run all workloads at once; ``subjects`` and ``nodes`` by name: all that belong to the trial, loads or no.
 
@@ -104,11 +131,14 @@ async def measure(
     working = [place.node for _, place in places]
     watching = [nodes[name] for by_node in watched.values() for name in by_node]
     clocks = await compare_clocks(list({node.name: node for node in (*working, *watching)}.values()))
-    starts = [(place.node, await _launch(load, place)) for load, place in places]
+    starts = [(place.node, await _launch(load, place, work)) for load, place in places]
     async with _watched(probes, watched, nodes, folder):
         commands = await start_together(starts, clocks)
         try:
-            ended = await wait_for_all(commands)
+            if work is None:
+                ended = await wait_for_all(commands)
+            else:
+                ended = await work.done(places, commands, clocks)
         except BaseException:  # the trial's time-out: what was printed until then may say why
             for (load, place), command in zip(places, commands, strict=True):
                 if command.ended is not None:
@@ -118,14 +148,19 @@ async def measure(
         raw = raw_folder(folder, place.node.name, load.name)
         await fetch_folder(place.node, place.folder, raw, allowance)
         keep_exit(raw, each)
+        if work is not None:
+            work.keep(place, raw)
     for (load, place), each in zip(places, ended, strict=True):
-        if not each.ok and each.stopped_by is None:  # the others were stopped on its account: it has the reason
+        if not each.ok and (
+            each.stopped_by is None or work is not None
+        ):  # the others were stopped on its account: it has the reason
             parse_load(load, folder, place.node.name)
     exits = [(place.node, each) for (_, place), each in zip(places, ended, strict=True)]
     return replace(
         record,
         status="done",
-        measured=max(each.elapsed for each in ended),
+        measured=max(each.elapsed for each in ended) if work is None else work.active,
+        slices=None if work is None else work.number,
         start_skew=start_skew(exits, clocks),
         nodes=_windows(exits, clocks, subjects, machines),
         probes={name: list(by_node) for name, by_node in watched.items() if by_node},
@@ -133,9 +168,9 @@ async def measure(
     )
 
 
-async def _launch(load: Load, place: RunContext) -> Launch:
+async def _launch(load: Load, place: RunContext, work: Work | None) -> Launch:
     with understood(place.node.name, f"preparing {load.name}"):
-        return await load.workload.launch(place)
+        return await (load.workload.launch(place) if work is None else work.launch(load, place))
 
 
 def watched_by(probe: Probe, subjects: Mapping[str, Subject], machines: Mapping[str, str]) -> dict[str, Subject]:

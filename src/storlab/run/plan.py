@@ -32,6 +32,7 @@ from storlab.run.setup.space import (
     stacks_space,
 )
 from storlab.run.setup.units import is_here, kept_for_a_round, layer_needs, units
+from storlab.run.sliceable import about_slices, refuse_unsliceable
 from storlab.run.subjects import watched_groups
 from storlab.study.cells import HOST, Cell
 from storlab.study.chains import Chain, Link
@@ -85,6 +86,11 @@ class Plan:
         """One round in its order. Cells that are not supported keep their place: the order of a run never changes."""
         return round_order([cell.number for cell in self.study.cells], round_number, self.seed, self.blocks)
 
+    @property
+    def slices(self) -> float | None:
+        """Seconds of the turns in which the cells of a round work; ``None`` where each trial runs by itself."""
+        return next((cell.trial.slices for cell in self.study.cells), None)
+
     @cached_property
     def blocks(self) -> Mapping[int, int]:
         """Cell → block: cells of one block share what is kept for a round."""
@@ -134,13 +140,16 @@ async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int
             await checked.check(cell)
     await checked.check_loads()
     supported = [cell for cell in study.cells if cell.number not in unsupported]
-    free, space = await free_space(session.host, study.model.scratch), stacks_space(supported)
+    refuse_unsliceable(study, supported)
+    together = any(cell.trial.slices for cell in supported)
+    free, space = await free_space(session.host, study.model.scratch), stacks_space(supported, together)
     refuse_stacks_too_large(study, supported, space, free)
     await refuse_loads_too_large(study, supported, session)
-    refuse_double_claims(study, supported, checked.claimed)
-    memory = refuse_guests_too_large(study, supported, await session.host.read_text("/proc/meminfo"))
+    refuse_double_claims(study, supported, checked.claimed, together)
+    meminfo = await session.host.read_text("/proc/meminfo")
+    memory = refuse_guests_too_large(study, supported, meminfo, together)
     root = [needs.root for cell in study.cells for needs in [_needs_here(cell), *_node_needs(cell)] if needs.root]
-    notes = (*study.notes, *_left_out(supported), *_shared_in_rounds(supported))
+    notes = (*study.notes, *about_slices(supported), *_left_out(supported), *_shared_in_rounds(supported))
     needed = tuple(dict.fromkeys(root))
     return Plan(study, seed, rounds, unsupported, space, free, needed, notes, session.permissions, prepared, memory)
 

@@ -29,6 +29,7 @@ from storlab.run.order import PlannedTrial
 from storlab.run.session import Session
 from storlab.run.setup.build import Built, shared_directory
 from storlab.run.setup.setups import Setups
+from storlab.run.slices import SlicedWork, Slices, watching_slices
 from storlab.run.subjects import subjects_of
 from storlab.study.cells import MAIN, Cell, Load
 from storlab.workloads.base import RunContext, Workload
@@ -56,6 +57,7 @@ class TrialRun:
     warnings: list[str] = field(default_factory=list)
     built: Built = field(init=False)
     allowance: Allowance = field(default_factory=Allowance)
+    slices: Slices | None = None  # that it shares with the other trials of its round
     facts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     guests: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -84,14 +86,17 @@ class TrialRun:
                 raise
             record = structs.replace(record, reason=f"there is no {error} any more")
         finally:
+            if self.slices is not None:
+                self.slices.leave(self.cell.number)
             await to_its_end(self._tear_down(failed=record.status == "failed"))
         duration = time.monotonic() - began
         record = structs.replace(record, duration=duration, phases=self.phases, warnings=self.warnings)
         return structs.replace(record, facts=self.facts, guests=self.guests), tables
 
     async def _measured(self, record: TrialRecord) -> tuple[TrialRecord, TrialTables]:
-        await self._within(self.cell.trial.setup_timeout, "setting up", self._set_up())
-        measured = await self._within(self.cell.timeout, "the trial", self._phases(record))
+        others = 1 if self.slices is None else self.slices.number  # that are set up, and work, at the same time
+        await self._within(self.cell.trial.setup_timeout * others, "setting up", self._set_up())
+        measured = await self._within(self.cell.timeout * others, "the trial", self._phases(record))
         return measured, derive_trial(self.folder, measured, self.cell)
 
     async def _within(self, timeout: float, what: str, work: Coroutine[Any, Any, T]) -> T:
@@ -168,7 +173,8 @@ class TrialRun:
         return f"{await self.session.scratch_on(node)}/trial-{self.planned.number}-{node.name}"
 
     async def _set_up(self) -> None:
-        self.setups.forget_losses()
+        if self.slices is None:
+            self.setups.forget_losses()
         try:
             async with self._phase("set up"):
                 await self.setups.set_up(self.built, self.folder)
@@ -260,7 +266,11 @@ class TrialRun:
         with understood(", ".join(self.built.nodes), "looking for what the loads stand on"):
             subjects = await subjects_of(self.built, self.session)
         nodes = {self.session.host.name: self.session.host, **self.built.nodes}
-        record = await measure(record, places, self.cell.probes, subjects, nodes, self.folder, self.allowance)
+        work = None if self.slices is None else SlicedWork(self.slices, self.cell)
+        probes = self.cell.probes if work is None else watching_slices(self.cell.probes)
+        record = await measure(record, places, probes, subjects, nodes, self.folder, self.allowance, work)
+        if work is not None:
+            self.warnings += work.warnings()
         await all_of(*[node.run(["rm", "-rf", "--", await self._folder(node)]) for node in self.built.nodes.values()])
         return record
 

@@ -68,6 +68,15 @@ def _more_than_none(value: float) -> float:
 Timeout = Annotated[Duration, AfterValidator(_more_than_none)]
 
 
+def _as_slice(value: float) -> float:
+    if not _SHORTEST_SLICE <= value <= _LONGEST_SLICE:
+        raise ValueError(f"a slice has from {_SHORTEST_SLICE:g} s to {_LONGEST_SLICE:g} s, such as 0.25 s")
+    return value
+
+
+_SHORTEST_SLICE, _LONGEST_SLICE = 0.05, 60.0
+Slice = Annotated[Duration, AfterValidator(_as_slice)]
+
 _PRECISION = r"^\s*(±|\+/-|\+-)?\s*\d+(\.\d+)?\s*%\s*$"
 _UNTIL = [
     {"enum": ["decided", "max"]},
@@ -201,6 +210,11 @@ class Trial(Model):
     precondition: dict[str, Any] | None = Field(None, description="A workload that is run first and not measured.")
     settle: Settle = Field(Settle(), description="What is done right before the measured phase.")
     warm_up: Duration = Field(0.0, description="Beginning of the load that is not measured.")
+    slices: Slice | None = Field(
+        None,
+        description="Let the cells of a round work in turns of this length, held and let go, rather than one after the "
+        "other: their ratios then have much less noise. By default each trial runs by itself.",
+    )
     verify: tuple[Command, ...] = Field((), description="Commands afterwards; one that fails fails the trial.")
     timeout: Timeout = Field(600.0, description="A trial that takes longer is stopped and recorded as failed.")
     setup_timeout: Timeout = Field(600.0, description="The same for setting up, which comes before the trial's time.")

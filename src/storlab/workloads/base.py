@@ -160,6 +160,20 @@ class Workload(Model):
     async def launch(self, place: RunContext) -> Launch:
         """Write what the command needs into ``place.folder`` and give the command."""
 
+    def unsliceable(self, later: str) -> str:
+        """Why it can't work in slices, in a sentence without a full stop; empty where it can.
+
+        ``later``: a layer below it that holds back what is written, even synchronously, and writes it later.
+        """
+        return f"{self.kind} writes no log of single operations, by which its slices could be told"
+
+    async def launch_sliced(self, place: RunContext, longest: float) -> Launch:
+        """Like ``launch``, of a command that goes on for ``longest`` s unless it is asked to end by SIGINT.
+
+        It works in turns, which ``parse`` then finds in its folder (``workloads.slices``).
+        """
+        raise NotImplementedError(self.kind)
+
     @abstractmethod
     def parse(self, raw: Path) -> Measurements:
         """Read what one trial left in its raw folder: the fetched files, ``stdout``, ``stderr``, ``exit.json``.

@@ -42,6 +42,12 @@ _STALLS = (
     MetricSpec("stall.total", "s", "lower"),
     MetricSpec("stall.count", "1", "lower"),
 )
+_SLICES = (
+    MetricSpec("slices", "1", across="none"),
+    MetricSpec("slices.active", "s", across="none"),
+    MetricSpec("slices.left_out", "1", across="none"),
+)
+"""Of a load that worked in slices: how many, their time, operations that were in flight when one ended."""
 _STEADY = (
     MetricSpec("steady.attained", "1", across="min"),
     MetricSpec("steady.deviation", "1", "lower", "max"),
@@ -56,7 +62,7 @@ COLUMNS = (
 )
 """The numbers of a report's jobs, in the order in which ``metrics.frames`` computes them."""
 
-METRICS = by_name([*COLUMNS, *_STALLS, *_STEADY])
+METRICS = by_name([*COLUMNS, *_STALLS, *_SLICES, *_STEADY])
 
 
 @cache
@@ -70,5 +76,6 @@ def declared(
         *((_SYNCS, *_latency(SYNC)) if sync else ()),
         *_WHOLE,
         *_STALLS,
+        *_SLICES,
         *(_STEADY if steady else ()),
     )

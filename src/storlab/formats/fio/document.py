@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 
 from storlab.errors import ParseError
 
-_START = re.compile(rb"^[ \t]*\{", re.MULTILINE)
+_START = re.compile(rb"^(?:fio: [^\n{]*|[ \t]*)\{", re.MULTILINE)  # fio 3.33 ends some messages without a newline
 _BEFORE_3 = re.compile(rb'\s*\{\s*"fio version"\s*:\s*"fio-([12]\.(?!99)[\w.-]+)"')  # 2.99 is a draft of 3.0
 _BEFORE_3_13 = re.compile(r"fio-3\.([1-9]|1[0-2])(?!\d)")
 # A float that isn't a number: fio prints it as C does, which no JSON reader takes.
@@ -193,7 +193,7 @@ def _spans(output: bytes) -> Iterator[tuple[int, int]]:
             closed = output.find(b"\n}", begun.start())
             another = output.find(b"\n{", begun.end(), closed if closed >= 0 else len(output))
             end = another + 1 if another >= 0 else closed + 2 if closed >= 0 else len(output)
-        yield begun.start(), end
+        yield begun.end() - 1, end
 
 
 def _gaps(spans: Sequence[tuple[int, int]], size: int) -> Iterator[tuple[int, int]]:

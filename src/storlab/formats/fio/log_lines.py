@@ -167,18 +167,19 @@ class Lines:
     size: Ints
 
 
-def map_chunks(path: Path, reduce: Callable[[Lines], T], size: int = CHUNK) -> Iterator[T]:
+def map_chunks(path: Path, reduce: Callable[[Lines], T], size: int = CHUNK, longest: int = LONGEST) -> Iterator[T]:
     """What ``reduce`` makes of each chunk of the log (of about ``size`` bytes of text), in the file's order.
 
     Memory doesn't depend on the file. A last line without its end, as a killed fio leaves it, is left out. Raises
-    ``ParseError`` with the line's number for any other line that isn't of a log. A log that fio packed is read as well.
+    ``ParseError`` with the line's number for any other line that isn't of a log, or whose time is beyond ``longest``
+    ms. A log that fio packed is read as well.
     """
     if path.name.endswith(ENDING):
         return (
             reduce(Lines(*(samples[name].astype(np.int64) for name in _FIELDS))) for samples in read_samples(path, size)
         )
     # Not in threads: on two busy cores they gained nothing, the operations on a chunk of this size being so short.
-    return (reduce(_parse(text, path, offset)) for text, offset in texts(path, size))
+    return (reduce(_parse(text, path, offset, longest)) for text, offset in texts(path, size))
 
 
 def is_cut(path: Path) -> bool:
@@ -209,14 +210,14 @@ def texts(path: Path, size: int) -> Iterator[tuple[bytes, int]]:
                 raise ParseError(f"not a line of a fio log: it has more than {_LONGEST_LINE} bytes", str(path))
 
 
-def _parse(text: bytes, path: Path, offset: int) -> Lines:
+def _parse(text: bytes, path: Path, offset: int, longest: int) -> Lines:
     chars = np.frombuffer(text, dtype=np.uint8)
     newline = chars == _NEWLINE
     separators = np.flatnonzero((chars == _COMMA) | newline)
     width = text.count(b",", 0, text.find(b"\n")) + 1
     lines = int(np.count_nonzero(newline))
     if width < len(_FIELDS) or separators.size != lines * width or not newline[separators[width - 1 :: width]].all():
-        raise _first_wrong(text, path, offset)
+        raise _first_wrong(text, path, offset, longest)
     ends = np.ascontiguousarray(separators.reshape(lines, width).T)
     digits = chars - _ZERO
     start = np.concatenate([[0], ends[-1, :-1] + 1])
@@ -225,12 +226,12 @@ def _parse(text: bytes, path: Path, offset: int) -> Lines:
         start += chars.take(start) == _BLANK
         column = _numbers(digits, start, end)
         if column is None:
-            raise _first_wrong(text, path, offset)
+            raise _first_wrong(text, path, offset, longest)
         columns.append(column)
         start = end + 1
     time, _, direction, _ = columns
-    if time.max() > LONGEST or direction.max() >= len(DIRECTIONS):
-        raise _first_wrong(text, path, offset)
+    if time.max() > longest or direction.max() >= len(DIRECTIONS):
+        raise _first_wrong(text, path, offset, longest)
     return Lines(*columns)
 
 
@@ -280,7 +281,7 @@ def lines_before(path: Path, offset: int) -> int:
         return sum(1 for _ in takewhile(lambda _: file.tell() <= offset, iter(file.readline, b"")))
 
 
-def _first_wrong(text: bytes, path: Path, offset: int) -> ParseError:
+def _first_wrong(text: bytes, path: Path, offset: int, longest: int = LONGEST) -> ParseError:
     before = lines_before(path, offset)
     lines = text.splitlines()
     for number, line in enumerate(lines, start=before + 1):
@@ -288,6 +289,6 @@ def _first_wrong(text: bytes, path: Path, offset: int) -> ParseError:
         if wanted is None or line.count(b",") != lines[0].count(b",") or int(wanted["direction"]) >= len(DIRECTIONS):
             shown = line[:60].decode(errors="replace")
             return ParseError(f"not a line of a fio log: {shown!r}", str(path), number)
-        if int(wanted["time"]) > LONGEST:
+        if int(wanted["time"]) > longest:
             return ParseError("times are Unix time: run fio without log_unix_epoch", str(path), number)
     return ParseError("not a fio log", str(path), before + 1)

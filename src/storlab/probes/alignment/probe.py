@@ -62,6 +62,7 @@ class AlignmentProbe(Probe):
 
     kind: ClassVar[str] = "alignment"
     metrics: ClassVar[tuple[MetricSpec, ...]] = METRICS
+    in_slices: ClassVar[frozenset[str]] = frozenset(spec.name for spec in METRICS)
 
     watches: ClassVar[frozenset[Kind]] = frozenset({"disks"})
 

@@ -39,10 +39,13 @@ def _units_here(cell: Cell) -> list[Unit]:
     return [unit for unit in units(cell) if is_here(cell, unit.on)]
 
 
-def stacks_space(cells: Iterable[Cell]) -> int:
-    """Bytes on this machine's scratch file system at the worst moment: a trial's own, and all that is kept then."""
+def stacks_space(cells: Iterable[Cell], side_by_side: bool = False) -> int:
+    """Bytes on this machine's scratch file system at the worst moment: a trial's own, and all that is kept then.
+
+    ``side_by_side``: the cells of a round are set up at the same time.
+    """
     kept: dict[str, int] = {}
-    largest = 0
+    largest, every = 0, 0
     for cell in cells:
         passing = 0
         for unit in _units_here(cell):
@@ -51,8 +54,8 @@ def stacks_space(cells: Iterable[Cell]) -> int:
                     kept[unit.identity] = size
                 else:
                     passing += size
-        largest = max(largest, passing)
-    return largest + sum(kept.values())
+        largest, every = max(largest, passing), every + passing
+    return (every if side_by_side else largest) + sum(kept.values())
 
 
 def refuse_stacks_too_large(study: Study, cells: Sequence[Cell], needed: int, free: int) -> None:
@@ -112,7 +115,9 @@ class _Claim:
         return self.claimed.overlaps(other.claimed)
 
 
-def refuse_double_claims(study: Study, cells: Sequence[Cell], known: Mapping[tuple[str, str], Claimed]) -> None:
+def refuse_double_claims(
+    study: Study, cells: Sequence[Cell], known: Mapping[tuple[str, str], Claimed], side_by_side: bool = False
+) -> None:
     """A device can't be in two stacks that are set up at the same time, on several nodes or because one is kept.
 
     ``known``: group, path → the device that it is. Two names of one device are one device, and so are a disk and its
@@ -126,30 +131,36 @@ def refuse_double_claims(study: Study, cells: Sequence[Cell], known: Mapping[tup
                 path = link.layer.claims()
                 if path is None or not (is_here(cell, unit.on) or (unit.on, path) in known):
                     continue
-                owner = unit.identity if link.keep == "run" else f"{cell.number} {unit.identity}"
+                outlives = link.keep == "run" or (side_by_side and link.keep == "round")
+                owner = unit.identity if outlives else f"{cell.number} {unit.identity}"
                 claim = _Claim(path, owner, known.get((unit.on, path)))
                 other = next((other for other in claims if claim.conflicts(other)), None)
                 if other is not None:
-                    remedy = ", or leave out keep" if link.keep == "run" or other in kept else ""
+                    remedy = (
+                        ", or leave out " + ("[trial] slices" if side_by_side else "keep")
+                        if outlives or other in kept
+                        else ""
+                    )
                     same = "" if other.path == path else f" (there as {other.path})"
                     reason = f"several stacks that are set up at the same time{same}: take a device for each{remedy}"
                     raise study.problem(link.origin, f"{path} is in {reason}")
                 claims.append(claim)
-                if link.keep == "run":
+                if link.keep == "run" or side_by_side:
                     kept.append(claim)
 
 
-def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str) -> Memory:
-    """Raise ``UserError`` where the nodes of one trial want more memory than this machine has to give."""
+def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str, side_by_side: bool = False) -> Memory:
+    """Raise ``UserError`` where the nodes that are there at the same time want more memory than this machine has."""
     available = _available(meminfo)
     kept: dict[str, int] = {}
-    most = 0
+    most, every = 0, 0
     for cell in cells:
         for name, group in cell.nodes.items():
             if group.lasts == "run":
                 kept[f"{name} {group.spec().model_dump_json()}"] = group.memory_needed() * group.count
         passing = sum(each.memory_needed() * each.count for each in cell.nodes.values() if each.lasts != "run")
-        most = max(most, passing + sum(kept.values()))
+        every += passing
+        most = max(most, (every if side_by_side else passing) + sum(kept.values()))
         if available is not None and most > available:
             groups = {name: group for name, group in cell.nodes.items() if group.memory_needed()}
             guests = ", ".join(f"{name}: {group.count} × {group.describe()}" for name, group in groups.items())

@@ -22,6 +22,8 @@ from storlab.metrics import Value
 from storlab.nodes.process import ExitRecord
 from storlab.text import is_whole
 from storlab.workloads.base import bytes_of, read_exit
+from storlab.workloads.fio import sliced
+from storlab.workloads.slices import read_turns
 
 OUTPUT = "fio.json"
 LOGS = "series"
@@ -40,9 +42,12 @@ def read_results(raw: Path, log_interval: float) -> Measurements:
     if not output:
         raise CommandFailed(_ended(record, messages, "left no results"))
     report = read_report(output, str(raw / OUTPUT), messages)
-    if record.code != 0:
+    turns = read_turns(raw)
+    if record.code != 0 and not (turns is not None and record.stopped_by == "INT"):
         raise CommandFailed(_ended(record, messages, "failed"))
     measured, jobs = of_report(report), [job.name for job in report.jobs]
+    if turns is not None:
+        return sliced.measured(measured, jobs, raw, turns)
     rates = averages_are_sound(_options(measured))
     series = read_series(raw, LOGS, log_interval, jobs, rates=rates)
     stalls = _stalls(raw, log_interval, measured)

@@ -18,7 +18,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.text import is_whole
 from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, Workload
-from storlab.workloads.fio import checking, reach
+from storlab.workloads.fio import checking, reach, sliced
 from storlab.workloads.fio import options as fio_options
 from storlab.workloads.fio.options import Job, Option, Options, Sections
 
@@ -161,9 +161,7 @@ class FioWorkload(Workload):
         # Options before a job file are defaults for its global section: the file itself stays as it stands.
         before = [] if self._job_text is None else [f"--{key}={value}" for key, value in given.items()]
         text = self._job_text if self._job_text is not None else self.job_text(given, place.name)
-        if isinstance(place.target, Dir):
-            text = fio_options.in_job_file(text, fio_options.below_directory)
-        await place.node.write(f"{place.folder}/job.fio", place.fill(text).encode())
+        await place.node.write(f"{place.folder}/job.fio", place.fill(self._as_target(place, text)).encode())
         return [*before, "job.fio"]
 
     async def prepare(self, place: RunContext) -> None:
@@ -188,6 +186,22 @@ class FioWorkload(Workload):
     async def launch(self, place: RunContext) -> Launch:
         arguments = await self._job_arguments(place)
         return Launch(("fio", "--output-format=json+", "--output=fio.json", *arguments), cwd=place.folder)
+
+    def unsliceable(self, later: str) -> str:
+        if self.job_file is not None:
+            return "a native job file is run as it stands"
+        return sliced.unsliceable(self._jobs(), later)
+
+    async def launch_sliced(self, place: RunContext, longest: float) -> Launch:
+        sections = sliced.sliced(self._sections(self._given(place), place.name), longest)
+        job_file = "\n".join(fio_options.section(title, options) for title, options in sections)
+        await place.node.write(f"{place.folder}/job.fio", place.fill(self._as_target(place, job_file)).encode())
+        return Launch(("fio", "--output-format=json+", "--output=fio.json", "job.fio"), cwd=place.folder)
+
+    @staticmethod
+    def _as_target(place: RunContext, job_file: str) -> str:
+        is_directory = isinstance(place.target, Dir)
+        return fio_options.in_job_file(job_file, fio_options.below_directory) if is_directory else job_file
 
     def parse(self, raw: Path) -> Measurements:
         from storlab.workloads.fio.results import read_results  # numpy and polars: not needed to load a study

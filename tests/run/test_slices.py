@@ -1,0 +1,161 @@
+"""Cells that work in turn: how turns are drawn up, what is measured in them, what is refused, and how all ends."""
+
+from __future__ import annotations
+
+import random
+import signal
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import storlab
+from laboratory import Laboratory, needs_root, wait_until
+from storlab.run.slices import timetable
+from storlab.workloads.slices import read_turns
+
+LOAD = (
+    'rw = "randwrite", bs = "4k", direct = 1, ioengine = "libaio", iodepth = 4, '
+    'size = "8M", runtime = "1s", time_based = true'
+)
+
+
+def study(load: str = LOAD, slices: str = "0.1s", more: str = "") -> str:
+    return f"""
+primary = "bandwidth"
+stack = [{{ layer = "file", size = "64M" }}, {{ layer = "loop" }}]
+repeat = {{ until = "max", min = 2, max = 2 }}
+[factors.rate]
+levels = ["a", "b", "c"]
+[trial]
+slices = "{slices}"
+{more}
+[workload.load]
+fio = {{ {load} }}
+[probes]
+host-load = {{}}
+stalls = {{}}
+"""
+
+
+@given(
+    st.dictionaries(st.integers(1, 9), st.tuples(st.integers(0, 3), st.integers(1, 8)), min_size=1, max_size=6),
+    st.integers(),
+)
+def test_one_works_at_a_time_and_each_gets_all_its_turns(wanted: dict[int, tuple[int, int]], seed: int) -> None:
+    slots = timetable(wanted, 0.25, 0.005, 100.0, random.Random(seed))
+    assert {cell: sum(slot.cell == cell for slot in slots) for cell in wanted} == {
+        cell: warm_up + measured for cell, (warm_up, measured) in wanted.items()
+    }
+    assert all(before.end < after.begin for before, after in pairwise(slots))
+    assert [slot.after for slot in slots] == [0, *(slot.cell for slot in slots[:-1])]
+    warm = sum(warm_up for warm_up, _ in wanted.values())
+    assert {cell: sum(slot.cell == cell for slot in slots[:warm]) for cell in wanted} == {
+        cell: warm_up for cell, (warm_up, _) in wanted.items()
+    }
+
+
+def test_the_order_of_turns_differs_from_cycle_to_cycle() -> None:
+    slots = timetable({1: (0, 40), 2: (0, 40)}, 0.25, 0.005, 0.0, random.Random(1))
+    first = [slots[at].cell for at in range(0, 80, 2)]
+    assert 8 <= first.count(1) <= 32
+
+
+@needs_root
+def test_cells_work_in_turn_and_what_they_did_is_measured_by_the_time_for_which_they_worked(lab: Laboratory) -> None:
+    outcome = lab.execute(study(more='warm_up = "0.2s"'))
+    records = lab.records()
+    assert (outcome.ending, [record.status for record in records]) == ("complete", ["done"] * 6), records
+    # A machine that is busy may let a slice begin after its end: it has no time then, and is left out.
+    assert all(7 <= (record.slices or 0) <= 10 for record in records)
+    assert all(0.6 < (record.measured or 0.0) < 3.0 for record in records)
+    for number in (1, 2):
+        folders = [lab.run_folder.trial_folder(record.trial) for record in records if record.round == number]
+        turns = [read_turns(folder / "host" / "load") for folder in folders]
+        every = sorted((turn, each) for each, of in enumerate(turns) if of is not None for turn in of.turns)
+        assert len(every) == 3 * 12
+        both = sum(max(one[0][1] - other[0][0], 0.0) for one, other in pairwise(every))
+        assert both < 0.3 * sum(end - begin for (begin, end), _ in every), "one at a time, as far as it can be held"
+        assert len({(one[1], other[1]) for one, other in pairwise(every)}) > 3, "in changing orders"
+    metrics = storlab.open_run(lab.out).metrics.filter(pl.col("job").is_null(), pl.col("node") == "host")
+    values = {
+        trial: dict(zip(rows["metric"], rows["value"], strict=True)) for (trial,), rows in metrics.group_by("trial")
+    }
+    for value in values.values():
+        assert value["slices"] >= 7
+        assert value["slices.left_out"] <= 4 * 10, "at most the queue's depth in each slice"
+        assert value["write.bandwidth"] == pytest.approx(value["write.iops"] * 4096)
+        assert value["write.iops"] * value["slices.active"] < value["write.ios"], "the warm-up is among the amounts"
+        assert value["write.latency.max"] < 1.0, "no latency has the time in it for which it was held"
+        assert 0.9 < value["write.amplification"] < 1.2, "amounts are those of the whole load, at both ends"
+        assert not any(name.startswith(("cpu.", "stall", "load.", "pressure.")) for name in value)
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_a_cell_that_fails_does_not_hold_up_the_others(lab: Laboratory) -> None:
+    text = study().replace('{ layer = "loop" }', '{ layer = "loop", sector_size = "{rate}" }')
+    outcome = lab.execute(text.replace('levels = ["a", "b", "c"]', 'levels = ["512", "4k", "16k"]'))
+    assert outcome.ending == "failures"
+    found = {(record.levels["rate"], record.status) for record in lab.records()}
+    assert found == {("512", "done"), ("4k", "done"), ("16k", "failed")}
+    reasons = {record.reason or "" for record in lab.records() if record.status == "failed"}
+    assert all("Invalid argument" in reason for reason in reasons), reasons
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_a_run_that_is_killed_in_its_slices_goes_on_and_leaves_nothing(lab: Laboratory) -> None:
+    process = lab.start_run(study(LOAD.replace("1s", "3s")))
+    assert wait_until(lambda: process.poll() is not None or _fios(lab) >= 3, 60)
+    assert process.poll() is None, process.communicate()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    outcome = lab.go_on()
+    assert outcome.ending == "complete"
+    assert [record.status for record in lab.records()] == ["done"] * 6
+    assert lab.leftovers() == []
+
+
+def _fios(lab: Laboratory) -> int:
+    """Loads that were started, each of several processes."""
+    return sum(any(word.endswith("job.fio") for word in words) for words in lab.commands().values()) // 2
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("load", "reason"),
+    [
+        ('rw = "write", size = "8M", ioengine = "psync"', "give it runtime and time_based"),
+        (LOAD.replace("direct = 1", "direct = 0"), "direct = 1, or fsync"),
+        (f"{LOAD}, rate_iops = 100", "rate_iops paces it by the clock"),
+        (f"{LOAD}, number_ios = 100", "number_ios makes it end after an amount of work"),
+        (f"{LOAD}, stonewall = true", "stonewall gives it phases of its own"),
+    ],
+)
+def test_a_load_that_can_not_work_in_slices_is_refused_with_the_reason(lab: Laboratory, load: str, reason: str) -> None:
+    result = lab.storlab("plan", lab.study(study(load)))
+    assert (result.status, reason in result.stderr, "workload" in result.stderr) == (2, True, True), str(result)
+
+
+@needs_root
+def test_a_device_that_several_cells_would_have_at_once_is_refused(lab: Laboratory) -> None:
+    device = Path("/dev/loop-of-a-test")
+    text = study().replace(
+        '{ layer = "file", size = "64M" }, { layer = "loop" }', f'{{ layer = "device", path = "{device}" }}'
+    )
+    assert lab.storlab("plan", lab.study(text)).status == 2
+
+
+def test_a_slice_that_is_too_short_is_refused(lab: Laboratory) -> None:
+    result = lab.storlab("plan", lab.study(study(slices="10ms")))
+    assert (result.status, "from 0.05 s to 60 s" in result.stderr) == (2, True), str(result)
+
+
+def test_what_is_not_fio_is_refused(lab: Laboratory) -> None:
+    text = study().replace(f"fio = {{ {LOAD} }}", 'command = { argv = ["true"] }').replace("bandwidth", "elapsed")
+    result = lab.storlab("plan", lab.study(text))
+    assert (result.status, "no log of single operations" in result.stderr) == (2, True), str(result)
