@@ -359,11 +359,14 @@ def _dump(layer: Layer) -> dict[str, Any]:
 def trial_times(plan: Plan, records: Iterable[TrialRecord]) -> dict[int, float | None]:
     """Seconds that a trial of each supported cell takes: the mean of those that ended, else what is expected."""
     spent: dict[int, list[float]] = {}
+    share = 1 if plan.slices is None else len(plan.supported)  # trials that go on at the same time
     for record in records:
         if record.duration is not None:
             spent.setdefault(record.cell, []).append(record.duration)
     return {
-        cell.number: sum(spent[cell.number]) / len(spent[cell.number]) if cell.number in spent else trial_time(cell)
+        cell.number: sum(spent[cell.number]) / len(spent[cell.number]) / share
+        if cell.number in spent
+        else trial_time(cell)
         for cell in plan.supported
     }
 
