@@ -96,6 +96,23 @@ def test_cells_work_in_turn_and_what_they_did_is_measured_by_the_time_for_which_
 
 
 @needs_root
+def test_cells_can_work_at_the_same_time(lab: Laboratory) -> None:
+    lab.execute(study(more='warm_up = "0.2s"').replace('slices = "0.1s"', "parallel = true"))
+    records = lab.records()
+    assert [(record.status, record.slices) for record in records] == [("done", 1)] * 6, records
+    turns = [read_turns(lab.run_folder.trial_folder(record.trial) / "host" / "load") for record in records[:3]]
+    windows = [of.measured[0] for of in turns if of is not None]
+    assert len(windows) == 3
+    assert min(end for _, end in windows) - max(begin for begin, _ in windows) > 0.5, "most of the time together"
+    assert lab.leftovers() == []
+
+
+def test_in_turn_and_at_once_exclude_each_other(lab: Laboratory) -> None:
+    result = lab.storlab("plan", lab.study(study(more="parallel = true")))
+    assert (result.status, "write one of them" in result.stderr) == (2, True), str(result)
+
+
+@needs_root
 def test_a_cell_that_fails_does_not_hold_up_the_others(lab: Laboratory) -> None:
     text = study().replace('{ layer = "loop" }', '{ layer = "loop", sector_size = "{rate}" }')
     outcome = lab.execute(text.replace('levels = ["a", "b", "c"]', 'levels = ["512", "4k", "16k"]'))

@@ -183,7 +183,6 @@ class _Executor:
         self._session, self._observer, self._interrupts, self._tables = session, observer, interrupts, tables
         self._cells = {cell.number: cell for cell in plan.study.cells}
         self._limits, self._rule = limits, rule_of(plan.study, plan.rounds, limits.gates)
-        self._length = plan.slices
         self._began = time.monotonic()
         self._rounds_here = 0
         self._ended = {record.trial for record in tables.records}
@@ -230,10 +229,10 @@ class _Executor:
             order = self._plan.order(number)
             if not any(planned.number in self._ended for planned in order) and self._enough(number - 1):
                 return
-            if self._length is not None:
+            if self._plan.side_by_side:
                 if self._interrupts.finish:
                     return
-                await self._in_slices(self._length, order, setups, journal)
+                await self._in_slices(order, setups, journal)
                 await self._end_of_round(setups)
                 continue
             for position, planned in enumerate(order):
@@ -283,7 +282,7 @@ class _Executor:
         trial = self._begin(planned, rest, setups, journal)
         await self._run_trial(planned, trial, journal)
 
-    async def _in_slices(self, length: float, order: list[PlannedTrial], setups: Setups, journal: Journal) -> None:
+    async def _in_slices(self, order: list[PlannedTrial], setups: Setups, journal: Journal) -> None:
         """What is left of a round, all at the same time."""
         for planned in order:
             if planned.cell in self._unsupported and planned.number not in self._ended:
@@ -293,7 +292,7 @@ class _Executor:
             return
         await self._session.revive()
         setups.forget_losses()
-        slices = Slices({planned.cell for planned in left}, length, left[0].seed)
+        slices = Slices({planned.cell for planned in left}, self._plan.slices, left[0].seed)
         trials = [self._begin(planned, [each.cell for each in left], setups, journal, slices) for planned in left]
         await all_of(*(self._run_trial(planned, trial, journal) for planned, trial in zip(left, trials, strict=True)))
 

@@ -87,8 +87,13 @@ class Plan:
         return round_order([cell.number for cell in self.study.cells], round_number, self.seed, self.blocks)
 
     @property
+    def side_by_side(self) -> bool:
+        """Whether the cells of a round are set up together, to work in turn or at once."""
+        return any(cell.trial.side_by_side for cell in self.study.cells)
+
+    @property
     def slices(self) -> float | None:
-        """Seconds of the turns in which the cells of a round work; ``None`` where each trial runs by itself."""
+        """Seconds of the turns in which they then work; ``None`` where that is at once."""
         return next((cell.trial.slices for cell in self.study.cells), None)
 
     @cached_property
@@ -141,7 +146,7 @@ async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int
     await checked.check_loads()
     supported = [cell for cell in study.cells if cell.number not in unsupported]
     refuse_unsliceable(study, supported)
-    together = any(cell.trial.slices for cell in supported)
+    together = any(cell.trial.side_by_side for cell in supported)
     free, space = await free_space(session.host, study.model.scratch), stacks_space(supported, together)
     refuse_stacks_too_large(study, supported, space, free)
     await refuse_loads_too_large(study, supported, session)
@@ -359,7 +364,7 @@ def _dump(layer: Layer) -> dict[str, Any]:
 def trial_times(plan: Plan, records: Iterable[TrialRecord]) -> dict[int, float | None]:
     """Seconds that a trial of each supported cell takes: the mean of those that ended, else what is expected."""
     spent: dict[int, list[float]] = {}
-    share = 1 if plan.slices is None else len(plan.supported)  # trials that go on at the same time
+    share = len(plan.supported) if plan.side_by_side else 1  # trials that go on at the same time
     for record in records:
         if record.duration is not None:
             spent.setdefault(record.cell, []).append(record.duration)

@@ -1,4 +1,4 @@
-"""Whether the cells of a study can work in slices: what is refused before anything runs, and what is said of it."""
+"""Whether cells can work in slices, or at once: what is refused before anything runs, and what is said of it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _PLACE = ("trial", "slices")
 
 def refuse_unsliceable(study: Study, cells: Sequence[Cell]) -> None:
     """Raise ``StudyError`` where a study asks for slices that some cell can't work in, with the reason."""
-    lengths = {cell.trial.slices for cell in cells}
-    if lengths <= {None}:
+    ways = {(cell.trial.slices, cell.trial.parallel) for cell in cells}
+    if ways <= {(None, False)}:
         return
-    if len(lengths) > 1:
-        raise study.problem(_PLACE, "all cells of a round share its slices: write the same length for all of them")
-    (length,) = lengths
+    if len(ways) > 1:
+        raise study.problem(("trial",), "all cells of a round work alike: write slices and parallel without factors")
+    ((length, parallel),) = ways
+    what = "parallel" if parallel else "slices"
     for cell in cells:
-        if sum(len(node_names(name, cell.nodes[name])) for load in cell.loads for name in load.groups) > len(
-            cell.loads
+        if (
+            len({node for load in cell.loads for name in load.groups for node in node_names(name, cell.nodes[name])})
+            > 1
         ):
-            raise study.problem(
-                _PLACE, "a load that works on several nodes at once can't work in slices: leave them out"
-            )
+            raise study.problem(("trial", what), f"its loads would be on several nodes at once: leave out {what}")
         for load in cell.loads:
             if reason := _reason(cell, load):
-                message = f"{load.name} can't work in slices: {reason}; or leave out [trial] slices"
+                message = f"{load.name} can't be held and let go: {reason}; or leave out [trial] {what}"
                 raise study.problem(("workload", load.name), message)
             seconds = (load.workload.duration(0.0) or 0.0) + cell.trial.warm_up
             if length is not None and math.ceil(seconds / length) > MAX_TURNS:
@@ -46,13 +46,19 @@ def _reason(cell: Cell, load: Load) -> str:
 
 def about_slices(cells: Sequence[Cell]) -> Iterator[str]:
     """What a reader of the plan and of the results must know of them."""
-    length = next((cell.trial.slices for cell in cells), None)
-    if length is None:
+    trial = next((cell.trial for cell in cells), None)
+    if trial is None or not trial.side_by_side:
         return
-    yield (
-        f"The cells of a round are set up side by side and work in turns of {length:g} s, in an order drawn by lot; "
-        "rates are over the time for which each worked."
-    )
+    if trial.slices is None:
+        yield (
+            "The cells of a round are set up side by side and work at the same time: this says how they fare against "
+            "each other, and not how fast each of them is by itself."
+        )
+    else:
+        yield (
+            f"The cells of a round are set up side by side and work in turns of {trial.slices:g} s, in an order drawn "
+            "by lot; rates are over the time for which each worked."
+        )
     left_out = {
         name: None
         for cell in cells

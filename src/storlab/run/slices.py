@@ -66,19 +66,27 @@ def timetable(
     return slots
 
 
+def at_once(wanted: Mapping[int, tuple[float, float]], gap: float, begin: float) -> list[Slot]:
+    """The same for cells that work at the same time: ``wanted`` is cell → seconds of warm-up and of measurement."""
+    warm_up, seconds = (max(both[part] for both in wanted.values()) for part in (0, 1))
+    slots = [Slot(cell, begin, begin + warm_up, 0) for cell in wanted] if warm_up else []
+    begin += warm_up + gap if warm_up else 0.0
+    return slots + [Slot(cell, begin, begin + seconds, 0) for cell in wanted]
+
+
 @dataclass
 class Slices:
     """Those who share the slices of one round: all are waited for, then each has its turns.
 
-    ``cells``: who is to come. Whoever can't, leaves.
+    ``cells``: who is to come. Whoever can't, leaves. ``length``: of a slice, in s; ``None`` where all work at once.
     """
 
     cells: set[int]
-    length: float
+    length: float | None
     seed: int
     gap: float = _GAP
     late: dict[int, float] = field(default_factory=dict)  # cell → s for which it worked in the turns of others
-    _wanted: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _wanted: dict[int, tuple[float, float]] = field(default_factory=dict)
     _errors: list[float] = field(default_factory=list)
     _slots: list[Slot] | None = None
     _complete: asyncio.Event = field(default_factory=asyncio.Event)
@@ -101,8 +109,7 @@ class Slices:
         Raises ``CommandFailed`` where one of them ended.
         """
         await all_of(*(process.take_turns() for _, process in loads))
-        wanted = math.ceil(cell.trial.warm_up / self.length), max(math.ceil(seconds / self.length), 1)
-        self._wanted[cell.number] = wanted
+        self._wanted[cell.number] = cell.trial.warm_up, seconds
         self._errors += [clock.error for clock in clocks.values()]
         self._draw_up()
         await self._complete.wait()
@@ -116,16 +123,31 @@ class Slices:
         late = (max(end - slot.end - self.gap, 0.0) for end, slot in zip(ends, mine, strict=True))
         self.late[cell.number] = sum(late)
         after = [slot.after for slot in mine]
-        return {node.name: Turns(turns, wanted[0], after) for (node, _), turns in zip(loads, taken, strict=True)}
+        warm_up = self._warm_up(cell.number)
+        return {node.name: Turns(turns, warm_up, after) for (node, _), turns in zip(loads, taken, strict=True)}
 
     def _draw_up(self) -> None:
         if self._slots is None and self.cells and self.cells <= self._wanted.keys():
             error = max(self._errors)
             begin = time.monotonic() + _LEAD + 20 * error * len(self.cells)
-            there = {cell: self._wanted[cell] for cell in sorted(self.cells)}
             self.gap = _GAP + 2 * error
-            self._slots = timetable(there, self.length, self.gap, begin, random.Random(f"slices/{self.seed}"))
+            self._slots = self._timetable(begin)
             self._complete.set()
+
+    def _timetable(self, begin: float) -> list[Slot]:
+        cells = sorted(self.cells)
+        if self.length is None:
+            return at_once({cell: self._wanted[cell] for cell in cells}, self.gap, begin)
+        there = {cell: (self._warm_up(cell), max(self._slices_in(self._wanted[cell][1]), 1)) for cell in cells}
+        return timetable(there, self.length, self.gap, begin, random.Random(f"slices/{self.seed}"))
+
+    def _warm_up(self, cell: int) -> int:
+        """How many of its turns are not measured."""
+        seconds = max(warm_up for warm_up, _ in self._wanted.values()) if self.length is None else self._wanted[cell][0]
+        return self._slices_in(seconds)
+
+    def _slices_in(self, seconds: float) -> int:
+        return int(seconds > 0) if self.length is None else math.ceil(seconds / self.length)
 
 
 class SlicedWork:

@@ -215,10 +215,26 @@ class Trial(Model):
         description="Let the cells of a round work in turns of this length, held and let go, rather than one after the "
         "other: their ratios then have much less noise. By default each trial runs by itself.",
     )
+    parallel: bool = Field(
+        False,
+        description="Let the cells of a round work at the same time, in competition: another question than how fast "
+        "each is, for noise that is a neighbour's.",
+    )
     verify: tuple[Command, ...] = Field((), description="Commands afterwards; one that fails fails the trial.")
     timeout: Timeout = Field(600.0, description="A trial that takes longer is stopped and recorded as failed.")
     setup_timeout: Timeout = Field(600.0, description="The same for setting up, which comes before the trial's time.")
     timeouts: tuple[TimeoutRule, ...] = Field((), description="Other time-outs for some cells.")
+
+    @model_validator(mode="after")
+    def _in_turn_or_at_once(self) -> Self:
+        if self.parallel and self.slices is not None:
+            raise ValueError("slices are one after the other, parallel is at once: write one of them")
+        return self
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether the cells of a round are set up together, to work in turn or at once."""
+        return self.parallel or self.slices is not None
 
 
 class Compare(Model):
