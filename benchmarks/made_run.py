@@ -13,8 +13,7 @@ from storlab.metrics import PROBE
 from storlab.nodes.process import ExitRecord
 from storlab.probes.subject import Subject, write_subject
 from storlab.records.manifest import Manifest, write_manifest
-from storlab.records.observations import raw_folder
-from storlab.records.run_folder import NodeRecord, TrialRecord, write_trial
+from storlab.records.run_folder import NodeRecord, TrialRecord, raw_folder, write_trial
 from storlab.version import __version__
 from storlab.workloads.base import NAME as EXIT
 

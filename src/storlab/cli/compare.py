@@ -124,10 +124,10 @@ def _read(name: str, run: RunFolder) -> RunData:
     import polars as pl
 
     from storlab.analysis.runs.merged_runs import RunData
-    from storlab.records.derive import derive
+    from storlab.records.derive import tables_of
     from storlab.run.design import design_of_run
 
-    tables = derive(run)
+    tables = tables_of(run)
     if not any(record.status == "done" for record in tables.records):
         raise UserError(f"{run.path} has no trial that is done: there is nothing to compare")
     boots = ({node.machine for node in record.nodes.values()} for record in tables.records)

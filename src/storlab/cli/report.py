@@ -25,7 +25,7 @@ def report(
     """Report on a run, new or old, from its records."""
     one_thread_for_algebra()
     from storlab.cli.reporting import report_input, write_html, write_output
-    from storlab.records.derive import derive
+    from storlab.records.derive import tables_of
     from storlab.records.run_folder import RunFolder
     from storlab.report import FORMATS, OTHER_NAMES, PUBLISHED, render
     from storlab.run.design import summary_of_run
@@ -35,7 +35,7 @@ def report(
         raise UserError(f"there is no report format {format_!r}; there are: {', '.join(formats)}")
     run = RunFolder.open(folder)
     manifest = run.manifest
-    tables = derive(run)
+    tables = tables_of(run)
     if not tables.records:
         raise UserError(f"{folder} has no finished trial yet: `storlab resume {folder}` resumes it")
     given = report_input(run, tables, summary_of_run(manifest, tables))

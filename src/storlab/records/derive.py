@@ -1,45 +1,117 @@
-"""All tables of a run, from its raw records, whoever made it."""
+"""All tables of a run, whoever made it: those that are kept and still true, and the others from its raw records."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+
 from storlab.errors import RecordsError
-from storlab.records.imported import derive_imported
+from storlab.importing.imported import Imported
+from storlab.importing.registry import importer_of
+from storlab.records import fingerprint
+from storlab.records.imported import derive_imported, fingerprints_of
+from storlab.records.kept import Found, keepable, read_kept, write_kept
+from storlab.records.manifest import Manifest
 from storlab.records.run_folder import RECORD, RunFolder, TrialRecord
-from storlab.records.tables import Tables
+from storlab.records.tables import Tables, TrialTables
 from storlab.units import shown
+
+
+def tables_of(run: RunFolder) -> Tables:
+    """The tables of a run, for whoever reports on it; what had to be derived is kept, where it can be."""
+    tables, found = _derived(run)
+    if dict(found.fingerprints) != keepable(tables):
+        _keep(run, tables)
+    return tables
 
 
 def derive(run: RunFolder) -> Tables:
     """The tables of a run, whether Storlab ran it or it was imported. Raises ``RecordsError``.
 
-    A trial whose raw files can't be read is named, not lost.
+    Those of trials whose raw files are what they were are read where they are kept. A trial whose raw files can't be
+    read is named, not lost.
     """
-    manifest = run.manifest
-    if manifest.imported is not None:
-        return derive_imported(run, manifest.imported)
-    from storlab.records.derive_trial import Done, derive_trials  # with all that a run has and imported ones spare
+    tables, _ = _derived(run)
+    return tables
 
+
+def write_tables(run: RunFolder, tables: Tables) -> None:
+    """Write all tables into the run's folder, with what they came from. Raises ``OSError``."""
+    write_kept(run, tables, _origin(run.manifest, tables))
+
+
+def _keep(run: RunFolder, tables: Tables) -> None:
+    """Only where the folder is one's own, and nobody runs, resumes or cleans the run meanwhile."""
+    with suppress(OSError, RecordsError):
+        if run.path.stat().st_uid != os.geteuid():
+            return
+        with run.lock():
+            if [record.trial for record in run.records()] == [record.trial for record in tables.records]:
+                write_tables(run, tables)
+
+
+def _derived(run: RunFolder) -> tuple[Tables, Found]:
+    """The tables, and of which of them files were found."""
+    manifest = run.manifest
+    return _of_study(run, manifest) if manifest.imported is None else _of_import(run, manifest, manifest.imported)
+
+
+def _of_study(run: RunFolder, manifest: Manifest) -> tuple[Tables, Found]:
     study = manifest.study()
     tables = Tables({cell.number: cell for cell in study.cells}, tuple(factor.name for factor in study.factors))
     for record in run.records():
-        if record.cell not in tables.cells:
-            path = run.trial_folder(record.trial) / RECORD
-            raise RecordsError(f"{path} is damaged: cell: the study has no cell {record.cell}")
-        if record.status == "done" and (lost := _strangers(record)):
-            path = run.trial_folder(record.trial) / RECORD
-            raise RecordsError(f"{path} is damaged: nodes: {shown(lost[0])} is not among them")
+        _refuse_damaged(run, record, tables)
         tables.records.append(record)
-    done = [
-        Done(run.trial_folder(record.trial), record, tables.cells[record.cell])
-        for record in tables.records
-        if record.status == "done"
-    ]
-    if done:
-        tables.parts.append(derive_trials(done))
-    return tables
+    done = [record for record in tables.records if record.status == "done"]
+    each = {record.trial: fingerprint.of_trial(run.trial_folder(record.trial), record) for record in done}
+    tables.fingerprints = {trial: mark for trial, mark in each.items() if mark is not None}
+    found = read_kept(run, _origin(manifest, tables), tables.fingerprints, done)
+    parts = [found.part] if found.part.notes else []
+    left = [record for record in done if record.trial not in found.part.notes]
+    if left:
+        from storlab.records.derive_trial import Done, derive_trials  # with all that parses
+
+        trials = (Done(run.trial_folder(record.trial), record, tables.cells[record.cell]) for record in left)
+        parts.append(derive_trials(list(trials)))
+    tables.parts += [TrialTables.joined(parts)] if parts else []
+    return tables, found
+
+
+def _of_import(run: RunFolder, manifest: Manifest, imported: Imported) -> tuple[Tables, Found]:
+    tables = Tables({}, tuple(imported.factors), list(run.records()))
+    tables.fingerprints = fingerprints_of(run, imported, tables.records)
+    found = read_kept(run, _origin(manifest, tables), tables.fingerprints, tables.records)
+    if found.part.notes and found.part.notes.keys() == tables.fingerprints.keys():
+        tables.parts.append(found.part)
+        return tables, found
+    derived = derive_imported(run, imported)
+    derived.fingerprints = tables.fingerprints
+    return derived, found
+
+
+def _refuse_damaged(run: RunFolder, record: TrialRecord, tables: Tables) -> None:
+    path = run.trial_folder(record.trial) / RECORD
+    if record.cell not in tables.cells:
+        raise RecordsError(f"{path} is damaged: cell: the study has no cell {record.cell}")
+    if record.status == "done" and (lost := _strangers(record)):
+        raise RecordsError(f"{path} is damaged: nodes: {shown(lost[0])} is not among them")
 
 
 def _strangers(record: TrialRecord) -> list[str]:
     """Nodes where something ran or was watched, and of which nothing else is said."""
     places = (*record.loads.values(), *record.probes.values())
     return sorted({node for nodes in places for node in nodes} - record.nodes.keys())
+
+
+def _origin(manifest: Manifest, tables: Tables) -> str | None:
+    """The fingerprint of what all trials of a run have in common."""
+    return fingerprint.of_run(manifest, _parsers(manifest, tables))
+
+
+def _parsers(manifest: Manifest, tables: Tables) -> Iterator[object]:
+    if manifest.imported is not None:
+        yield importer_of(manifest.imported.kind)
+    for cell in tables.cells.values():
+        yield from (load.workload for load in cell.loads)
+        yield from cell.probes.values()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import polars as pl
+from msgspec import to_builtins
 
 from storlab.errors import ParseError, StorlabError, TrialError
 from storlab.grouping import grouped
@@ -27,19 +28,21 @@ from storlab.records.amplification import (
     disk_bytes,
     moved_bytes,
 )
-from storlab.records.observations import Done, Observations, raw_folder
-from storlab.records.run_folder import TrialRecord
+from storlab.records.observations import Done, Observations
+from storlab.records.run_folder import TrialRecord, raw_folder
 from storlab.records.stacked import Group, Measured, Told, rows_of
-from storlab.records.tables import Observed, TrialTables
+from storlab.records.tables import Declared, Notes, Observed, TrialTables
 from storlab.records.within_trials import add_within_trials
 from storlab.study.cells import Cell, Load
 
-__all__ = ["NODES", "Done", "derive_trial", "derive_trials", "parse_load", "raw_folder"]
+__all__ = ["NODES", "Done", "derive_trial", "derive_trials", "parse_load"]
 
 NODES = "nodes"
 """The ``source`` of what is true of a trial's nodes as a whole, whatever they ran."""
 
 START_SKEW = MetricSpec("start.skew", "s", "lower", "none")
+
+_AMPLIFICATION, _OF_NODES = tuple(METRICS.values()), (START_SKEW,)
 
 
 def parse_load(load: Load, folder: Path, node: str) -> Measurements:
@@ -55,6 +58,7 @@ def parse_load(load: Load, folder: Path, node: str) -> Measurements:
 class Parsed:
     """What one trial left, before it is rows of tables."""
 
+    trial: int
     groups: list[Group] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     observed: list[Observed] = field(default_factory=list)
@@ -81,7 +85,8 @@ def derive_trials(trials: Sequence[Done]) -> TrialTables:
             parsed.append(parse_trial(trial, observations))
         except (StorlabError, OSError) as error:
             why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
-            parsed.append(Parsed(warnings=[f"trial {trial.record.trial}: its raw records can't be read: {why}"]))
+            number = trial.record.trial
+            parsed.append(Parsed(number, warnings=[f"trial {number}: its raw records can't be read: {why}"]))
     return _tables(parsed)
 
 
@@ -93,9 +98,11 @@ def derive_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
 
 def _tables(parsed: Sequence[Parsed]) -> TrialTables:
     tables = rows_of([group for each in parsed for group in each.groups])
-    tables.warnings = [warning for each in parsed for warning in each.warnings]
-    tables.observed = [observed for each in parsed for observed in each.observed]
-    tables.declared += [(SOURCE, tuple(METRICS.values())), (NODES, (START_SKEW,))]
+    own: list[Declared] = [(SOURCE, _AMPLIFICATION), (NODES, _OF_NODES)]
+    declared = {trial: notes.declared for trial, notes in tables.notes.items()}
+    tables.notes = {
+        each.trial: Notes(each.warnings, each.observed, [*declared.get(each.trial, []), *own]) for each in parsed
+    }
     add_within_trials(tables)
     tables.metrics = [pl.concat(tables.metrics).sort("trial", maintain_order=True)]
     return tables
@@ -104,7 +111,7 @@ def _tables(parsed: Sequence[Parsed]) -> TrialTables:
 def parse_trial(trial: Done, observations: Observations) -> Parsed:
     """Parse one trial that is done. Raises ``TrialError`` where a workload reports a failure, or ``ParseError``."""
     folder, record, cell = trial.folder, trial.record, trial.cell
-    parsed = Parsed()
+    parsed = Parsed(record.trial)
     measured: dict[str, list[Measurements]] = {}
     for load in cell.loads:
         by_node = {node: parse_load(load, folder, node) for node in record.loads.get(load.name, [])}
@@ -117,7 +124,7 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
                 seen = {node: in_slices(cell.probes[name], each) for node, each in seen.items()}
             parsed.add(record, source, seen)
             facts = ((node, each.facts) for node, each in seen.items())
-            parsed.observed += [Observed(record.cell, node, name, each) for node, each in facts if each]
+            parsed.observed += [Observed(record.cell, node, name, to_builtins(each)) for node, each in facts if each]
     _add_amplification(parsed, trial, observations, measured)
     _add_backings(parsed, trial, observations, measured)
     if len(measured) > 1 and record.start_skew is not None:

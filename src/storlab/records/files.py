@@ -15,12 +15,17 @@ def write_durably(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
-def write_whole(path: Path, data: bytes, durable: bool = False) -> None:
-    """Replace ``path`` in one step. For what can be derived again, it need not survive a power cut."""
+def write_whole(path: Path, data: bytes, durable: bool = False, mode: int | None = None) -> None:
+    """Replace ``path`` in one step. For what can be derived again, it need not survive a power cut.
+
+    ``mode``: its permissions, whatever the umask.
+    """
     temporary = unfinished(path)
     temporary.unlink(missing_ok=True)  # of a crash; or somebody's link, which must not be followed
     try:
         with temporary.open("xb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             if durable:

@@ -12,16 +12,19 @@ from storlab.importing.imported import Imported, ImportedFile
 from storlab.importing.importer import Importer, Part
 from storlab.importing.registry import importer_of
 from storlab.reading import open_file, read_file
+from storlab.records import fingerprint
 from storlab.records.files import copy_durably, write_durably
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, TrialRecord, write_trial
 from storlab.records.stacked import stacked
-from storlab.records.tables import Tables
+from storlab.records.tables import Notes, Tables
 from storlab.records.within_trials import add_within_trials
 from storlab.version import __version__
 
 NODE = "imported"
 """The node of what was imported: which machine it was is not known."""
+
+_LOST = 0  # no trial's number: what there is to say of those that are missing
 
 STOPPED = "It was imported: there is what the files hold, and there will be no more."
 
@@ -73,7 +76,16 @@ def write_imported(
         write_trial(folder, record, durable=False)  # hundreds may come from one file, which can be imported again
         measured.append((record, part))
     write_manifest(run.path, _manifest(identity, argv, imported, importer, read))
-    return _tables(imported, measured, ())
+    tables = _tables(imported, measured, {})
+    tables.fingerprints = fingerprints_of(run, imported, tables.records)
+    return tables
+
+
+def fingerprints_of(run: RunFolder, imported: Imported, records: Sequence[TrialRecord]) -> dict[int, str]:
+    """Of trials, for ``Tables.fingerprints``. Several may be in one file, so each is of all the files."""
+    found = {record.trial: fingerprint.of_trial(run.trial_folder(record.trial), record) for record in records}
+    whole = len(found) == len(imported.trials)
+    return fingerprint.together(found) if whole else {}
 
 
 def _manifest(
@@ -120,7 +132,7 @@ def _not_interleaved(imported: Imported, parts: Sequence[Part]) -> str:
 def derive_imported(run: RunFolder, imported: Imported) -> Tables:
     """All tables of an imported run, from the files that it keeps. One that can't be read any more is named."""
     measured: list[tuple[TrialRecord, Part | None]] = []
-    warnings: list[str] = []
+    warnings: dict[int, str] = {}
     read: dict[int, Sequence[Part] | ParseError] = {}
     for record in run.records():
         try:
@@ -135,7 +147,7 @@ def derive_imported(run: RunFolder, imported: Imported) -> Tables:
             if trial.part >= len(parts):
                 raise ParseError(f"the file holds {len(parts)} of its trials")
         except ParseError as error:
-            warnings.append(f"trial {record.trial}: its raw records can't be read: {error}")
+            warnings[record.trial] = f"trial {record.trial}: its raw records can't be read: {error}"
             measured.append((record, None))
         else:
             measured.append((record, parts[trial.part]))
@@ -143,7 +155,7 @@ def derive_imported(run: RunFolder, imported: Imported) -> Tables:
     lost = [str(number) for number in range(1, len(imported.trials) + 1) if number not in found]
     if lost:
         which = f"trial {lost[0]} is" if len(lost) == 1 else f"trials {', '.join(lost)} are"
-        warnings.append(f"{which} missing from the run's folder: import the files again")
+        warnings[_LOST] = f"{which} missing from the run's folder: import the files again"
     return _tables(imported, measured, warnings)
 
 
@@ -189,14 +201,17 @@ def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part]
         return error
 
 
-def _tables(imported: Imported, measured: Sequence[tuple[TrialRecord, Part | None]], warnings: Sequence[str]) -> Tables:
+def _tables(
+    imported: Imported, measured: Sequence[tuple[TrialRecord, Part | None]], warnings: Mapping[int, str]
+) -> Tables:
     tables = Tables({}, tuple(imported.factors), [record for record, _ in measured])
     read = [(record, part.measured) for record, part in measured if part is not None]
     rows = stacked(read, imported.kind, NODE)
     for record, each in read:
         name = imported.files[imported.trials[record.trial - 1].file].name
-        rows.warnings += [f"{name}: {warning}" for warning in each.warnings]
-    rows.warnings += warnings
+        rows.notes[record.trial].warnings += [f"{name}: {warning}" for warning in each.warnings]
+    for trial, warning in warnings.items():
+        rows.notes.setdefault(trial, Notes()).warnings.append(warning)
     add_within_trials(rows)
     tables.parts.append(rows)
     return tables

@@ -14,7 +14,7 @@ from storlab.metrics import PROBE
 from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe, ProbeRecord, Window
 from storlab.probes.subject import read_subject
-from storlab.records.run_folder import TrialRecord
+from storlab.records.run_folder import TrialRecord, raw_folder
 from storlab.study.cells import Cell
 
 
@@ -100,8 +100,3 @@ def _by_probe(trials: Sequence[Done]) -> list[tuple[Probe, dict[_Key, Done]]]:
             nodes = trial.record.probes.get(name, [])
             of_cell[place].update({_Key(trial.record.trial, name, node): trial for node in nodes})
     return found
-
-
-def raw_folder(trial: Path, node: str, source: str) -> Path:
-    """Where one workload's or probe's raw files of one node lie."""
-    return trial / node / source.replace(":", "-")

@@ -97,6 +97,11 @@ def read_trial(folder: Path) -> TrialRecord | None:
         return None
 
 
+def raw_folder(trial: Path, node: str, source: str) -> Path:
+    """Where one workload's or probe's raw files of one node lie."""
+    return trial / node / source.replace(":", "-")
+
+
 TABLES = ("trials", "metrics", "series", "histograms", "requests", "findings")
 
 
@@ -140,6 +145,11 @@ class RunFolder:
     @property
     def declared_path(self) -> Path:
         return self.path / "tables" / "declared.json"
+
+    @property
+    def kept_path(self) -> Path:
+        """What the tables came from, see ``kept``."""
+        return self.path / "tables" / "kept.json"
 
     def records(self) -> Iterator[TrialRecord]:
         """All trials that ended, in order. Raises ``RecordsError`` where they can't be read."""

@@ -20,7 +20,7 @@ from storlab.percentiles import percentiles
 from storlab.records.columns import COLUMNS, PLACES
 from storlab.records.fairness import fairness, of_jobs
 from storlab.records.run_folder import TrialRecord
-from storlab.records.tables import TrialTables
+from storlab.records.tables import Notes, TrialTables
 
 _GROUP = "group"  # number of the group that a row is of: by this they are put in order
 
@@ -62,15 +62,16 @@ def rows_of(groups: Sequence[Group]) -> TrialTables:
     ]
     places = _places((number, record, source, node) for number, record, source, node, _ in each)
     measured = [measured for *_, measured in each]
-    declarations = {(source, id(one.declared)): (source, one.declared) for _, _, source, _, one in each}
-    tables = TrialTables(declared=list(declarations.values()))
+    tables = TrialTables()
+    for _, record, source, _, one in each:
+        tables.notes.setdefault(record.trial, Notes()).declared.append((source, one.declared))
     for table in ("series", "histograms", "requests"):
         rows = _placed(places, [getattr(one, table) for one in measured])
         if rows is not None:
             getattr(tables, table).append(rows.select(list(COLUMNS[table])))
     metrics = _placed(places, [one.metrics for one in measured])
     told = _told(groups)
-    declared = Declarations.union(tables.declared)
+    declared = Declarations.union(tables.declared())
     parts = [told] if metrics is None else [metrics, *_together(metrics, groups, declared), told]
     tables.metrics.append(pl.concat(parts).sort(_GROUP, maintain_order=True).select(list(COLUMNS["metrics"])))
     return tables

@@ -1,19 +1,17 @@
-"""The tables of a run: rows that each trial adds, with what was found in series and how probes watched; as files."""
+"""The tables of a run: rows that each trial adds, with what was found in series and how probes watched."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from storlab.metrics import Declarations, MetricSpec, Specs
-from storlab.records import fairness
+from storlab.records import fairness, fingerprint
 from storlab.records.columns import COLUMNS
-from storlab.records.files import write_whole
-from storlab.records.run_folder import TABLES, RunFolder, TrialRecord
+from storlab.records.run_folder import TrialRecord
 from storlab.timeseries import variability
 from storlab.timeseries.findings import SeriesFindings
 from storlab.timeseries.wording import Examined, warnings
@@ -47,6 +45,9 @@ def said_of(examined: Iterable[ExaminedSeries], levels: Mapping[int, str]) -> li
     return warnings(Examined(name, found, trial, levels.get(trial, "")) for name, found, trial in named)
 
 
+ROWS = ("metrics", "series", "histograms", "requests")
+"""The tables whose rows come from raw records as they are."""
+
 _DISKS = "disks"  # the same set-up has another loop device in each trial: listed together
 
 
@@ -79,18 +80,46 @@ def probe_facts(observed: Iterable[Observed]) -> list[dict[str, object]]:
     ]
 
 
+Declared = tuple[str, tuple[MetricSpec, ...]]
+"""A source, and what its metrics are."""
+
+
+@dataclass
+class Notes:
+    """What there is to say of one trial, beside its rows."""
+
+    warnings: list[str] = field(default_factory=list)
+    observed: list[Observed] = field(default_factory=list)
+    declared: list[Declared] = field(default_factory=list)
+
+
 @dataclass
 class TrialTables:
-    """The rows that one trial adds to the tables, or several at once, and their warnings."""
+    """The rows that one trial adds to the tables, or several at once. ``notes``: by trial."""
 
     metrics: list[pl.DataFrame] = field(default_factory=list)
     series: list[pl.DataFrame] = field(default_factory=list)
     histograms: list[pl.DataFrame] = field(default_factory=list)
     requests: list[pl.DataFrame] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
     examined: list[ExaminedSeries] = field(default_factory=list)
-    observed: list[Observed] = field(default_factory=list)
-    declared: list[tuple[str, tuple[MetricSpec, ...]]] = field(default_factory=list)  # source, what its metrics are
+    notes: dict[int, Notes] = field(default_factory=dict)
+
+    def declared(self) -> Iterator[Declared]:
+        return (each for notes in self.notes.values() for each in notes.declared)
+
+    @classmethod
+    def joined(cls, parts: Sequence[TrialTables]) -> TrialTables:
+        """Those of all ``parts``, which have different trials, in the order of trials."""
+        if len(parts) == 1:
+            return parts[0]
+        rows = {name: [frame for part in parts for frame in getattr(part, name) if frame.height] for name in ROWS}
+        examined = (each for part in parts for each in part.examined)
+        notes = {trial: notes for part in parts for trial, notes in part.notes.items()}
+        return cls(
+            **{name: [pl.concat(each).sort("trial", maintain_order=True)] for name, each in rows.items() if each},
+            examined=sorted(examined, key=lambda each: int(str(each.place["trial"]))),
+            notes=dict(sorted(notes.items())),
+        )
 
 
 def derived(specs: Iterable[MetricSpec], nodes: int = 2) -> Iterator[MetricSpec]:
@@ -126,11 +155,21 @@ class Tables:
     factors: tuple[str, ...]
     records: list[TrialRecord] = field(default_factory=list)
     parts: list[TrialTables] = field(default_factory=list)
+    fingerprints: dict[int, str] = field(default_factory=dict)
+    """Of the trials whose tables may be kept: of what they came from."""
 
-    def add(self, record: TrialRecord, part: TrialTables | None) -> None:
+    def __post_init__(self) -> None:
+        fingerprint.of_code()  # as it is while it parses: what tables are kept with
+
+    def add(self, record: TrialRecord, part: TrialTables | None, came_from: str | None = None) -> None:
         self.records.append(record)
         if part is not None:
             self.parts.append(part)
+        if part is not None and came_from is not None:
+            self.fingerprints[record.trial] = came_from
+
+    def notes(self) -> Iterator[tuple[int, Notes]]:
+        return (each for part in self.parts for each in part.notes.items())
 
     def frame(self, name: str) -> pl.DataFrame:
         if name == "trials":
@@ -142,27 +181,18 @@ class Tables:
 
     def warnings(self) -> tuple[str, ...]:
         """What parsing had to say, each sentence once, in order, and what was found in series, over all trials."""
-        said = (warning for part in self.parts for warning in part.warnings)
+        said = (warning for _, notes in self.notes() for warning in notes.warnings)
         recorded = (warning for record in self.records for warning in record.warnings)
         levels = {record.trial: ", ".join(record.levels.values()) for record in self.records}
         return tuple(dict.fromkeys([*said, *recorded, *said_of(self._examined(), levels)]))
 
     def probe_facts(self) -> list[dict[str, object]]:
-        return probe_facts(each for part in self.parts for each in part.observed)
+        return probe_facts(each for _, notes in self.notes() for each in notes.observed)
 
     def declared(self) -> Declarations:
         """What the metrics are, those that follow from a source's among them."""
-        own = Declarations.union(each for part in self.parts for each in part.declared)
+        own = Declarations.union(each for part in self.parts for each in part.declared())
         return Declarations({source: Specs((*specs, *derived(specs))) for source, specs in own.items()})
 
     def _examined(self) -> Iterator[ExaminedSeries]:
         return (each for part in self.parts for each in part.examined)
-
-    def write(self, run: RunFolder) -> None:
-        for name in TABLES:
-            path = run.table_path(name)
-            path.parent.mkdir(exist_ok=True)
-            table = io.BytesIO()  # Polars, writing to a full disk, does not say so in a way that can be told apart
-            self.frame(name).write_parquet(table)
-            write_whole(path, table.getvalue())
-        write_whole(run.declared_path, self.declared().to_json())

@@ -35,7 +35,7 @@ def add_within_trials(tables: TrialTables) -> None:
     Many trials at once take a third of the time that they take one by one.
     """
     columns: dict[str, list[object]] = {name: [] for name in COLUMNS["metrics"]}
-    for group in _groups([frame for frame in tables.series if frame.height], Declarations.union(tables.declared)):
+    for group in _groups([frame for frame in tables.series if frame.height], Declarations.union(tables.declared())):
         by_node = {node: _chosen(series) for node, series in group.nodes.items()}
         together = _together(list(by_node.values()))
         _add_metrics(columns, group.place, [*by_node.items(), (None, together)])

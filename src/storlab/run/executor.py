@@ -19,7 +19,8 @@ from storlab.analysis.summary import Summary, to_json
 from storlab.analysis.wording import plural
 from storlab.errors import StorlabError, UserError
 from storlab.nodes.waiting import all_of, to_its_end
-from storlab.records.derive import derive
+from storlab.records import fingerprint
+from storlab.records.derive import derive, write_tables
 from storlab.records.files import write_durably
 from storlab.records.held import HeldFolder, held
 from storlab.records.manifest import NAME, Manifest, NodeFacts, Planned, PlannedDevice, node_facts, write_manifest
@@ -329,9 +330,10 @@ class _Executor:
         return cut_short
 
     def _take_in(self, record: TrialRecord, tables: Any) -> None:
-        write_trial(self._held.run.trial_folder(record.trial), record)
+        folder = self._held.run.trial_folder(record.trial)
+        write_trial(folder, record)
         self._ended.add(record.trial)
-        self._tables.add(record, tables)
+        self._tables.add(record, tables, fingerprint.of_trial(folder, record))
         self._observer.trial_ends(record)
 
     def _record_unsupported(self, planned: PlannedTrial) -> None:
@@ -354,7 +356,7 @@ class _Executor:
         return summary_of(self._study, self._tables, self._stopped, gates=self._limits.gates, effects=effects)
 
     def _write_tables(self) -> None:
-        self._tables.write(self._held.run)
+        write_tables(self._held.run, self._tables)
         self._written = time.monotonic()
 
     async def _end(self, journal: Journal) -> None:

@@ -20,8 +20,8 @@ from storlab.layers.stack import BuiltStack
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Confinement, Node
 from storlab.nodes.waiting import all_of, cancelled, to_its_end
-from storlab.records.derive_trial import derive_trial, raw_folder
-from storlab.records.run_folder import TrialRecord
+from storlab.records.derive_trial import derive_trial
+from storlab.records.run_folder import TrialRecord, raw_folder
 from storlab.records.tables import TrialTables
 from storlab.run.fetch import Allowance, fetch_folder, forget_attempt
 from storlab.run.measure import last_output, measure

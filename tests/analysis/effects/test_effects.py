@@ -143,44 +143,57 @@ def test_a_balanced_design_agrees_with_statsmodels_anova(seed: int) -> None:
     assert shares(one(together)) == pytest.approx({part: variance / total for part, variance in variances.items()})
 
 
+def resting(sizes: Sequence[int], rounds: int, seed: int) -> list[tuple[int, int]]:
+    """(cell, round) that are left out where cells rest from some round on, and here and there a trial failed."""
+    rng = np.random.default_rng(seed)
+    last = rng.integers(3, rounds + 1, size=int(np.prod(sizes)))
+    last[:2] = rounds  # some comparison stays open
+    rested = [(cell, n) for cell, end in enumerate(last.tolist(), start=1) for n in range(end + 1, rounds + 1)]
+    return rested + [(int(cell), int(n)) for cell, n in zip(rng.integers(1, 5, 3), rng.integers(1, 4, 3), strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("of_rounds", [0.05, 0.0])
-def test_the_closed_form_is_what_the_mixed_model_of_statsmodels_finds(
-    of_rounds: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    study = recorded((2, 3), 8, lambda a, b: 0.1 * a, noise=0.05, of_rounds=of_rounds, seed=3)
-    closed = one(study)
-    assert "closed form" in closed.method
-    monkeypatch.setattr("storlab.analysis.effects.factorial._Logs.balanced", False)
-    fitted = one(study)
-    assert "by statsmodels" in fitted.method
-    assert shares(fitted) == pytest.approx(shares(closed), abs=2e-3)
+def test_where_cells_rest_or_fail_the_shares_are_those_of_statsmodels_mixed_model(of_rounds: float, seed: int) -> None:
+    from statsmodels.regression.mixed_linear_model import MixedLM
+
+    left_out = resting((2, 3), 12, seed)
+    study, _ = together = recorded(
+        (2, 3), 12, lambda a, b: 0.1 * a, noise=0.05, of_rounds=of_rounds, without=left_out, seed=seed
+    )
+    found = one(together)
+    assert any(warning.startswith("Unbalanced") for warning in found.warnings)
+    logs = np.log(study.values["value"].to_numpy())
+    cells = np.eye(6)[study.values["series"].to_numpy()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a variance on the boundary
+        fitted = MixedLM(logs / logs.std(), cells, groups=study.values["round"].to_numpy()).fit(method=["powell"])
+    ratio = float(np.asarray(fitted.cov_re)[0, 0]) / float(fitted.scale)
+    mine = shares(found)
+    assert mine["rounds"] / mine["residual"] == pytest.approx(ratio, rel=0.02, abs=2e-3)
 
 
-def test_an_unbalanced_design_is_fitted_and_said_to_be_unbalanced() -> None:
-    study = recorded((2, 2), 60, lambda a, b: 0.2 * (-1) ** a, noise=0.05, of_rounds=0.05, without=[(1, 2), (4, 5)])
+def test_a_design_in_which_cells_rest_is_fitted_and_said_to_be_unbalanced() -> None:
+    left_out = [(1, n) for n in range(20, 61)] + [(4, n) for n in range(30, 61)]
+    study = recorded((2, 2), 60, lambda a, b: 0.2 * (-1) ** a, noise=0.05, of_rounds=0.05, without=left_out)
     found = one(study)
-    assert "by statsmodels" in found.method
+    assert found.method.startswith("Mixed model")
     assert any(warning.startswith("Unbalanced") for warning in found.warnings)
     assert shares(found)[("f0",)] == pytest.approx(0.04 / 0.045, abs=0.03)
 
 
-def test_where_the_mixed_model_fails_rounds_become_blocks_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = recorded((2, 2), 60, lambda a, b: 0.2 * (-1) ** a, noise=0.05, of_rounds=0.05, without=[(1, 2), (4, 5)])
-    fitted = one(study)
-    monkeypatch.setattr("storlab.analysis.effects.factorial.by_likelihood", lambda *given: None)
-    found = one(study)
-    assert any("did not converge" in warning for warning in found.warnings)
-    assert found.method.startswith("Least squares")
-    assert shares(found) == pytest.approx(shares(fitted), abs=0.02)
-
-
 def test_rounds_that_no_two_cells_share_give_no_shares() -> None:
     alone = [(cell, n) for cell in range(1, 5) for n in range(1, 13) if (n - 1) // 3 != cell - 1]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("storlab.analysis.effects.factorial.by_likelihood", lambda *given: None)
-        found = one(recorded((2, 2), 12, lambda a, b: 0.0, noise=0.1, without=alone))
+    found = one(recorded((2, 2), 12, lambda a, b: 0.0, noise=0.1, without=alone))
     assert found.shares == ()
     assert any("no shares" in warning for warning in found.warnings)
+
+
+def test_a_factor_whose_levels_never_met_in_a_round_is_held_against_what_rounds_make() -> None:
+    apart = [(cell, n) for cell in range(1, 5) for n in range(1, 41) if (n > 20) != (cell > 2)]
+    found = shares(one(recorded((2, 2), 40, lambda a, b: 0.05 * b, noise=0.02, of_rounds=0.5, without=apart)))
+    assert found[("f1",)] > found["residual"], "which was measured within rounds"
+    assert found[("f0",)] < 0.01, "though means over 20 rounds differ by more than residuals could explain"
 
 
 def test_combinations_that_were_not_measured_are_counted_and_aliases_are_named() -> None:
@@ -263,13 +276,14 @@ def test_of_cells_that_were_not_interleaved_effects_are_given_with_what_that_mea
     assert apart.shares[0].share > 0.5
 
 
-def test_statsmodels_is_not_imported_for_a_balanced_study() -> None:
+def test_effects_load_no_library_for_statistics() -> None:
     import subprocess
     import sys
 
     code = (
         "import sys; from tests.analysis.effects.test_effects import one, recorded; "
-        "one(recorded((2, 2), 5, lambda a, b: 0.1 * a, noise=0.1)); assert 'statsmodels' not in sys.modules"
+        "one(recorded((2, 2), 5, lambda a, b: 0.1 * a, noise=0.1, without=[(1, 1)])); "
+        "assert not {'scipy', 'statsmodels', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 

@@ -10,10 +10,10 @@ with σ² that of the residuals: Hays' correction, without which a factor that d
 Its share is that variance by the sum of those of all terms, of rounds and of residuals. SS is Wald's statistic of the
 term × σ²: in a balanced design the sum of squares of the usual analysis of variance, otherwise that of type III.
 
-Where every round has every cell, the estimates of maximum likelihood (REML) are known in closed form (Searle, Casella
-and McCulloch 1992, "Variance Components", section 3.8): σ² is the mean square of residuals, the variance of rounds is
-(MS of rounds − σ²) ÷ cells, and where that would be negative, it is 0 and both are pooled. Otherwise statsmodels'
-``MixedLM`` finds them, and where it does not, rounds become fixed blocks of ordinary least squares.
+Variances are those of restricted maximum likelihood (REML), for balanced and unbalanced designs alike: see ``mixed``.
+Where every round has every cell they are those of the analysis of variance (Searle, Casella and McCulloch 1992,
+"Variance Components", section 3.8): σ² is the mean square of residuals, the variance of rounds is (MS of rounds − σ²) ÷
+cells, and where that would be negative, it is 0 and both are pooled.
 
 The design is columns of a linear model: sum-to-zero contrasts of factors and of their pairs, added one by one, factors
 before interactions. One whose columns are not new, because its levels vary together with those of terms before it,
@@ -35,7 +35,7 @@ import polars as pl
 
 from storlab.analysis.design import MIN_ROUNDS, Design, Levels
 from storlab.analysis.effects.data import Effects, LevelMean, Part, Share
-from storlab.analysis.effects.mixed import Components, by_blocks, by_likelihood, in_closed_form
+from storlab.analysis.effects.mixed import Components, fit
 from storlab.analysis.estimates import Recorded
 from storlab.analysis.stats.anytime import ROUNDING, Floats
 from storlab.analysis.wording import plural
@@ -44,8 +44,7 @@ from storlab.metrics import Key
 
 APART = "Not interleaved: what drifted meanwhile is in the shares and means of factors too, so none is a verdict."
 
-LARGEST_FIT = 100_000
-"""Trials × columns that ``MixedLM`` is asked to fit, in about a second. What is larger goes by blocks."""
+METHOD = "Mixed model of logarithms: factors and interactions fixed, rounds random (REML)."
 
 
 def effects_of(recorded: Recorded, design: Design, keys: Sequence[Key]) -> tuple[Effects, ...]:
@@ -114,32 +113,14 @@ def _effects(
         return answer((), means, "", *warnings, "More rounds are needed to tell effects from chance: no shares yet.")
     terms, aliased = terms_of(chosen, factors)
     warnings += [_alias(names) for names in aliased]
-    components, method, doubt = _fit(terms, logs)
-    shares = () if components is None else _shares(terms, components, len(values))
-    return answer(shares, means, method, *warnings, *doubt)
+    return answer(_shares(terms, _fit(terms, logs), len(values)), means, METHOD, *warnings)
 
 
-def _fit(terms: Sequence[Term], logs: _Logs) -> tuple[Components | None, str, tuple[str, ...]]:
-    """The estimates (``None``: there are none), in which way they were made, and what to say of that."""
+def _fit(terms: Sequence[Term], logs: _Logs) -> Components:
     columns = np.column_stack([np.ones(logs.cells), *(term.columns for term in terms)])
     ends = np.cumsum([1, *(term.columns.shape[1] for term in terms)]).tolist()
     slices = [slice(*span) for span in pairwise(ends)]  # where each term's columns stand, after that of ones
-    model = "Mixed model of logarithms: factors and interactions fixed, rounds random"
-    if logs.balanced:
-        table = np.empty((logs.rounds, logs.cells))
-        table[logs.round, logs.cell] = logs.values
-        return in_closed_form(table, columns, slices), f"{model} (REML, in closed form: the design is balanced).", ()
-    if columns.shape[1] * len(logs.values) <= LARGEST_FIT:
-        fitted = by_likelihood(logs.values, columns[logs.cell], logs.round, slices)
-        if fitted is not None:
-            return fitted, f"{model} (REML, by statsmodels).", ()
-        doubt = "The mixed model did not converge: least squares with rounds as blocks stands in for it."
-    else:
-        doubt = "Too large and unbalanced for a mixed model: least squares with rounds as blocks stands in for it."
-    blocks = by_blocks(logs.values, columns[logs.cell], logs.round, slices)
-    if blocks is None:
-        return None, "", (f"{doubt} It can't tell combinations from rounds: no shares.",)
-    return blocks, "Least squares of logarithms: factors, interactions and rounds fixed.", (doubt,)
+    return fit(logs.values, logs.cell, logs.round, columns, slices)
 
 
 def _shares(terms: Sequence[Term], found: Components, trials: int) -> tuple[Share, ...]:

@@ -22,6 +22,7 @@ from storlab.importing.imported import ImportedFile
 from storlab.importing.importer import Importer, Part
 from storlab.importing.registry import importer_of
 from storlab.reading import open_file, read_file
+from storlab.records.derive import write_tables
 from storlab.records.imported import write_imported
 from storlab.records.manifest import LOCK
 from storlab.records.manifest import NAME as MANIFEST
@@ -66,7 +67,8 @@ def import_files(options: ImportOptions) -> None:
     identity = f"{now:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
     folder = options.out if options.out is not None else Path("runs") / f"{options.kind}-{identity}"
     with new_import(folder) as run:
-        write_imported(run, identity, [storable(word) for word in sys.argv], imported, texts, read, logs).write(run)
+        argv = [storable(word) for word in sys.argv]
+        write_tables(run, write_imported(run, identity, argv, imported, texts, read, logs))
     for path, parts in zip(files, read, strict=True):
         show(printable(f"{path}: {_found(parts)}"))
     _warn(files, read)
