@@ -92,22 +92,25 @@ def settings() -> Iterator[Setting]:
 class Resting:
     """``trials``: with resting ÷ without, both until all is decided or after ``ROUNDS`` rounds.
 
-    ``wrong``: studies that ever claim a difference where there is none, or in the wrong direction, where what is decided
-    rests; ``eager``: the same by the eager rule. ``decided``: comparisons with a verdict at the end, with and without.
+    ``wrong``: studies that ever claim a difference where there is none, or in the wrong direction, where decided cells
+    rest; ``eager``: the same by the eager rule. ``decided``, ``decided_without``: comparisons with a verdict at the
+    end, with resting and without.
     """
 
     setting: Setting
     trials: float
     wrong: Share
     eager: Share
-    decided: tuple[float, float]
+    decided: float
+    decided_without: float
 
 
 def resting(setting: Setting, studies: int, rng: np.random.Generator) -> Resting:
     """One setting; with and without resting on machines of the same kind."""
     plain, decided, eager = (_Studies(setting, studies, rule, rng).run() for rule in ("none", "decided", "eager"))
-    wrong = (share(int(of.wrong.sum()), studies) for of in (decided, eager))
-    return Resting(setting, decided.trials / plain.trials, *wrong, (decided.known.mean(), plain.known.mean()))
+    wrong, eagerly = (share(int(of.wrong.sum()), studies) for of in (decided, eager))
+    known, known_without = (float(of.known.mean()) for of in (decided, plain))
+    return Resting(setting, decided.trials / plain.trials, wrong, eagerly, known, known_without)
 
 
 class _Studies:
@@ -128,8 +131,9 @@ class _Studies:
         self.bets = [_Bets(shape, centre) for centre in (0.0, -edge, edge)]
         self.values = np.zeros((*shape, 0))
         self.log_evidence = np.zeros(shape)
-        self.known = np.zeros(shape, dtype=np.bool_)
-        self.wrong = np.zeros(studies, dtype=np.bool_)
+        self.known: Bools = np.zeros(shape, dtype=np.bool_)
+        self.wrong: Bools = np.zeros(studies, dtype=np.bool_)
+        self.awake: Bools = np.ones(shape, dtype=np.bool_)
         self.due: Bools = np.ones((studies, self.cells), dtype=np.bool_)
         self.trials = 0
 
@@ -150,7 +154,7 @@ class _Studies:
         given = self.slots[self.all[:, None], at] + self.effect
         self.used += self.due.sum(axis=1)
         self.trials += int(self.due.sum())
-        self.awake: Bools = self.due[:, self.a] & self.due[:, self.b]
+        self.awake = self.due[:, self.a] & self.due[:, self.b]
         self.values = np.concatenate([self.values, (given[:, self.a] - given[:, self.b])[:, :, None]], axis=2)
         for bets in self.bets:
             bets.take(self.values, self.awake)
@@ -166,20 +170,20 @@ class _Studies:
         alike = np.minimum(self.bets[1].above(), self.bets[2].below()) >= math.log(len(self.a) / ALPHA)
         claims = np.zeros_like(self.known)
         for study in np.nonzero((self.awake & agrees & (most >= math.log(1 / ALPHA))).any(axis=1))[0]:
-            pairs = ((i // len(PAIRS), *map(str, PAIRS[i % len(PAIRS)])) for i in range(len(self.a)))
-            asked = [Hypothesis(*pair, float(both[study, i])) for i, pair in enumerate(pairs)]
+            evidence = zip(self.a, self.b, both[study], strict=True)
+            asked = [Hypothesis(int(a) // LEVELS, str(a), str(b), float(of)) for a, b, of in evidence]
             claims[study] = agrees[study] & (most[study] >= np.log(thresholds(asked, ALPHA)))
-        self.known = np.where(self.awake, claims | alike, self.known)
+        self.known = np.where(self.awake, claims | alike, self.known).astype(np.bool_)
         differs = claims & ~alike & self.awake  # "equivalent" goes first
         self.wrong |= (differs & (side != self.truth)).any(axis=1)
 
     def _let_rest(self) -> None:
         """Cells of which nothing is open; and all cells, where nothing is open at all, for then the study ends."""
-        done = self.known
-        if self.rule == "eager":
-            done = done | (self.log_evidence >= math.log(EAGER))
+        eager = self.log_evidence >= (math.log(EAGER) if self.rule == "eager" else math.inf)
+        done: Bools = np.logical_or(self.known, eager)
         if self.rule == "none":
-            self.due &= ~done.all(axis=1)[:, None]
+            finished: Bools = np.asarray(done.all(axis=1))
+            self.due &= ~finished[:, None]
             return
         for cell in range(self.cells):
             self.due[:, cell] &= ~done[:, (self.a == cell) | (self.b == cell)].all(axis=1)
