@@ -13,12 +13,13 @@ import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 
 from benchmarks.__main__ import machine
-from benchmarks.soundness import families, mysql, noise, series, trials
+from benchmarks.soundness import families, mysql, noise, schedule, series, trials
 from benchmarks.soundness.page import Results, broken, page, write_page
 
 SEED = 20_261_121
@@ -76,7 +77,20 @@ def run(divisor: int) -> Results:
             for kind in series.KINDS
             for samples in series.LENGTHS
         ],
+        **scheduled(max(20, few)),
     )
+
+
+def scheduled(studies: int) -> dict[str, Any]:
+    """What is simulated of which trials run when."""
+    return {
+        "adjacency": [
+            schedule.adjacency(kind, count, studies, _rng("adjacency", kind, count))
+            for kind in schedule.KINDS
+            for count in schedule.COMBINATIONS
+        ],
+        "resting": [schedule.resting(each, studies, _rng("resting", each)) for each in schedule.settings()],
+    }
 
 
 def _rng(*what: object) -> np.random.Generator:

@@ -14,12 +14,15 @@ import polars as pl
 from benchmarks.soundness.families import COUNTS, ROUNDS, Family
 from benchmarks.soundness.mysql import Prefix, Told
 from benchmarks.soundness.noise import recorded
+from benchmarks.soundness.schedule import COMBINATIONS, LEVELS, Adjacency, Resting
+from benchmarks.soundness.schedule import ROUNDS as SCHEDULED
 from benchmarks.soundness.series import LENGTHS, LEVELS_CHANGE, NO_TREND, FalseAlarms
 from benchmarks.soundness.trials import Coverage, FalseVerdicts, Share, size
 from storlab.report.charts.panel import titled
 from storlab.report.charts.theme import COLOURS, INK, SHAPES, Chart, of, to_svg
 
 _TEMPLATE = Path(__file__).resolve().with_name("page.md.j2")
+_SCHEDULE = Path(__file__).resolve().with_name("schedule.md.j2")
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
 WIDTH = 640  # px
 _MANY = 20  # rounds of a fixed design
@@ -53,6 +56,8 @@ class Results:
     relabelled: dict[str, Share]
     series: int
     false_alarms: Sequence[FalseAlarms]
+    adjacency: Sequence[Adjacency] = ()
+    resting: Sequence[Resting] = ()
 
 
 def broken(found: Results) -> list[str]:
@@ -70,13 +75,14 @@ def broken(found: Results) -> list[str]:
             f"{kind}, effect {effect}: coverage as shown" for effect, of in effects.items() if of.shown.high < 0.9
         ]
     wrong += [f"{row.setting}: any false verdict" for row in found.families if row.wrong.low > 0.05]
+    wrong += [f"{row.setting}: any false verdict" for row in found.resting if row.wrong.low > 0.05]
+    wrong += [f"{row.setting}, eagerly: any false verdict" for row in found.resting if row.eager.low > 0.05]
     return wrong
 
 
 def page(found: Results) -> str:
     """The page, in Markdown."""
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True)
-    environment.filters |= {"percent": _percent, "share": _share, "signed": _signed}
+    environment = _environment()
     covered = [of for effects in found.coverage.values() for of in effects.values()]
     worst: dict[str, Any] = {
         "false": max((row.storlab for row in found.false_verdicts), key=lambda share: share.value),
@@ -91,7 +97,28 @@ def page(found: Results) -> str:
     template = environment.from_string(_TEMPLATE.read_text("utf-8"))
     together: dict[str, Any] = {"counts": COUNTS, "most": ROUNDS, "wrong": _wrong(found), "soon": _soon(found)}
     of = {"found": found, "worst": worst, "methods": METHODS, "trials": len(recorded("fio"))}
-    return template.render(**of, **series, **together, **_rounds(found)) + "\n"
+    schedule = {"schedule": schedule_section(found.adjacency, found.resting)}
+    return template.render(**of, **series, **together, **_rounds(found), **schedule) + "\n"
+
+
+def schedule_section(adjacency: Sequence[Adjacency], resting: Sequence[Resting]) -> str:
+    """What is said of which trials run when."""
+    variance: dict[str, list[float]] = {}
+    for row in adjacency:
+        variance.setdefault(row.kind, []).append(row.variance)
+    of = {"variance": variance, "resting": resting, "cells": [LEVELS * c for c in COMBINATIONS], "most": SCHEDULED}
+    worst = {
+        "wrong": max((row.wrong.value for row in resting), default=0.0),
+        "eager": max((row.eager.value for row in resting), default=0.0),
+    }
+    studies = resting[0].wrong.of if resting else 0
+    return _environment().from_string(_SCHEDULE.read_text("utf-8")).render(**of, worst=worst, studies=studies)
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True)
+    environment.filters |= {"percent": _percent, "share": _share, "signed": _signed}
+    return environment
 
 
 def _rounds(found: Results) -> dict[str, Any]:

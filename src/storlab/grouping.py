@@ -15,3 +15,20 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     for key, value in pairs:
         groups.setdefault(key, []).append(value)
     return groups
+
+
+def connected(things: Iterable[K], pairs: Iterable[tuple[K, K]]) -> dict[K, K]:
+    """Each of ``things`` with the first one that it hangs together with, directly or through others, by ``pairs``."""
+    first = {thing: thing for thing in things}
+
+    def root(thing: K) -> K:
+        while first[thing] != thing:
+            first[thing] = first[first[thing]]
+            thing = first[thing]
+        return thing
+
+    place = {thing: at for at, thing in enumerate(first)}
+    for a, b in pairs:
+        low, high = sorted((root(a), root(b)), key=place.__getitem__)
+        first[high] = low
+    return {thing: root(thing) for thing in first}

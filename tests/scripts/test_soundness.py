@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from benchmarks.soundness import __main__ as soundness
-from benchmarks.soundness import engine, families, mysql, noise, peers, series, trials
+from benchmarks.soundness import engine, families, mysql, noise, peers, schedule, series, trials
 from benchmarks.soundness.page import Results, broken, page
 from numpy.typing import NDArray
 from scipy import stats
@@ -106,6 +106,31 @@ def test_settings_of_many_comparisons_are_each_there_once() -> None:
     assert len(each) == len(set(each))
     assert {setting.comparisons for setting in each} == {3, 9, 30}
     assert all(setting.families <= setting.comparisons // 3 for setting in each)
+
+
+def test_bets_round_by_round_are_those_of_somebody_who_sees_all_rounds_at_once() -> None:
+    values = studies("heavy tails", 14).reshape(6, 5, -1)
+    for centre in (0.0, 0.05):
+        bets = schedule._Bets((6, 5), centre)
+        for n in range(1, values.shape[2] + 1):
+            bets.take(values[:, :, :n], np.full((6, 5), True))
+        for side, found in ((1, bets.above()), (-1, bets.below())):
+            each = [signed_rank.log_evidence(row, centre, side) for row in values.reshape(30, -1)]
+            assert found.ravel().tolist() == pytest.approx(each)
+
+
+def test_what_runs_next_to_each_other_shares_noise_that_lasts_and_loses_nothing_else() -> None:
+    near = {kind: schedule.adjacency(kind, 4, 60, np.random.default_rng(15)).variance for kind in schedule.KINDS}
+    assert near["AR(1)"] < 0.6 and near["recorded: fio"] < 0.95
+    assert near["log-normal"] == pytest.approx(1.0, abs=0.05)
+
+
+def test_resting_saves_trials_where_some_is_decided_and_none_where_nothing_is() -> None:
+    rng = np.random.default_rng(16)
+    some, none = (
+        schedule.resting(schedule.Setting("log-normal", 3, differing, 0.2), 40, rng).trials for differing in (3, 0)
+    )
+    assert some < 0.85 < 0.95 < none <= 1.0
 
 
 def test_the_t_test_is_scipys() -> None:

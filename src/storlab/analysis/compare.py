@@ -35,6 +35,11 @@ class Question:
     better: str
     margin: float = DEFAULT_MARGIN
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What tells it from all others of a study."""
+        return (self.factor, self.a, self.b, tuple(self.within.items()), self.pooled, self.source, self.metric)
+
 
 def compare(
     question: Question,

@@ -19,6 +19,15 @@ MIN_ROUNDS = 5
 
 
 @dataclass(frozen=True)
+class Rest:
+    """A cell that was not due any more: ``after`` is the last round in which it was, ``why`` a clause."""
+
+    cell: int
+    after: int
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class CompareSpec:
     """One planned family of comparisons: levels of ``factor``, pair by pair.
 
@@ -46,6 +55,7 @@ class Design:
     ``compared``: false where the cells were not run against each other, so that nothing could be concluded from a
     difference. ``order``: of each round the cells in the order in which they ran, where nobody knows that it was drawn
     at random; empty where it was. ``declared``: what the metrics are. ``gates``: as `--fail-on` has them.
+    ``rests``: cells that were not due in all rounds.
     """
 
     title: str
@@ -62,6 +72,7 @@ class Design:
     order: tuple[tuple[int, ...], ...] = ()
     declared: Declarations = field(default_factory=Declarations)
     gates: tuple[str, ...] = ()
+    rests: tuple[Rest, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
@@ -72,6 +83,11 @@ class Design:
             self._check_cell(cell, levels)
         for spec in self.comparisons:
             self._check_spec(spec)
+
+    @property
+    def rests_after(self) -> dict[int, int]:
+        """The last round in which a cell was due, of those that rest."""
+        return {rest.cell: rest.after for rest in self.rests}
 
     def planned(self) -> tuple[CompareSpec, ...]:
         if not self.compared:

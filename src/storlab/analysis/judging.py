@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from storlab.analysis.compare import Question, compare, failed_of, unanswerable
 from storlab.analysis.gates import Gate, apply
@@ -18,17 +18,58 @@ Asked = Sequence[tuple[Planned, Pairs | None]]
 """Comparisons with the pairs that they are judged by; ``None`` where they can't be, or not yet."""
 
 
-def answers(asked: Asked, confidence: float, min_rounds: int, gates: Sequence[Gate] = ()) -> list[Comparison]:
+@dataclass(frozen=True)
+class Case:
+    """One comparison with all that it is judged by. ``rests_after``: the round as of which that is."""
+
+    item: Planned
+    pairs: Pairs | None
+    needed: float
+    family: int
+    rests_after: int | None = None
+
+
+def answers(cases: Sequence[Case], confidence: float, min_rounds: int, gates: Sequence[Gate] = ()) -> list[Comparison]:
     """One for each, with what it says to each of the ``gates``. ``confidence``: of all together."""
     alpha = 1 - confidence
-    family = family_of(asked)
     found = []
-    for (item, pairs), needed in zip(asked, needed_by(asked, alpha), strict=True):
-        q = item.question
-        answer = _answer(item, pairs, alpha, min_rounds, family, needed)
-        rules = Rules(alpha, q.margin, q.better, min_rounds, family)
-        found.append(replace(answer, gates=tuple(apply(gate, answer, pairs or Pairs(), rules) for gate in gates)))
+    for case in cases:
+        q = case.item.question
+        answer = _answer(case.item, case.pairs, alpha, min_rounds, case.family, case.needed)
+        rules = Rules(alpha, q.margin, q.better, min_rounds, case.family)
+        of_gates = tuple(apply(gate, answer, case.pairs or Pairs(), rules) for gate in gates)
+        found.append(replace(answer, gates=of_gates, rests_after=case.rests_after))
     return found
+
+
+def cases(asked: Asked, alpha: float, earlier: Mapping[int, Asked], rests_after: Mapping[int, int]) -> list[Case]:
+    """One for each of ``asked``. What rests is judged as it was then, by what was known then of the others.
+
+    ``earlier``: the comparisons as of each round after which cells rest. ``rests_after``: that round of each such cell.
+    """
+    resting: dict[tuple[object, ...], Case] = {}
+    for number, then in sorted(earlier.items()):
+        for case in _cases(then, alpha, resting):
+            rests = rests_of(case.item, rests_after)
+            if case.pairs is not None and rests is not None and rests <= number:
+                resting.setdefault(case.item.question.key, replace(case, rests_after=number))
+    return _cases(asked, alpha, resting)
+
+
+def _cases(asked: Asked, alpha: float, resting: Mapping[tuple[object, ...], Case]) -> list[Case]:
+    """``resting``: those that stay as they are; the evidence that they had counts for the others."""
+    kept = [resting.get(item.question.key) for item, _ in asked]
+    whole = [now if case is None else (case.item, case.pairs) for now, case in zip(asked, kept, strict=True)]
+    family = family_of(whole)
+    return [
+        case or Case(item, pairs, needed, family)
+        for case, (item, pairs), needed in zip(kept, whole, needed_by(whole, alpha), strict=True)
+    ]
+
+
+def rests_of(item: Planned, rests_after: Mapping[int, int]) -> int | None:
+    """The last round in which all cells of a comparison were due; ``None`` where they still are."""
+    return min((rests_after[cell] for both in item.cells for cell in both if cell in rests_after), default=None)
 
 
 def family_of(asked: Asked) -> int:

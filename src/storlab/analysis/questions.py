@@ -69,11 +69,18 @@ def each_planned(design: Design, catalogue: Catalogue) -> Iterator[Planned]:
             for a, b in design.pairs(spec):
                 asked = Question(spec.factor, a, b, {}, False, "", wanted, "", "neither", spec.margin)
                 for item in _plan_pair(design, catalogue, named, asked, spec, grid):
-                    q = item.question
-                    same = (q.factor, q.a, q.b, tuple(q.within.items()), q.pooled, q.source, q.metric)
-                    if same not in known:
-                        known.add(same)
+                    if item.question.key not in known:
+                        known.add(item.question.key)
                         yield item
+
+
+def compared_cells(design: Design) -> Iterator[tuple[int, int]]:
+    """The two cells of every comparison, in each combination; some of them several times."""
+    grid = _Grid(design)
+    for spec in design.planned():
+        for a, b in design.pairs(spec):
+            for _, cells in grid.combinations(spec.factor, a, b):
+                yield cells
 
 
 def matching(wanted: str, metrics: Metrics) -> dict[Key, Trait]:
@@ -84,7 +91,7 @@ def matching(wanted: str, metrics: Metrics) -> dict[Key, Trait]:
 def _plan_pair(
     design: Design, catalogue: Catalogue, named: Mapping[int, Metrics], asked: Question, spec: CompareSpec, grid: _Grid
 ) -> Iterator[Planned]:
-    combinations = list(grid.combinations(asked))
+    combinations = list(grid.combinations(asked.factor, asked.a, asked.b))
     parts = [
         part
         for within, cells in combinations
@@ -106,13 +113,13 @@ class _Grid:
             ((name, levels[name]), (cell, levels)) for cell, levels in design.cells for name in design.factors
         )
 
-    def combinations(self, asked: Question) -> Iterator[tuple[Levels, tuple[int, int]]]:
+    def combinations(self, factor: str, a: str, b: str) -> Iterator[tuple[Levels, tuple[int, int]]]:
         """Levels of the other factors for which both cells exist, with the two cells."""
-        for cell, levels in self._having.get((asked.factor, asked.a), ()):
-            opposite = {**levels, asked.factor: asked.b}
+        for cell, levels in self._having.get((factor, a), ()):
+            opposite = {**levels, factor: b}
             other = self._by_levels.get(tuple(opposite[name] for name in self._factors))
             if other is not None:
-                yield {name: levels[name] for name in self._factors if name != asked.factor}, (cell, other)
+                yield {name: levels[name] for name in self._factors if name != factor}, (cell, other)
 
 
 def _plan_combination(

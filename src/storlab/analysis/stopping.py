@@ -68,7 +68,7 @@ def decide(summary: Summary, rule: Rule) -> Stop | Continue:
     answerable = [c for c in summary.comparisons if not (c.settled and c.ratio is None)]
     if not answerable:
         return Stop(f"Stopped after {plural(done, 'round')}: there is nothing to compare.")
-    open_ones = [c for c in answerable if not _satisfied(c, rule)]
+    open_ones = [c for c in answerable if not is_satisfied(c, rule)]
     if not open_ones:
         return Stop(f"Stopped after {plural(done, 'round')}: {_goal(rule, answerable)}.")
     missing = f"{len(open_ones)} of {plural(len(answerable), 'comparison')} {_lack(rule, len(open_ones))}"
@@ -91,7 +91,8 @@ def precision_of(comparison: Comparison) -> float | None:
     return math.sqrt(comparison.high / comparison.low) - 1
 
 
-def _satisfied(comparison: Comparison, rule: Rule) -> bool:
+def is_satisfied(comparison: Comparison, rule: Rule) -> bool:
+    """Whether the rule asks for no more rounds of this comparison."""
     if rule.until == "decided":
         return comparison.settled
     if rule.until == "gates":
@@ -122,7 +123,7 @@ def _expected(comparisons: Iterable[Comparison], rule: Rule, at_least: int) -> i
     """Rounds that the slowest of ``comparisons`` is expected to need; ``None`` if any can't be told."""
     most = at_least
     for comparison in comparisons:
-        if _satisfied(comparison, rule) or (comparison.settled and comparison.ratio is None):
+        if is_satisfied(comparison, rule) or (comparison.settled and comparison.ratio is None):
             continue
         needed = (
             comparison.rounds_to_decide

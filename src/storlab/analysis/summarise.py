@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from storlab.analysis.distributions import distributions
 from storlab.analysis.effects.factorial import effects_of
 from storlab.analysis.estimates import KEYS, Recorded, collect, estimates, node_estimates
 from storlab.analysis.gates import parse_gate
-from storlab.analysis.judging import answers, family_of
+from storlab.analysis.judging import answers, cases, family_of, rests_of
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.stats.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.stats.pairing import Pairs, Rounds, Side, pair, pool
@@ -47,14 +48,17 @@ def summarise(
     recorded = collect(metrics, done, [cell for cell, _ in design.cells])
     catalogue = _catalogue(recorded, done, states)
     planned = plan(design, catalogue)
-    sides = _sides(recorded, done, planned)
+    then = {after: plan(design, _catalogue(*_until(after, recorded, done), states)) for after in _stops(design)}
+    sides = _sides(recorded, done, [item for each in (planned, *then.values()) for item in each])
     of_failed = trials.filter(pl.col("status") == "failed").group_by("cell").agg(pl.col("round").unique())
     failed = {cell: np.array(rounds, dtype=np.int64) for cell, rounds in of_failed.iter_rows()}
     found = estimates(recorded, dict(design.cells), design.confidence, design.min_rounds)
-    asked = [(item, _pairs(item, sides, failed)) for item in planned]
-    comparisons = tuple(
-        answers(asked, design.confidence, design.min_rounds, [parse_gate(text) for text in design.gates])
-    )
+    rests = design.rests_after
+    asked = [(item, _pairs(item, sides, failed, rests_of(item, rests))) for item in planned]
+    earlier = {after: [(item, _pairs(item, sides, failed, after)) for item in items] for after, items in then.items()}
+    judged = cases(asked, 1 - design.confidence, earlier, rests)
+    gates = [parse_gate(text) for text in design.gates]
+    comparisons = tuple(answers(judged, design.confidence, design.min_rounds, gates))
     return Summary(
         title=design.title,
         primary=design.primary,
@@ -88,11 +92,14 @@ def cell_states(trials: pl.DataFrame, design: Design) -> tuple[CellState, ...]:
     reasons = pl.col("reason").drop_nulls().unique(maintain_order=True).alias("reasons")
     counts = {row["cell"]: row for row in trials.group_by("cell").agg(*sums, reasons).iter_rows(named=True)}
     none = {"done": 0, "failed": 0, "unsupported": 0, "reasons": []}
+    rests = {rest.cell: rest for rest in design.rests}
     states = []
     for cell, levels in design.cells:
         row = counts.get(cell, none)
         status = _status(row["done"], row["failed"], row["unsupported"])
-        states.append(CellState(cell, dict(levels), status, row["done"], row["failed"], tuple(row["reasons"])))
+        found = CellState(cell, dict(levels), status, row["done"], row["failed"], tuple(row["reasons"]))
+        rest = rests.get(cell)
+        states.append(replace(found, rests_after=rest.after, rests_because=rest.why) if rest else found)
     return tuple(states)
 
 
@@ -105,11 +112,11 @@ def _status(done: int, failed: int, unsupported: int) -> CellStatus:
 
 
 def rounds_done(trials: pl.DataFrame, states: tuple[CellState, ...]) -> int:
-    """Rounds in which every cell that this machine supports has a trial that ended, done or failed."""
-    supported = [state.cell for state in states if state.status != "unsupported"]
-    ended = trials.filter(pl.col("status").is_in(["done", "failed"]), pl.col("cell").is_in(supported))
-    cells = ended.group_by("round").agg(pl.col("cell").n_unique())["cell"]
-    return int((cells == len(supported)).sum())
+    """Rounds in which every cell that was due, and is supported here, has a trial that ended, done or failed."""
+    last = {state.cell: state.rests_after or math.inf for state in states if state.status != "unsupported"}
+    ended = trials.filter(pl.col("status").is_in(["done", "failed"]), pl.col("cell").is_in(list(last)))
+    cells = ended.group_by("round").agg(pl.col("cell").unique())
+    return sum({cell for cell in last if number <= last[cell]} <= set(ran) for number, ran in cells.iter_rows())
 
 
 def _catalogue(recorded: Recorded, done: pl.DataFrame, states: tuple[CellState, ...]) -> Catalogue:
@@ -118,6 +125,18 @@ def _catalogue(recorded: Recorded, done: pl.DataFrame, states: tuple[CellState, 
     for cell, source, metric, unit, better in columns.iter_rows():
         found[cell][source, metric] = Trait(unit, better)
     return Catalogue(found, {s.cell: " ".join(s.reasons) for s in states if s.status == "unsupported"})
+
+
+def _stops(design: Design) -> list[int]:
+    """The rounds after which cells rest."""
+    return sorted(set(design.rests_after.values()))
+
+
+def _until(after: int, recorded: Recorded, done: pl.DataFrame) -> tuple[Recorded, pl.DataFrame]:
+    """What was known after a round."""
+    values = recorded.values.filter(pl.col("round") <= after)
+    series = recorded.series.filter(pl.col("series").is_in(values["series"].unique().implode()))
+    return Recorded(series, values), done.filter(pl.col("round") <= after)
 
 
 def _sides(recorded: Recorded, done: pl.DataFrame, planned: list[Planned]) -> Series:
@@ -143,8 +162,8 @@ def _sides(recorded: Recorded, done: pl.DataFrame, planned: list[Planned]) -> Se
     }
 
 
-def _pairs(item: Planned, sides: Series, failed: Mapping[int, Rounds]) -> Pairs | None:
-    """``None`` where there can be none yet, or ever."""
+def _pairs(item: Planned, sides: Series, failed: Mapping[int, Rounds], until: int | None) -> Pairs | None:
+    """``None`` where there can be none yet, or ever. ``until``: the last round that counts."""
     question = item.question
     if item.problem or item.waiting:
         return None
@@ -152,7 +171,8 @@ def _pairs(item: Planned, sides: Series, failed: Mapping[int, Rounds]) -> Pairs 
 
     def one(name: str, cell: int) -> Side:
         side = Side(name, *sides.get((cell, key), ()))
-        return replace(side, failed=failed[cell]) if cell in failed else side
+        side = replace(side, failed=failed[cell]) if cell in failed else side
+        return side if until is None else side.until(until)
 
     parts = [
         replace(part, problem=f"In {name}: {part.problem}") if name and part.problem else part
@@ -178,6 +198,10 @@ DESCRIBED = (
     "effect variance {g:g}) at {confidence}, each for itself and not corrected for how many there are."
 )
 SINGLE = "Nothing was compared. Each number is of one round, which has no interval."
+RESTED = (
+    "Cells that no open comparison needed any more were not run again; their comparisons stand as they were then, and "
+    "means are of the rounds in which a cell was run."
+)
 SAMPLES = "Samples within a trial are not repeats and never count as such."
 
 
@@ -205,4 +229,4 @@ def method_of(design: Design, estimates: Sequence[Estimate], comparisons: Sequen
         told = DESCRIBED.format(g=EFFECT_VARIANCE, confidence=confidence)
     else:
         told = SINGLE
-    return f"{told} {SAMPLES}"
+    return f"{told} {RESTED} {SAMPLES}" if design.rests else f"{told} {SAMPLES}"

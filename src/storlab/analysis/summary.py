@@ -141,6 +141,8 @@ class CellState:
     rounds: int  # trials done
     failed: int = 0
     reasons: tuple[str, ...] = ()  # why unsupported or failed, each reason once
+    rests_after: int | None = None  # the last round in which it was due; null: it was in all
+    rests_because: str = ""  # a clause
 
 
 @dataclass(frozen=True)
@@ -206,6 +208,7 @@ class Comparison:
     warnings: tuple[str, ...] = ()
     settled: bool = False  # no more rounds are needed: decided, or there can be no verdict
     gates: tuple[GateResult, ...] = ()  # of `--fail-on`
+    rests_after: int | None = None  # the round as of which it stands, where its cells were not due any more
 
 
 @dataclass(frozen=True)

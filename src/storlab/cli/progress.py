@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO, TextIO, cast
 
@@ -80,6 +80,9 @@ class PlainProgress(Observer):
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
         _line(f"{plan.study.model.title}: {', '.join(_size(plan, done))}. Run: {folder}")
 
+    def cells_rest(self, after: int, cells: Sequence[Cell]) -> None:
+        _line(_resting(after, cells))
+
     def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
         _line(f"round {planned.round}, trial {planned.number}: {levels_text(cell.levels)}; {left_text(left)}")
 
@@ -97,6 +100,14 @@ class PlainProgress(Observer):
 def _line(text: str) -> None:
     with suppress(OSError):  # nobody listens any more, but the run goes on
         warn(text)
+
+
+def _resting(after: int, cells: Sequence[Cell]) -> str:
+    """``From round 9 on, 2 cells rest, whose comparisons are decided: fs ext4; fs xfs``."""
+    many = plural(len(cells), "cell")
+    verb, whose = ("rests", "its") if len(cells) == 1 else ("rest", "their")
+    names = "; ".join(levels_text(cell.levels) for cell in cells)
+    return f"from round {after + 1} on, {many} {verb}, as nothing more is asked of {whose} comparisons: {names}"
 
 
 def _size(plan: Plan, done: int) -> list[str]:
@@ -118,6 +129,7 @@ class LiveProgress(Observer):
         self._trial_began = time.monotonic()
         self._round = 0
         self._in_round = 0
+        self._due = 1
         self._left: tuple[float, float] | None = None
         self._said = ""
 
@@ -129,6 +141,12 @@ class LiveProgress(Observer):
             levels = next(cell.levels for cell in plan.study.cells if cell.number == number)
             text = f"– {levels_text(levels)}: unsupported here: {'; '.join(reasons)}"
             self._console.print(Text(text, style="yellow"))
+
+    def round_begins(self, round_number: int, due: int) -> None:
+        self._due = max(due, 1)
+
+    def cells_rest(self, after: int, cells: Sequence[Cell]) -> None:
+        self._console.print(Text(_resting(after, cells), style="dim"))
 
     def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
         if planned.round != self._round:
@@ -153,9 +171,8 @@ class LiveProgress(Observer):
         now = time.monotonic()
         if self._plan is None:
             return Group(Text(self._now, style="dim"))
-        cells = max(len(self._plan.supported), 1)
         rounds = self._plan.rounds[1]
-        done = max(self._round - 1, 0) + min(self._in_round / cells, 1.0)
+        done = max(self._round - 1, 0) + min(self._in_round / self._due, 1.0)
         bar = Table.grid(padding=(0, 1))
         elapsed = duration(now - self._began)
         passed = now - self._trial_began

@@ -201,7 +201,8 @@ def _show(outcome: Outcome, json: bool, allow_undecided: bool) -> None:
 
 def _more_rounds(outcome: Outcome) -> int | None:
     """How many to add where a run ended with open comparisons: as many as are expected to be needed, where known."""
-    left = [c for c in outcome.summary.comparisons if c.verdict == "undecided" and not c.settled]
+    unsettled = (c for c in outcome.summary.comparisons if c.verdict == "undecided" and not c.settled)
+    left = [c for c in unsettled if c.rests_after is None]
     if outcome.ending != "complete" or not left:
         return None
     known = [c.rounds_to_decide for c in left if c.rounds_to_decide is not None]

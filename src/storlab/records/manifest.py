@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -119,6 +119,18 @@ class PlannedDevice(Struct, frozen=True, forbid_unknown_fields=True):
     device: DeviceIdentity
 
 
+Order = Literal["shuffled", "together"]
+"""Whether cells that are compared follow each other within a round; in runs of older versions they did not."""
+
+
+class Rest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A cell that is not run again: ``after`` the last round in which it was due. ``why``: a clause."""
+
+    cell: Number
+    after: Number
+    why: str
+
+
 class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     """One run. ``inputs`` are the files that the study names (fio job files), by the name used there."""
 
@@ -146,6 +158,9 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     code: tuple[str, ...] = ()  # paths of code that loads were allowed to load
     gates: tuple[str, ...] = ()  # of `--fail-on`
     minutes: float | None = None  # of `--budget`
+    order: Order = "shuffled"  # how the order within rounds is drawn from the seed
+    rest_from: Number | None = None  # rounds before cells may rest; null: none ever does
+    rests: tuple[Rest, ...] = ()  # cells that are due no longer; all others are due in every round
     imported: Imported | None = None  # from what; of none, it was run
     format: int = FORMAT
 
@@ -230,7 +245,7 @@ def differences(runs: Mapping[str, Manifest]) -> tuple[str, ...]:
             f"{name} could end by what it had measured (after {m.rounds[0]} to {m.rounds[1]} rounds). Intervals of "
             "runs that were not interleaved are for a number of rounds that was fixed before: `storlab run --rounds N`."
             for name, m in runs.items()
-            if m.rounds[0] != m.rounds[1]
+            if m.rounds[0] != m.rounds[1] or m.rests
         ]
     cautions = grouped((caution, name) for name, m in runs.items() for caution in m.cautions)
     found += [f"{', '.join(names)}: {caution}" for caution, names in cautions.items()]

@@ -40,7 +40,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield ""
     if shown.not_compared:
         yield from (*(f"- {escaped(sentence)}" for sentence in shown.not_compared), "")
-    for text in (shown.overview, shown.certainty):
+    for text in (shown.overview, shown.resting, shown.certainty):
         if text:
             yield from (escaped(text), "")
     for warning in shown.warnings:

@@ -53,7 +53,7 @@ def _verdicts(shown: View) -> Iterator[str]:
         yield from _verdict_group(group)
     if shown.not_compared:
         yield from (*(f"- {escaped(sentence)}" for sentence in shown.not_compared), "")
-    for text in (shown.overview, shown.certainty):
+    for text in (shown.overview, shown.resting, shown.certainty):
         if text:
             yield from (escaped(text), "")
 

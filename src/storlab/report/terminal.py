@@ -229,7 +229,7 @@ def _parts(shown: View, width: int) -> Iterator[RenderableType]:
         for sentence in shown.not_compared:
             yield bullet("−", "yellow", sentence)
     yield Text()
-    yield foreign(" ".join(part for part in (shown.overview, shown.certainty) if part), "dim")
+    yield foreign(" ".join(part for part in (shown.overview, shown.resting, shown.certainty) if part), "dim")
     if shown.warnings:
         yield Text()
         for warning in shown.warnings:

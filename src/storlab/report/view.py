@@ -16,7 +16,7 @@ from storlab.report.input import ReportInput, split
 from storlab.report.latencies import latency_tables
 from storlab.report.nodes import guest_tables, node_tables
 from storlab.report.setup import guests_table, modes_table, unsafe_modes
-from storlab.report.tables import PROBE, absent_table, comparison_tables, heading
+from storlab.report.tables import PROBE, absent_table, comparison_tables, heading, together
 from storlab.report.variability import variability_tables
 
 _ONLY_EXPORTED = ("variance", "sigma", "outliers", "longest_stall")
@@ -74,6 +74,7 @@ class View:
         self.rounds = summary.rounds_done
         self.overview = overview(summary)
         self.certainty = words.certainty(summary)
+        self.resting = resting(summary)
         self.verdicts = verdict_groups(ordered_comparisons(summary))
         self.not_compared = not_compared(summary.comparisons)
         self.warnings = [words.stop(warning) for warning in words.once((*unsafe_modes(given), *summary.warnings))]
@@ -155,6 +156,17 @@ def overview(summary: Summary) -> str:
     counted = "; ".join(part for part in (rounds, cells, compared) if part)
     ended = words.stop(summary.stopped[:1].upper() + summary.stopped[1:])
     return f"{words.stop(counted)} {ended}".strip()
+
+
+def resting(summary: Summary) -> str:
+    """A sentence for all cells that were not run again after the same round; empty where every cell was due."""
+    groups = grouped(((c.rests_after, c.rests_because), c) for c in summary.cells if c.rests_after is not None)
+    return " ".join(
+        f"{together(cells, summary.cells)} rested from round {after + 1} on: "
+        + words.stop(because if len(cells) == 1 else because.replace(" its ", " their "))
+        for (after, because), cells in sorted(groups.items(), key=lambda group: group[0][0] or 0)
+        if after is not None
+    )
 
 
 def _facts_line(given: ReportInput) -> str:

@@ -115,6 +115,8 @@ def not_compared(comparisons: Sequence[Comparison], places: Iterable[str] = ()) 
 
 def more_rounds(comparison: Comparison) -> str:
     """What an undecided comparison still needs."""
+    if comparison.rests_after is not None:
+        return f"It rests from round {comparison.rests_after + 1} on."
     if comparison.rounds_to_decide:
         rounds = fmt.plural(fmt.about(comparison.rounds_to_decide), "more round")
         return f"About {rounds} would be needed to decide."

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from storlab.analysis.design import CompareSpec, Design
+from storlab.analysis.design import CompareSpec, Design, Rest
 from storlab.analysis.stopping import Rule
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.records.manifest import Manifest
+from storlab.records.manifest import Rest as RecordedRest
 from storlab.records.tables import Tables
 
 if TYPE_CHECKING:
@@ -18,7 +20,13 @@ if TYPE_CHECKING:
 _GOING_ON = "The run has not ended yet."
 
 
-def design_of(study: Study, stopped: str = "", warnings: tuple[str, ...] = (), gates: tuple[str, ...] = ()) -> Design:
+def design_of(
+    study: Study,
+    stopped: str = "",
+    warnings: tuple[str, ...] = (),
+    gates: tuple[str, ...] = (),
+    rests: Iterable[RecordedRest] = (),
+) -> Design:
     """Factors, cells and planned comparisons. ``stopped``: why the run ended, in one sentence."""
     factors = {factor.name: tuple(level.label for level in factor.levels) for factor in study.factors}
     comparisons = tuple(
@@ -43,6 +51,7 @@ def design_of(study: Study, stopped: str = "", warnings: tuple[str, ...] = (), g
         stopped=stopped,
         warnings=(*study.notes, *warnings),
         gates=gates,
+        rests=tuple(Rest(rest.cell, rest.after, rest.why) for rest in rests),
     )
 
 
@@ -53,10 +62,16 @@ def _pairs_left(
 
 
 def summary_of(
-    study: Study, tables: Tables, stopped: str, *, gates: tuple[str, ...] = (), effects: bool = False
+    study: Study,
+    tables: Tables,
+    stopped: str,
+    *,
+    gates: tuple[str, ...] = (),
+    rests: Iterable[RecordedRest] = (),
+    effects: bool = False,
 ) -> Summary:
     """What the tables say about the study's question so far. ``effects``: of factors as well, once a run has ended."""
-    return _summary(tables, design_of(study, stopped, tables.warnings(), gates), effects)
+    return _summary(tables, design_of(study, stopped, tables.warnings(), gates, rests), effects)
 
 
 def _summary(tables: Tables, design: Design, effects: bool) -> Summary:
@@ -77,7 +92,8 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
     """The design of a run, whether Storlab ran it or it was imported."""
     imported = manifest.imported
     if imported is None:
-        design = design_of(manifest.study(), manifest.stopped or _GOING_ON, tables.warnings(), manifest.gates)
+        stopped = manifest.stopped or _GOING_ON
+        design = design_of(manifest.study(), stopped, tables.warnings(), manifest.gates, manifest.rests)
         return replace(design, declared=tables.declared())
     return Design(
         title=manifest.title,

@@ -35,6 +35,7 @@ from storlab.run.order import PlannedTrial
 from storlab.run.orphans import refuse_living
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
 from storlab.run.plan import Plan, make_plan, time_left, trial_times
+from storlab.run.schedule import Schedule
 from storlab.run.session import Session, open_session
 from storlab.run.setup.setups import Setups
 from storlab.run.slices import Slices
@@ -102,7 +103,7 @@ async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANN
             tables = derive(records)
             begun = max((record.round for record in tables.records), default=0)
             rounds = extent.of(manifest.rounds, begun)
-            plan = await make_plan(manifest.study(), session, manifest.seed, rounds)
+            plan = await make_plan(manifest.study(), session, manifest.seed, rounds, manifest.order)
             await session.claim_devices()
             write_manifest(folder, replace(manifest, finished=None, stopped="", rounds=rounds))
             limits = Limits(manifest.gates, manifest.minutes)
@@ -150,6 +151,8 @@ def begin_manifest(folder: Path, run: str, session: Session, plan: Plan, limits:
         code=plan.permissions.code,
         gates=limits.gates,
         minutes=limits.minutes,
+        order=plan.order_rule,
+        rest_from=None if rule_of(study, plan.rounds, limits.gates).until == "rounds" else plan.rounds[0],
     )
     try:
         write_manifest(folder, manifest)
@@ -183,7 +186,11 @@ class _Executor:
         self._run, self._study, self._plan = run, plan.study, plan
         self._session, self._observer, self._interrupts, self._tables = session, observer, interrupts, tables
         self._cells = {cell.number: cell for cell in plan.study.cells}
-        self._limits, self._rule = limits, rule_of(plan.study, plan.rounds, limits.gates)
+        manifest = run.manifest
+        # Rounds that are added are for what is still open: a run is not held to them where nothing is.
+        least = min(plan.rounds[0], manifest.rest_from or plan.rounds[0])
+        self._limits, self._rule = limits, rule_of(plan.study, (least, plan.rounds[1]), limits.gates)
+        self._schedule = Schedule(manifest.rests, self._rule if manifest.rest_from else None)
         self._began = time.monotonic()
         self._rounds_here = 0
         self._ended = {record.trial for record in tables.records}
@@ -227,9 +234,10 @@ class _Executor:
         setups = self._setups = Setups(self._session, journal, self._run.path)
         self._observer.run_begins(self._plan, str(self._run.path), len(self._ended))
         for number in range(1, self._plan.rounds[1] + 1):
-            order = self._plan.order(number)
-            if not any(planned.number in self._ended for planned in order) and self._enough(number - 1):
+            begun = any(planned.number in self._ended for planned in self._plan.order(number))
+            if not begun and self._enough(number - 1):
                 return
+            order = self._begin_round(number, journal)
             if self._plan.side_by_side:
                 if self._interrupts.finish:
                     return
@@ -263,7 +271,22 @@ class _Executor:
             self._stopped = decision.reason
             return True
         self._remaining = decision.remaining
-        return self._is_spent(round_number)
+        if self._is_spent(round_number):
+            return True
+        if new := self._schedule.let_rest(summary, round_number):
+            folder = self._held.run
+            write_manifest(folder.path, replace(folder.manifest, rests=self._schedule.rests))
+            self._observer.cells_rest(round_number, [self._cells[rest.cell] for rest in new])
+        return False
+
+    def _begin_round(self, number: int, journal: Journal) -> list[PlannedTrial]:
+        """What is due in a round, in its order."""
+        order = self._schedule.due(self._plan.order(number))
+        if any(planned.number not in self._ended for planned in order):
+            due = [planned.cell for planned in order if planned.cell not in self._unsupported]
+            journal.note("round begins", round=number, due=due, resting=self._schedule.resting)
+            self._observer.round_begins(number, len(due))
+        return order
 
     def _is_spent(self, round_number: int) -> bool:
         """Whether one more round, as long as those so far, would exceed the budget."""
@@ -349,11 +372,13 @@ class _Executor:
         least, most = self._plan.rounds[0] - round_number, self._plan.rounds[1] - round_number
         if self._remaining is not None:
             least = max(least, min(self._remaining - 1, most))
-        times = trial_times(self._plan, self._tables.records)
+        known = trial_times(self._plan, self._tables.records).items()
+        times = {cell: time for cell, time in known if cell not in self._schedule.resting}
         return time_left(times, rest, (max(least, 0), max(most, 0)))
 
     def _summarise(self, *, effects: bool = False) -> Summary:
-        return summary_of(self._study, self._tables, self._stopped, gates=self._limits.gates, effects=effects)
+        gates, rests = self._limits.gates, self._schedule.rests
+        return summary_of(self._study, self._tables, self._stopped, gates=gates, rests=rests, effects=effects)
 
     def _write_tables(self) -> None:
         write_tables(self._held.run, self._tables)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from storlab.analysis.stopping import Continue, Stop
 from storlab.analysis.summary import Summary
 from storlab.records.run_folder import TrialRecord
@@ -15,6 +17,12 @@ class Observer:
 
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
         """``done``: trials that an earlier part of the run has finished already."""
+
+    def round_begins(self, round_number: int, due: int) -> None:
+        """``due``: so many cells are run in it."""
+
+    def cells_rest(self, after: int, cells: Sequence[Cell]) -> None:
+        """These are not run again ``after`` a round, for no open comparison needs them."""
 
     def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
         """``left``: seconds that the run still takes, at least and at most; ``None`` while that can't be told."""

@@ -7,15 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from storlab.analysis.questions import compared_cells
 from storlab.errors import MissingImage, MissingTool, UserError
-from storlab.grouping import grouped
+from storlab.grouping import connected, grouped
 from storlab.layers.base import Layer
 from storlab.layers.block.device import refuse_changed
 from storlab.nodes.kind import Prepared
 from storlab.nodes.needs import Needs, lacks, together
 from storlab.nodes.network import NEEDS as RUN_NETWORK
 from storlab.nodes.node import Confinement, Node
+from storlab.records.manifest import Order
 from storlab.records.run_folder import TrialRecord
+from storlab.run.design import design_of
 from storlab.run.metrics import refuse_unknown_metrics
 from storlab.run.order import PlannedTrial, round_order
 from storlab.run.permissions import NO_PERMISSIONS, UNCONFINED, Permissions
@@ -63,6 +66,7 @@ class Plan:
     permissions: Permissions = NO_PERMISSIONS
     prepared: Mapping[str, Prepared] = field(default_factory=dict)
     memory: Memory = field(default_factory=lambda: Memory(0, None))
+    order_rule: Order = "together"
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -84,7 +88,13 @@ class Plan:
 
     def order(self, round_number: int) -> list[PlannedTrial]:
         """One round in its order. Cells that are not supported keep their place: the order of a run never changes."""
-        return round_order([cell.number for cell in self.study.cells], round_number, self.seed, self.blocks)
+        groups = self.groups if self.order_rule == "together" else None
+        return round_order([cell.number for cell in self.study.cells], round_number, self.seed, self.blocks, groups)
+
+    @cached_property
+    def groups(self) -> Mapping[int, int]:
+        """Cell → group: cells that are compared, directly or through others."""
+        return connected((cell.number for cell in self.study.cells), compared_cells(design_of(self.study)))
 
     @property
     def side_by_side(self) -> bool:
@@ -127,10 +137,12 @@ def trial_time(cell: Cell, overhead: float = OVERHEAD) -> float | None:
     return None if None in times else max(time or 0.0 for time in times) + beyond
 
 
-async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int, int]) -> Plan:
+async def make_plan(
+    study: Study, session: Session, seed: int, rounds: tuple[int, int], order: Order = "together"
+) -> Plan:
     """Look at the nodes, change nothing. Raises ``UserError`` for what can't be, with its place in the study.
 
-    The plan's own study has every node in its place.
+    The plan's own study has every node in its place. ``order``: that of the run, where one is resumed.
     """
     refuse_unknown_metrics(study)
     study = await place(study, session.host)
@@ -156,7 +168,8 @@ async def make_plan(study: Study, session: Session, seed: int, rounds: tuple[int
     root = [needs.root for cell in study.cells for needs in [_needs_here(cell), *_node_needs(cell)] if needs.root]
     notes = (*study.notes, *about_slices(supported), *_left_out(supported), *_shared_in_rounds(supported))
     needed = tuple(dict.fromkeys(root))
-    return Plan(study, seed, rounds, unsupported, space, free, needed, notes, session.permissions, prepared, memory)
+    found = free, needed, notes, session.permissions, prepared, memory
+    return Plan(study, seed, rounds, unsupported, space, *found, order)
 
 
 async def _prepare(study: Study, session: Session) -> dict[str, Prepared]:

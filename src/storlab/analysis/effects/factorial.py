@@ -48,15 +48,23 @@ METHOD = "Mixed model of logarithms: factors and interactions fixed, rounds rand
 
 
 def effects_of(recorded: Recorded, design: Design, keys: Sequence[Key]) -> tuple[Effects, ...]:
-    """Effects on each metric of ``keys``, where at least two factors vary among the cells that have it."""
+    """Effects on each metric of ``keys``, where at least two factors vary among the cells that have it.
+
+    Where cells came to rest, only rounds count in which all were due: means of levels must be of the same rounds.
+    """
     levels = dict(design.cells)
+    doubts = () if design.compared else (APART,)
+    if rests := design.rests_after.values():
+        values = recorded.values.filter(pl.col("round") <= min(rests))
+        recorded = Recorded(recorded.series, values)
+        doubts = (*doubts, f"Of the first {plural(min(rests), 'round')}: in later ones not every cell was due.")
     found = []
     for source, metric in keys:
         series = recorded.series.filter(pl.col("source") == source, pl.col("metric") == metric)
         varying = [name for name in design.factors if len({levels[cell][name] for cell in series["cell"]}) > 1]
         if len(varying) >= 2:
             chosen = {name: design.factors[name] for name in varying}
-            found.append(_effects(recorded, series, levels, chosen, () if design.compared else (APART,)))
+            found.append(_effects(recorded, series, levels, chosen, doubts))
     return tuple(found)
 
 

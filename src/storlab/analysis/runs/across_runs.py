@@ -169,7 +169,8 @@ def _sides(item: Planned, merged: Merged) -> Sides:
         a, b = (merged.samples(cell, (q.source, q.metric)) for cell in cells)
         orders = {run: same_order(order, cells, (q.a, q.b)) for run, order in merged.orders.items()}
         failed = merged.failed.get(cells[0], ()), merged.failed.get(cells[1], ())
-        parts.append(sides((q.a, q.b), a, b, {run: why for run, why in orders.items() if why}, failed))
+        rests = merged.rests_after.get(cells[0], {}), merged.rests_after.get(cells[1], {})
+        parts.append(sides((q.a, q.b), a, b, {run: why for run, why in orders.items() if why}, failed, rests))
     return pooled(parts, item.names) if q.pooled else parts[0]
 
 

@@ -51,6 +51,7 @@ class Merged:
     orders: Mapping[int, Order] = field(default_factory=dict)  # by run, where not known as random
     failed: Mapping[int, tuple[Place, ...]] = field(default_factory=dict)  # by cell
     declared: Declarations = field(default_factory=Declarations)
+    rests_after: Mapping[int, Mapping[int, int]] = field(default_factory=dict)  # by cell and run: its last round there
 
     def samples(self, cell: int, key: Key) -> list[Sample]:
         return [
@@ -92,7 +93,9 @@ def merge(runs: Sequence[RunData], by: str | None, metrics: tuple[str, ...]) -> 
     rules = design.confidence, design.min_rounds
     each = (item for run in runs for item in run.design.declared.items())
     declared = Declarations.union((source, tuple(specs)) for source, specs in each)
-    return Merged(factor, levels, primary, *rules, planned, table, values, notes, orders, failed, declared)
+    rests_after = _rests_after(runs, cells, others, by)
+    found = Merged(factor, levels, primary, *rules, planned, table, values, notes, orders, failed, declared)
+    return replace(found, rests_after=rests_after)
 
 
 def _other_factors(runs: Sequence[RunData], by: str | None) -> tuple[str, ...]:
@@ -173,7 +176,7 @@ def _collect(
     values: dict[tuple[int, int, int, str, str], float] = {}
     unsupported: dict[int, str] = {}
     failed: dict[int, tuple[Place, ...]] = {}
-    offsets = [0] * len(runs) if by is None else _offsets(runs)
+    offsets = _offsets(runs, by)
     for at, (run, offset) in enumerate(zip(runs, offsets, strict=True)):
         number = {cell: cells[_place(run, levels, others, by)] for cell, levels in run.design.cells}
         done = _done(run)
@@ -214,11 +217,25 @@ def _with_statistics(wanted: Set[Key], metrics: pl.DataFrame, declared: Declarat
     return pl.DataFrame(found, schema={"source": pl.String, "metric": pl.String}, orient="row")
 
 
-def _offsets(runs: Sequence[RunData]) -> list[int]:
+def _rests_after(
+    runs: Sequence[RunData], cells: Mapping[tuple[str, ...], int], others: Sequence[str], by: str | None
+) -> dict[int, dict[int, int]]:
+    found: dict[int, dict[int, int]] = {}
+    for at, (run, offset) in enumerate(zip(runs, _offsets(runs, by), strict=True)):
+        rests = run.design.rests_after
+        for cell, levels in run.design.cells:
+            if cell in rests:
+                found.setdefault(cells[_place(run, levels, others, by)], {})[at] = offset + rests[cell]
+    return found
+
+
+def _offsets(runs: Sequence[RunData], by: str | None) -> list[int]:
     """What to add to the rounds of each run, so that all are numbered in the order of time; runs without times by name.
 
     Evidence depends on that order, and must not depend on the order in which somebody names the runs.
     """
+    if by is None:
+        return [0] * len(runs)
     begun = [min((start.timestamp() for start in run.trials["started"].drop_nulls()), default=math.inf) for run in runs]
     last = [max(run.trials["round"], default=0) for run in runs]
     ordered = sorted(range(len(runs)), key=lambda at: (begun[at], runs[at].name))

@@ -8,6 +8,7 @@ all combinations, as in ``pairing``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -40,6 +41,9 @@ Place = tuple[int, int]
 """Run and round of a trial, as samples have them."""
 
 
+_ALL_DUE: tuple[Mapping[int, int], Mapping[int, int]] = ({}, {})
+
+
 @dataclass(frozen=True, eq=False)
 class Sides:
     """``pairs`` of ``a`` and ``b``; ``None`` where ``apart``, a clause, says why their rounds are none.
@@ -61,11 +65,17 @@ def sides(
     b: Sequence[Sample],
     fixed: Mapping[int, str],
     failed: tuple[Sequence[Place], Sequence[Place]] = ((), ()),
+    rests_after: tuple[Mapping[int, int], Mapping[int, int]] = _ALL_DUE,
 ) -> Sides:
     """The two sides of one combination; ``names`` as the reader knows them.
 
     ``fixed``: of runs in which one of the two mostly ran first, a clause that says so. ``failed``: trials of each side.
+    ``rests_after``: of each side, by run, the last round in which it was due; later ones are pairs of nothing.
     """
+
+    def last(run: int) -> float:
+        return min(rests.get(run, math.inf) for rests in rests_after)
+
     whole = _side(names[0], a), _side(names[1], b)
     gone = zip(names, failed, strict=True)
     lost = tuple(f"Left out: {plural(len(of), 'trial')} of {name} that failed." for name, of in gone if of)
@@ -75,7 +85,11 @@ def sides(
         return Sides(*whole, apart="; ".join(dict.fromkeys(fixed[run] for run in sorted(interleaved))), warnings=lost)
     if together:
         inner = (
-            _side(name, [s for s in of if s.run in together], [round_ for run, round_ in gone if run in together])
+            _side(
+                name,
+                [s for s in of if s.run in together and s.round <= last(s.run)],
+                [round_ for run, round_ in gone if run in together and round_ <= last(run)],
+            )
             for name, of, gone in zip(names, (a, b), failed, strict=True)
         )
         left = sum(s.run not in together for s in (*a, *b))

@@ -33,6 +33,11 @@ class Side:
     values: Floats = field(default_factory=_NO_VALUES.copy)
     failed: Rounds = field(default_factory=_NO_ROUNDS.copy)
 
+    def until(self, last: int) -> Side:
+        """Without the rounds after ``last``."""
+        known = self.rounds <= last
+        return Side(self.name, self.rounds[known], self.values[known], self.failed[self.failed <= last])
+
 
 @dataclass(frozen=True, eq=False)
 class Pairs:

@@ -1,0 +1,228 @@
+"""Cells that no open comparison needs are not run again, and everybody who reads the run knows."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from laboratory import Laboratory, ended, kill, wait_until
+from storlab.analysis.summary import Summary, from_json
+from storlab.record import to_json
+from storlab.records.manifest import Rest, write_manifest
+from storlab.run.observer import Observer
+from storlab.run.order import round_order
+from storlab.run.plan import Plan
+from storlab.study.cells import Cell
+
+STUDY = """
+primary = "took"
+stack = [{ layer = "directory" }]
+repeat = { until = "decided", min = 5, max = MAX }
+trial = { settle = { sync = false, drop_caches = false } }
+compare = [{ factor = "build", pairs = [["new", "old"]], pooled = false, margin = 0.01 }]
+[factors]
+load = ["heavy", "light"]
+[factors.build]
+old = { heavy = "10", light = "10" }
+new = { heavy = "5", light = "10.1" }
+[probes]
+[workload.load.command]
+argv = ["sh", "-c", "case {load} in heavy) echo took {build.heavy} s;; *) echo took {build.light} s;; esac"]
+metrics = [{ name = "took", regex = "took ([0-9.]+) s", unit = "s", better = "lower" }]
+"""
+"""Under the heavy load one build is twice as fast, which six rounds decide. Under the light one the difference is as
+large as the margin, which nothing decides.
+"""
+
+HEAVY, LIGHT = (1, 2), (3, 4)
+DECIDED = 6  # rounds
+
+
+def study(rounds: int) -> str:
+    return STUDY.replace("MAX", str(rounds))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    """A run of eight rounds."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("resting")
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        with contextlib.closing(Laboratory(folder)) as lab:
+            ran = lab.run(study(8), "--quiet")
+            assert ran.status == 0, str(ran)
+            yield lab
+
+
+def copied(whole: Laboratory, lab: Laboratory) -> None:
+    shutil.copytree(whole.out, lab.out)
+
+
+def ran(lab: Laboratory) -> dict[int, list[int]]:
+    """By round, the cells in the order of their trials' numbers."""
+    found: dict[int, list[int]] = {}
+    for record in lab.records():
+        found.setdefault(record.round, []).append(record.cell)
+    return found
+
+
+def summary(lab: Laboratory) -> Summary:
+    return from_json((lab.out / "summary.json").read_bytes())
+
+
+def test_cells_whose_comparison_is_decided_are_not_run_again(whole: Laboratory) -> None:
+    by_round = ran(whole)
+    assert [len(by_round[number]) for number in range(1, 9)] == [4] * DECIDED + [2, 2]
+    assert all(set(by_round[number]) == set(LIGHT) for number in (7, 8))
+    heavy, light = summary(whole).comparisons
+    assert (heavy.verdict, heavy.rounds, heavy.rests_after) == ("better", DECIDED, DECIDED)
+    assert (light.verdict, light.rounds, light.rests_after) == ("undecided", 8, None)
+    assert summary(whole).rounds_done == 8, "a round is done when all that was due has ended"
+    assert {state.status for state in summary(whole).cells} == {"measured"}
+    warnings = " ".join(warning for c in (heavy, light) for warning in c.warnings)
+    assert "Left out" not in warnings, "what was not due is not missing"
+
+
+def test_records_say_which_cells_were_due_in_each_round_and_why_others_were_not(whole: Laboratory) -> None:
+    why = "all its comparisons were decided"
+    assert whole.run_folder.manifest.rests == tuple(Rest(cell, DECIDED, why) for cell in HEAVY)
+    rounds = {line["round"]: line for line in whole.journal() if line.get("event") == "round begins"}
+    assert {number: sorted(line["due"]) for number, line in rounds.items()} == {
+        number: [*HEAVY, *LIGHT] if number <= DECIDED else [*LIGHT] for number in range(1, 9)
+    }
+    assert rounds[7]["resting"] == [*HEAVY]
+
+
+@pytest.mark.parametrize("format_", ["text", "md", "adoc"])
+def test_the_report_says_since_when_cells_rest_and_why(whole: Laboratory, format_: str) -> None:
+    told = whole.storlab("report", whole.out, "--format", format_)
+    assert told.status == 0, str(told)
+    said = " ".join(told.stdout.replace("**", "").split())
+    assert "(2 cells) rested from round 7 on: all their comparisons were decided." in said
+    assert "Not measured in full" not in said
+
+
+def test_the_page_says_so_too_and_effects_are_of_rounds_that_all_cells_have(whole: Laboratory) -> None:
+    page = " ".join((whole.out / "report.html").read_text().split())
+    assert "rested from round 7 on: all their comparisons were decided." in page
+    (effects,) = summary(whole).effects
+    assert (effects.rounds, effects.trials) == (DECIDED, 4 * DECIDED)
+    assert "Of the first 6 rounds: in later ones not every cell was due." in effects.warnings
+
+
+def test_runs_that_are_compared_by_a_factor_pair_the_rounds_in_which_both_sides_were_due(whole: Laboratory) -> None:
+    told = whole.storlab("compare", whole.out, "--by", "build", "--fail-on", "worse>3%", "--format", "json")
+    assert told.status == 0, str(told)
+    found = [each["comparison"] for each in json.loads(told.stdout)["comparisons"]]
+    assert [(each["pooled"], each["rounds"]) for each in found] == [(False, DECIDED), (False, 8), (True, DECIDED)]
+    assert not any("done for" in warning for each in found for warning in each["warnings"])
+    assert "passed" in {gate["outcome"] for each in json.loads(told.stdout)["comparisons"] for gate in each["gates"]}
+
+
+def test_a_gate_on_a_cell_that_rests_stays_as_it_was_answered(lab: Laboratory) -> None:
+    ended_ = lab.run(study(8), "--quiet", "--fail-on", "worse>1%")
+    assert ended_.status == 4, str(ended_)
+    heavy, light = summary(lab).comparisons
+    assert (heavy.gates[0].outcome, light.gates[0].outcome) == ("passed", "undecided")
+    assert heavy.rests_after is not None and heavy.rests_after < 8 and light.rests_after is None
+    assert {rest.why for rest in lab.run_folder.manifest.rests} == {"every gate on its comparisons was answered"}
+
+
+def test_a_run_that_is_killed_in_the_middle_of_a_round_goes_on_as_if_it_had_not_been(
+    whole: Laboratory, lab: Laboratory
+) -> None:
+    process = lab.start_run(study(8), "--quiet")
+    assert wait_until(lambda: _began(lab, round_=7) or process.poll() is not None)
+    kill(process)
+    assert ended(process).status == -9
+    before = {record.trial for record in lab.records()}
+    assert lab.run_folder.manifest.rests == whole.run_folder.manifest.rests, "known before the round began"
+    again = lab.storlab("resume", lab.out, "--quiet")
+    assert again.status == 0, str(again)
+    assert before < {record.trial for record in lab.records()}
+    plan = [(record.trial, record.round, record.cell) for record in whole.records()]
+    assert [(record.trial, record.round, record.cell) for record in lab.records()] == plan
+    assert lab.run_folder.manifest.rests == whole.run_folder.manifest.rests
+    assert summary(lab).comparisons == summary(whole).comparisons
+
+
+def _began(lab: Laboratory, round_: int) -> bool:
+    return any(line.get("event") == "trial begins" and line["round"] == round_ for line in lab.journal())
+
+
+def test_rounds_that_are_added_are_for_what_is_open(whole: Laboratory, lab: Laboratory) -> None:
+    copied(whole, lab)
+    added = lab.storlab("resume", lab.out, "--rounds", "+2", "--quiet")
+    assert added.status == 0, str(added)
+    by_round = ran(lab)
+    assert [sorted(by_round[number]) for number in (9, 10)] == [[*LIGHT]] * 2
+    heavy, light = summary(lab).comparisons
+    assert (heavy.rounds, light.rounds) == (DECIDED, 10)
+    assert heavy == summary(whole).comparisons[0], "what is decided stays as it was"
+
+
+def test_of_a_run_until_max_it_is_recorded_that_nothing_rests(lab: Laboratory) -> None:
+    lab.execute(study(1).replace('"decided", min = 5', '"max", min = 1'))
+    assert lab.run_folder.manifest.rest_from is None
+
+
+class Watching(Observer):
+    """What whoever watches is told."""
+
+    def __init__(self) -> None:
+        self.due: list[int] = []
+        self.rested: list[tuple[int, list[int]]] = []
+        self.left: dict[int, float] = {}
+
+    def run_begins(self, plan: Plan, folder: str, done: int) -> None:
+        self.plan = plan
+
+    def round_begins(self, round_number: int, due: int) -> None:
+        self.due.append(due)
+
+    def cells_rest(self, after: int, cells: object) -> None:
+        assert isinstance(cells, list)
+        self.rested.append((after, [cell.number for cell in cells if isinstance(cell, Cell)]))
+
+
+def test_whoever_watches_is_told_and_orders_are_those_that_were_planned(lab: Laboratory) -> None:
+    watching = Watching()
+    lab.execute(study(7), watching)
+    assert watching.due == [4] * DECIDED + [2]
+    assert watching.rested == [(DECIDED, [*HEAVY])]
+    for number, cells in ran(lab).items():
+        order = [planned.cell for planned in watching.plan.order(number)]
+        assert cells == [cell for cell in order if cell in cells]
+        assert {order.index(a) // 2 for a in HEAVY} in ({0}, {1}), "those that are compared follow each other"
+
+
+def test_a_run_of_an_older_version_goes_on_in_its_own_order_and_nothing_rests(lab: Laboratory) -> None:
+    lab.execute(study(1).replace("min = 5", "min = 1"))
+    manifest = json.loads(to_json(lab.run_folder.manifest))
+    for key in ("order", "rest_from", "rests"):
+        del manifest[key]
+    Path(lab.out, "manifest.json").write_text(json.dumps(manifest))
+    assert lab.run_folder.manifest.order == "shuffled"
+    again = lab.storlab("resume", lab.out, "--rounds", "7", "--quiet")
+    assert again.status == 0, str(again)
+    found = ran(lab)
+    for number in range(2, 8):
+        assert found[number] == [planned.cell for planned in round_order([1, 2, 3, 4], number, 1)]
+
+
+def test_what_rests_is_not_run_though_a_trial_of_it_was_never_recorded(whole: Laboratory, lab: Laboratory) -> None:
+    """Trials of the last round are lost, as by a copy that was cut short: they alone are run again."""
+    copied(whole, lab)
+    manifest = lab.run_folder.manifest
+    for record in lab.records():
+        if record.round == 8:
+            shutil.rmtree(lab.out / "trials" / f"{record.trial:04}")
+    write_manifest(lab.out, manifest)
+    lab.go_on()
+    plan = [(record.trial, record.cell) for record in whole.records()]
+    assert [(record.trial, record.cell) for record in lab.records()] == plan
