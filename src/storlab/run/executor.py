@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -18,13 +18,12 @@ from storlab.analysis.stopping import Stop, decide
 from storlab.analysis.summary import Summary, to_json
 from storlab.analysis.wording import plural
 from storlab.errors import StorlabError, UserError
-from storlab.nodes.waiting import all_of, to_its_end
-from storlab.records import fingerprint
+from storlab.nodes.waiting import to_its_end
 from storlab.records.derive import derive, write_tables
 from storlab.records.files import write_durably
 from storlab.records.held import HeldFolder, held
 from storlab.records.manifest import NAME, Manifest, NodeFacts, Planned, PlannedDevice, node_facts, write_manifest
-from storlab.records.run_folder import RunFolder, TrialRecord, new_run_folder, write_trial
+from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.records.tables import Tables
 from storlab.run.design import rule_of, summary_of
 from storlab.run.interrupts import Interrupts
@@ -38,10 +37,9 @@ from storlab.run.plan import Plan, make_plan, time_left, trial_times
 from storlab.run.schedule import Schedule
 from storlab.run.session import Session, open_session
 from storlab.run.setup.setups import Setups
-from storlab.run.slices import Slices
 from storlab.run.teardown import tear_down, tear_down_rest, unrecorded
 from storlab.run.temporary import forget_run, remember_run
-from storlab.run.trial import TrialRun
+from storlab.run.trials import Trials
 from storlab.study.study import Study
 from storlab.version import __version__
 
@@ -193,11 +191,6 @@ class _Executor:
         self._schedule = Schedule(manifest.rests, self._rule if manifest.rest_from else None)
         self._began = time.monotonic()
         self._rounds_here = 0
-        self._ended = {record.trial for record in tables.records}
-        self._unsupported = dict(plan.unsupported)
-        for record in tables.records:
-            if record.status == "unsupported":
-                self._unsupported.setdefault(record.cell, (record.reason or "",))
         self._remaining: int | None = None
         self._stopped = ""
         self._written = time.monotonic()
@@ -205,6 +198,10 @@ class _Executor:
         self._left: tuple[str, ...] = ()
         self._setups: Setups | None = None
         self._held: HeldFolder
+
+    @property
+    def _ended(self) -> set[int]:
+        return {record.trial for record in self._tables.records}
 
     async def execute(self) -> Outcome:
         remember_run(self._session.run, self._run.path)
@@ -231,35 +228,22 @@ class _Executor:
         return self._outcome()
 
     async def _rounds(self, journal: Journal) -> None:
-        setups = self._setups = Setups(self._session, journal, self._run.path)
+        self._setups = Setups(self._session, journal, self._run.path)
+        records = (self._held, self._tables, journal)
+        trials = Trials(
+            self._plan, self._session, self._setups, *records, self._observer, self._interrupts, self._time_left
+        )
         self._observer.run_begins(self._plan, str(self._run.path), len(self._ended))
         for number in range(1, self._plan.rounds[1] + 1):
-            begun = any(planned.number in self._ended for planned in self._plan.order(number))
+            begun = not self._ended.isdisjoint(planned.number for planned in self._plan.order(number))
             if not begun and self._enough(number - 1):
                 return
-            order = self._begin_round(number, journal)
-            if self._plan.side_by_side:
-                if self._interrupts.finish:
-                    return
-                await self._in_slices(order, setups, journal)
-                await self._end_of_round(setups)
-                continue
-            for position, planned in enumerate(order):
-                if planned.number in self._ended:
-                    continue
-                if self._interrupts.finish:
-                    return
-                await self._trial(planned, [other.cell for other in order[position:]], setups, journal)
-                following = order[position + 1 : position + 2]
-                if not following or following[0].block != planned.block:
-                    await self._end_of_round(setups)
+            await trials.run(self._begin_round(number, journal))
+            if self._interrupts.finish:
+                return
             if time.monotonic() - self._written > _TABLES_EVERY:
                 self._write_tables()
         self._enough(self._plan.rounds[1])
-
-    async def _end_of_round(self, setups: Setups) -> None:
-        for reason in (await setups.end_of("round")).failed:
-            self._observer.notify(f"could not be torn down: {reason}")
 
     def _enough(self, round_number: int) -> bool:
         if round_number == 0:
@@ -282,8 +266,8 @@ class _Executor:
     def _begin_round(self, number: int, journal: Journal) -> list[PlannedTrial]:
         """What is due in a round, in its order."""
         order = self._schedule.due(self._plan.order(number))
-        if any(planned.number not in self._ended for planned in order):
-            due = [planned.cell for planned in order if planned.cell not in self._unsupported]
+        if not self._ended.issuperset(planned.number for planned in order):
+            due = [planned.cell for planned in order if planned.cell not in self._plan.unsupported]
             journal.note("round begins", round=number, due=due, resting=self._schedule.resting)
             self._observer.round_begins(number, len(due))
         return order
@@ -297,76 +281,6 @@ class _Executor:
         done = plural(round_number, "round")
         self._stopped = f"Stopped after {done}: one more would exceed the budget of {self._limits.minutes:g} minutes."
         return True
-
-    async def _trial(self, planned: PlannedTrial, rest: list[int], setups: Setups, journal: Journal) -> None:
-        if planned.cell in self._unsupported:
-            self._record_unsupported(planned)
-            return
-        await self._session.revive()
-        trial = self._begin(planned, rest, setups, journal)
-        await self._run_trial(planned, trial, journal)
-
-    async def _in_slices(self, order: list[PlannedTrial], setups: Setups, journal: Journal) -> None:
-        """What is left of a round, all at the same time."""
-        for planned in order:
-            if planned.cell in self._unsupported and planned.number not in self._ended:
-                self._record_unsupported(planned)
-        left = [each for each in order if each.number not in self._ended and each.cell not in self._unsupported]
-        if not left:
-            return
-        await self._session.revive()
-        setups.forget_losses()
-        slices = Slices({planned.cell for planned in left}, self._plan.slices, left[0].seed)
-        trials = [self._begin(planned, [each.cell for each in left], setups, journal, slices) for planned in left]
-        await all_of(*(self._run_trial(planned, trial, journal) for planned, trial in zip(left, trials, strict=True)))
-
-    def _begin(
-        self, planned: PlannedTrial, rest: list[int], setups: Setups, journal: Journal, slices: Slices | None = None
-    ) -> TrialRun:
-        cell = self._cells[planned.cell]
-        self._held.refuse_moved()
-        folder = self._run.trial_folder(planned.number)
-        cut_short = self._make_folder(planned.number)
-        self._observer.trial_begins(planned, cell, self._time_left(planned.round, rest))
-        journal.note("trial begins", trial=planned.number, round=planned.round, cell=planned.cell)
-        trial = TrialRun(planned, cell, self._session, setups, folder, slices=slices)
-        if cut_short:  # perhaps by what it did to the machine: a level must not look better for being run again
-            said = f"trial {planned.number} was cut short and run again: what it measured at first isn't known"
-            trial.warnings.append(f"{', '.join(cell.levels.values())}: {said}" if cell.levels else said)
-        return trial
-
-    async def _run_trial(self, planned: PlannedTrial, trial: TrialRun, journal: Journal) -> None:
-        try:
-            record, tables = await trial.run()
-        finally:
-            self._held.refuse_moved()  # whatever failed: that is why
-        if record.status == "unsupported":
-            self._unsupported[planned.cell] = (record.reason or "",)
-        self._take_in(record, tables)
-        journal.note("trial ends", trial=planned.number, status=record.status)
-
-    def _make_folder(self, trial: int) -> bool:
-        """Whether there was one, of an attempt that was cut short."""
-        folder = self._held.run.trial_folder(trial)
-        cut_short = _set_aside(folder)
-        folder.mkdir(parents=True)
-        return cut_short
-
-    def _take_in(self, record: TrialRecord, tables: Any) -> None:
-        folder = self._held.run.trial_folder(record.trial)
-        write_trial(folder, record)
-        self._ended.add(record.trial)
-        self._tables.add(record, tables, fingerprint.of_trial(folder, record))
-        self._observer.trial_ends(record)
-
-    def _record_unsupported(self, planned: PlannedTrial) -> None:
-        """Once a cell, so that its reason is in the results; later rounds pass over it."""
-        if any(record.cell == planned.cell and record.status == "unsupported" for record in self._tables.records):
-            return
-        self._held.run.trial_folder(planned.number).mkdir(parents=True, exist_ok=True)
-        levels = dict(self._cells[planned.cell].levels)
-        reason = "; ".join(self._unsupported[planned.cell])
-        self._take_in(TrialRecord(planned.number, planned.round, planned.cell, levels, "unsupported", reason), None)
 
     def _time_left(self, round_number: int, rest: list[int]) -> tuple[float, float] | None:
         least, most = self._plan.rounds[0] - round_number, self._plan.rounds[1] - round_number
@@ -406,14 +320,3 @@ class _Executor:
         failed = any(record.status == "failed" for record in self._tables.records)
         ending: Ending = "interrupted" if self._interrupts.finish else "failures" if failed else "complete"
         return Outcome(self._run, ending, self._summarise(effects=True), self._tables, self._left)
-
-
-def _set_aside(folder: Path) -> bool:
-    """What an interrupted attempt at this trial left is kept beside, to be looked at. Whether there was one."""
-    if not folder.exists():
-        return False
-    attempt = 1
-    while (aside := folder.with_name(f"{folder.name}.interrupted-{attempt}")).exists():
-        attempt += 1
-    folder.rename(aside)
-    return True
