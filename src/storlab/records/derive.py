@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from storlab.errors import RecordsError
 from storlab.importing.imported import Imported
-from storlab.importing.registry import importer_of
 from storlab.records import fingerprint
-from storlab.records.imported import derive_imported, fingerprints_of
-from storlab.records.kept import Found, keepable, read_kept, write_kept
+from storlab.records.imported import derive_imported, fingerprints_of, origin_of
+from storlab.records.kept import Found, keepable, read_kept, write_tables
 from storlab.records.manifest import Manifest
 from storlab.records.run_folder import RECORD, RunFolder, TrialRecord
 from storlab.records.tables import Tables, TrialTables
 from storlab.units import shown
+
+if TYPE_CHECKING:
+    from storlab.study.cells import Cell
+    from storlab.study.study import Study
 
 
 def tables_of(run: RunFolder) -> Tables:
@@ -36,9 +39,15 @@ def derive(run: RunFolder) -> Tables:
     return tables
 
 
-def write_tables(run: RunFolder, tables: Tables) -> None:
-    """Write all tables into the run's folder, with what they came from. Raises ``OSError``."""
-    write_kept(run, tables, _origin(run.manifest, tables))
+def tables_of_study(manifest: Manifest, study: Study) -> Tables:
+    """Those of a run of this study that has no trial yet."""
+    cells = {cell.number: cell for cell in study.cells}
+    parsers = (part for cell in cells.values() for part in _parsers(cell))
+    return Tables(cells, tuple(factor.name for factor in study.factors), fingerprint.of_run(manifest, parsers))
+
+
+def _parsers(cell: Cell) -> list[object]:
+    return [*(load.workload for load in cell.loads), *cell.probes.values()]
 
 
 def _keep(run: RunFolder, tables: Tables) -> None:
@@ -58,15 +67,14 @@ def _derived(run: RunFolder) -> tuple[Tables, Found]:
 
 
 def _of_study(run: RunFolder, manifest: Manifest) -> tuple[Tables, Found]:
-    study = manifest.study()
-    tables = Tables({cell.number: cell for cell in study.cells}, tuple(factor.name for factor in study.factors))
+    tables = tables_of_study(manifest, manifest.study())
     for record in run.records():
         _refuse_damaged(run, record, tables)
         tables.records.append(record)
     done = [record for record in tables.records if record.status == "done"]
     each = {record.trial: fingerprint.of_trial(run.trial_folder(record.trial), record) for record in done}
     tables.fingerprints = {trial: mark for trial, mark in each.items() if mark is not None}
-    found = read_kept(run, _origin(manifest, tables), tables.fingerprints, done)
+    found = read_kept(run, tables.origin, tables.fingerprints, done)
     parts = [found.part] if found.part.notes else []
     left = [record for record in done if record.trial not in found.part.notes]
     if left:
@@ -79,14 +87,14 @@ def _of_study(run: RunFolder, manifest: Manifest) -> tuple[Tables, Found]:
 
 
 def _of_import(run: RunFolder, manifest: Manifest, imported: Imported) -> tuple[Tables, Found]:
-    tables = Tables({}, tuple(imported.factors), list(run.records()))
+    tables = Tables({}, tuple(imported.factors), origin_of(manifest, imported), list(run.records()))
     tables.fingerprints = fingerprints_of(run, imported, tables.records)
-    found = read_kept(run, _origin(manifest, tables), tables.fingerprints, tables.records)
+    found = read_kept(run, tables.origin, tables.fingerprints, tables.records)
     if found.part.notes and found.part.notes.keys() == tables.fingerprints.keys():
         tables.parts.append(found.part)
         return tables, found
     derived = derive_imported(run, imported)
-    derived.fingerprints = tables.fingerprints
+    derived.origin, derived.fingerprints = tables.origin, tables.fingerprints
     return derived, found
 
 
@@ -102,16 +110,3 @@ def _strangers(record: TrialRecord) -> list[str]:
     """Nodes where something ran or was watched, and of which nothing else is said."""
     places = (*record.loads.values(), *record.probes.values())
     return sorted({node for nodes in places for node in nodes} - record.nodes.keys())
-
-
-def _origin(manifest: Manifest, tables: Tables) -> str | None:
-    """The fingerprint of what all trials of a run have in common."""
-    return fingerprint.of_run(manifest, _parsers(manifest, tables))
-
-
-def _parsers(manifest: Manifest, tables: Tables) -> Iterator[object]:
-    if manifest.imported is not None:
-        yield importer_of(manifest.imported.kind)
-    for cell in tables.cells.values():
-        yield from (load.workload for load in cell.loads)
-        yield from cell.probes.values()

@@ -86,14 +86,12 @@ def of_run(manifest: Manifest, parsers: Iterable[object]) -> str | None:
     return hashlib.sha256(repr((code, _libraries(), asked)).encode()).hexdigest()
 
 
-def of_code() -> str | None:
-    """Of Storlab's own code, as it was when this was first asked: a long run may see it change."""
-    return _code(_PACKAGE)
-
-
 @cache
 def _code(package: str) -> str | None:
-    """Of all source files of a package, or of a module without one. Versions stay the same in development."""
+    """Of all source files of a package, or of a module without one. Versions stay the same in development.
+
+    As it was when this was first asked: a long run may see it change.
+    """
     module = sys.modules.get(package)
     file = getattr(module, "__file__", None)
     if file is None:

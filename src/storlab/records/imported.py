@@ -75,10 +75,17 @@ def write_imported(
         )
         write_trial(folder, record, durable=False)  # hundreds may come from one file, which can be imported again
         measured.append((record, part))
-    write_manifest(run.path, _manifest(identity, argv, imported, importer, read))
+    manifest = _manifest(identity, argv, imported, importer, read)
+    write_manifest(run.path, manifest)
     tables = _tables(imported, measured, {})
+    tables.origin = origin_of(manifest, imported)
     tables.fingerprints = fingerprints_of(run, imported, tables.records)
     return tables
+
+
+def origin_of(manifest: Manifest, imported: Imported) -> str | None:
+    """For ``Tables.origin``."""
+    return fingerprint.of_run(manifest, [importer_of(imported.kind)])
 
 
 def fingerprints_of(run: RunFolder, imported: Imported, records: Sequence[TrialRecord]) -> dict[int, str]:
@@ -204,7 +211,7 @@ def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part]
 def _tables(
     imported: Imported, measured: Sequence[tuple[TrialRecord, Part | None]], warnings: Mapping[int, str]
 ) -> Tables:
-    tables = Tables({}, tuple(imported.factors), [record for record, _ in measured])
+    tables = Tables({}, tuple(imported.factors), records=[record for record, _ in measured])
     read = [(record, part.measured) for record, part in measured if part is not None]
     rows = stacked(read, imported.kind, NODE)
     for record, each in read:

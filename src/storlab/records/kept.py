@@ -130,7 +130,7 @@ def _examined(row: dict[str, Any]) -> ExaminedSeries:
     return ExaminedSeries(place, metric, unit, SeriesFindings(**row, changes=changes))
 
 
-def write_kept(run: RunFolder, tables: Tables, of_run: str | None) -> None:
+def write_tables(run: RunFolder, tables: Tables) -> None:
     """Write all tables into the run's folder, and what they came from. Raises ``OSError``."""
     contents = {name: _parquet(tables.frame(name)) for name in TABLES}
     files = {f"{name}.parquet": data for name, data in contents.items()} | {_DECLARED: tables.declared().to_json()}
@@ -139,10 +139,10 @@ def write_kept(run: RunFolder, tables: Tables, of_run: str | None) -> None:
         for name, data in files.items():
             write_whole(folder / name, data)
         checksums = {name.removesuffix(".parquet"): hashlib.sha256(data).hexdigest() for name, data in files.items()}
-        if of_run is None:
+        if tables.origin is None:
             (folder / run.kept_path.name).unlink(missing_ok=True)
         else:
-            kept = msgspec.json.encode(_kept(tables, of_run, checksums))
+            kept = msgspec.json.encode(_kept(tables, tables.origin, checksums))
             write_whole(folder / run.kept_path.name, kept, mode=0o600)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from storlab.metrics import Declarations, MetricSpec, Specs
-from storlab.records import fairness, fingerprint
+from storlab.records import fairness
 from storlab.records.columns import COLUMNS
 from storlab.records.run_folder import TrialRecord
 from storlab.timeseries import variability
@@ -153,13 +153,12 @@ class Tables:
 
     cells: Mapping[int, Cell]
     factors: tuple[str, ...]
+    origin: str | None = None
+    """The fingerprint of what all trials have in common, as it was before any was parsed; without one, none is kept."""
     records: list[TrialRecord] = field(default_factory=list)
     parts: list[TrialTables] = field(default_factory=list)
     fingerprints: dict[int, str] = field(default_factory=dict)
     """Of the trials whose tables may be kept: of what they came from."""
-
-    def __post_init__(self) -> None:
-        fingerprint.of_code()  # as it is while it parses: what tables are kept with
 
     def add(self, record: TrialRecord, part: TrialTables | None, came_from: str | None = None) -> None:
         self.records.append(record)

@@ -19,9 +19,10 @@ from storlab.analysis.summary import Summary, to_json
 from storlab.analysis.wording import plural
 from storlab.errors import StorlabError, UserError
 from storlab.nodes.waiting import to_its_end
-from storlab.records.derive import derive, write_tables
+from storlab.records.derive import derive, tables_of_study
 from storlab.records.files import write_durably
 from storlab.records.held import HeldFolder, held
+from storlab.records.kept import write_tables
 from storlab.records.manifest import NAME, Manifest, NodeFacts, Planned, PlannedDevice, node_facts, write_manifest
 from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.records.tables import Tables
@@ -78,8 +79,7 @@ async def run_study(
             await session.claim_devices()
             with new_run_folder(folder) as records:
                 begin_manifest(folder, run, session, plan, limits)
-                cells = {cell.number: cell for cell in plan.study.cells}
-                tables = Tables(cells, tuple(factor.name for factor in plan.study.factors))
+                tables = tables_of_study(records.manifest, plan.study)
                 return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
 
 

@@ -22,8 +22,8 @@ from storlab.importing.imported import ImportedFile
 from storlab.importing.importer import Importer, Part
 from storlab.importing.registry import importer_of
 from storlab.reading import open_file, read_file
-from storlab.records.derive import write_tables
 from storlab.records.imported import write_imported
+from storlab.records.kept import write_tables
 from storlab.records.manifest import LOCK
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.text import printable, storable
