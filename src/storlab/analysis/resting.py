@@ -51,8 +51,11 @@ def _is_open(comparison: Comparison, rule: Rule) -> bool:
 def _why(comparisons: Sequence[Comparison], rule: Rule) -> str:
     if all(c.ratio is None for c in comparisons):
         return "none of its comparisons can have an answer"
+    which = (
+        "all its comparisons" if all(c.ratio is not None for c in comparisons) else "all its comparisons with an answer"
+    )
     if rule.until == "gates":
         return "every gate on its comparisons was answered"
     if rule.until == "precision":
-        return f"all its comparisons were known to ±{percent(rule.precision)} or better"
-    return "all its comparisons were decided"
+        return f"{which} were known to ±{percent(rule.precision)} or better"
+    return f"{which} were decided"

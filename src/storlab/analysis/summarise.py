@@ -129,7 +129,8 @@ def _catalogue(recorded: Recorded, done: pl.DataFrame, states: tuple[CellState, 
 
 def _stops(design: Design) -> list[int]:
     """The rounds after which cells rest."""
-    return sorted(set(design.rests_after.values()))
+    known = {cell for cell, _ in design.cells}
+    return sorted({after for cell, after in design.rests_after.items() if cell in known})
 
 
 def _until(after: int, recorded: Recorded, done: pl.DataFrame) -> tuple[Recorded, pl.DataFrame]:

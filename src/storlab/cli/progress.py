@@ -103,11 +103,10 @@ def _line(text: str) -> None:
 
 
 def _resting(after: int, cells: Sequence[Cell]) -> str:
-    """``From round 9 on, 2 cells rest, whose comparisons are decided: fs ext4; fs xfs``."""
-    many = plural(len(cells), "cell")
-    verb, whose = ("rests", "its") if len(cells) == 1 else ("rest", "their")
+    """``From round 9 on, 2 cells rest, which no open comparison needs: fs ext4; fs xfs``."""
+    many, verb = plural(len(cells), "cell"), "rests" if len(cells) == 1 else "rest"
     names = "; ".join(levels_text(cell.levels) for cell in cells)
-    return f"from round {after + 1} on, {many} {verb}, as nothing more is asked of {whose} comparisons: {names}"
+    return f"From round {after + 1} on, {many} {verb}, which no open comparison needs: {names}"
 
 
 def _size(plan: Plan, done: int) -> list[str]:
