@@ -85,6 +85,7 @@ def compare(
         rounds_to_decide=found.rounds_to_decide,
         warnings=tuple(warnings),
         settled=found.settled,
+        undecided=found.undecided,
     )
 
 

@@ -146,6 +146,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     code: tuple[str, ...] = ()  # paths of code that loads were allowed to load
     gates: tuple[str, ...] = ()  # of `--fail-on`
     minutes: float | None = None  # of `--budget`
+    until: str | None = None  # of `storlab resume --until`: the rule by which it stops, in the place of the study's
     imported: Imported | None = None  # from what; of none, it was run
     format: int = FORMAT
 

@@ -102,8 +102,9 @@ async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANN
             rounds = extent.of(manifest.rounds, begun)
             plan = await make_plan(manifest.study(), session, manifest.seed, rounds)
             await session.claim_devices()
-            write_manifest(folder, replace(manifest, finished=None, stopped="", rounds=rounds))
-            limits = Limits(manifest.gates, manifest.minutes)
+            until = extent.until or manifest.until
+            write_manifest(folder, replace(manifest, finished=None, stopped="", rounds=rounds, until=until))
+            limits = Limits(manifest.gates, manifest.minutes, until)
             return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
 
 
@@ -181,7 +182,7 @@ class _Executor:
         self._run, self._study, self._plan = run, plan.study, plan
         self._session, self._observer, self._interrupts, self._tables = session, observer, interrupts, tables
         self._cells = {cell.number: cell for cell in plan.study.cells}
-        self._limits, self._rule = limits, rule_of(plan.study, plan.rounds, limits.gates)
+        self._limits, self._rule = limits, rule_of(plan.study, plan.rounds, limits)
         self._began = time.monotonic()
         self._rounds_here = 0
         self._ended = {record.trial for record in tables.records}

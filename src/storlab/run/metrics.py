@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from storlab.analysis.design import CompareSpec
-from storlab.analysis.questions import Catalogue, Metrics, Trait, each_planned
+from storlab.analysis.questions import Catalogue, Metrics, Planned, Trait, each_planned
 from storlab.metrics import END, PROBE, Declarations, MetricSpec, named, without_end
 from storlab.probes.backing import BACKING
 from storlab.probes.host_load import HostLoadProbe
@@ -72,6 +72,25 @@ def refuse_unknown_metrics(study: Study) -> None:
         if by_it and (first is None or first.problem) and all(item.problem for item in planned):
             why = first.problem if first is not None else "none of the levels that are compared has it."
             raise study.problem(path, f"nothing can be compared by {name!r}: {why}")
+
+
+def foreseen(study: Study, unsupported: Mapping[int, Sequence[str]]) -> list[Planned]:
+    """The comparisons that the study asks for, as far as they are known before it runs.
+
+    ``unsupported``: cell → why.
+    """
+    cells, design = {cell.number: metrics_of(cell) for cell in study.cells}, design_of(study)
+    reasons = {number: " ".join(why) for number, why in unsupported.items()}
+    found: dict[tuple[object, ...], Planned] = {}
+    for spec in design.planned():
+        for name in spec.metrics or (design.primary,):
+            metrics = {number: _meant(name, known) for number, known in cells.items()}
+            asked = replace(design, comparisons=(replace(spec, metrics=(name,)),))
+            for item in each_planned(asked, Catalogue(metrics, reasons)):
+                q = item.question
+                key = (q.factor, q.a, q.b, tuple(q.within.items()), q.pooled, q.source, q.metric)
+                found.setdefault(key, item)
+    return list(found.values())
 
 
 def _asked(study: Study, planned: Sequence[CompareSpec]) -> Iterator[tuple[Path, str, Sequence[CompareSpec]]]:
