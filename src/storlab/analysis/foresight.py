@@ -22,6 +22,10 @@ USUAL = 0.10
 """A difference that is always forecast, whatever the margins of the study are."""
 
 
+_COUNTED = ("1", "B")
+"""Units of counts, which vary so little that a forecast from the noise of speeds would be wrong."""
+
+
 @dataclass(frozen=True)
 class TypicalNoise:
     """``sd`` of the log ratio of two trials of a round; ``source``: how that is known, as the end of a sentence."""
@@ -96,6 +100,7 @@ def foresee(
     # "Equivalent" has one side at a time: half of the evidence.
     alike = [fewest_rounds(2 * alpha / family_of(counted))] if any(margins) else []
     fewest, alone = (max(min_rounds, min([fewest_rounds(1 / e), *alike])) for e in (1 / alpha, needed))
-    differences = sorted({*filter(None, margins), USUAL})
+    timed = {item.question.margin for item, _ in counted if item.question.unit not in _COUNTED}
+    differences = sorted({*filter(None, timed), USUAL})
     rounds = tuple((by, rounds_to_see(by, noise.sd, 1 / needed)) for by in differences)
     return Foresight(len(counted), most, fewest, alone, noise, rounds)
