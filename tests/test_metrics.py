@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from storlab.errors import RecordsError
 from storlab.metrics import Declarations, MetricSpec, Specs, latencies, named, percentiles_of
+from storlab.run.metrics import metrics_of_study
+from storlab.study.study import parse_study
 
 DISK = MetricSpec("disk.{disk}.writes", "1", across="sum", of="disk.{disk}", statistic="count")
 names = st.from_regex(r"[a-z][a-z.]{0,12}", fullmatch=True)
@@ -108,3 +110,34 @@ def test_anything_else_is_refused_too(text: bytes) -> None:
         Declarations.from_json(text, "declared.json")
     except RecordsError as error:
         assert "declared.json" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "margin"),
+    [
+        ("storage", "write.amplification", 0.01),
+        ("probe:alignment", "write.aligned.16k", 0.01),
+        ("probe:alignment", "write.unit.amplification.16k", 0.01),
+        ("probe:host-load", "disk.target.bytes_written", 0.01),
+        ("load", "write.bytes", 0.01),
+        ("load", "write.iops", 0.10),
+        ("load", "bandwidth", 0.10),
+        ("load", "write.latency.mean", 0.10),
+        ("load", "write.latency.p95", 0.10),
+        ("load", "write.latency.p99", 0.25),
+        ("load", "write.latency.p99.9", 0.25),
+        ("load", "write.latency.max", 0.25),
+        ("load", "stall.longest", 0.25),
+        ("load", "write.iops.cv", 0.10),
+        ("load", "unheard.of", 0.10),
+    ],
+)
+def test_what_does_not_matter_goes_by_what_kind_of_number_it_is(source: str, name: str, margin: float) -> None:
+    text = """
+title = "All kinds"
+stack = [{ layer = "directory" }]
+probes = { alignment = {}, host-load = {} }
+workload.load.fio = { rw = "randrw", size = "1M" }
+"""
+    study = parse_study(text.encode(), "study.toml", lambda name: "")
+    assert metrics_of_study(study)[source].find(name).margin == margin

@@ -45,6 +45,11 @@ Those of the second line are of histograms: of times in s, and of sizes of block
 HISTOGRAMS = ("latency", "request length", "request length alignment", "request alignment", "request offset")
 
 
+COUNT_MARGIN, RATE_MARGIN, TAIL_MARGIN = 0.01, 0.10, 0.25
+"""Counts hardly vary, and rates of storage seldom decide anything by less than a tenth; tails are far noisier."""
+_TAIL = 99.0
+
+
 def without_end(source: str) -> str:
     """``probe:stalls`` of ``probe:stalls@store``."""
     return source.partition(END)[0]
@@ -84,9 +89,21 @@ class MetricSpec:
     per: Quantity = ""  # what it is divided by
     granule: int = 0  # the unit of block I/O that it asks about, in bytes
     subject: str = ""  # of a member of a family: what stands in the place of the word
+    tail: bool = False  # the worst of many, as every maximum and every percentile from p99 on is anyhow
 
     def __hash__(self) -> int:  # that of all fields takes longer than what is looked up by it
         return hash(self.name)
+
+    @property
+    def margin(self) -> float:
+        """The difference that does not matter where a study names none, by what kind of number this is.
+
+        A tail; a count (bytes, requests, shares of them, bytes for each byte); or a rate, a time or a mean.
+        """
+        if self.tail or self.statistic == "max" or (self.percentile or 0) >= _TAIL:
+            return TAIL_MARGIN
+        counted = self.unit in ("1", "B") and not self.of and self.across in ("sum", "merge", "none")
+        return COUNT_MARGIN if counted else RATE_MARGIN
 
     @property
     def word(self) -> str:

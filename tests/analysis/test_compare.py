@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from storlab.analysis.compare import Question, compare
 from storlab.analysis.stats.pairing import Pairs, Side, pair, pool
-from storlab.analysis.summary import Comparison
+from storlab.analysis.stats.signed_rank import fewest_rounds
+from storlab.analysis.summary import Comparison, Undecided, UndecidedKind
 
 positive = st.floats(1e-3, 1e3)
 both_sides = st.integers(5, 25).flatmap(
@@ -255,3 +256,65 @@ def test_rounds_that_are_equal_take_no_evidence_from_those_that_are_not() -> Non
     assert found.verdict == "better"
     assert found.low is not None and found.low > 1
     assert "(1.000× to 1.020×)" in found.reason
+
+
+RISING = np.linspace(0.4, 0.7, 12)  # each round stands out more than those before: the most evidence there can be
+
+
+def of_ten(logs: list[float] | np.ndarray, better: str = "higher", *, a: int = 0, b: int = 0) -> Undecided | None:
+    """What one of ten comparisons lacks of which the others show nothing."""
+    after = len(logs) + 1  # the rounds in which only a failed, or only b
+    alone_a, alone_b = frozenset(range(after, after + a)), frozenset(range(after, after + b))
+    pairs = Pairs(np.arange(1, after), np.asarray(logs, dtype=np.float64), failed_a=alone_a, failed_b=alone_b)
+    found = compare(question(better), pairs, 0.05, family=10)
+    assert (found.undecided is None) == (found.verdict != "undecided" or found.settled)
+    return found.undecided
+
+
+def test_a_clear_direction_is_leaning_from_the_round_on_that_would_decide_one_comparison_alone() -> None:
+    assert fewest_rounds(0.05) == 6
+    kinds: dict[int, UndecidedKind] = {4: "too few rounds", 5: "too few rounds", 6: "leaning", 8: "leaning"}
+    for rounds, kind in kinds.items():
+        assert of_ten(RISING[:rounds]) == Undecided(kind, rounds, 9), rounds
+        assert of_ten(-RISING[:rounds]) == Undecided(kind, rounds, 9), rounds
+    assert of_ten(RISING[:10]) is None, "decided"
+
+
+def test_rounds_are_too_few_as_long_as_none_of_them_could_be_a_verdict() -> None:
+    mixed = np.array([0.2, -0.3, 0.25, -0.2, 0.3, -0.25, 0.1, -0.15, 0.05, 0.2])
+    assert of_ten(mixed[:8]) == Undecided("too few rounds", 4, 9)
+    found = of_ten(mixed[:9])
+    assert found is not None and found.kind == "no evidence"
+    equal = compare(question(), Pairs(np.arange(1, 9), np.zeros(8)), 0.05, family=10)
+    assert equal.verdict == "undecided" and equal.undecided is not None and equal.undecided.fewest == 9
+    assert compare(question(), Pairs(np.arange(1, 10), np.zeros(9)), 0.05, family=10).verdict == "equivalent"
+
+
+def test_nothing_leans_against_its_mean_or_against_rounds_that_failed() -> None:
+    slow = np.array([*RISING[:8], -40.0])
+    found = of_ten(slow)
+    assert found is not None and found.kind == "no evidence"
+    assert of_ten(RISING[:7]) == Undecided("leaning", 7, 9)
+    assert of_ten(RISING[:7], b=1) == Undecided("leaning", 7, 9), "who failed is not who leads"
+    found = of_ten(RISING[:7], a=1)
+    assert found is not None and found.kind == "too few rounds"
+
+
+def test_a_metric_without_a_direction_leans_as_well_until_it_differs() -> None:
+    assert of_ten(RISING[:7], "neither") == Undecided("leaning", 7, 9)
+    assert of_ten(RISING, "neither") is None
+
+
+@given(logs=st.lists(st.floats(-2, 2), min_size=1, max_size=16), family=st.integers(1, 20))
+def test_only_what_is_undecided_has_a_kind_and_each_keeps_to_its_definition(logs: list[float], family: int) -> None:
+    values = np.array(logs)
+    found = compare(question(), Pairs(np.arange(1, len(logs) + 1), values), 0.05, family=family)
+    assert (found.undecided is None) == (found.verdict != "undecided")
+    if found.undecided is not None:
+        alone = compare(question(margin=0.0), Pairs(np.arange(1, len(logs) + 1), values), 0.05)
+        if alone.verdict != "undecided":
+            assert found.undecided.kind == "leaning"
+        elif alone.low is not None and found.undecided.kind == "leaning":
+            assert not alone.low <= 1 <= (alone.high or 0), "or there is no interval yet"
+        if found.undecided.kind == "too few rounds":
+            assert len(logs) < found.undecided.fewest

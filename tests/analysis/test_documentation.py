@@ -12,7 +12,6 @@ import pytest
 from scipy.special import stdtrit
 
 from storlab.analysis.compare import compare
-from storlab.analysis.design import DEFAULT_MARGIN
 from storlab.analysis.stats.anytime import Floats
 from storlab.analysis.stats.closed_testing import Hypothesis, thresholds
 from storlab.analysis.stats.forecast import rounds_to_tell
@@ -26,6 +25,7 @@ from storlab.analysis.stats.signed_rank import (
     log_growth,
 )
 from storlab.analysis.verdict import Rules
+from storlab.metrics import COUNT_MARGIN, RATE_MARGIN, TAIL_MARGIN
 
 from .simulate import MACHINES, first_difference, log_ratios, running
 from .test_compare import FASTER, question
@@ -120,4 +120,5 @@ def test_the_reason_that_is_quoted_is_one_that_is_given() -> None:
 
 
 def test_the_margin_is_the_one_named() -> None:
-    assert DEFAULT_MARGIN == 0.05 and "(5 % unless the study says otherwise)" in PAGE
+    assert (COUNT_MARGIN, RATE_MARGIN, TAIL_MARGIN) == (0.01, 0.10, 0.25)
+    assert "1 % for counts, 10 % for rates, times and means, 25 % for tails" in " ".join(PAGE.split())

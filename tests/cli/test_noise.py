@@ -40,10 +40,11 @@ def test_the_built_in_load_tells_what_can_be_seen_and_keeps_it(tmp_path: Path, s
 
 def test_plan_uses_what_was_measured() -> None:
     before = json.loads(call("plan", "quick-directory", "--json").output)["seconds_per_round"]
-    save(kept())
+    save(kept(values=(1.0, 1.2, 1.2, 1.0) * 5))
     after = call("plan", "quick-directory", "--json")
     assert json.loads(after.output)["seconds_per_round"] == pytest.approx(before + 6 * 1.5)
-    assert "Noise" in call("plan", "quick-directory").output
+    said = " ".join(call("plan", "quick-directory").output.split())
+    assert "vary by 19 % as those of the built-in load did when `storlab noise` ran (2026-01-02)" in said
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1", "null", '{"machine": 3}'])
@@ -54,9 +55,12 @@ def test_what_is_kept_and_can_not_be_read_is_as_if_it_were_not_there(text: str) 
     assert call("plan", "quick-directory").status == 0
 
 
-def test_values_without_a_ratio_say_nothing_in_a_plan() -> None:
-    save(kept(values=(0.0, 1.0)))
-    assert "Noise" not in call("plan", "quick-directory").output
+def test_where_no_noise_is_known_the_plan_names_its_assumption() -> None:
+    for values in (None, (0.0, 1.0)):
+        if values is not None:
+            save(kept(values=values))
+        said = " ".join(call("plan", "quick-directory").output.split())
+        assert "vary by 10 % (an assumption: `storlab noise` measures this machine)" in said
 
 
 @pytest.mark.parametrize(

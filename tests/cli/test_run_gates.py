@@ -104,6 +104,42 @@ def test_rounds_are_added_to_a_run_that_has_ended(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "trials" / "0001" / "trial.json").read_bytes() == before
 
 
+def resumed(folder: Path, *words: str) -> tuple[int, dict[str, object]]:
+    """Rounds that are done, and the manifest."""
+    command = [PROGRAM, "resume", "out", "--quiet", *words]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    return max(rounds_of(folder)), json.loads((folder / "out" / "manifest.json").read_text())
+
+
+def test_a_run_that_has_ended_goes_on_by_another_rule_and_its_manifest_says_so(tmp_path: Path) -> None:
+    run(tmp_path, "15", "--rounds", "2")
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["until"] is None
+    rounds, manifest = resumed(tmp_path, "--until", "decided")
+    assert 6 <= rounds < 12, "as many as it takes"
+    assert (manifest["until"], manifest["rounds"]) == ("decided", [2, 10_000])
+    assert "1 comparison decided" in str(manifest["stopped"])
+    again, manifest = resumed(tmp_path)
+    assert (again, manifest["until"]) == (rounds, "decided"), "the rule stays, and it holds already"
+    more, manifest = resumed(tmp_path, "--until", "max", "--rounds", "+1")
+    assert (more, manifest["until"]) == (rounds + 1, "max")
+
+
+def test_with_another_rule_rounds_are_the_most(tmp_path: Path) -> None:
+    run(tmp_path, JUST_ONE_PERCENT, "--rounds", "1")
+    rounds, manifest = resumed(tmp_path, "--until", "±0.001%", "--rounds", "+2")
+    assert (rounds, manifest["rounds"]) == (3, [1, 3])
+    assert "not yet known to ±0.001 %" in str(manifest["stopped"])
+
+
+@pytest.mark.parametrize("until", ["certain", "5", "±0%", "120%"])
+def test_a_rule_that_can_not_be_read_is_refused(tmp_path: Path, until: str) -> None:
+    run(tmp_path, "10", "--rounds", "1")
+    command = [PROGRAM, "resume", "out", "--until", until]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 2 and f"--until '{until}' can't be read" in " ".join(ended.stderr.split())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [("1", "2 have begun already"), ("ten", "write +10 for ten more rounds"), ("+0", "can't be read")],

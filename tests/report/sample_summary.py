@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from storlab.analysis.summary import CellState, Comparison, Estimate, Summary, Verdict
+from storlab.analysis.summary import CellState, Comparison, Estimate, Summary, Undecided, Verdict
 
 from .sample_run import CELLS, DISK_FULL, FAILED, LOADS, NO_ZFS, NODES, ROUNDS, SYSTEMS, Cell
 
@@ -125,6 +125,12 @@ def _comparisons(metrics: pl.DataFrame) -> list[Comparison]:
     return result
 
 
+def _undecided(logs: list[float]) -> Undecided:
+    """Leaning where all rounds are on one side."""
+    agreeing = max(sum(x > 0 for x in logs), sum(x < 0 for x in logs))
+    return Undecided("leaning" if agreeing == len(logs) else "no evidence", agreeing, 6)
+
+
 def _comparison(a: str, b: str, load: str, metric: str, unit: str, better: str, logs: list[float]) -> Comparison:
     low, ratio, high = map(math.exp, _interval(logs, 4.0))
     margin = 0.05
@@ -155,4 +161,5 @@ def _comparison(a: str, b: str, load: str, metric: str, unit: str, better: str, 
         verdict=verdict,
         reason=reason,
         rounds_to_decide=6 if verdict == "undecided" else None,
+        undecided=_undecided(logs) if verdict == "undecided" else None,
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from storlab.analysis.summary import CellState, Comparison, Summary, Verdict
+from storlab.analysis.summary import CellState, Comparison, Summary, Undecided, UndecidedKind, Verdict
 from storlab.report import words
 from storlab.report.view import not_compared, ordered_comparisons, overview, verdict_groups
 
@@ -67,6 +68,28 @@ def test_a_verdict_in_one_sentence(comparison: Comparison, sentence: str) -> Non
     assert words.sentence(comparison) == sentence
 
 
+@pytest.mark.parametrize(
+    ("kind", "changed", "said"),
+    [
+        ("leaning", {}, "Leaning: better in 7 of 8 rounds, which is not enough yet. About 6 more rounds would"),
+        ("leaning", {"ratio": 0.7}, "Leaning: worse in 7 of 8 rounds, "),
+        ("leaning", {"better": "lower"}, "Leaning: worse in 7 of 8 rounds, "),
+        ("leaning", {"better": "neither"}, "Leaning: higher in 7 of 8 rounds, "),
+        ("leaning", {"better": "neither", "ratio": 0.7}, "Leaning: lower in 7 of 8 rounds, "),
+        ("too few rounds", {}, "Too few rounds to decide anything: a verdict takes at least 9. About 6 more"),
+        ("no evidence", {}, "No evidence of a difference so far. About 6 more rounds would be needed to decide."),
+    ],
+)
+def test_each_kind_of_undecided_is_called_undecided_first(
+    kind: UndecidedKind, changed: dict[str, Any], said: str
+) -> None:
+    comparison = replace(BASE, verdict="undecided", rounds_to_decide=6, undecided=Undecided(kind, 7, 9), **changed)
+    sentence = words.sentence(comparison)
+    assert sentence.startswith("ext4 against xfs is undecided: ")
+    assert said in sentence
+    assert words.tally([comparison]) == f"1 undecided{' (1 leaning)' if kind == 'leaning' else ''}"
+
+
 def test_an_undecided_comparison_that_rounds_can_not_decide_asks_for_none() -> None:
     undecided = replace(_pair("a", "b", "undecided"), rounds_to_decide=None)
     assert words.more_rounds(undecided) == "How many more rounds it needs can't be foreseen."
@@ -93,7 +116,15 @@ def test_an_undecided_comparison_that_rounds_can_not_decide_asks_for_none() -> N
         ),
         (
             [_pair("a", "b", "equivalent"), _pair("a", "c", "better"), _pair("b", "c", "better")],
-            "No single best: nothing beats a or b.",
+            "a and b are better than c.",
+        ),
+        (
+            [_pair("a", "b", "better"), _pair("b", "c", "undecided"), _pair("d", "c", "better")],
+            "a is better than b; d is better than c.",
+        ),
+        (
+            [_pair("a", "b", "better"), _pair("c", "d", "better"), _pair("e", "f", "better")],
+            "No single best: nothing beats a or c or e.",
         ),
     ],
 )

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from storlab.analysis.design import DEFAULT_MARGIN, MIN_ROUNDS
+from storlab.analysis.design import MIN_ROUNDS
 from storlab.analysis.stats.anytime import Floats, check_alpha, spread
 from storlab.analysis.stats.checks import warn
 from storlab.analysis.stats.pairing import Pairs, Side, no_ratio, without_logarithm
 from storlab.analysis.summary import Comparison
 from storlab.analysis.verdict import Failed, Judgement, Rules, judge, safe_exp, span
 from storlab.analysis.wording import percent, plural, times, times_alone
+from storlab.metrics import RATE_MARGIN
 
 _NAMED = 4
 
@@ -33,7 +34,7 @@ class Question:
     metric: str
     unit: str
     better: str
-    margin: float = DEFAULT_MARGIN
+    margin: float = RATE_MARGIN
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -90,6 +91,7 @@ def compare(
         rounds_to_decide=found.rounds_to_decide,
         warnings=tuple(warnings),
         settled=found.settled,
+        undecided=found.undecided,
     )
 
 

@@ -11,9 +11,6 @@ from storlab.metrics import Declarations
 Levels = dict[str, str]
 """Level of each factor."""
 
-DEFAULT_MARGIN = 0.05
-"""Differences within 5 % rarely decide between two storage set-ups, and this noise rarely shows them."""
-
 MIN_ROUNDS = 5
 """Verdicts of fewer rounds would rest on the assumed shape of the noise alone."""
 
@@ -34,7 +31,8 @@ class CompareSpec:
     ``pairs`` is ``None`` for all pairs, in the order of the levels; a pair reads "a against b".
     ``within``: in each combination of the other factors' levels. ``pooled``: over all of them together.
     ``metrics`` is ``None`` for the study's primary metric; names as in ``Design.primary``.
-    ``margin``: equivalent when the whole interval lies within 1/(1+margin) … 1+margin; 0 for never.
+    ``margin``: equivalent when the whole interval lies within 1/(1+margin) … 1+margin; 0 for never. ``None``: that of
+    each metric's own kind (``MetricSpec.margin``).
     """
 
     factor: str
@@ -42,7 +40,7 @@ class CompareSpec:
     within: bool = True
     pooled: bool = True
     metrics: tuple[str, ...] | None = None
-    margin: float = DEFAULT_MARGIN
+    margin: float | None = None
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ class Design:
     def _check_spec(self, spec: CompareSpec) -> None:
         if spec.factor not in self.factors:
             raise ValueError(f"can't compare levels of {spec.factor!r}: the study has no such factor")
-        if not spec.margin >= 0:
+        if spec.margin is not None and not spec.margin >= 0:
             raise ValueError(f"margin is {spec.margin}; it must be 0 or more, such as 0.05")
         for pair in spec.pairs or ():
             if pair[0] == pair[1]:

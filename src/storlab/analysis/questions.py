@@ -15,7 +15,7 @@ from storlab.analysis.design import CompareSpec, Design, Levels
 from storlab.analysis.stats.interleaving import Order, same_order
 from storlab.analysis.wording import level_names
 from storlab.grouping import grouped
-from storlab.metrics import Key, named
+from storlab.metrics import RATE_MARGIN, Key, named
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Trait:
 
     unit: str
     better: str
+    margin: float = RATE_MARGIN  # where the study names none
 
 
 Metrics = Mapping[Key, Trait]
@@ -67,7 +68,7 @@ def each_planned(design: Design, catalogue: Catalogue) -> Iterator[Planned]:
         for wanted in spec.metrics or (design.primary,):
             named = {cell: matching(wanted, metrics) for cell, metrics in catalogue.metrics.items()}
             for a, b in design.pairs(spec):
-                asked = Question(spec.factor, a, b, {}, False, "", wanted, "", "neither", spec.margin)
+                asked = Question(spec.factor, a, b, {}, False, "", wanted, "", "neither")
                 for item in _plan_pair(design, catalogue, named, asked, spec, grid):
                     if item.question.key not in known:
                         known.add(item.question.key)
@@ -93,7 +94,7 @@ def _plan_pair(
 ) -> Iterator[Planned]:
     combinations = list(grid.combinations(asked.factor, asked.a, asked.b))
     parts = [
-        part
+        part if spec.margin is None else replace(part, question=replace(part.question, margin=spec.margin))
         for within, cells in combinations
         for part in _plan_combination(catalogue, design.order, named, replace(asked, within=within), cells)
     ]
@@ -167,7 +168,8 @@ def _plan_pooled(parts: list[Planned], least: int) -> Iterator[Planned]:
 
 
 def _about(asked: Question, key: Key, trait: Trait) -> Question:
-    return replace(asked, source=key[0], metric=key[1], unit=trait.unit, better=trait.better)
+    known = replace(asked, unit=trait.unit, better=trait.better, margin=trait.margin)
+    return replace(known, source=key[0], metric=key[1])
 
 
 def _sentence(text: str) -> str:

@@ -138,9 +138,15 @@ def _expected(comparisons: Iterable[Comparison], rule: Rule, at_least: int) -> i
 
 def _rounds_to_precision(comparison: Comparison, rule: Rule) -> int | None:
     """More rounds until the interval is narrow enough, if the spread stays what the interval shows."""
+    sd = spread_of(comparison)
+    if sd is None:
+        return None
+    total = rounds_to_tell(math.log1p(rule.precision) / sd if sd > 0 else math.inf, 1 - comparison.confidence)
+    return None if total is None else max(1, total - comparison.rounds)
+
+
+def spread_of(comparison: Comparison) -> float | None:
+    """The standard deviation of the log ratio that an interval of this width shows; ``None`` without one."""
     if comparison.low is None or comparison.high is None or comparison.low <= 0:
         return None
-    alpha = 1 - comparison.confidence
-    sd = math.log(comparison.high / comparison.low) / 2 / tellable(comparison.rounds, alpha)
-    total = rounds_to_tell(math.log1p(rule.precision) / sd if sd > 0 else math.inf, alpha)
-    return None if total is None else max(1, total - comparison.rounds)
+    return math.log(comparison.high / comparison.low) / 2 / tellable(comparison.rounds, 1 - comparison.confidence)

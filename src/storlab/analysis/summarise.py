@@ -21,7 +21,7 @@ from storlab.analysis.stats.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.stats.pairing import Pairs, Rounds, Side, pair, pool
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
 from storlab.analysis.wording import percent, plural
-from storlab.metrics import Key
+from storlab.metrics import Declarations, Key
 
 Series = Mapping[tuple[int, Key], tuple[Rounds, Floats]]
 """Rounds and values of one metric in one cell, by cell and key."""
@@ -46,7 +46,7 @@ def summarise(
     states = cell_states(trials, design)
     done = trials.filter(pl.col("status") == "done").sort("trial").unique(["cell", "round"], keep="last")
     recorded = collect(metrics, done, [cell for cell, _ in design.cells])
-    catalogue = _catalogue(recorded, done, states)
+    catalogue = _catalogue(recorded, done, states, design.declared)
     planned = plan(design, catalogue)
     then = {after: plan(design, _catalogue(*_until(after, recorded, done), states)) for after in _stops(design)}
     sides = _sides(recorded, done, [item for each in (planned, *then.values()) for item in each])
@@ -119,11 +119,13 @@ def rounds_done(trials: pl.DataFrame, states: tuple[CellState, ...]) -> int:
     return sum({cell for cell in last if number <= last[cell]} <= set(ran) for number, ran in cells.iter_rows())
 
 
-def _catalogue(recorded: Recorded, done: pl.DataFrame, states: tuple[CellState, ...]) -> Catalogue:
+def _catalogue(
+    recorded: Recorded, done: pl.DataFrame, states: tuple[CellState, ...], declared: Declarations
+) -> Catalogue:
     found: dict[int, dict[Key, Trait]] = {cell: {} for cell in done["cell"].unique().to_list()}
     columns = recorded.series.select("cell", "source", "metric", "unit", "better")
     for cell, source, metric, unit, better in columns.iter_rows():
-        found[cell][source, metric] = Trait(unit, better)
+        found[cell][source, metric] = Trait(unit, better, declared[source].find(metric).margin)
     return Catalogue(found, {s.cell: " ".join(s.reasons) for s in states if s.status == "unsupported"})
 
 

@@ -183,6 +183,19 @@ class GateResult:
         return self.outcome == "hit" or (self.outcome == "undecided" and not allow_undecided)
 
 
+UndecidedKind = Literal["too few rounds", "leaning", "no evidence"]
+"""What it lacks: rounds, for any verdict; certainty, of a direction that is clear by itself; or any evidence."""
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """Of a comparison that more rounds may decide. No kind is a verdict, and none has a confidence."""
+
+    kind: UndecidedKind
+    agreeing: int  # rounds on the same side of 1 as the ratio
+    fewest: int  # rounds in which any verdict is possible, as long as the other comparisons are as they are
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Level ``a`` against level ``b`` of one factor, paired by round."""
@@ -209,6 +222,7 @@ class Comparison:
     settled: bool = False  # no more rounds are needed: decided, or there can be no verdict
     gates: tuple[GateResult, ...] = ()  # of `--fail-on`
     rests_after: int | None = None  # the round as of which it stands, where its cells were not due any more
+    undecided: Undecided | None = None  # null: decided, not interleaved, or nothing that more rounds could decide
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ All evidence is that of signs and ranks (``signed_rank``), which supposes no sha
 Rounds in which the side that would win has failed count against it in the evidence, and for "equivalent" those of
 either side: who fails in bad trials can't win by the good ones.
 
+Of what is undecided, and may yet be decided, ``undecided_kind`` says what it lacks. That is no verdict: nobody vouches
+for it.
+
 The chance that a study ever calls any two levels better or worse that do not differ, whenever it is looked at, is at
 most its α. The same holds of "equivalent" where the noise of log ratios is symmetric about their typical value: nothing
 bounds what no round has shown yet.
@@ -27,7 +30,7 @@ from dataclasses import dataclass
 from storlab.analysis.stats import signed_rank
 from storlab.analysis.stats.anytime import FORESEEABLE, ROUNDING, Floats, spread
 from storlab.analysis.stats.signed_rank import fewest_rounds, log_evidence, rounds_for_evidence
-from storlab.analysis.summary import Verdict
+from storlab.analysis.summary import Undecided, Verdict
 from storlab.analysis.wording import percent, plural, times, times_alone
 
 _BESIDE = 1e-9
@@ -84,6 +87,7 @@ class Judgement:
     reason: str
     settled: bool
     rounds_to_decide: int | None
+    undecided: Undecided | None = None
 
 
 @dataclass(frozen=True)
@@ -142,17 +146,19 @@ def judge(
     remaining = _remaining(log_ratios, found, rules, failed)
     if found.n < rules.min_rounds:
         reason = f"{plural(found.n, 'round')} done on both sides: a verdict needs at least {rules.min_rounds}."
-        return Judgement(found, "undecided", reason, False, remaining)
+        return Judgement(found, "undecided", reason, False, remaining, undecided_kind(log_ratios, found, rules, failed))
     if (alike := _equivalent(log_ratios, a, b, rules, failed)) is not None:
         return alike
     if not found.bounded:
         fewest = fewest_rounds(1 / needed)
         lack = f"an interval takes at least {fewest} rounds" if found.n < fewest else "these allow no interval yet"
-        return Judgement(found, "undecided", f"{_counted(log_ratios, a, b)}; {lack}.", False, remaining)
+        kind = undecided_kind(log_ratios, found, rules, failed)
+        return Judgement(found, "undecided", f"{_counted(log_ratios, a, b)}; {lack}.", False, remaining, kind)
     seen = _what_was_seen(log_ratios, a, b, found)
     lack = _why_undecided(log_ratios, found, rules, failed)
     if lack:
-        return Judgement(found, "undecided", f"{seen}; {lack}.", False, remaining)
+        kind = undecided_kind(log_ratios, found, rules, failed)
+        return Judgement(found, "undecided", f"{seen}; {lack}.", False, remaining, kind)
     return _difference(found, rules, seen)
 
 
@@ -188,6 +194,25 @@ def _difference(found: Span, rules: Rules, seen: str) -> Judgement:
     better = (found.low > 0) == (rules.better == "higher")
     reason = f"{seen}; the interval excludes 1, and {rules.better} is better."
     return Judgement(found, "better" if better else "worse", reason, True, None)
+
+
+def undecided_kind(log_ratios: Floats, found: Span, rules: Rules, failed: Failed) -> Undecided:
+    """What an undecided comparison lacks, as exactly as its verdict is made.
+
+    *Leaning*: were it the only comparison of its study, the evidence would be enough for the side of 1 on which both
+    typical ratio and mean are. *Too few rounds*: else, where no log ratios of so few rounds could have been a verdict.
+    *No evidence*: all else.
+    """
+    side = 1 if found.typical > 0 else -1
+    fewest = fewest_rounds(1 / found.threshold)
+    if rules.margin > 0:  # of "equivalent" each end has one side, hence half of the evidence
+        fewest = min(fewest, fewest_rounds(2 * rules.alpha / rules.family))
+    fewest = max(fewest, rules.min_rounds)
+    evidence = log_evidence(log_ratios, 0.0, side, failed.against(side, rules.better))
+    agreeing = int((side * log_ratios > 0).sum())
+    if found.n >= rules.min_rounds and side * found.mean > 0 and evidence >= math.log(2 / rules.alpha):
+        return Undecided("leaning", agreeing, fewest)
+    return Undecided("too few rounds" if found.n < fewest else "no evidence", agreeing, fewest)
 
 
 def _counted(log_ratios: Floats, a: str, b: str) -> str:

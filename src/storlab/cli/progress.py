@@ -19,8 +19,10 @@ from storlab.analysis.stopping import Continue, Stop
 from storlab.analysis.summary import Summary
 from storlab.cli.console import Console
 from storlab.cli.output import warn
+from storlab.cli.standings import News, table
 from storlab.records.run_folder import TrialRecord
 from storlab.report.format import duration, plural
+from storlab.run.foresight import foresight_of
 from storlab.run.observer import Observer
 from storlab.run.order import PlannedTrial
 from storlab.run.plan import Plan
@@ -70,6 +72,11 @@ class _Lasting(io.TextIOBase):
 
 
 class _OnlyMessages(Observer):
+    def run_begins(self, plan: Plan, folder: str, done: int) -> None:
+        foresight = foresight_of(plan)
+        if foresight is not None and foresight.warning():
+            _line(f"Warning: {foresight.warning()}")
+
     def notify(self, message: str) -> None:
         _line(message)
 
@@ -77,8 +84,13 @@ class _OnlyMessages(Observer):
 class PlainProgress(Observer):
     """One line for each thing that happens."""
 
+    def __init__(self) -> None:
+        self._news = News()
+
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
         _line(f"{plan.study.model.title}: {', '.join(_size(plan, done))}. Run: {folder}")
+        for line, _ in _foreseen(plan):
+            _line(line)
 
     def cells_rest(self, after: int, cells: Sequence[Cell]) -> None:
         _line(_resting(after, cells))
@@ -91,10 +103,21 @@ class PlainProgress(Observer):
             _line(f"trial {record.trial} ({levels_text(record.levels)}) {record.status}: {record.reason}")
 
     def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
+        for line in self._news.of(summary):
+            _line(line)
         _line(decision.reason)
 
     def notify(self, message: str) -> None:
         _line(message)
+
+
+def _foreseen(plan: Plan) -> Iterator[tuple[str, str]]:
+    """What it can decide in its rounds: lines, each with its style."""
+    foresight = foresight_of(plan)
+    if foresight is not None:
+        yield f"Verdicts {foresight.earliest()}; expected: {foresight.expected()}.", "dim"
+        if foresight.warning():
+            yield f"Warning: {foresight.warning()}", "bold yellow"
 
 
 def _line(text: str) -> None:
@@ -118,7 +141,7 @@ def _size(plan: Plan, done: int) -> list[str]:
 
 
 class LiveProgress(Observer):
-    """What runs now, rounds done, time left; drawn anew by Rich."""
+    """What runs now, rounds done, time left, and what the comparisons say so far; drawn again by Rich."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -131,11 +154,14 @@ class LiveProgress(Observer):
         self._due = 1
         self._left: tuple[float, float] | None = None
         self._said = ""
+        self._standings: Group | None = None
 
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
         self._plan = plan
         self._console.print(Text(plan.study.model.title, style="bold"))
         self._console.print(Text(" · ".join([*_size(plan, done), folder]), style="dim"))
+        for line, style in _foreseen(plan):
+            self._console.print(Text(line, style=style))
         for number, reasons in plan.unsupported.items():
             levels = next(cell.levels for cell in plan.study.cells if cell.number == number)
             text = f"– {levels_text(levels)}: unsupported here: {'; '.join(reasons)}"
@@ -161,7 +187,7 @@ class LiveProgress(Observer):
             self._console.print(Text(text, style=style))
 
     def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
-        self._said = decision.reason
+        self._said, self._standings = decision.reason, table(summary)
 
     def notify(self, message: str) -> None:
         self._console.print(Text(message, style="bold yellow"))
@@ -179,7 +205,8 @@ class LiveProgress(Observer):
         text = f"round {self._round} of {self._plan.rounds[0]}–{rounds} · {elapsed} · {left_text(left)}"
         bar.add_row(ProgressBar(total=rounds, completed=done, width=24), Text(text))
         running = Text("▸ ", style="cyan") + Text(self._now or "…")
-        return Group(bar, running, *([Text(self._said, style="dim")] if self._said else []))
+        said = [Text(self._said, style="dim")] if self._said else []
+        return Group(bar, running, *said, *([self._standings] if self._standings is not None else []))
 
 
 def levels_text(levels: object) -> str:

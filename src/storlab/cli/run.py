@@ -168,12 +168,12 @@ def _show(outcome: Outcome, json: bool, allow_undecided: bool) -> None:
     from storlab.cli.reporting import report_input, write_html
 
     given = report_input(outcome.folder, outcome.tables, outcome.summary)
-    page = write_html(outcome.folder, given)
     if json:
         import orjson
 
         from storlab.analysis.summary import to_json
 
+        write_html(outcome.folder, given)
         summary = orjson.loads(to_json(outcome.summary))
         answer = {"run": str(outcome.folder.path), "ending": outcome.ending, "summary": summary}
         show_json(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
@@ -182,7 +182,8 @@ def _show(outcome: Outcome, json: bool, allow_undecided: bool) -> None:
         from storlab.report.terminal import TerminalReport
 
         console = Console()
-        console.print(TerminalReport(given))
+        console.print(TerminalReport(given))  # first: drawing the page takes seconds
+        page = write_html(outcome.folder, given)
         console.print(f"\nRun:    {outcome.folder.path}\nReport: {page}", soft_wrap=True, markup=False)
         if (more := _more_rounds(outcome)) is not None:
             added = f"`storlab resume {outcome.folder.path} --rounds +{more}`"
@@ -214,13 +215,20 @@ def resume(
     rounds: Annotated[
         String, Option("--rounds", metavar="[+]N", help="So many rounds in all, or with a + so many more.")
     ] = None,
+    until: Annotated[
+        String,
+        Option(
+            "--until", metavar="decided|±5%|max", help="Another rule by which it stops, at the latest after --rounds."
+        ),
+    ] = None,
     allow_undecided: AllowUndecided = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Go on with an interrupted run, or add rounds to one.
 
-    Finished trials are kept, only the rest runs, in the order that was planned.
+    Finished trials are kept, only the rest runs, in the order that was planned. Verdicts stay sound, whatever rule is
+    chosen and after whatever was seen.
     """
     import asyncio
 
@@ -229,7 +237,7 @@ def resume(
 
     with observer(quiet or json) as watching:
         try:
-            outcome = asyncio.run(resume_run(folder, watching, parse_extent(rounds)))
+            outcome = asyncio.run(resume_run(folder, watching, parse_extent(rounds, until)))
         except asyncio.CancelledError:
             warn(f"storlab: interrupted; `storlab resume {folder}` goes on")
             raise typer.Exit(INTERRUPTED) from None

@@ -25,11 +25,11 @@ from storlab.probes.subject import Kind
 from storlab.units import Duration
 
 _METRICS = (
-    MetricSpec("stall.longest", "s", "lower", "max"),
+    MetricSpec("stall.longest", "s", "lower", "max", tail=True),
     MetricSpec("stall.total", "s", "lower"),
     MetricSpec("stall.count", "1", "lower"),
     MetricSpec("idle.longest", "s", across="max"),
-    MetricSpec("machine.stall.longest", "s", "lower", "max"),
+    MetricSpec("machine.stall.longest", "s", "lower", "max", tail=True),
 )
 
 

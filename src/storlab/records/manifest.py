@@ -161,6 +161,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     order: Order = "shuffled"  # how the order within rounds is drawn from the seed
     rest_from: Number | None = None  # rounds before cells may rest; null: none ever does
     rests: tuple[Rest, ...] = ()  # cells that are due no longer; all others are due in every round
+    until: str | None = None  # of `storlab resume --until`: the rule by which it stops, in the place of the study's
     imported: Imported | None = None  # from what; of none, it was run
     format: int = FORMAT
 

@@ -12,7 +12,7 @@ One row a number with its interval. ``kind`` says which columns are filled:
     effect      levels that don't vary, part (factor, interaction, others, rounds, residual), factor (``fs × bs`` for an
                 interaction), value, df: a share of the variation of the metric's logarithm
     level-mean  levels: one for a factor, two for an interaction; mean: the geometric one over all combinations
-    comparison  factor, a, b, pooled, levels of the other factors, ratio, margin, verdict, rounds_to_decide
+    comparison  factor, a, b, pooled, levels of the other factors, ratio, margin, verdict, undecided, rounds_to_decide
     caution     warnings: a sentence without which the numbers would be misread; these rows come first
 
 Text that a spreadsheet would compute has an apostrophe before it: a level named ``=1+1`` is ``'=1+1``. Numbers, and
@@ -35,7 +35,7 @@ from storlab.units import size_text
 _FIRST = ("kind", "source", "metric", "unit", "better")
 _LAST = (
     "cell", "node", "factor", "a", "b", "pooled", "rounds", "mean", "median", "sd", "cv", "ratio", "low", "high",
-    "confidence", "margin", "verdict", "reason", "rounds_to_decide", "warnings",
+    "confidence", "margin", "verdict", "undecided", "reason", "rounds_to_decide", "warnings",
     "value", "operations", "part", "df",
 )  # fmt: skip
 
@@ -110,6 +110,7 @@ def _latency(of: Distribution) -> Iterator[dict[str, object]]:
 def _comparison(c: Comparison) -> dict[str, object]:
     row = _shared(c) | {f"factor.{name}": level for name, level in c.within.items()}
     names = ("factor", "a", "b", "ratio", "margin", "verdict", "reason", "rounds_to_decide")
+    row |= {"undecided": c.undecided.kind if c.undecided is not None else None}
     return row | {"kind": "comparison", "pooled": str(c.pooled).lower()} | {name: getattr(c, name) for name in names}
 
 

@@ -20,6 +20,7 @@ UNSAFE = "A flush is answered before the data are on the disk: a power cut can l
 OUTLIERS = "Some of its rounds are outliers (modified z-score above 3.5)."
 _BARE = re.compile(r"[-+]?[0-9][0-9.]*|on|off|yes|no|true|false|none|default", re.IGNORECASE)
 _NAMED = 4  # of more, the first are named
+_SAID = 2  # claims in one sentence; of more, nobody makes an order
 NO_INTERVAL = "One round gives no interval."
 OUTCOMES = {"hit": "FAILED", "passed": "passed", "undecided": "UNDECIDED"}
 _DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
@@ -90,7 +91,34 @@ def evidence(comparison: Comparison) -> str:
     """What stands behind the ratio: its interval and rounds, and what is missing where it is undecided."""
     span = fmt.ratio_interval(comparison.low, comparison.high, comparison.ratio) or "no interval yet"
     text = f"({span}, {fmt.plural(comparison.rounds, 'round')})."
-    return f"{text} {more_rounds(comparison)}" if comparison.verdict == "undecided" else text
+    if comparison.verdict != "undecided":
+        return text
+    return " ".join(filter(None, (text, lacking(comparison), more_rounds(comparison))))
+
+
+def lacking(comparison: Comparison) -> str:
+    """What kind of undecided it is, as a sentence that can't be taken for a verdict; empty where there are no kinds."""
+    found = comparison.undecided
+    if found is None:
+        return ""
+    match found.kind:
+        case "leaning":
+            return f"Leaning: {leaning(comparison)}, which is not enough yet."
+        case "too few rounds":
+            return f"Too few rounds to decide anything: a verdict takes at least {found.fewest}."
+        case "no evidence":
+            return "No evidence of a difference so far."
+
+
+def leaning(comparison: Comparison) -> str:
+    """ "better in 12 of 12 rounds"; "higher" of a metric without a better direction."""
+    assert comparison.undecided is not None and comparison.ratio is not None
+    above = comparison.ratio > 1
+    if direction(comparison.better):
+        side = "better" if above == (comparison.better == "higher") else "worse"
+    else:
+        side = "higher" if above else "lower"
+    return f"{side} in {comparison.undecided.agreeing} of {fmt.plural(comparison.rounds, 'round')}"
 
 
 def sentence(comparison: Comparison) -> str:
@@ -151,22 +179,30 @@ def lead(comparisons: Sequence[Comparison]) -> str:
     for name in names:
         if wins[name] == set(names) - {name}:
             return f"{name} is better than {listed([n for n in names if n in wins[name]])}."
-    unbeaten = [name for name in names if not any(name in beaten for beaten in wins.values())]
-    if len(unbeaten) == len(names):
+    if not any(wins.values()):
         return "No level is better than another so far."
+    alike = grouped((tuple(n for n in names if n in wins[name]), name) for name in names if wins[name])
+    if len(alike) <= _SAID:
+        return f"{'; '.join(f'{_are_better(having, than)}' for than, having in alike.items())}."
+    unbeaten = [name for name in names if not any(name in beaten for beaten in wins.values())]
     return f"No single best: nothing beats {' or '.join(unbeaten)}." if unbeaten else "No single best."
+
+
+def _are_better(names: Sequence[str], than: Sequence[str]) -> str:
+    return f"{listed(names)} {'is' if len(names) == 1 else 'are'} better than {listed(than)}"
 
 
 def tally(comparisons: Sequence[Comparison]) -> str:
     """ "4 better or worse, 1 undecided": the whole study in one line."""
     compared = [c.verdict for c in comparisons if c.ratio is not None]
     undecided = compared.count("undecided")
+    leaning = sum(c.undecided is not None and c.undecided.kind == "leaning" for c in comparisons)
     equivalent = compared.count("equivalent")
     decided = len(compared) - undecided - equivalent
     parts = [
         f"{decided} better or worse" if decided else "",
         f"{equivalent} equivalent" if equivalent else "",
-        f"{undecided} undecided" if undecided else "",
+        f"{undecided} undecided{f' ({leaning} leaning)' if leaning else ''}" if undecided else "",
         f"{len(comparisons) - len(compared)} without an answer" if len(comparisons) > len(compared) else "",
     ]
     return ", ".join(part for part in parts if part)

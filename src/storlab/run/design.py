@@ -13,6 +13,7 @@ from storlab.analysis.summary import Summary
 from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest
 from storlab.records.tables import Tables
+from storlab.run.limits import NO_LIMITS, Limits, precision_of
 
 if TYPE_CHECKING:
     from storlab.study.study import Study
@@ -109,13 +110,14 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
     )
 
 
-def rule_of(study: Study, rounds: tuple[int, int], gates: tuple[str, ...] = ()) -> Rule:
-    """When to stop; ``rounds``: at least, at most. With ``gates``, once they are answered."""
-    until = study.model.repeat.until
-    if gates:
+def rule_of(study: Study, rounds: tuple[int, int], limits: Limits = NO_LIMITS) -> Rule:
+    """When to stop; ``rounds``: at least, at most. With gates, once they are answered, unless another rule is given."""
+    if limits.gates and limits.until is None:
         return Rule("gates", *rounds)
+    until = study.model.repeat.until if limits.until is None else limits.until
     if until == "decided":
         return Rule("decided", *rounds)
     if until == "max":
         return Rule("rounds", *rounds)
-    return Rule("precision", *rounds, precision=float(until))
+    precision = precision_of(until) if isinstance(until, str) else until
+    return Rule("precision", *rounds, precision=precision)

@@ -103,8 +103,9 @@ async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANN
             rounds = extent.of(manifest.rounds, begun)
             plan = await make_plan(manifest.study(), session, manifest.seed, rounds, manifest.order)
             await session.claim_devices()
-            write_manifest(folder, replace(manifest, finished=None, stopped="", rounds=rounds))
-            limits = Limits(manifest.gates, manifest.minutes)
+            until = extent.until or manifest.until
+            write_manifest(folder, replace(manifest, finished=None, stopped="", rounds=rounds, until=until))
+            limits = Limits(manifest.gates, manifest.minutes, until)
             return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
 
 
@@ -150,7 +151,7 @@ def begin_manifest(folder: Path, run: str, session: Session, plan: Plan, limits:
         gates=limits.gates,
         minutes=limits.minutes,
         order=plan.order_rule,
-        rest_from=None if rule_of(study, plan.rounds, limits.gates).until == "rounds" else plan.rounds[0],
+        rest_from=None if rule_of(study, plan.rounds, limits).until == "rounds" else plan.rounds[0],
     )
     try:
         write_manifest(folder, manifest)
@@ -187,7 +188,7 @@ class _Executor:
         manifest = run.manifest
         # Rounds that are added are for what is still open: a run is not held to them where nothing is.
         least = min(plan.rounds[0], manifest.rest_from or plan.rounds[0])
-        self._limits, self._rule = limits, rule_of(plan.study, (least, plan.rounds[1]), limits.gates)
+        self._limits, self._rule = limits, rule_of(plan.study, (least, plan.rounds[1]), limits)
         self._schedule = Schedule(manifest.rests, self._rule if manifest.rest_from else None)
         self._began = time.monotonic()
         self._rounds_here = 0

@@ -13,10 +13,14 @@ MOST_ROUNDS = 10_000
 
 @dataclass(frozen=True)
 class Limits:
-    """``gates``: as the user wrote them. ``minutes``: after which no further round begins; ``None``: any number."""
+    """``gates``: as the user wrote them. ``minutes``: after which no further round begins; ``None``: any number.
+
+    ``until``: the rule by which it stops in the place of the study's, since it was resumed so.
+    """
 
     gates: tuple[str, ...] = ()
     minutes: float | None = None
+    until: str | None = None
 
 
 NO_LIMITS = Limits()
@@ -24,29 +28,53 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Extent:
-    """How far a run is resumed: ``rounds`` in all, or so many ``more`` than have begun; neither: as it was planned."""
+    """How far a run is resumed: ``rounds`` in all, or so many ``more`` than have begun; neither: as it was planned.
+
+    ``until``: another rule by which it stops, as ``parse_until`` has it. Then rounds are those at most; where none are
+    given, as many as it takes, or for "max" as were planned.
+    """
 
     rounds: int | None = None
     more: int | None = None
+    until: str | None = None
 
     def of(self, planned: tuple[int, int], begun: int) -> tuple[int, int]:
         """Rounds at least and at most. Raises ``UserError`` where fewer are asked for than have begun."""
-        if self.more is not None:
-            return begun + self.more, begun + self.more
-        if self.rounds is None:
-            return planned
-        if self.rounds < begun:
+        if self.rounds is not None and self.rounds < begun:
             raise UserError(f"--rounds {self.rounds}: {begun} have begun already; write --rounds +10 for ten more")
-        return self.rounds, self.rounds
+        asked = self.rounds if self.more is None else begun + self.more
+        if self.until in (None, "max"):
+            return planned if asked is None else (asked, asked)
+        most = MOST_ROUNDS if asked is None else asked
+        return min(planned[0], most), most
 
 
 AS_PLANNED = Extent()
 
 
-def parse_extent(text: str | None) -> Extent:
-    """``40`` or ``+10``. Raises ``UserError``."""
+def parse_until(text: str) -> str:
+    """``decided``, ``max``, or a precision such as ``±5%``, as ``--until`` has it. Raises ``UserError``."""
+    if text not in ("decided", "max"):
+        precision_of(text)
+    return text
+
+
+def precision_of(until: str) -> float:
+    """0.05 of ``±5%``. Raises ``UserError``."""
+    from storlab.units import parse_share  # which loads pydantic
+
+    try:
+        return parse_share(until)
+    except ValueError:
+        message = f'--until {until!r} can\'t be read: write "decided", "max", or a precision such as "±5%"'
+        raise UserError(message) from None
+
+
+def parse_extent(text: str | None, until: str | None = None) -> Extent:
+    """``40`` or ``+10``, and another rule by which to stop. Raises ``UserError``."""
+    until = None if until is None else parse_until(until)
     if text is None:
-        return AS_PLANNED
+        return Extent(until=until)
     if re.fullmatch(r"\+?[0-9]{1,5}", text, re.ASCII) is None or not 1 <= int(text) <= MOST_ROUNDS:
         raise UserError(f"--rounds {text!r} can't be read: write +10 for ten more rounds, or 40 for forty in all")
-    return Extent(more=int(text)) if text.startswith("+") else Extent(rounds=int(text))
+    return Extent(more=int(text), until=until) if text.startswith("+") else Extent(rounds=int(text), until=until)

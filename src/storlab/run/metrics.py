@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from storlab.analysis.design import CompareSpec
-from storlab.analysis.questions import Catalogue, Metrics, Trait, each_planned
+from storlab.analysis.questions import Catalogue, Metrics, Planned, Trait, each_planned
 from storlab.metrics import END, PROBE, Declarations, MetricSpec, named, without_end
 from storlab.probes.backing import BACKING
 from storlab.probes.host_load import HostLoadProbe
@@ -74,6 +74,25 @@ def refuse_unknown_metrics(study: Study) -> None:
             raise study.problem(path, f"nothing can be compared by {name!r}: {why}")
 
 
+def foreseen(study: Study, unsupported: Mapping[int, Sequence[str]]) -> list[Planned]:
+    """The comparisons that the study asks for, as far as they are known before it runs.
+
+    ``unsupported``: cell → why.
+    """
+    cells, design = {cell.number: metrics_of(cell) for cell in study.cells}, design_of(study)
+    reasons = {number: " ".join(why) for number, why in unsupported.items()}
+    found: dict[tuple[object, ...], Planned] = {}
+    for spec in design.planned():
+        for name in spec.metrics or (design.primary,):
+            metrics = {number: _meant(name, known) for number, known in cells.items()}
+            asked = replace(design, comparisons=(replace(spec, metrics=(name,)),))
+            for item in each_planned(asked, Catalogue(metrics, reasons)):
+                q = item.question
+                key = (q.factor, q.a, q.b, tuple(q.within.items()), q.pooled, q.source, q.metric)
+                found.setdefault(key, item)
+    return list(found.values())
+
+
 def _asked(study: Study, planned: Sequence[CompareSpec]) -> Iterator[tuple[Path, str, Sequence[CompareSpec]]]:
     by_primary = [spec for spec in planned if spec.metrics is None]
     if by_primary or "primary" in study.model.model_fields_set:
@@ -96,4 +115,4 @@ def _meant(wanted: str, known: Declarations) -> Metrics:
     keys = named(f"{source}:{name}" if source else name, found) or [
         key for key, spec in found.items() if source in ("", key[0]) and spec.word and spec.named(name)
     ]
-    return {key: Trait(found[key].unit, found[key].better) for key in keys}
+    return {key: Trait(found[key].unit, found[key].better, found[key].margin) for key in keys}

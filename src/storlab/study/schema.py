@@ -249,7 +249,11 @@ class Compare(Model):
     metrics: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
         None, description="By default the primary metric."
     )
-    margin: Share = Field(0.05, description="Differences up to this do not matter: the verdict is `equivalent`.")
+    margin: Share | None = Field(
+        None,
+        description="Differences up to this do not matter: the verdict is `equivalent`. By default 1 % for counts "
+        "(bytes, requests, shares of them), 10 % for rates, times and means, 25 % for tails (p99 and beyond, maxima).",
+    )
 
 
 class StudyFile(Model):

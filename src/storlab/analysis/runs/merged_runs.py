@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
-from storlab.analysis.design import DEFAULT_MARGIN, CompareSpec, Design, Levels
+from storlab.analysis.design import CompareSpec, Design, Levels
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.runs.sides import Place, Sample, one_sided, without
 from storlab.analysis.stats.interleaving import Order
@@ -144,11 +144,14 @@ def _primary(runs: Sequence[RunData], metrics: tuple[str, ...]) -> str:
     return metrics[0] if metrics else primary
 
 
-def _margin(runs: Sequence[RunData], by: str | None) -> float:
-    """The least that any run's study names for the factor ``by``, or, where none compares its levels, for any."""
+def _margin(runs: Sequence[RunData], by: str | None) -> float | None:
+    """The least that any run's study names for the factor ``by``, or, where none compares its levels, for any.
+
+    ``None`` where none names one.
+    """
     specs = [spec for run in runs for spec in run.design.planned()]
     named = [spec.margin for spec in specs if spec.factor == by] or [spec.margin for spec in specs]
-    return min(named, default=DEFAULT_MARGIN)
+    return min((margin for margin in named if margin is not None), default=None)
 
 
 def _place(run: RunData, levels: Levels, others: Sequence[str], by: str | None) -> tuple[str, ...]:
@@ -193,7 +196,7 @@ def _collect(
         rows = rows.join(done.select("trial"), on="trial", how="semi", maintain_order="left")
         traits = rows.select("cell", "source", "metric", "unit", "better").unique(maintain_order=True)
         for cell, source, metric, unit, better in traits.iter_rows():
-            key, trait = (source, metric), Trait(unit, better)
+            key, trait = (source, metric), Trait(unit, better, run.design.declared[source].find(metric).margin)
             _same(said_by, key, trait, run.name)
             found[number[cell]][key] = trait
         named_there = {key for cell in number.values() for name in metrics for key in named(name, found.get(cell, ()))}
@@ -266,7 +269,7 @@ def _unsupported(run: RunData) -> dict[int, str]:
 def _same(said_by: dict[Key, tuple[str, Trait]], key: Key, trait: Trait, run: str) -> None:
     """One metric means one thing in all runs."""
     before, known = said_by.setdefault(key, (run, trait))
-    if known == trait:
+    if (known.unit, known.better) == (trait.unit, trait.better):
         return
     name = f"{key[1]} of {key[0]}"
     if known.unit != trait.unit:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from storlab.analysis.compare import Question
-from storlab.analysis.design import DEFAULT_MARGIN, Design
+from storlab.analysis.design import Design
 from storlab.analysis.questions import Planned
 from storlab.analysis.stats.interleaving import Span, pairs_in_time
 from storlab.analysis.stats.pairing import Pairs, Side, pair, pool, without_logarithm
@@ -179,7 +179,7 @@ def one_sided(design: Design, factor: str, levels: Sequence[str], metrics: Seque
                 problem = f"{where or 'the cell'} is in {has[0]} and not in {lacks}."
                 cell = by_level[has[0]][within]
                 problem = problem if where else problem[0].upper() + problem[1:]
-                asked = Question(factor, level, first, dict(within), False, "", "", "", "neither", DEFAULT_MARGIN)
+                asked = Question(factor, level, first, dict(within), False, "", "", "", "neither")
                 each = (replace(asked, metric=name) for name in metrics)
                 found += [Planned(question, ((cell, cell),), problem, counted=False) for question in each]
     return found

@@ -25,6 +25,7 @@ from storlab.cli.plan.nodes import (
     stack_text,
 )
 from storlab.grouping import grouped
+from storlab.run.foresight import foresight_of
 from storlab.study.schema import Compare
 from storlab.units import size_text
 
@@ -55,6 +56,7 @@ def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
         "root_needed_for": list(made.root_needed_for),
         "commands": [list(argv) for argv in dict.fromkeys(argv for cell in made.study.cells for argv in cell.commands)],
         "seconds_per_round": _round_time(made),
+        "foresight": _foresight_as_data(made),
         "notes": list(made.notes),
         "cautions": list(made.cautions),
     }
@@ -79,6 +81,8 @@ def print_text(made: Plan, seed: int | None) -> None:
     console.print()
     for label, text in _facts(made, seed):
         _fact(console, label, text)
+    if (foresight := foresight_of(made)) is not None and foresight.warning():
+        console.print(Text(f"Warning: {foresight.warning()}", style="bold yellow"))
     for caution in made.cautions:
         console.print(Text(f"Caution: {caution}", style="yellow"))
     for note in made.notes:
@@ -129,7 +133,8 @@ def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
     trials = f"{cells * least}" if least == most else f"{cells * least} to {cells * most}"
     of_cells = f"{cells} cell" if cells == 1 else f"{cells} cells"
     facts = [("Trials", f"{trials} ({of_cells}, {rounds} rounds)"), ("Time", _time(made))]
-    facts += [("Noise", text) for text in [_noise(made)] if text]
+    if (foresight := foresight_of(made)) is not None:
+        facts += [("Verdicts", foresight.earliest()), ("Expected", foresight.expected())]
     if seed is None:
         facts.append(("Order", "each round in a random order of its own; --seed N shows and fixes it"))
     else:
@@ -188,26 +193,18 @@ def _round_time(made: Plan) -> float | None:
     return made.round_time(max(OVERHEAD, measured) if measured is not None else OVERHEAD)
 
 
-def _noise(made: Plan) -> str | None:
-    """What such a study can see here, if its trials are as noisy as those that `storlab noise` ran."""
-    from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
-    from storlab.run.noise import saved
-
-    noise = saved()
-    if noise is None or not made.study.factors or not made.study.model.compare:
+def _foresight_as_data(made: Plan) -> dict[str, object] | None:
+    foresight = foresight_of(made)
+    if foresight is None:
         return None
-    try:
-        sd = noise_of(noise.values)[0].sd
-    except ValueError:
-        return None
-    alpha, most = 1 - made.study.model.confidence, made.rounds[1]
-    least = visible(sd, most, alpha)
-    seen = f"{most} rounds are too few for any verdict"
-    if least is not None:
-        seen = f"one comparison over {most} rounds sees differences from {100 * least:.2g} %"
-    needed = rounds_to_see(0.1, sd, alpha)
-    takes = f"; 10 % takes about {needed} rounds" if needed is not None else ""
-    return f"if trials are as noisy as those of {noise.study} on {noise.measured[:10]}: {seen}{takes}"
+    return {
+        "comparisons": foresight.comparisons,
+        "fewest_rounds": foresight.fewest,
+        "fewest_rounds_alone": foresight.alone,
+        "noise": {"sd": foresight.noise.sd, "source": foresight.noise.source},
+        "expected": [{"difference": by, "rounds": rounds} for by, rounds in foresight.rounds],
+        "warning": foresight.warning() or None,
+    }
 
 
 def _time(made: Plan) -> str:

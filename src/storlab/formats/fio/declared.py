@@ -38,7 +38,7 @@ _WHOLE = (
     MetricSpec("errors", "1", "lower"),
 )
 _STALLS = (
-    MetricSpec("stall.longest", "s", "lower", "max"),
+    MetricSpec("stall.longest", "s", "lower", "max", tail=True),
     MetricSpec("stall.total", "s", "lower"),
     MetricSpec("stall.count", "1", "lower"),
 )

@@ -60,7 +60,8 @@ _OTHERS = {
 _OF_TIMES = {
     what: (
         *percentiles_of(f"{{operation}}.{what}", _PERCENTILES),
-        MetricSpec(f"{{operation}}.{what}.max", "s", "lower", "max"),  # where the last bin ends, and no time of any
+        # Where the last bin ends, and no time of any.
+        MetricSpec(f"{{operation}}.{what}.max", "s", "lower", "max", tail=True),
     )
     for what in ("service", "queued")
 }

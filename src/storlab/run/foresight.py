@@ -1,0 +1,70 @@
+"""What a plan can decide in its rounds, with the noise that is known of this machine or of the study's last run."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from statistics import median
+
+from storlab.analysis.foresight import ASSUMED, Foresight, TypicalNoise, foresee
+from storlab.analysis.noise_floor import noise_of
+from storlab.analysis.stopping import spread_of
+from storlab.analysis.summary import Summary, from_json
+from storlab.errors import StorlabError
+from storlab.run.design import design_of
+from storlab.run.metrics import foreseen
+from storlab.run.noise import saved
+from storlab.run.plan import Plan
+from storlab.study.study import Study
+
+RUNS = Path("runs")
+"""Where runs go unless their user says otherwise: a folder ``STUDY-TIME`` each, in the current folder."""
+
+
+def foresight_of(made: Plan) -> Foresight | None:
+    """``None`` where the study compares nothing."""
+    study = made.study
+    planned = foreseen(study, made.unsupported)
+    if not planned:
+        return None
+    return foresee(planned, study.model.confidence, design_of(study).min_rounds, made.rounds[1], typical_noise(study))
+
+
+def typical_noise(study: Study) -> TypicalNoise:
+    """Of the study's last run in ``RUNS``, else of this machine as ``storlab noise`` measured it, else assumed."""
+    if (last := _last_run(study)) is not None:
+        return last
+    measured = saved()
+    if measured is not None:
+        try:
+            sd = noise_of(measured.values)[0].sd
+        except ValueError:
+            sd = math.nan
+        if sd > 0:
+            return TypicalNoise(
+                sd, f"as those of {measured.study} did when `storlab noise` ran ({measured.measured[:10]})"
+            )
+    return TypicalNoise(ASSUMED, "(an assumption: `storlab noise` measures this machine)")
+
+
+def _last_run(study: Study) -> TypicalNoise | None:
+    """By the intervals of its comparisons; ``None`` where there is no run of this title that has some."""
+    folders = sorted(RUNS.glob(f"{_escaped(Path(study.file).stem)}-*"), key=lambda path: path.name, reverse=True)
+    for folder in folders:
+        try:
+            summary = from_json((folder / "summary.json").read_bytes())
+        except (OSError, StorlabError):
+            continue
+        if summary.title == study.model.title and (spreads := _spreads(summary)):
+            return TypicalNoise(median(spreads), f"as in its last run, {folder}")
+    return None
+
+
+def _spreads(summary: Summary) -> list[float]:
+    """Of its comparisons by speed or time: what was counted says nothing of noise."""
+    found = (spread_of(c) for c in summary.comparisons if c.unit != "1")
+    return [spread for spread in found if spread is not None and spread > 0]
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
