@@ -48,7 +48,10 @@ def summarise(
     recorded = collect(metrics, done, [cell for cell, _ in design.cells])
     catalogue = _catalogue(recorded, done, states, design.declared)
     planned = plan(design, catalogue)
-    then = {after: plan(design, _catalogue(*_until(after, recorded, done), states)) for after in _stops(design)}
+    then = {
+        after: plan(design, _catalogue(*_until(after, recorded, done), states, design.declared))
+        for after in _stops(design)
+    }
     sides = _sides(recorded, done, [item for each in (planned, *then.values()) for item in each])
     of_failed = trials.filter(pl.col("status") == "failed").group_by("cell").agg(pl.col("round").unique())
     failed = {cell: np.array(rounds, dtype=np.int64) for cell, rounds in of_failed.iter_rows()}
