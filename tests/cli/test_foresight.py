@@ -56,7 +56,7 @@ def test_levels_that_are_left_out_are_not_counted() -> None:
 
 
 def test_a_run_begins_with_the_same_words_and_quietly_with_the_warning_alone() -> None:
-    _, data = planned(1)
+    planned(1)
     words = ("run", "three.toml", "--only", "mode=x", "--only", "build=a,b", "--out")
     loud, quiet = call(*words, "loud"), call(*words, "quiet", "--quiet")
     assert (loud.status, quiet.status) == (0, 0)
