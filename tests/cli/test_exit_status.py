@@ -56,7 +56,7 @@ def test_the_version_is_a_line() -> None:
         ("plan quick --set seze=1G", "did you mean 'size'?"),
         ("plan quick --only fs", "write FACTOR=LEVEL"),
         ("plan quick --only fs=zfs", "fs has no level 'zfs'"),
-        ("plan quick --only laod=x", "did you mean 'load'?"),
+        ("plan quick-directory --only moed=x", "did you mean 'mode'?"),
         ("plan quik", "did you mean 'quick'?"),
         ("run quik", "did you mean 'quick'?"),
         ("run quick --set repeat.max=0", "--set repeat.max=0: 0 should be at least 1"),
