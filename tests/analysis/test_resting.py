@@ -20,7 +20,7 @@ from .simulate import Factors, Values, design, tables
 FACTORS: Factors = {"fs": ("a", "b"), "load": ("seq", "rand")}
 SEQ, RAND = (1, 3), (2, 4)
 DECIDED = Rule("decided", min_rounds=5, max_rounds=30)
-WITHIN = (CompareSpec("fs", pooled=False),)
+WITHIN = (CompareSpec("fs", pooled=False, margin=0.05),)
 
 
 def noisy(mean: float, rounds: int, seed: int, sd: float = 0.03) -> list[float | None]:

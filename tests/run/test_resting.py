@@ -166,6 +166,14 @@ def test_rounds_that_are_added_are_for_what_is_open(whole: Laboratory, lab: Labo
     assert heavy == summary(whole).comparisons[0], "what is decided stays as it was"
 
 
+def test_another_rule_is_refused_where_cells_rest_for_good(whole: Laboratory, lab: Laboratory) -> None:
+    copied(whole, lab)
+    before = (lab.out / "manifest.json").read_bytes()
+    refused = lab.storlab("resume", lab.out, "--until", "±2%")
+    assert (refused.status, "cells 1, 2 rest" in refused.stderr) == (2, True), str(refused)
+    assert (lab.out / "manifest.json").read_bytes() == before
+
+
 def test_of_a_run_until_max_it_is_recorded_that_nothing_rests(lab: Laboratory) -> None:
     lab.execute(study(1).replace('"decided", min = 5', '"max", min = 1'))
     assert lab.run_folder.manifest.rest_from is None

@@ -29,7 +29,7 @@ from storlab.records.tables import Tables
 from storlab.run.design import rule_of, summary_of
 from storlab.run.interrupts import Interrupts
 from storlab.run.journal import Journal, refuse_others
-from storlab.run.limits import AS_PLANNED, NO_LIMITS, Extent, Limits
+from storlab.run.limits import AS_PLANNED, NO_LIMITS, Extent, Limits, refuse_other_rule
 from storlab.run.observer import Observer
 from storlab.run.order import PlannedTrial
 from storlab.run.orphans import refuse_living
@@ -94,6 +94,7 @@ async def resume_run(folder: Path, observer: Observer, extent: Extent = AS_PLANN
     with interrupts.listening(), records.lock():
         manifest = records.manifest
         refuse_living(manifest.run, folder)
+        refuse_other_rule(extent, manifest.until, [rest.cell for rest in manifest.rests])
         permissions = Permissions(manifest.unconfined, manifest.code)
         async with open_session(manifest.run, observer.notify, permissions) as session:
             await _tear_down_rest(records, session, observer)
@@ -239,7 +240,11 @@ class _Executor:
             begun = not self._ended.isdisjoint(planned.number for planned in self._plan.order(number))
             if not begun and self._enough(number - 1):
                 return
-            await trials.run(self._begin_round(number, journal))
+            order = self._begin_round(number, journal)
+            if not order:
+                self._stopped = f"Stopped after {plural(number - 1, 'round')}: all cells rest."
+                return
+            await trials.run(order)
             if self._interrupts.finish:
                 return
             if time.monotonic() - self._written > _TABLES_EVERY:

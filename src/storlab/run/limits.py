@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storlab.errors import UserError
@@ -50,6 +51,19 @@ class Extent:
 
 
 AS_PLANNED = Extent()
+
+
+def refuse_other_rule(extent: Extent, now: str | None, resting: Sequence[int]) -> None:
+    """Raise ``UserError`` where another rule is asked for than the one by which cells came to rest: they rest for good.
+
+    ``now``: the rule of an earlier ``--until``.
+    """
+    if resting and extent.until not in (None, now):
+        cells = f"cell {resting[0]} rests" if len(resting) == 1 else f"cells {', '.join(map(str, resting))} rest"
+        raise UserError(
+            f"--until {extent.until}: {cells}, since all that the run's own rule asks of them was known, and are not "
+            "run again: run a copy of the study with this rule in [repeat], or leave out --until"
+        )
 
 
 def parse_until(text: str) -> str:
