@@ -6,7 +6,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -67,21 +67,22 @@ impl AgentCgroup {
         Some(RunCgroup { path })
     }
 
-    /// Removes it, unless another agent still uses it.
-    pub fn remove(&self) {
-        for _ in 0..100 {
+    /// Removes it, unless another agent still uses it; whether none of this agent's runs is left. What was killed is
+    /// waited for, so long at most: on a busy machine, or with much memory to give back, dying takes seconds.
+    pub fn remove(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        loop {
             let own = self.own_runs();
             for run in &own {
                 run.kill();
                 run.remove();
             }
-            if own.is_empty() {
-                break;
+            if own.is_empty() || Instant::now() > until {
+                let _ = fs::remove_dir(&self.path);
+                return own.is_empty();
             }
-            // What was killed is still dying.
             std::thread::sleep(Duration::from_millis(10));
         }
-        let _ = fs::remove_dir(&self.path);
     }
 
     fn own_runs(&self) -> Vec<RunCgroup> {

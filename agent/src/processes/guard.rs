@@ -9,10 +9,14 @@ use std::io::{self, PipeWriter, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
 
 use nix::sys::prctl;
 
 use super::cgroup::AgentCgroup;
+
+/// For what an agent left to die. The agent itself waits for a moment only: whoever stopped it waits for it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whoever holds it is alive, as far as the guard knows: the pipe that is the guard's standard input.
 #[derive(Debug)]
@@ -39,7 +43,7 @@ pub fn guard(cgroup: &OsStr, agent: u32) -> ExitCode {
     let _ = std::env::set_current_dir("/");
     let _ = io::stdin().read_to_end(&mut Vec::new());
     if fs::exists(Path::new(cgroup)).unwrap_or(false) {
-        AgentCgroup::left_by(cgroup, agent).remove();
+        AgentCgroup::left_by(cgroup, agent).remove(PATIENCE);
     }
     ExitCode::SUCCESS
 }

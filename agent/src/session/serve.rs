@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
+use std::time::Duration;
 
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
@@ -93,8 +94,11 @@ impl Session {
             let _ = self.outbox.flush(&mut self.stream.output);
         }
         kill_descendants();
-        if let Some(cgroup) = &self.cgroup {
-            cgroup.remove();
+        if let Some(cgroup) = &self.cgroup
+            && !cgroup.remove(Duration::from_secs(1))
+        {
+            // What dies more slowly is left to another guard: the first was among the descendants.
+            let _ = Guard::start(cgroup);
         }
     }
 }

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from storlab.analysis.wording import percent
 from storlab.errors import CommandFailed, StorlabError
 from storlab.nodes.node import Clock, Exit, Node, Process
 from storlab.nodes.process import Turn
@@ -195,12 +196,12 @@ class SlicedWork:
 
     def warnings(self) -> list[str]:
         """What the reader must know of how they went."""
-        late = self._slices.late.get(self._cell.number, 0.0)
-        if late <= _LATE * self.active:
+        if self._slices.late.get(self._cell.number, 0.0) <= _LATE * self.active:
             return []
+        levels = ", ".join(self._cell.levels.values()) or "slices"
         return [
-            f"slices: what it does could not be held in time, and went on for {late / self.active:.0%} of its time in "
-            "the turns of others: take longer slices, or none"
+            f"{levels}: its loads could not be held at once, and went on for {percent(_LATE)} of their time and more "
+            "in the turns of others: take longer slices, or none"
         ]
 
 
