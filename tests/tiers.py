@@ -12,8 +12,8 @@ import pytest
 from hypothesis import is_hypothesis_test, settings
 
 SYSTEM = (
-    "analysis/test_effects.py",
-    "analysis/test_interleaving.py",
+    "analysis/effects/test_effects.py",
+    "analysis/stats/test_interleaving.py",
     "analysis/test_soundness.py",
     "cli/",
     "docs/test_commands.py",

@@ -236,6 +236,14 @@ def test_messages_before_and_after_the_document_become_warnings() -> None:
     assert measured.warnings == ("fio: note: before", "fio: {odd}", "fio: after")
 
 
+def test_a_message_that_has_no_end_of_its_own_line_hides_no_document() -> None:
+    text = b"fio: terminating on signal 2\nfio: select() call failed: Interrupted system call" + golden(
+        "fio-group.json"
+    )
+    measured = parse_fio(text, "x")
+    assert measured.warnings == ("fio: terminating on signal 2", "fio: select() call failed: Interrupted system call")
+
+
 def test_of_several_reports_the_last_is_read() -> None:
     measured = parse_fio(golden("fio-stonewall.json") + golden("fio-group.json"), "x")
     assert values(measured, "rand")["ios"] == 12000

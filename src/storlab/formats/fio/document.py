@@ -20,7 +20,8 @@ from msgspec import Meta, Struct
 
 from storlab.errors import ParseError
 
-_START = re.compile(rb"^(?:fio: [^\n{]*|[ \t]*)\{", re.MULTILINE)  # fio 3.33 ends some messages without a newline
+_START = re.compile(rb"^(?:fio: [^\n{]*(?=\{[ \t]*$)|[ \t]*)\{", re.MULTILINE)
+"""fio 3.33 ends some messages without a newline."""
 _BEFORE_3 = re.compile(rb'\s*\{\s*"fio version"\s*:\s*"fio-([12]\.(?!99)[\w.-]+)"')  # 2.99 is a draft of 3.0
 _BEFORE_3_13 = re.compile(r"fio-3\.([1-9]|1[0-2])(?!\d)")
 # A float that isn't a number: fio prints it as C does, which no JSON reader takes.
