@@ -26,6 +26,14 @@ impl Family {
         }
     }
 
+    /// Lets what was stopped by signals go on for a moment: one that has called vfork(2) can't stop before its child,
+    /// which may have been stopped first, has executed something. The freezer knows that by itself.
+    pub fn stir(&self) {
+        if self.cgroup().and_then(RunCgroup::is_frozen).is_none() {
+            self.signal_all(Signal::SIGCONT);
+        }
+    }
+
     /// Do all stand still that were asked to?
     pub fn is_held(&self) -> bool {
         match self.cgroup().and_then(RunCgroup::is_frozen) {

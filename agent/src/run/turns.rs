@@ -12,12 +12,14 @@ use crate::protocol::{self, Event, Failure};
 
 /// How often to look whether all of a run stand still.
 const LOOK_AGAIN_NS: u64 = MILLISECOND / 2;
+/// After how many looks to let those that were stopped finish what others wait for.
+const STIR_AFTER: u32 = 40;
 
 /// What a run is at.
 #[derive(Debug, Clone, Copy)]
 enum State {
     /// It is to stand still; it was let go at this instant, unless it never was in a turn.
-    Holding { since: Option<u64>, look_again_at: u64 },
+    Holding { since: Option<u64>, look_again_at: u64, looks: u32 },
     /// It stands still.
     Held,
     /// It works, since that instant.
@@ -47,7 +49,7 @@ impl Run {
             request,
             planned: turns.turns.iter().copied().collect(),
             taken: Vec::new(),
-            state: State::Holding { since: None, look_again_at: now },
+            state: State::Holding { since: None, look_again_at: now, looks: 0 },
         });
         Ok(())
     }
@@ -57,10 +59,15 @@ impl Run {
         let Some(turns) = &mut self.turns else { return };
         loop {
             match turns.state {
-                State::Holding { since, look_again_at } if look_again_at <= now => {
+                State::Holding { since, look_again_at, looks } if look_again_at <= now => {
                     if !self.family.is_held() {
-                        self.family.hold(); // what was forked meanwhile, too, where there is no freezer
-                        turns.state = State::Holding { since, look_again_at: now + LOOK_AGAIN_NS };
+                        if looks % STIR_AFTER == STIR_AFTER - 1 {
+                            self.family.stir();
+                        } else {
+                            self.family.hold(); // what was forked meanwhile, too, where there is no freezer
+                        }
+                        let look_again_at = now + LOOK_AGAIN_NS;
+                        turns.state = State::Holding { since, look_again_at, looks: looks.wrapping_add(1) };
                         return;
                     }
                     turns.taken.extend(since.map(|since| (since, now)));
@@ -87,7 +94,7 @@ impl Run {
                 State::Working { since } if turns.planned.front().is_none_or(|&(_, to)| to <= now) => {
                     turns.planned.pop_front();
                     self.family.hold();
-                    turns.state = State::Holding { since: Some(since), look_again_at: now };
+                    turns.state = State::Holding { since: Some(since), look_again_at: now, looks: 0 };
                 }
                 _ => return,
             }
