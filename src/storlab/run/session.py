@@ -204,9 +204,20 @@ async def open_session(
 
     ``notify`` gets a sentence for the user where something takes a while.
     """
+    asyncio.get_running_loop().set_exception_handler(_of_nobody)
     session = Session(run, notify, permissions)
     try:
         await session.start()
         yield session
     finally:
         await session.close()
+
+
+def _of_nobody(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What went wrong where nobody waits for it any more.
+
+    A connection that breaks while it is closed is no news: who used it has heard of its end. qemu.qmp leaves such ones
+    behind where QEMU is killed, and asyncio would print them with a traceback.
+    """
+    if not isinstance(context.get("exception"), ConnectionError):
+        loop.default_exception_handler(context)
