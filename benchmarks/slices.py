@@ -33,7 +33,7 @@ from storlab.workloads.slices import read_turns
 ALPHA = 0.05
 SECONDS = 1.0
 WINDOW = 12  # rounds of one study of equals
-DISK = '{ layer = "file", size = "256M", allocate = "preallocated" }, { layer = "loop" }'
+DISK = '{ layer = "file", size = "512M", allocate = "preallocated" }, { layer = "loop" }'
 EXT4 = f'{DISK}, {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}'
 FS = f'{DISK}, "{{side}}", {{ layer = "mount" }}'
 FILE_SYSTEMS = 'ext4 = { layer = "mkfs", type = "ext4" }\nxfs = { layer = "mkfs", type = "xfs" }'
