@@ -180,7 +180,7 @@ def test_of_a_run_until_max_it_is_recorded_that_nothing_rests(lab: Laboratory) -
 
 
 class Watching(Observer):
-    """What whoever watches is told."""
+    """Keeps what an observer hears."""
 
     def __init__(self) -> None:
         self.due: list[int] = []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import signal
+import subprocess
 from itertools import pairwise
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import storlab
 from laboratory import Laboratory, needs_root, wait_until
 from storlab.run.slices import timetable
+from storlab.workloads.fio.options import Job, Option
+from storlab.workloads.fio.sliced import unsliceable
 from storlab.workloads.slices import read_turns
 
 LOAD = (
@@ -160,11 +162,26 @@ def test_a_load_that_can_not_work_in_slices_is_refused_with_the_reason(lab: Labo
 
 @needs_root
 def test_a_device_that_several_cells_would_have_at_once_is_refused(lab: Laboratory) -> None:
-    device = Path("/dev/loop-of-a-test")
-    text = study().replace(
-        '{ layer = "file", size = "64M" }, { layer = "loop" }', f'{{ layer = "device", path = "{device}" }}'
-    )
-    assert lab.storlab("plan", lab.study(text)).status == 2
+    image = lab.folder / "disk"
+    with image.open("wb") as file:
+        file.truncate(64 * 1024**2)
+    device = subprocess.check_output(["losetup", "--find", "--show", image], text=True).strip()
+    try:
+        text = study().replace(
+            '{ layer = "file", size = "64M" }, { layer = "loop" }', f'{{ layer = "device", path = "{device}" }}'
+        )
+        whole = lab.storlab("plan", lab.study(text.replace('slices = "0.1s"', "")))
+        result = lab.storlab("plan", lab.study(text))
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+    assert whole.status == 0, str(whole)
+    assert (result.status, "or leave out [trial] slices" in result.stderr) == (2, True), str(result)
+
+
+def test_safe_writes_to_what_writes_later_are_refused_and_reads_are_not() -> None:
+    shared: dict[str, Option] = {"runtime": "1s", "time_based": True, "direct": 1}
+    assert "zpool writes some of it" in unsliceable([Job("w", {**shared, "rw": "randwrite", "fsync": 1})], "zpool")
+    assert unsliceable([Job("r", {**shared, "rw": "randread"})], "zpool") == ""
 
 
 def test_a_slice_that_is_too_short_is_refused(lab: Laboratory) -> None:

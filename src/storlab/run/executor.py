@@ -200,6 +200,7 @@ class _Executor:
         self._left: tuple[str, ...] = ()
         self._setups: Setups | None = None
         self._held: HeldFolder
+        self._summary: Summary  # as the run has ended
 
     @property
     def _ended(self) -> set[int]:
@@ -316,7 +317,8 @@ class _Executor:
         if not self._held.is_in_place and not self._held.run.path.joinpath(NAME).exists():
             return  # it was removed: there is nothing to write into
         self._write_tables()
-        write_durably(self._held.run.summary, to_json(self._summarise(effects=True)))
+        self._summary = self._summarise(effects=True)
+        write_durably(self._held.run.summary, to_json(self._summary))
         finished = _now() if self._finished else None
         manifest = self._held.run.manifest
         nodes = {**manifest.nodes, **_nodes(self._session)}
@@ -325,4 +327,4 @@ class _Executor:
     def _outcome(self) -> Outcome:
         failed = any(record.status == "failed" for record in self._tables.records)
         ending: Ending = "interrupted" if self._interrupts.finish else "failures" if failed else "complete"
-        return Outcome(self._run, ending, self._summarise(effects=True), self._tables, self._left)
+        return Outcome(self._run, ending, self._summary, self._tables, self._left)

@@ -11,6 +11,7 @@ from storlab.analysis.noise_floor import noise_of
 from storlab.analysis.stopping import spread_of
 from storlab.analysis.summary import Summary, from_json
 from storlab.errors import StorlabError
+from storlab.reading import read_file
 from storlab.run.design import design_of
 from storlab.run.metrics import foreseen
 from storlab.run.noise import saved
@@ -52,7 +53,7 @@ def _last_run(study: Study) -> TypicalNoise | None:
     folders = sorted(RUNS.glob(f"{_escaped(Path(study.file).stem)}-*"), key=lambda path: path.name, reverse=True)
     for folder in folders:
         try:
-            summary = from_json((folder / "summary.json").read_bytes())
+            summary = from_json(read_file(folder / "summary.json"))
         except (OSError, StorlabError):
             continue
         if summary.title == study.model.title and (spreads := _spreads(summary)):

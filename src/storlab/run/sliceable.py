@@ -23,10 +23,8 @@ def refuse_unsliceable(study: Study, cells: Sequence[Cell]) -> None:
     ((length, parallel),) = ways
     what = "parallel" if parallel else "slices"
     for cell in cells:
-        if (
-            len({node for load in cell.loads for name in load.groups for node in node_names(name, cell.nodes[name])})
-            > 1
-        ):
+        groups = {name for load in cell.loads for name in load.groups}
+        if sum(len(node_names(name, cell.nodes[name])) for name in groups) > 1:
             raise study.problem(("trial", what), f"its loads would be on several nodes at once: leave out {what}")
         for load in cell.loads:
             if reason := _reason(cell, load):

@@ -118,11 +118,10 @@ class Slices:
         mine = [slot for slot in self._slots if slot.cell == cell.number]
         offsets = [clocks[node.name].offset for node, _ in loads]
         taken = await all_of(*(_turns_of(load, mine, offset) for (_, load), offset in zip(loads, offsets, strict=True)))
-        ends = [
-            max(turns[at][1] - offset for turns, offset in zip(taken, offsets, strict=True)) for at in range(len(mine))
-        ]
-        late = (max(end - slot.end - self.gap, 0.0) for end, slot in zip(ends, mine, strict=True))
-        self.late[cell.number] = sum(late)
+        if self.length is not None:
+            self.late[cell.number] = max(
+                _late(turns, mine, offset + self.gap) for turns, offset in zip(taken, offsets, strict=True)
+            )
         after = [slot.after for slot in mine]
         warm_up = self._warm_up(cell.number)
         return {node.name: Turns(turns, warm_up, after) for (node, _), turns in zip(loads, taken, strict=True)}
@@ -232,6 +231,13 @@ async def _has_worked(node: Node, command: Process) -> bool:
     except (StorlabError, FileNotFoundError):
         return False
     return any(is_whole(word) and int(word) > 0 for text in counters for word in text.split())
+
+
+def _late(turns: Sequence[Turn], slots: Sequence[Slot], offset: float) -> float:
+    """Seconds for which it worked after its turns' ends. A turn that took no time was not worked in at all."""
+    return sum(
+        max(end - offset - slot.end, 0.0) for (begin, end), slot in zip(turns, slots, strict=True) if end > begin
+    )
 
 
 async def _turns_of(process: Process, slots: Sequence[Slot], offset: float) -> list[Turn]:

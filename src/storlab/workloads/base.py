@@ -172,7 +172,7 @@ class Workload(Model):
 
         It works in turns, which ``parse`` then finds in its folder (``workloads.slices``).
         """
-        raise NotImplementedError(self.kind)
+        raise TrialError(Workload.unsliceable(self, ""))
 
     @abstractmethod
     def parse(self, raw: Path) -> Measurements:

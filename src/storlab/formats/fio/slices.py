@@ -11,7 +11,7 @@ here CLOCK_MONOTONIC, as are the turns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,9 +110,3 @@ class _Sums:
             self.counts[way] += np.bincount(histogram.bin_index(value), minlength=histogram.BINS)
             self.least[way], self.most[way] = min(self.least[way], value.min()), max(self.most[way], value.max())
             self.total[way] += float(value.sum())
-
-
-def added(cuts: Mapping[int, Cut]) -> tuple[Ints, Ints]:
-    """Operations and bytes of all jobs together: a row for each turn, a column for each direction."""
-    of = list(cuts.values())
-    return np.sum([each.ios for each in of], axis=0), np.sum([each.bytes for each in of], axis=0)
