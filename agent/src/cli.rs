@@ -1,4 +1,4 @@
-//! The command line: `serve`, `init`, `trace`, `files`, `--version`, and the hidden `launch` and `guard`.
+//! The command line: `serve`, `init`, `trace`, `tcp`, `files`, `relay`, `--version`, and the hidden `launch` and `guard`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::protocol::{PROTOCOL, is_file_name};
 
 /// What a wrong command line is answered with.
-pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent --version";
+pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent tcp [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent relay OPTION...\n       storlab-agent --version";
 
 /// What the program was asked to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,8 +15,12 @@ pub enum Command {
     Serve(ServeOptions),
     /// Tell what block I/O there is (see [`crate::trace`]), which understands its own arguments.
     Trace(Vec<OsString>),
+    /// Tell what TCP connections do (see [`crate::tcp`]), likewise.
+    Tcp(Vec<OsString>),
     /// Create, read, stat and delete many files (see [`crate::storm`]).
     Files(OsString),
+    /// Stand between a server and its clients (see [`crate::relay`]), which understands its own arguments.
+    Relay(Vec<OsString>),
     /// Be process 1 of a guest (see [`crate::init`]).
     Init,
     /// Prepare, wait and become a program: what the agent re-executes itself for (see [`crate::launch`]).
@@ -83,6 +87,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
         Some("launch") => parse_launch(arguments),
         Some("guard") => parse_guard(arguments),
         Some("trace") => Ok(Command::Trace(arguments.collect())),
+        Some("relay") => Ok(Command::Relay(arguments.collect())),
+        Some("tcp") => Ok(Command::Tcp(arguments.collect())),
         Some("files") => match (arguments.next(), arguments.next()) {
             (Some(spec), None) => Ok(Command::Files(spec)),
             _ => Err(UsageError::Files),

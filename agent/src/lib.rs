@@ -15,7 +15,8 @@
 //! | [`sys`] | the few system calls that need `unsafe` |
 //!
 //! [`trace`] is a program of its own, which the session runs like any other: what it attaches to the kernel goes away
-//! with its process, and it can be used without a controller. So is [`storm`], the workload of many small files.
+//! with its process, and it can be used without a controller. So are [`tcp`], [`storm`], the workload of many small
+//! files, and [`relay`], which stands between a server and its clients.
 
 #![deny(unsafe_code)] // `sys` is the one exception
 #![warn(missing_docs)]
@@ -31,10 +32,12 @@ pub mod outbox;
 pub mod poller;
 pub mod processes;
 pub mod protocol;
+pub mod relay;
 pub mod run;
 pub mod sample;
 pub mod session;
 pub mod storm;
 pub mod stream;
 pub mod sys;
+pub mod tcp;
 pub mod trace;

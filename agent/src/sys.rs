@@ -204,3 +204,13 @@ fn set_attributes(mount: BorrowedFd, MountAttributes(set): MountAttributes, flag
         unsafe { libc::syscall(libc::SYS_mount_setattr, mount, nothing, flags, &raw const attributes, size) };
     Errno::result(changed).map(drop)
 }
+
+/// A datagram socket of netlink(7), on which nothing is sent yet: a write goes to the kernel, a read is what it answers.
+pub fn netlink(protocol: i32) -> Result<OwnedFd, Errno> {
+    // SAFETY: it takes three numbers.
+    let fd = unsafe {
+        libc::socket(libc::AF_NETLINK, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, protocol as libc::c_int)
+    };
+    // SAFETY: a new descriptor, which nobody else knows.
+    Errno::result(fd).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -13,20 +13,35 @@ use aya::{Btf, BtfError, Endianness};
 /// Where the kernel shows them.
 pub const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
-/// Structures and enumerations that `bpf/kernel.h` names.
-const TYPES: [&str; 9] = [
-    "request",
-    "request_queue",
-    "blk_mq_hw_ctx",
-    "gendisk",
-    "block_device",
-    "bvec_iter",
-    "bio",
-    "req_op",
-    "req_flag_bits",
-];
-/// What the names of tracepoints' types begin with.
-const TRACEPOINTS: &str = "btf_trace_block_";
+/// What some programs need of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Needed {
+    /// Structures and enumerations that they look into.
+    pub types: &'static [&'static str],
+    /// What the names of their tracepoints' types begin with.
+    pub tracepoints: &'static [&'static str],
+}
+
+/// As `bpf/kernel.h` has them.
+pub const BLOCK: Needed = Needed {
+    types: &[
+        "request",
+        "request_queue",
+        "blk_mq_hw_ctx",
+        "gendisk",
+        "block_device",
+        "bvec_iter",
+        "bio",
+        "req_op",
+        "req_flag_bits",
+    ],
+    tracepoints: &["btf_trace_block_"],
+};
+/// As `bpf/tcp_kernel.h` has them.
+pub const TCP: Needed = Needed {
+    types: &["sock_common", "sock", "inet_sock", "tcp_sock", "net", "ns_common", "sk_buff", "tcphdr"],
+    tracepoints: &["btf_trace_inet_sock_set_state", "btf_trace_tcp_"],
+};
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER: usize = 24;
@@ -53,11 +68,11 @@ pub enum NoTypes {
 }
 
 /// Reads those that are needed.
-pub fn of_kernel(path: &Path) -> Result<Btf, NoTypes> {
+pub fn of_kernel(path: &Path, needed: &Needed) -> Result<Btf, NoTypes> {
     let whole = fs::read(path)?;
     // What can't be taken apart here is left to those who know more of the format.
-    let needed = Blob::new(&whole).and_then(|blob| blob.pruned());
-    Ok(Btf::parse(needed.as_deref().unwrap_or(&whole), Endianness::default())?)
+    let pruned = Blob::new(&whole).and_then(|blob| blob.pruned(needed));
+    Ok(Btf::parse(pruned.as_deref().unwrap_or(&whole), Endianness::default())?)
 }
 
 struct Blob<'a> {
@@ -88,8 +103,8 @@ impl<'a> Blob<'a> {
     }
 
     /// The same types, with all that are not needed blank, and none after the last that is.
-    fn pruned(&self) -> Option<Vec<u8>> {
-        let needed = self.needed()?;
+    fn pruned(&self, wanted: &Needed) -> Option<Vec<u8>> {
+        let needed = self.needed(wanted)?;
         let last = *needed.keys().max()?;
         let mut strings = vec![0];
         let mut types = Vec::with_capacity(last * HEAD + (64 << 10));
@@ -108,8 +123,8 @@ impl<'a> Blob<'a> {
     }
 
     /// Numbers of needed types; false: its name is enough.
-    fn needed(&self) -> Option<HashMap<usize, bool>> {
-        let (named, tracepoints) = self.offsets_of_names();
+    fn needed(&self, wanted: &Needed) -> Option<HashMap<usize, bool>> {
+        let (named, tracepoints) = self.offsets_of_names(wanted);
         let mut needed = HashMap::new();
         let mut waiting = vec![];
         for number in 1..=self.starts.len() {
@@ -176,13 +191,13 @@ impl<'a> Blob<'a> {
     }
 
     /// Where the names of needed types and of tracepoints stand; each stands there once.
-    fn offsets_of_names(&self) -> (Vec<u32>, Vec<u32>) {
+    fn offsets_of_names(&self, wanted: &Needed) -> (Vec<u32>, Vec<u32>) {
         let (mut named, mut tracepoints) = (vec![], vec![]);
         let mut at = 0;
         for name in self.strings.split(|byte| *byte == 0) {
-            if TYPES.iter().any(|known| known.as_bytes() == name) {
+            if wanted.types.iter().any(|known| known.as_bytes() == name) {
                 named.push(at);
-            } else if name.starts_with(TRACEPOINTS.as_bytes()) {
+            } else if wanted.tracepoints.iter().any(|known| name.starts_with(known.as_bytes())) {
                 tracepoints.push(at);
             }
             at += u32::try_from(name.len()).unwrap_or_default() + 1;
@@ -229,11 +244,15 @@ mod tests {
     #[test]
     fn what_is_kept_of_this_kernels_types_is_little() {
         let Ok(whole) = fs::read(KERNEL) else { return };
-        let pruned = Blob::new(&whole).and_then(|blob| blob.pruned()).unwrap();
-        assert!(pruned.len() < whole.len() / 4);
-        Btf::parse(&pruned, Endianness::default()).unwrap();
-        for (name, of) in [("request", STRUCT), ("req_op", ENUM), ("btf_trace_block_rq_issue", TYPEDEF)] {
-            assert_eq!(number(&whole, name, of), number(&pruned, name, of));
+        let block = [("request", STRUCT), ("req_op", ENUM), ("btf_trace_block_rq_issue", TYPEDEF)];
+        let tcp = [("tcp_sock", STRUCT), ("sock", STRUCT), ("btf_trace_tcp_destroy_sock", TYPEDEF)];
+        for (needed, names) in [(BLOCK, block), (TCP, tcp)] {
+            let pruned = Blob::new(&whole).and_then(|blob| blob.pruned(&needed)).unwrap();
+            assert!(pruned.len() < whole.len() / 4);
+            Btf::parse(&pruned, Endianness::default()).unwrap();
+            for (name, of) in names {
+                assert_eq!(number(&whole, name, of), number(&pruned, name, of));
+            }
         }
     }
 
@@ -250,7 +269,7 @@ mod tests {
         #[test]
         fn nothing_breaks_it(bytes in proptest::collection::vec(any::<u8>(), 0..200), magic in any::<bool>()) {
             let bytes = if magic { [&MAGIC.to_ne_bytes(), &bytes[..]].concat() } else { bytes };
-            let _ = Blob::new(&bytes).and_then(|blob| blob.pruned());
+            let _ = Blob::new(&bytes).and_then(|blob| blob.pruned(&BLOCK));
         }
     }
 }

@@ -9,7 +9,7 @@
 //! | `counters`, `events` | what the programs leave in their maps |
 //! | `names`, `output` | the lines |
 
-mod btf;
+pub(crate) mod btf;
 mod counters;
 mod disks;
 mod events;
@@ -17,7 +17,7 @@ mod filters;
 mod names;
 mod options;
 mod output;
-mod programs;
+pub(crate) mod programs;
 mod tracefs;
 
 use std::ffi::OsString;
@@ -96,7 +96,8 @@ fn trace(arguments: impl IntoIterator<Item = OsString>) -> Result<(), TraceError
     tracer.follow(&signals)
 }
 
-fn ending_signals() -> Result<SignalFd, Errno> {
+/// What ends a program that watches, as a descriptor.
+pub(crate) fn ending_signals() -> Result<SignalFd, Errno> {
     let mut ending = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         ending.add(signal);
@@ -185,7 +186,7 @@ impl Tracer {
 }
 
 /// Waits for a signal, for the reader's leaving, or until then; true where it is over.
-fn wait(signals: BorrowedFd, out: BorrowedFd, until: Option<Instant>) -> Result<bool, Errno> {
+pub(crate) fn wait(signals: BorrowedFd, out: BorrowedFd, until: Option<Instant>) -> Result<bool, Errno> {
     let mut watched = [PollFd::new(signals, PollFlags::POLLIN), PollFd::new(out, PollFlags::empty())];
     let timeout = until.map_or(PollTimeout::NONE, |until| {
         let left = until.saturating_duration_since(Instant::now()) + Duration::from_micros(999);

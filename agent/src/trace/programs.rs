@@ -49,7 +49,7 @@ pub struct Refused(pub String);
 
 /// Why a hook cannot be used, or one of its programs.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-enum Failure {
+pub(crate) enum Failure {
     #[error(
         "this process may not load eBPF programs: that takes CAP_BPF and CAP_PERFMON, which root of a container may lack, and a seccomp filter may forbid it"
     )]
@@ -72,7 +72,7 @@ impl Failure {
         matches!(self, Self::NoTracefs(_) | Self::OfKernel(_))
     }
 
-    fn of(error: &(dyn Error + 'static)) -> Self {
+    pub(crate) fn of(error: &(dyn Error + 'static)) -> Self {
         let mut causes = vec![];
         let mut next = Some(error);
         while let Some(error) = next {
@@ -201,7 +201,7 @@ impl Made {
 }
 
 fn attach_btf(filters: &Filters) -> Result<Made, Failure> {
-    let types = btf::of_kernel(Path::new(btf::KERNEL)).map_err(|error| Failure::of(&error))?;
+    let types = btf::of_kernel(Path::new(btf::KERNEL), &btf::BLOCK).map_err(|error| Failure::of(&error))?;
     let ebpf = load(filters, Some(&types), BTF_OBJECT, &[])?;
     attach_each(ebpf, filters, |program, name| {
         let program: &mut BtfTracePoint = program.try_into()?;
@@ -282,7 +282,7 @@ fn load(
 
 /// `EbpfLoader::new` reads all of the kernel's types, though it is given those that are needed right after. With no file
 /// left to open it goes without: half the time of all loading, and 15 MB. No other thread opens files meanwhile.
-fn loader_without_types<'a>() -> EbpfLoader<'a> {
+pub(crate) fn loader_without_types<'a>() -> EbpfLoader<'a> {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return EbpfLoader::new() };
     let limited = setrlimit(Resource::RLIMIT_NOFILE, 0, hard);
     let loader = EbpfLoader::new();
