@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from laboratory import Laboratory, ended, kill, needs_root, wait_for
+from laboratory.devices import Device, sh
 from storlab.errors import StudyError
-
-from .conftest import Device, sh
 
 PLAIN = {"PATH": os.environ["PATH"]}  # without what marks the processes of a test's laboratory
 HEAD = """

@@ -17,8 +17,7 @@ import orjson
 import pytest
 
 from laboratory import Laboratory, ended, kill, needs_root, wait_for, wait_until
-
-from .conftest import Device, sh
+from laboratory.devices import Device, sh
 
 STUDY = """
 primary = "elapsed"
@@ -73,7 +72,7 @@ def cgroup(name: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @needs_root
-@pytest.mark.parametrize("name", ["somebodys-{pid}", "storlab-20260101-000000-abcd.1.1-host"])
+@pytest.mark.parametrize("name", ["somebodys-{pid}", "storlab-20260101-000000-abcd.1.1.1-host"])
 def test_a_journal_does_not_end_a_cgroup_of_somebody_else(finished: Laboratory, name: str) -> None:
     name = name.format(pid=os.getpid())
     with cgroup(name) as victim:

@@ -8,8 +8,7 @@ import struct
 from pathlib import Path
 
 from laboratory import Laboratory, ended, needs_root, wait_for
-
-from .conftest import Device, sh
+from laboratory.devices import Device, sh
 
 _SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32)
 _WITHOUT_LOG = 2

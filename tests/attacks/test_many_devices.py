@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from laboratory import needs_root, wait_until
+from laboratory.devices import Device, new_device, sh
 from layers.signatures import WRITE
 from storlab.errors import StorlabError, UserError
 from storlab.layers.base import LayerContext
@@ -26,8 +27,6 @@ from storlab.layers.block.claim import Claims
 from storlab.layers.block.device import DeviceLayer
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
-
-from .conftest import Device, new_device, sh
 
 SEED = os.environ.get("STORLAB_TEST_SEED", "2026")
 ATTEMPTS = int(os.environ.get("STORLAB_ATTACKS", "40"))

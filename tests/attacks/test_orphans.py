@@ -16,6 +16,7 @@ from laboratory import Laboratory, ended, kill, needs_root, wait_for, wait_until
 from laboratory.studies import LOOPS
 from storlab.doctor.runs import without_journal
 from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.processes import Agents, Controller, cgroup_name
 from storlab.run.executor import new_run_id
 from storlab.run.orphans import Orphan, living, orphans, remove
 from storlab.run.session import open_session
@@ -93,6 +94,27 @@ def test_an_agent_that_is_killed_while_a_study_is_planned_leaves_no_cgroup_for_e
         assert wait_until(partial(_dead, run), 20.0)
         remove_all(run)
     assert cgroups_of(process.pid) == []
+
+
+@needs_root
+def test_an_empty_cgroup_of_a_controller_that_is_gone_is_an_orphan_however_new_its_times_look() -> None:
+    """The kernel renews these whenever somebody drops its caches; and another process may have the number by now."""
+    run = new_run_id()
+    other = Controller(os.getpid(), Controller.this().started - 1)
+    name = cgroup_name(Agents(run, other, "host"), 1)
+    (root,) = {path for path in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")) if _is_v2(path)}
+    (root / name).mkdir()
+    try:
+        assert [(orphan.undo, str(orphan)) for orphan in of(run, soon=0.0)] == [("processes.end", name)]
+        assert of(run, soon=3600.0) == []
+        assert remove_all(run) == ([f"removed the cgroup {name}"], [])
+    finally:
+        if (root / name).exists():
+            (root / name).rmdir()
+
+
+def _is_v2(path: Path) -> bool:
+    return (path / "cgroup.procs").exists() and (path / "cgroup.controllers").exists()
 
 
 def _dead(run: str) -> bool:

@@ -56,7 +56,7 @@ def test_a_job_file_that_is_no_file_is_refused_at_once(kind: str, here: Path) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("tool", ["csv", "fio", "sysbench", "bonnie", "blkalgn", "virtiofs-tests"])
+@pytest.mark.parametrize("tool", ["csv", "fio", "sysbench", "bonnie", "blkalgn", "pcap", "virtiofs-tests"])
 def test_a_file_to_import_that_is_no_file_is_refused_at_once(tool: str, kind: str, here: Path) -> None:
     lay(kind, here / "input")
     with bounded():

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from laboratory import Laboratory, ended, kill, needs_root, wait_for, wait_until
+from laboratory.devices import Device, sh
 from storlab.errors import StudyError
 
-from .conftest import Device, sh
 from .signatures import WRITE, write_dos
 
 PLAIN = {"PATH": os.environ["PATH"]}  # without what marks the processes of a test's laboratory

@@ -13,11 +13,11 @@ import pytest
 from pydantic import ValidationError
 
 from laboratory import needs_root
+from laboratory.devices import sh
 from storlab.errors import Unsupported, UserError
 from storlab.layers.resources import Disk, File
 from storlab.layers.stack import BuiltStack, type_errors
 
-from .conftest import sh
 from .sites import ground_in, parse
 
 BASE = {"size": "16M", "written": "5M"}

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from laboratory import needs_root
+from laboratory.devices import sh
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.resources import Disk, Export
 from storlab.layers.server.nbd_export import parse_nbd_list
 from storlab.layers.stack import type_errors
 from storlab.nodes.node import Ports
 
-from .conftest import sh
 from .sites import Ground, ground_in, parse
 
 FILE = {"layer": "file", "size": "16M"}

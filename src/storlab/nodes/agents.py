@@ -23,7 +23,7 @@ from storlab.nodes.demands import NO_DEMANDS, Demands
 from storlab.nodes.identity import NodeIdentity, machine_of
 from storlab.nodes.kind import K, Launcher, Prepared, Services
 from storlab.nodes.node import Node
-from storlab.nodes.processes import cgroup_name, end_marked, end_processes, mark
+from storlab.nodes.processes import Agents, Controller, cgroup_name, end_marked, end_processes, mark
 from storlab.nodes.waiting import cancelled, to_its_end
 
 HELLO_TIMEOUT = 10.0  # s; a loaded machine needs far less
@@ -166,7 +166,7 @@ class AgentLauncher(Launcher[K]):
     async def _launch(self, name: str, instance: str, kind: str, address: str) -> _Launched:
         self._launches += 1
         # A run that is resumed, and an agent that is launched again, use another than what may be left of the first.
-        cgroup = cgroup_name(self.services.run, os.getpid(), self._launches, instance)
+        cgroup = cgroup_name(Agents(self.services.run, Controller.this(), instance), self._launches)
         environment = mark(self.services.run, instance)
         announced = self.here and self.services.journal is not None
         if announced:

@@ -8,10 +8,12 @@ is looked for on the machine of the node that acts, and nowhere else.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -21,7 +23,7 @@ from storlab.nodes.undo import Name, RunId, undo
 
 _RUN, _NODE = "STORLAB_RUN", "STORLAB_NODE"
 _CGROUP = re.compile(
-    r"storlab-(?P<run>[A-Za-z0-9-]{1,128})\.(?P<controller>\d{1,10})\.\d{1,9}-(?P<node>[A-Za-z0-9_.+-]+)"
+    r"storlab-(?P<run>[A-Za-z0-9-]{1,128})\.(?P<pid>\d{1,10})\.(?P<started>\d{1,19})\.\d{1,9}-(?P<node>[A-Za-z0-9_.+-]+)"
 )
 _PATIENCE = 10.0  # s, for a process that was killed to be gone
 _FIND = """
@@ -70,20 +72,55 @@ class _Agent(Struct, frozen=True, forbid_unknown_fields=True):
 async def end_marked(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """End what an agent left, on the node that it was on. Raises ``StorlabError`` for what isn't an agent's cgroup."""
     cgroup = arguments["cgroup"]
-    if (found := _CGROUP.fullmatch(cgroup)) is None or found["run"] != arguments["run"]:
+    if (found := parse_cgroup_name(cgroup)) is None or found.run != arguments["run"]:
         raise StorlabError(f"{cgroup} is not the cgroup of an agent of the run {arguments['run']}: left alone")
     return await end_processes(node, **arguments)
 
 
-def cgroup_name(run: str, controller: int, number: int, node: str) -> str:
-    """Of an agent's cgroup: whose it is, and for which process of Storlab's."""
-    return f"storlab-{run}.{controller}.{number}-{node}"
+class Controller(NamedTuple):
+    """A process of Storlab's: its number, and when it started, in clock ticks since the machine booted.
+
+    A number alone may be another process's by now. The times of a cgroup's folder don't tell: the kernel renews them
+    whenever it has dropped the folder from its cache.
+    """
+
+    pid: int
+    started: int
+
+    @classmethod
+    def this(cls) -> Controller:
+        """The process that asks."""
+        return cls(os.getpid(), started(os.getpid()) or 0)
 
 
-def controller_of(cgroup: str) -> tuple[str, int, str] | None:
-    """The run, its controller's process, and the node, by the name of an agent's cgroup; ``None``: it is none."""
-    found = _CGROUP.fullmatch(cgroup)
-    return None if found is None else (found["run"], int(found["controller"]), found["node"])
+def started(pid: int) -> int | None:
+    """When a process of this machine did, in clock ticks since boot, see proc_pid_stat(5); ``None``: it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
+    except OSError:
+        return None
+    return int(fields[19]) if fields and fields[0] not in "ZX" else None
+
+
+class Agents(NamedTuple):
+    """What the name of an agent's cgroup says."""
+
+    run: str
+    controller: Controller
+    node: str
+
+
+def cgroup_name(agents: Agents, number: int) -> str:
+    """Of the cgroup of an agent; ``number`` sets apart those that its controller launched for one node."""
+    pid, at = agents.controller
+    return f"storlab-{agents.run}.{pid}.{at}.{number}-{agents.node}"
+
+
+def parse_cgroup_name(cgroup: str) -> Agents | None:
+    """``None`` where it is not the name of an agent's cgroup."""
+    if (found := _CGROUP.fullmatch(cgroup)) is None:
+        return None
+    return Agents(found["run"], Controller(int(found["pid"]), int(found["started"])), found["node"])
 
 
 async def end_processes(acting: Node, run: str, node: str, cgroup: str) -> str | None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from storlab.errors import RecordsError, StorlabError, UserError
 from storlab.layers.fs.mount import parse_mountinfo
-from storlab.nodes.processes import cgroup_name, controller_of
+from storlab.nodes.processes import Agents, Controller, cgroup_name, parse_cgroup_name, started
 from storlab.nodes.undo import run_of
 from storlab.records.manifest import LOCK
 from storlab.run.session import Session
@@ -49,7 +49,10 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Orphan:
-    """Something that a dead run left, and how it is undone. ``changed``: when it was last, seconds since the epoch."""
+    """Something that a dead run left, and how it is undone. ``changed``: when it was last, seconds since the epoch.
+
+    Of a process and of an agent's cgroup: when the process began, or the controller that had launched the agent.
+    """
 
     run: str
     undo: str
@@ -77,8 +80,8 @@ def orphans(soon: float | None = None) -> list[Orphan]:
 
 def left_of(run: str) -> list[Orphan]:
     """Agents' cgroups of a run that nobody works on now but this process, whatever its journal names."""
-    found = ((each, *_controlled(str(each.arguments["cgroup"]), each.changed)) for each in _cgroups())
-    return [each for each, alive, controller in found if each.run == run and controller != os.getpid() and not alive]
+    found = ((each, parse_cgroup_name(str(each.arguments["cgroup"]))) for each in _cgroups() if each.run == run)
+    return [each for each, agents in found if agents is not None and not _is_alive(agents.controller)]
 
 
 def parse_age(text: str) -> float:
@@ -117,16 +120,16 @@ async def remove(found: Iterable[Orphan], session: Session) -> tuple[list[str], 
 
 def living() -> set[str]:
     """The runs that are alive on this machine, or may be: whoever runs them, and wherever their folders are."""
-    by_controller = {run for name, changed in _agents_cgroups() if (run := _controlled(name, changed)[0])}
+    by_controller = {agents.run for agents in _agents() if _is_alive(agents.controller)}
     return by_controller | {run for run, agent in _marked_agents() if _parent(agent) != 1} | _locked()
 
 
 def refuse_living(run: str, folder: Path) -> None:
     """Raise ``RecordsError`` where a run is alive, though nobody works in ``folder``, which says that it is its own."""
-    for name, changed in _agents_cgroups():
-        alive, controller = _controlled(name, changed)
-        if alive == run and controller != os.getpid() and _works(controller):
-            raise RecordsError(f"the run {run} is still running (process {controller}), and {folder} is not its folder")
+    for agents in _agents():
+        pid = agents.controller.pid
+        if agents.run == run and pid != os.getpid() and _is_alive(agents.controller) and _works(pid):
+            raise RecordsError(f"the run {run} is still running (process {pid}), and {folder} is not its folder")
 
 
 def _works(controller: int) -> bool:
@@ -138,40 +141,33 @@ def _works(controller: int) -> bool:
     return False
 
 
-def _controlled(cgroup: str, changed: float) -> tuple[str | None, int]:
-    """The run of an agent's cgroup, where its controller is alive, and that one's process."""
-    found = controller_of(cgroup)
-    if found is None:
-        return None, 0
-    run, controller, _ = found
-    began = _start(controller)
-    return (run if began is not None and began <= changed + 2.0 else None), controller
+def _is_alive(controller: Controller) -> bool:
+    return started(controller.pid) == controller.started
 
 
-def _agents_cgroups() -> Iterator[tuple[str, float]]:
-    """Names of agents' cgroups and when they last changed; also of those that could not be made."""
-    for folder in _walk():
-        yield folder.name, _changed(folder)
+def _agents() -> Iterator[Agents]:
+    """What the names of agents' cgroups say; also of those that could not be made."""
+    names = [folder.name for folder in _walk()]
     for _, pid in _marked_agents():
         words = _words(pid, "cmdline")
         if "--cgroup" in words[:-1]:
-            yield words[words.index("--cgroup") + 1], _start(pid) or 0.0
+            names.append(words[words.index("--cgroup") + 1])
+    yield from filter(None, map(parse_cgroup_name, names))
 
 
 def _walk() -> Iterator[Path]:
     for folder, below, _ in os.walk(_CGROUPS):
-        ours = [name for name in below if name.startswith("storlab-") and controller_of(name) is not None]
+        ours = [name for name in below if name.startswith("storlab-") and parse_cgroup_name(name) is not None]
         yield from (Path(folder, name) for name in ours)
         below[:] = [name for name in below if name not in ours]
 
 
 def _cgroups() -> Iterator[Orphan]:
     for folder in _walk():
-        found = controller_of(folder.name)
-        if found is not None and _is_ours(folder):
-            run, _, node = found
-            arguments = {"run": run, "node": node, "cgroup": folder.name}
-            yield Orphan(run, "processes.end", arguments, _changed(folder))
+        agents = parse_cgroup_name(folder.name)
+        if agents is not None and _is_ours(folder):
+            arguments = {"run": agents.run, "node": agents.node, "cgroup": folder.name}
+            yield Orphan(agents.run, "processes.end", arguments, _since_epoch(agents.controller.started))
 
 
 def _processes() -> Iterator[Orphan]:
@@ -180,8 +176,8 @@ def _processes() -> Iterator[Orphan]:
         marks = dict(word.partition("=")[::2] for word in _words(pid, "environ") if word.startswith("STORLAB_"))
         run, node = marks.get("STORLAB_RUN"), marks.get("STORLAB_NODE")
         if run and node and run_of(f"storlab-{run}") == run and _is_ours(Path(f"/proc/{pid}")):
-            arguments = {"run": run, "node": node, "cgroup": cgroup_name(run, 0, 0, node)}
-            yield Orphan(run, "processes.end", arguments, _start(pid) or 0.0)
+            arguments = {"run": run, "node": node, "cgroup": cgroup_name(Agents(run, Controller(0, 0), node), 0)}
+            yield Orphan(run, "processes.end", arguments, _since_epoch(started(pid) or 0))
 
 
 def _folders() -> Iterator[Orphan]:
@@ -261,19 +257,9 @@ def _words(pid: int, name: str) -> list[str]:
         return []
 
 
-def _stat(pid: int) -> list[str]:
-    """The fields of proc_pid_stat(5) from the third on; none where it is gone or a zombie."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()
-    except OSError:
-        return []
-    return fields if fields and fields[0] not in "ZX" else []
-
-
-def _start(pid: int) -> float | None:
-    """When a process began, in seconds since the epoch; ``None`` where there is none."""
-    fields = _stat(pid)
-    return _booted() + int(fields[19]) / _TICKS if fields else None
+def _since_epoch(ticks: int) -> float:
+    """Clock ticks since boot, in seconds since the epoch."""
+    return _booted() + ticks / _TICKS
 
 
 def _booted() -> int:
@@ -283,8 +269,10 @@ def _booted() -> int:
 
 
 def _parent(pid: int) -> int:
-    fields = _stat(pid)
-    return int(fields[1]) if fields else 1
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[1])
+    except (OSError, IndexError):
+        return 1
 
 
 def _is_ours(path: Path) -> bool:

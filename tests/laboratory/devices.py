@@ -1,0 +1,61 @@
+"""Devices of a test's own, standing for disks of the user's."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def sh(*argv: str) -> str:
+    """A command that must succeed."""
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+@dataclass(frozen=True)
+class Device:
+    """A loop device of the test's own."""
+
+    path: str
+    image: Path
+
+    def checksum(self) -> str:
+        """Of all its contents."""
+        subprocess.run(["blockdev", "--flushbufs", self.path], check=True)
+        return hashlib.sha256(self.image.read_bytes()).hexdigest()
+
+    def signatures(self) -> str:
+        """What wipefs finds on it."""
+        return sh("wipefs", "--no-act", self.path)
+
+    def partition(self, length: int = 40960) -> str:
+        """Make one on it, without a table on the disk: the kernel's own doing, see addpart(8)."""
+        sh("addpart", self.path, "1", "2048", str(length))
+        made = f"{self.path}p1"
+        if not Path(made).exists():
+            number = Path(f"/sys/class/block/{made.removeprefix('/dev/')}/dev").read_text().strip()
+            sh("mknod", made, "b", *number.split(":"))
+        return made
+
+    def forget_partition(self) -> None:
+        """Remove it again, if there is one."""
+        if Path(f"{self.path}p1").exists():
+            subprocess.run(["delpart", self.path, "1"], check=False, capture_output=True)
+            Path(f"{self.path}p1").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Detach it, with its partition."""
+        self.forget_partition()
+        sh("losetup", "--detach", self.path)
+
+
+@contextlib.contextmanager
+def new_device(image: Path, size: int = 32 * 1024**2, *options: str) -> Iterator[Device]:
+    """A blank device of so many bytes; the options are losetup's."""
+    with image.open("wb") as file:
+        file.truncate(size)
+    with contextlib.closing(Device(sh("losetup", "--find", "--show", *options, str(image)).strip(), image)) as made:
+        yield made
