@@ -197,8 +197,8 @@ def test_comparisons_come_to_rest_one_after_the_other_each_as_it_was() -> None:
 
 def test_no_warning_of_effects_is_of_what_was_not_due() -> None:
     trials, metrics, asked = study(rests=resting(8, *SEQ))
-    (found,) = summarise(trials, metrics, asked, effects=True).effects
+    (found,) = summarise(trials, metrics, asked, ended=True).effects
     known = pl.col("round") <= 8
-    (then,) = summarise(trials.filter(known), metrics.filter(known), replace(asked, rests=()), effects=True).effects
+    (then,) = summarise(trials.filter(known), metrics.filter(known), replace(asked, rests=()), ended=True).effects
     assert (found.rounds, found.trials, found.shares) == (8, 32, then.shares)
     assert found.warnings == ("Of the first 8 rounds: in later ones not every cell was due.",)

@@ -53,7 +53,8 @@ class Design:
     ``compared``: false where the cells were not run against each other, so that nothing could be concluded from a
     difference. ``order``: of each round the cells in the order in which they ran, where nobody knows that it was drawn
     at random; empty where it was. ``declared``: what the metrics are. ``gates``: as `--fail-on` has them.
-    ``rests``: cells that were not due in all rounds.
+    ``rests``: cells that were not due in all rounds. ``partial``: cells whose loads don't count what they did in a
+    warm-up. ``settings``: of each cell's stack, by name, those that were the same in all of its trials.
     """
 
     title: str
@@ -71,6 +72,8 @@ class Design:
     declared: Declarations = field(default_factory=Declarations)
     gates: tuple[str, ...] = ()
     rests: tuple[Rest, ...] = ()
+    partial: frozenset[int] = frozenset()
+    settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:

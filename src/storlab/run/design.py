@@ -12,10 +12,12 @@ from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest
+from storlab.records.settings import settings_of
 from storlab.records.tables import Tables
 from storlab.run.limits import NO_LIMITS, Limits, precision_of
 
 if TYPE_CHECKING:
+    from storlab.study.cells import Cell
     from storlab.study.study import Study
 
 _GOING_ON = "The run has not ended yet."
@@ -53,7 +55,14 @@ def design_of(
         warnings=(*study.notes, *warnings),
         gates=gates,
         rests=tuple(Rest(rest.cell, rest.after, rest.why) for rest in rests),
+        partial=frozenset(cell.number for cell in study.cells if _leaves_out_a_warm_up(cell)),
     )
+
+
+def _leaves_out_a_warm_up(cell: Cell) -> bool:
+    """Whether a load does not count what it did before it was measured, which probes have seen as well."""
+    sliced = cell.trial.slices is not None  # its amounts are those of the whole load
+    return not sliced and not all(load.workload.measures_all(cell.trial.warm_up) for load in cell.loads)
 
 
 def _pairs_left(
@@ -69,24 +78,24 @@ def summary_of(
     *,
     gates: tuple[str, ...] = (),
     rests: Iterable[RecordedRest] = (),
-    effects: bool = False,
+    ended: bool = False,
 ) -> Summary:
-    """What the tables say about the study's question so far. ``effects``: of factors as well, once a run has ended."""
-    return _summary(tables, design_of(study, stopped, tables.warnings(), gates, rests), effects)
+    """What the tables say about the study's question so far. ``ended``: with what is only said of a run that has."""
+    return _summary(tables, design_of(study, stopped, tables.warnings(), gates, rests), ended)
 
 
-def _summary(tables: Tables, design: Design, effects: bool) -> Summary:
-    design = replace(design, declared=tables.declared())
+def _summary(tables: Tables, design: Design, ended: bool) -> Summary:
+    design = replace(design, declared=tables.declared(), settings=settings_of(tables.records))
     if probes := tables.probe_facts():
         design = replace(design, facts=design.facts | {"probes": probes})
     names = ("trials", "metrics", "histograms", "requests")
     trials, metrics, histograms, requests = (tables.frame(name) for name in names)
-    return summarise(trials, metrics, design, histograms=histograms, requests=requests, effects=effects)
+    return summarise(trials, metrics, design, histograms=histograms, requests=requests, ended=ended)
 
 
 def summary_of_run(manifest: Manifest, tables: Tables) -> Summary:
     """What the tables of a run say, whether Storlab ran it or it was imported."""
-    return _summary(tables, design_of_run(manifest, tables), effects=True)
+    return _summary(tables, design_of_run(manifest, tables), ended=True)
 
 
 def design_of_run(manifest: Manifest, tables: Tables) -> Design:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,13 +11,10 @@ from storlab.analysis.questions import compared_cells
 from storlab.errors import MissingImage, MissingTool, UserError
 from storlab.grouping import connected, grouped
 from storlab.layers.base import Layer
-from storlab.layers.block.device import refuse_changed
 from storlab.nodes.kind import Prepared
-from storlab.nodes.needs import Needs, lacks, together
-from storlab.nodes.network import NEEDS as RUN_NETWORK
-from storlab.nodes.node import Confinement, Node
+from storlab.nodes.needs import together
 from storlab.records.manifest import Order
-from storlab.records.run_folder import TrialRecord
+from storlab.run.checks import Checks, group_needs, needs_here, node_needs
 from storlab.run.design import design_of
 from storlab.run.metrics import refuse_unknown_metrics
 from storlab.run.order import PlannedTrial, round_order
@@ -25,7 +22,6 @@ from storlab.run.permissions import NO_PERMISSIONS, UNCONFINED, Permissions
 from storlab.run.session import Session
 from storlab.run.setup.placement import place
 from storlab.run.setup.space import (
-    Claimed,
     Memory,
     free_space,
     refuse_double_claims,
@@ -34,18 +30,12 @@ from storlab.run.setup.space import (
     refuse_stacks_too_large,
     stacks_space,
 )
-from storlab.run.setup.units import is_here, kept_for_a_round, layer_needs, units
+from storlab.run.setup.units import kept_for_a_round, units
 from storlab.run.sliceable import about_slices, refuse_unsliceable
-from storlab.run.subjects import watched_groups
-from storlab.study.cells import HOST, Cell
-from storlab.study.chains import Chain, Link
+from storlab.run.times import OVERHEAD, trial_time
+from storlab.study.cells import Cell
+from storlab.study.chains import Chain
 from storlab.study.study import Study
-from storlab.units import shown
-from storlab.workloads.base import Workload
-
-Origin = tuple[str | int, ...]
-"""Where something stands in the study."""
-OVERHEAD = 0.5  # s a trial, beyond its load: stacks, settling, gathering; replaced by what is measured once it runs
 
 
 @dataclass(frozen=True)
@@ -129,14 +119,6 @@ class Plan:
         }
 
 
-def trial_time(cell: Cell, overhead: float = OVERHEAD) -> float | None:
-    """Seconds that a trial of this cell is expected to take; ``None`` where that is unknown."""
-    times = [load.workload.duration(cell.trial.warm_up) for load in cell.loads]
-    starting = sum(group.start_time() * group.count for group in cell.nodes.values() if group.lasts == "trial")
-    beyond = cell.trial.settle.wait + overhead + starting
-    return None if None in times else max(time or 0.0 for time in times) + beyond
-
-
 async def make_plan(
     study: Study, session: Session, seed: int, rounds: tuple[int, int], order: Order = "together"
 ) -> Plan:
@@ -148,7 +130,7 @@ async def make_plan(
     study = await place(study, session.host)
     prepared = await _prepare(study, session)
     unsupported: dict[int, tuple[str, ...]] = {}
-    checked = _Checks(study, session, prepared)
+    checked = Checks(study, session, prepared)
     for cell in study.cells:
         reasons = await checked.lacks_of(cell)
         if reasons:
@@ -165,7 +147,7 @@ async def make_plan(
     refuse_double_claims(study, supported, checked.claimed, together)
     meminfo = await session.host.read_text("/proc/meminfo")
     memory = refuse_guests_too_large(study, supported, meminfo, together)
-    root = [needs.root for cell in study.cells for needs in [_needs_here(cell), *_node_needs(cell)] if needs.root]
+    root = [needs.root for cell in study.cells for needs in [needs_here(cell), *node_needs(cell)] if needs.root]
     notes = (*study.notes, *about_slices(supported), *_left_out(supported), *_shared_in_rounds(supported))
     needed = tuple(dict.fromkeys(root))
     found = free, needed, notes, session.permissions, prepared, memory
@@ -186,28 +168,6 @@ async def _prepare(study: Study, session: Session) -> dict[str, Prepared]:
             except UserError as error:
                 raise study.problem(("nodes", name, *error.key), str(error)) from None
     return prepared
-
-
-def group_needs(cell: Cell, name: str) -> Needs:
-    """All that a cell needs of the nodes of one group: for its layers, loads and probes."""
-    workloads = [load.workload for load in cell.loads if name in load.groups]
-    if cell.precondition is not None and name not in cell.serving:
-        workloads.append(cell.precondition)
-    probes = [probe.needs() for probe in cell.probes.values() if name in watched_groups(probe, cell)]
-    return together([layer_needs(cell, name), *(workload.needs() for workload in workloads), *probes])
-
-
-def _needs_here(cell: Cell) -> Needs:
-    """What this machine itself must have for a cell, beyond what nodes need that are this machine."""
-    probes = [probe.needs() for probe in cell.probes.values() if HOST in watched_groups(probe, cell)]
-    kinds = [group.needs() for group in cell.nodes.values()]
-    network = [RUN_NETWORK for name in cell.nodes if cell.networked(name)]
-    below = [layer_needs(cell, HOST)] if HOST not in cell.nodes else []
-    return together([*probes, *kinds, *network, *below])
-
-
-def _node_needs(cell: Cell) -> list[Needs]:
-    return [group_needs(cell, name) for name in cell.nodes if is_here(cell, name)]
 
 
 def _shared_in_rounds(cells: Sequence[Cell]) -> Iterator[str]:
@@ -251,106 +211,6 @@ def _left_out(cells: Sequence[Cell]) -> Iterator[str]:
     yield from dict.fromkeys(f"{name}: {what}" for name, what in said if what)
 
 
-class _Checks:
-    """Asks each node each question once, however many cells ask it."""
-
-    def __init__(self, study: Study, session: Session, prepared: Mapping[str, Prepared]) -> None:
-        self._study, self._session, self._prepared = study, session, prepared
-        self._lacks: dict[tuple[str, Needs], list[str]] = {}
-        self._done: set[tuple[str, object]] = set()
-        self._loads: dict[tuple[str, type[Workload]], list[tuple[Node, Workload, Origin]]] = {}
-        self.claimed: dict[tuple[str, str], Claimed] = {}  # group, path → the device that it leads to, and where
-
-    async def lacks_of(self, cell: Cell) -> list[str]:
-        found: list[str] = []
-        for name, group in cell.nodes.items():
-            needs = group_needs(cell, name)
-            node = await self._session.stand_in(group.spec())
-            found += self._prepared[name].lacks(needs) if node is None else await self._lacks_of(node, needs)
-        found += await self._lacks_of(self._session.host, _needs_here(cell))
-        return list(dict.fromkeys(found))
-
-    async def _lacks_of(self, node: Node, needs: Needs) -> list[str]:
-        key = node.name, needs
-        if key not in self._lacks:
-            self._lacks[key] = [str(lack) for lack in await lacks(node, needs)]
-        return self._lacks[key]
-
-    async def check(self, cell: Cell) -> None:
-        """What layers and workloads find wrong without changing anything, as an error with its place in the study.
-
-        Nodes that don't run yet can't be asked; loads for them are checked here, where that is possible.
-        """
-        for unit in units(cell):
-            group = cell.nodes.get(unit.on)
-            node = self._session.host if group is None else await self._session.stand_in(group.spec())
-            for link in unit.links if node is not None else ():
-                assert node is not None
-                await self._once(node, link.layer, link.origin)
-                await self._identify(node, unit.on, link)
-        for name, group in cell.nodes.items():
-            node = await self._session.stand_in(group.spec()) or self._session.host
-            for load in cell.loads:
-                if name in load.groups:
-                    await self._check_load(node, load.workload, ("workload", load.name))
-            if cell.precondition is not None:
-                await self._check_load(node, cell.precondition, ("trial", "precondition"))
-
-    async def check_loads(self) -> None:
-        """All loads that the cells have, those of a kind together: some tools can be asked about many at once."""
-        for (_, kind), found in self._loads.items():
-            node = found[0][0].confined(Confinement())
-            origins = {id(workload): origin for _, workload, origin in found}
-            for workload in await kind.unchecked(node, [workload for _, workload, _ in found]):
-                await self._ask(node, workload, origins[id(workload)])
-
-    async def _identify(self, node: Node, group: str, link: Link) -> None:
-        """Keep which device a name of the study leads to. Refuse it where that was another when the run was planned."""
-        path = link.layer.claims()
-        if path is None or (group, path) in self.claimed:
-            return
-        device = await link.layer.identify(node)
-        if device is None:
-            return
-        machine = node.identity.machine.id
-        try:
-            refuse_changed(node, path, self._session.devices.get((machine, path)), device)
-        except UserError as error:
-            raise self._study.problem((*link.origin, "path"), str(error)) from None
-        self._session.devices[machine, path] = device
-        self.claimed[group, path] = Claimed(machine, device)
-
-    async def _check_load(self, node: Node, workload: Workload, origin: Origin) -> None:
-        if not await self._lacks_of(node, workload.needs()) and self._is_new(node, workload):
-            self._refuse_code(workload, origin)
-            self._loads.setdefault((node.name, type(workload)), []).append((node, workload, origin))
-
-    def _refuse_code(self, workload: Workload, origin: Origin) -> None:
-        for path in workload.loads_code():
-            if path not in self._session.permissions.code:
-                raise self._study.problem(
-                    origin,
-                    f"{shown(path)} is code that would run inside of {workload.kind}, and nothing here knows what it "
-                    f"does: allow it with --allow-code {path} if you trust it",
-                )
-
-    async def _once(self, node: Node, layer: Layer, origin: Origin) -> None:
-        if self._is_new(node, layer):
-            await self._ask(node, layer, origin)
-
-    def _is_new(self, node: Node, what: Layer | Workload) -> bool:
-        key = node.name, what.model_dump_json()
-        new = key not in self._done
-        self._done.add(key)
-        return new
-
-    async def _ask(self, node: Node, what: Layer | Workload, origin: Origin) -> None:
-        try:
-            await what.check_node(node)
-        except UserError as error:
-            raise self._study.problem((*origin, *error.key), str(error)) from None
-
-
 def _cell(cell: Cell, unsupported: Sequence[str]) -> dict[str, Any]:
     return {
         "cell": cell.number,
@@ -372,32 +232,3 @@ def _chain(chain: Chain) -> dict[str, Any]:
 
 def _dump(layer: Layer) -> dict[str, Any]:
     return layer.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"keep", "once"})
-
-
-def trial_times(plan: Plan, records: Iterable[TrialRecord]) -> dict[int, float | None]:
-    """Seconds that a trial of each supported cell takes: the mean of those that ended, else what is expected."""
-    spent: dict[int, list[float]] = {}
-    share = len(plan.supported) if plan.side_by_side else 1  # trials that go on at the same time
-    for record in records:
-        if record.duration is not None:
-            spent.setdefault(record.cell, []).append(record.duration)
-    return {
-        cell.number: sum(spent[cell.number]) / len(spent[cell.number]) / share
-        if cell.number in spent
-        else trial_time(cell)
-        for cell in plan.supported
-    }
-
-
-def time_left(
-    times: Mapping[int, float | None], rest_of_round: Sequence[int], rounds_after: tuple[int, int]
-) -> tuple[float, float] | None:
-    """Seconds, at least and at most: the cells left in this round, then from so many to so many more rounds.
-
-    ``None`` while the time of some cell is not known.
-    """
-    if None in times.values():
-        return None
-    rest = sum(times.get(cell) or 0.0 for cell in rest_of_round)
-    whole = sum(time or 0.0 for time in times.values())
-    return rest + rounds_after[0] * whole, rest + rounds_after[1] * whole

@@ -28,23 +28,20 @@ _ROUNDED = 2.0  # ms: what a log's time may be off; far less than lies between t
 _WAYS = len(DIRECTIONS)
 
 
-@dataclass(frozen=True)
 class Cut:
     """Operations of one job that began and ended within a turn, by direction; ``straddling`` did not.
 
     ``outside``: completed while the job should have been held. ``ios`` and ``bytes`` have a row for each turn and a
-    column for each direction. ``lines``: of the whole log, with what came before the first turn.
+    column for each direction; ``counts`` a row for each direction and a column for each bin of latency. ``lines``: of
+    the whole log, with what came before the first turn.
     """
 
-    ios: Ints
-    bytes: Ints
-    counts: Ints  # direction, bin of its latency
-    least: Ints  # ns, by direction
-    most: Ints
-    total: Floats
-    straddling: int
-    outside: int
-    lines: int
+    def __init__(self, turns: int) -> None:
+        self.ios, self.bytes = np.zeros((turns, _WAYS), np.int64), np.zeros((turns, _WAYS), np.int64)
+        self.counts = np.zeros((_WAYS, histogram.BINS), np.int64)
+        self._least, self._most = np.full(_WAYS, np.iinfo(np.int64).max), np.zeros(_WAYS, np.int64)  # ns
+        self._total = np.zeros(_WAYS)
+        self.straddling = self.outside = self.lines = 0
 
     def latency(self, way: int) -> Latency:
         """Of all operations in one direction."""
@@ -53,7 +50,24 @@ class Cut:
             return Latency(0, 0, 0.0, 0)
         found = np.flatnonzero(self.counts[way])
         bins = {str(histogram.VALUE_NS[at]): int(self.counts[way, at]) for at in found}
-        return Latency(int(self.least[way]), int(self.most[way]), float(self.total[way] / n), n, {}, bins)
+        return Latency(int(self._least[way]), int(self._most[way]), float(self._total[way] / n), n, {}, bins)
+
+    def add(self, part: _Placed) -> None:
+        """The next chunk of the log."""
+        self.lines += part.turn.size
+        self.straddling += int(np.count_nonzero(part.turn == -3))
+        self.outside += int(np.count_nonzero(part.turn == -2))
+        for way in range(_WAYS):
+            mine = (part.turn >= 0) & (part.lines.direction == way)
+            if not mine.any():
+                continue
+            value, turn = part.lines.value[mine], part.turn[mine]
+            np.add.at(self.ios[:, way], turn, 1)
+            np.add.at(self.bytes[:, way], turn, part.lines.size[mine])
+            self.counts[way] += np.bincount(histogram.bin_index(value), minlength=histogram.BINS)
+            self._least[way] = min(self._least[way], value.min())
+            self._most[way] = max(self._most[way], value.max())
+            self._total[way] += float(value.sum())
 
 
 def cut(path: Path, turns: Sequence[tuple[float, float]]) -> Cut:
@@ -62,12 +76,10 @@ def cut(path: Path, turns: Sequence[tuple[float, float]]) -> Cut:
     Raises ``ParseError`` with file and line.
     """
     begins, ends = (np.array(edge) * 1000 for edge in zip(*turns, strict=True))
-    sums = _Sums(len(turns))
+    found = Cut(len(turns))
     for part in map_chunks(path, lambda lines: _Placed.of(lines, begins, ends), longest=FOREVER):
-        sums.add(part)
-    return Cut(
-        sums.ios, sums.bytes, sums.counts, sums.least, sums.most, sums.total, sums.straddling, sums.outside, sums.lines
-    )
+        found.add(part)
+    return found
 
 
 @dataclass(frozen=True)
@@ -86,27 +98,3 @@ class _Placed:
         placed = np.where(inside, np.where(straddles, -3, turn), -2)
         over = (turn == begins.size - 1) & ~inside
         return cls(lines, np.where((turn < 0) | over, -1, placed))
-
-
-class _Sums:
-    def __init__(self, turns: int) -> None:
-        self.ios, self.bytes = np.zeros((turns, _WAYS), np.int64), np.zeros((turns, _WAYS), np.int64)
-        self.counts = np.zeros((_WAYS, histogram.BINS), np.int64)
-        self.least, self.most = np.full(_WAYS, np.iinfo(np.int64).max), np.zeros(_WAYS, np.int64)
-        self.total = np.zeros(_WAYS)
-        self.straddling = self.outside = self.lines = 0
-
-    def add(self, part: _Placed) -> None:
-        self.lines += part.turn.size
-        self.straddling += int(np.count_nonzero(part.turn == -3))
-        self.outside += int(np.count_nonzero(part.turn == -2))
-        for way in range(_WAYS):
-            mine = (part.turn >= 0) & (part.lines.direction == way)
-            if not mine.any():
-                continue
-            value, turn = part.lines.value[mine], part.turn[mine]
-            np.add.at(self.ios[:, way], turn, 1)
-            np.add.at(self.bytes[:, way], turn, part.lines.size[mine])
-            self.counts[way] += np.bincount(histogram.bin_index(value), minlength=histogram.BINS)
-            self.least[way], self.most[way] = min(self.least[way], value.min()), max(self.most[way], value.max())
-            self.total[way] += float(value.sum())

@@ -1,0 +1,149 @@
+"""What a cell needs of its nodes, and whether these can do what is asked of them, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from storlab.errors import UserError
+from storlab.layers.base import Layer
+from storlab.layers.block.device import refuse_changed
+from storlab.nodes.kind import Prepared
+from storlab.nodes.needs import Needs, lacks, together
+from storlab.nodes.network import NEEDS as RUN_NETWORK
+from storlab.nodes.node import Confinement, Node
+from storlab.run.session import Session
+from storlab.run.setup.space import Claimed
+from storlab.run.setup.units import is_here, layer_needs, units
+from storlab.run.subjects import watched_groups
+from storlab.study.cells import HOST, Cell
+from storlab.study.chains import Link
+from storlab.study.study import Study
+from storlab.units import shown
+from storlab.workloads.base import Workload
+
+Origin = tuple[str | int, ...]
+"""Where something stands in the study."""
+
+
+def group_needs(cell: Cell, name: str) -> Needs:
+    """All that a cell needs of the nodes of one group: for its layers, loads and probes."""
+    workloads = [load.workload for load in cell.loads if name in load.groups]
+    if cell.precondition is not None and name not in cell.serving:
+        workloads.append(cell.precondition)
+    probes = [probe.needs() for probe in cell.probes.values() if name in watched_groups(probe, cell)]
+    shape = [cell.network.needs()] if cell.network is not None and cell.networked(name) else []
+    return together([layer_needs(cell, name), *shape, *(workload.needs() for workload in workloads), *probes])
+
+
+def needs_here(cell: Cell) -> Needs:
+    """What this machine itself must have for a cell, beyond what nodes need that are this machine."""
+    probes = [probe.needs() for probe in cell.probes.values() if HOST in watched_groups(probe, cell)]
+    kinds = [group.needs() for group in cell.nodes.values()]
+    network = [RUN_NETWORK for name in cell.nodes if cell.networked(name)]
+    below = [layer_needs(cell, HOST)] if HOST not in cell.nodes else []
+    return together([*probes, *kinds, *network, *below])
+
+
+def node_needs(cell: Cell) -> list[Needs]:
+    """What the nodes that share this machine's devices and disks need."""
+    return [group_needs(cell, name) for name in cell.nodes if is_here(cell, name)]
+
+
+class Checks:
+    """Asks each node each question once, however many cells ask it."""
+
+    def __init__(self, study: Study, session: Session, prepared: Mapping[str, Prepared]) -> None:
+        self._study, self._session, self._prepared = study, session, prepared
+        self._lacks: dict[tuple[str, Needs], list[str]] = {}
+        self._done: set[tuple[str, object]] = set()
+        self._loads: dict[tuple[str, type[Workload]], list[tuple[Node, Workload, Origin]]] = {}
+        self.claimed: dict[tuple[str, str], Claimed] = {}  # group, path → the device that it leads to, and where
+
+    async def lacks_of(self, cell: Cell) -> list[str]:
+        found: list[str] = []
+        for name, group in cell.nodes.items():
+            needs = group_needs(cell, name)
+            node = await self._session.stand_in(group.spec())
+            found += self._prepared[name].lacks(needs) if node is None else await self._lacks_of(node, needs)
+        found += await self._lacks_of(self._session.host, needs_here(cell))
+        return list(dict.fromkeys(found))
+
+    async def _lacks_of(self, node: Node, needs: Needs) -> list[str]:
+        key = node.name, needs
+        if key not in self._lacks:
+            self._lacks[key] = [str(lack) for lack in await lacks(node, needs)]
+        return self._lacks[key]
+
+    async def check(self, cell: Cell) -> None:
+        """What layers and workloads find wrong without changing anything, as an error with its place in the study.
+
+        Nodes that don't run yet can't be asked; loads for them are checked here, where that is possible.
+        """
+        for unit in units(cell):
+            group = cell.nodes.get(unit.on)
+            node = self._session.host if group is None else await self._session.stand_in(group.spec())
+            for link in unit.links if node is not None else ():
+                assert node is not None
+                await self._once(node, link.layer, link.origin)
+                await self._identify(node, unit.on, link)
+        for name, group in cell.nodes.items():
+            node = await self._session.stand_in(group.spec()) or self._session.host
+            for load in cell.loads:
+                if name in load.groups:
+                    await self._check_load(node, load.workload, ("workload", load.name))
+            if cell.precondition is not None:
+                await self._check_load(node, cell.precondition, ("trial", "precondition"))
+
+    async def check_loads(self) -> None:
+        """All loads that the cells have, those of a kind together: some tools can be asked about many at once."""
+        for (_, kind), found in self._loads.items():
+            node = found[0][0].confined(Confinement())
+            origins = {id(workload): origin for _, workload, origin in found}
+            for workload in await kind.unchecked(node, [workload for _, workload, _ in found]):
+                await self._ask(node, workload, origins[id(workload)])
+
+    async def _identify(self, node: Node, group: str, link: Link) -> None:
+        """Keep which device a name of the study leads to. Refuse it where that was another when the run was planned."""
+        path = link.layer.claims()
+        if path is None or (group, path) in self.claimed:
+            return
+        device = await link.layer.identify(node)
+        if device is None:
+            return
+        machine = node.identity.machine.id
+        try:
+            refuse_changed(node, path, self._session.devices.get((machine, path)), device)
+        except UserError as error:
+            raise self._study.problem((*link.origin, "path"), str(error)) from None
+        self._session.devices[machine, path] = device
+        self.claimed[group, path] = Claimed(machine, device)
+
+    async def _check_load(self, node: Node, workload: Workload, origin: Origin) -> None:
+        if not await self._lacks_of(node, workload.needs()) and self._is_new(node, workload):
+            self._refuse_code(workload, origin)
+            self._loads.setdefault((node.name, type(workload)), []).append((node, workload, origin))
+
+    def _refuse_code(self, workload: Workload, origin: Origin) -> None:
+        for path in workload.loads_code():
+            if path not in self._session.permissions.code:
+                raise self._study.problem(
+                    origin,
+                    f"{shown(path)} is code that would run inside of {workload.kind}, and nothing here knows what it "
+                    f"does: allow it with --allow-code {path} if you trust it",
+                )
+
+    async def _once(self, node: Node, layer: Layer, origin: Origin) -> None:
+        if self._is_new(node, layer):
+            await self._ask(node, layer, origin)
+
+    def _is_new(self, node: Node, what: Layer | Workload) -> bool:
+        key = node.name, what.model_dump_json()
+        new = key not in self._done
+        self._done.add(key)
+        return new
+
+    async def _ask(self, node: Node, what: Layer | Workload, origin: Origin) -> None:
+        try:
+            await what.check_node(node)
+        except UserError as error:
+            raise self._study.problem((*origin, *error.key), str(error)) from None
