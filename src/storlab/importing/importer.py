@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, BinaryIO, ClassVar, Literal
 
 from storlab.measurements import Measurements
 
@@ -48,6 +48,8 @@ class Importer(ABC):
     """Whether files that say the same of themselves are rounds of one cell. Else their names tell them apart."""
     folders: ClassVar[bool] = False
     """Whether a folder may be given, for all files in it that it ``knows``."""
+    streams: ClassVar[bool] = False
+    """Whether files may be too long for the memory: ``read_stream`` is called then, and not ``read``."""
     published: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Factor → levels, where a tool publishes its tables in an order that is not that of its files."""
 
@@ -55,9 +57,17 @@ class Importer(ABC):
     def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
         """What one file holds, a part for each trial. Raises ``ParseError`` with ``source`` and the line or key."""
 
+    def read_stream(self, file: BinaryIO, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+        """As ``read``, of a file that is read piece by piece; it can seek. Raises ``ParseError``, ``OSError``."""
+        return self.read(file.read(), source, options)
+
     def knows(self, head: bytes) -> bool:
         """Whether a file of a folder that begins like this (64 KiB) is one of the tool's."""
         return False
+
+    def notes(self, parts: Sequence[Part]) -> Sequence[str]:
+        """What whoever compares all these with others must know, in sentences; part of the report's head."""
+        return ()
 
     def beside(self, text: bytes, names: Collection[str]) -> Sequence[str]:
         """Which files of the same folder belong to the file whose contents are ``text``, such as logs."""

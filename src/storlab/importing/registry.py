@@ -20,6 +20,7 @@ _BUILT_IN = {
     "bonnie": "storlab.importing.bonnie:BonnieImporter",
     "csv": "storlab.importing.table.importer:TableImporter",
     "fio": "storlab.importing.fio.importer:FioImporter",
+    "pcap": "storlab.importing.pcap:PcapImporter",
     "sysbench": "storlab.importing.sysbench:SysbenchImporter",
     "virtiofs-tests": "storlab.importing.virtiofs_tests:VirtiofsTestsImporter",
 }

@@ -37,6 +37,7 @@ def _column(option: str, what: str) -> Any:
 
 
 Printed = Annotated[list[Path], _files("Text that sysbench printed.")]
+Captures = Annotated[list[Path], _files("Captures, or text that tcpdump printed.")]
 Results = Annotated[list[Path], _files("What Bonnie++ printed, or its CSV.")]
 
 
@@ -127,6 +128,18 @@ def import_bonnie(
     A cell for each machine's name; several results of one name are its rounds.
     """
     _import(ImportOptions("bonnie", files, out, label, factor, interleaved=interleaved))
+
+
+@import_.command("pcap")
+def import_pcap(
+    files: Captures, out: ImportOut = None, label: Label = None, factor: Factor = None, interleaved: Interleaved = False
+) -> None:
+    """Captures of packets: pcap, pcapng, and what tcpdump prints.
+
+    What TCP did: segments, ACKs and how much each acknowledges, retransmits, gaps, by connection and together; and
+    what the capture lacks. Each file is a cell, or a round of one.
+    """
+    _import(ImportOptions("pcap", files, out, label, factor, interleaved=interleaved))
 
 
 @import_.command("csv")

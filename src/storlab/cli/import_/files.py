@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
 import os
 import re
 import sys
@@ -44,7 +45,7 @@ def import_files(options: ImportOptions) -> None:
     importer = importer_of(options.kind)
     found = [_files(importer, path) for path in options.paths]
     files = [path for each in found for path in each]
-    texts = [_read(path) for path in files]
+    texts = [_sound_head(path) if importer.streams else _read(path) for path in files]
     logs = [_beside(importer, path, text) for path, text in zip(files, texts, strict=True)]
     try:
         read = [_parts(importer, path, text, options.of_kind) for text, path in zip(texts, files, strict=True)]
@@ -54,7 +55,8 @@ def import_files(options: ImportOptions) -> None:
     given = levels_of(options.paths, options.labels or [], options.factors or [], told_apart)
     levels = [each for each, held in zip(given, found, strict=True) for _ in held]
     apart: Sequence[Mapping[str, str]] = [{} for _ in files] if options.interleaved else levels
-    _refuse_copies(files, texts, apart)  # no file is of two of the turns
+    whole = [_digest(path) for path in files] if importer.streams and len(files) > 1 else texts
+    _refuse_copies(files, whole, apart)  # no file is of two of the turns
     kept = [
         ImportedFile(storable(str(path)), dict(each), dict(options.of_kind), list(beside))
         for path, each, beside in zip(files, levels, logs, strict=True)
@@ -68,7 +70,8 @@ def import_files(options: ImportOptions) -> None:
     folder = options.out if options.out is not None else Path("runs") / f"{options.kind}-{identity}"
     with new_import(folder) as run:
         argv = [storable(word) for word in sys.argv]
-        write_tables(run, write_imported(run, identity, argv, imported, texts, read, logs))
+        contents = files if importer.streams else texts
+        write_tables(run, write_imported(run, identity, argv, imported, contents, read, logs))
     for path, parts in zip(files, read, strict=True):
         show(printable(f"{path}: {_found(parts)}"))
     _warn(files, read)
@@ -118,8 +121,11 @@ def _beside(importer: Importer, path: Path, text: bytes) -> dict[str, Path]:
 
 
 def _parts(importer: Importer, path: Path, text: bytes, options: Mapping[str, object]) -> Sequence[Part]:
-    parts = importer.read(text, str(path), options)
     try:
+        if importer.streams:
+            with open_file(path) as file:
+                return importer.read_stream(file, str(path), options)
+        parts = importer.read(text, str(path), options)
         return importer.read_beside(parts, path.parent, str(path))
     except OSError as error:
         raise UserError(f"{error.filename or path} can't be read: {error.strerror}") from None
@@ -231,6 +237,19 @@ def _refuse_alike(paths: Sequence[Path], levels: Sequence[dict[str, str]]) -> No
                 "or say by the same label that they are rounds of one cell"
             )
         seen[key] = path
+
+
+def _sound_head(path: Path) -> bytes:
+    """Of a file that is read piece by piece: what it is instead, is seen before."""
+    head = _head(path)
+    if (said := foreign(head)) is not None:
+        raise UserError(f"{path} {said}")
+    return head
+
+
+def _digest(path: Path) -> bytes:
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _read(path: Path) -> bytes:

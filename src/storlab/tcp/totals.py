@@ -1,0 +1,205 @@
+"""What connections did within a window of time, added up: differences of the kernel's counters, never estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+
+import msgspec
+
+from storlab.tcp.agent_output import NARROW, Connection, Numbers, Output, Sample
+
+NOTHING = Numbers(*[0] * 25)
+_OPEN = frozenset({1})  # TCP_ESTABLISHED
+_MICROSECOND = 1e-6
+
+
+@dataclass
+class Totals:
+    """Of all connections together. Bytes are without headers; times in s.
+
+    ``segments_*``: with data; ``acks_*``: without. ``*_in_mss``: bytes, divided by the connection's largest segment.
+    """
+
+    connections: int = 0
+    opened: int = 0
+    closed: int = 0
+    bytes_sent: int = 0
+    bytes_retransmitted: int = 0
+    bytes_received: int = 0
+    sent_in_mss: float = 0.0
+    received_in_mss: float = 0.0
+    segments_sent: int = 0
+    segments_received: int = 0
+    acks_sent: int = 0
+    acks_received: int = 0
+    retransmits: int = 0
+    dsacks: int = 0
+    reordering: int = 0
+    out_of_order: int = 0
+    busy: float = 0.0
+    window_limited: float = 0.0
+    buffer_limited: float = 0.0
+    rtts: list[float] = field(default_factory=list)  # of connections that sent data, one a sample
+    cwnds: list[int] = field(default_factory=list)
+    mss: list[int] = field(default_factory=list)
+    counters: Mapping[str, int] = field(default_factory=dict)  # of the network namespace
+    requests: int | None = None  # reads and writes of the disks
+    bytes_of_disks: int | None = None
+    congestion: set[str] = field(default_factory=set)
+
+    def add(self, before: Numbers, after: Numbers, mss: int) -> None:
+        """What one connection did between two looks at it; ``mss`` in bytes, 0 where it is not known."""
+        data_out, data_in = _narrow(before, after, "data_segs_out"), _narrow(before, after, "data_segs_in")
+        sent = max(after.bytes_sent - before.bytes_sent, 0)
+        again = max(after.bytes_retrans - before.bytes_retrans, 0)
+        received = max(after.bytes_received - before.bytes_received, 0)
+        self.bytes_sent += sent
+        self.bytes_retransmitted += again
+        self.bytes_received += received
+        self.segments_sent += data_out
+        self.segments_received += data_in
+        self.acks_sent += max(_narrow(before, after, "segs_out") - data_out, 0)
+        self.acks_received += max(_narrow(before, after, "segs_in") - data_in, 0)
+        self.retransmits += _narrow(before, after, "total_retrans")
+        self.dsacks += _narrow(before, after, "dsack_dups")
+        self.reordering += _narrow(before, after, "reord_seen")
+        self.out_of_order += _narrow(before, after, "rcv_ooopack")
+        self.busy += max(after.busy_time - before.busy_time, 0) * _MICROSECOND
+        self.window_limited += max(after.rwnd_limited - before.rwnd_limited, 0) * _MICROSECOND
+        self.buffer_limited += max(after.sndbuf_limited - before.sndbuf_limited, 0) * _MICROSECOND
+        if mss:
+            self.mss.append(mss)
+            self.sent_in_mss += max(sent - again, 0) / mss
+            self.received_in_mss += received / mss
+
+    @property
+    def bytes_moved(self) -> int:
+        """In both directions."""
+        return self.bytes_sent + self.bytes_received
+
+    def merge(self, other: Totals) -> None:
+        """Add the sums of others; means and counters are left as they are."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+_SUMS = tuple(each.name for each in fields(Totals) if each.type in ("int", "float"))
+
+
+def last_of(looked: Numbers, final: Numbers) -> Numbers:
+    """The last counts of a connection that has closed, with the times that only looks at it tell."""
+    times = {name: getattr(looked, name) for name in ("busy_time", "rwnd_limited", "sndbuf_limited")}
+    return msgspec.structs.replace(final, **times)
+
+
+def _narrow(before: Numbers, after: Numbers, name: str) -> int:
+    difference: int = (getattr(after, name) - getattr(before, name)) % NARROW
+    return difference
+
+
+@dataclass(frozen=True)
+class Moment:
+    """All connections as they were at one instant, by cookie; ``t`` in s on the node's monotonic clock."""
+
+    t: float
+    connections: Mapping[int, Connection]
+    sample: Sample
+
+
+def moments(samples: Sequence[Sample]) -> Iterator[Moment]:
+    """Each sample, with the connections in it that it does not repeat."""
+    now: dict[int, Connection] = {}
+    for sample in samples:
+        for cookie in sample.gone:
+            now.pop(cookie, None)
+        now.update((each.cookie, each) for each in sample.connections)
+        yield Moment(sample.monotonic_ns / 1e9, dict(now), sample)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What was done in the window, and at its samples; ``warnings`` are sentences on what is missing."""
+
+    totals: Totals
+    moments: Sequence[Moment]
+    warnings: tuple[str, ...]
+
+
+def within(output: Output, start: float, end: float) -> Watched:
+    """From the last sample before the window to the first after it; a connection that was opened in it begins at 0.
+
+    ``start``, ``end``: s on the node's monotonic clock.
+    """
+    every = list(moments(output.samples))
+    first = max((at for at, each in enumerate(every) if each.t <= start), default=0)
+    last = min((at for at, each in enumerate(every) if each.t >= end), default=len(every) - 1)
+    chosen = every[first : last + 1]
+    if len(chosen) < 2:
+        return Watched(Totals(), chosen, ("tcp: too few samples in the measured phase",))
+    totals = Totals()
+    warnings = list(_ends(output, chosen, start, end))
+    begun, ended = chosen[0], chosen[-1]
+    finals = {
+        each.connection.cookie: each.connection.numbers
+        for each in output.closed
+        if begun.sample.monotonic_ns <= each.monotonic_ns <= ended.sample.monotonic_ns
+    }
+    unknown = {each.connection.cookie: each.connection for each in output.closed if each.connection.cookie in finals}
+    seen: dict[int, Connection] = dict(unknown)
+    for moment in chosen:
+        seen |= moment.connections
+    for cookie, latest in seen.items():
+        before = begun.connections.get(cookie)
+        gone = cookie not in ended.connections
+        after = last_of(latest.numbers, finals[cookie]) if gone and cookie in finals else latest.numbers
+        totals.connections += 1
+        totals.opened += before is None
+        totals.closed += gone
+        totals.congestion |= {latest.congestion} - {""}
+        totals.add(before.numbers if before is not None else NOTHING, after, latest.numbers.snd_mss)
+    if unseen := ended.sample.lost - begun.sample.lost:
+        warnings.append(f"tcp: {unseen} connections closed faster than their last counts could be kept")
+    lost = sum(cookie not in ended.connections and cookie not in finals for cookie in seen)
+    if lost:
+        warnings.append(
+            f"tcp: {lost} {'connections' if lost > 1 else 'connection'} closed within the measured phase: what came "
+            f"after the last sample of each is missing{f' ({output.started.reason})' if output.started.reason else ''}"
+        )
+    _gauges(totals, chosen)
+    totals.counters = _counters(output.started.counters, begun.sample, ended.sample)
+    _disks(totals, begun.sample, ended.sample)
+    return Watched(totals, chosen, tuple(warnings))
+
+
+def _ends(output: Output, chosen: Sequence[Moment], start: float, end: float) -> Iterator[str]:
+    if chosen[0].t > start:
+        yield "tcp: the first sample came after the load had started: what came before it is missing"
+    if chosen[-1].t < end:
+        why = "" if output.samples[-1].final else ", since the agent's program did not end in order"
+        yield f"tcp: no sample came after the load had ended{why}: what came after the last one is missing"
+
+
+def _gauges(totals: Totals, chosen: Sequence[Moment]) -> None:
+    """Of connections that sent data since the sample before: what one that is idle has is long out of date."""
+    for before, after in pairwise(chosen):
+        for cookie, each in after.connections.items():
+            old = before.connections.get(cookie)
+            if each.state in _OPEN and (old is None or old.numbers.bytes_sent < each.numbers.bytes_sent):
+                totals.rtts.append(each.numbers.rtt * _MICROSECOND)
+                totals.cwnds.append(each.numbers.cwnd)
+
+
+def _counters(names: Sequence[str], first: Sample, last: Sample) -> dict[str, int]:
+    pairs = zip(names, first.counters, last.counters, strict=False)
+    return {name: after - before for name, before, after in pairs if before is not None and after is not None}
+
+
+def _disks(totals: Totals, first: Sample, last: Sample) -> None:
+    before, after = dict(first.disks), dict(last.disks)
+    if not after or before.keys() != after.keys():
+        return
+    did = [[max(b - a, 0) for a, b in zip(before[name], after[name], strict=True)] for name in after]
+    totals.requests = sum(reads + writes for reads, writes, _, _ in did)
+    totals.bytes_of_disks = sum(read + written for _, _, read, written in did)

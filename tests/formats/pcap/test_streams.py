@@ -1,0 +1,179 @@
+"""What is counted of connections: holes, what came again, ACKs and their delays, however the capture is cut up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formats.pcap.made import ACK, CLIENT, FIN, RST, SERVER, STAMPS, SYN, Packet, of, received, sent
+from storlab.formats.pcap import container
+from storlab.formats.pcap.holes import Holes
+from storlab.formats.pcap.mss import estimate
+
+MSS = 1448
+
+
+def reads(count: int = 10, start: int = 1000, wait: float = 0.0) -> list[Packet]:
+    """Requests of 128 bytes with answers of two full segments, an ACK ``wait`` s after each of these."""
+    packets = []
+    for number in range(count):
+        time, at, asked = 1.0 + number, start + number * 2 * MSS, 50 + number * 128
+        packets += [
+            sent(time, asked, 128, acked=at),
+            received(time + 0.001, at, MSS, acked=asked + 128),
+            received(time + 0.002, at + MSS, MSS, acked=asked + 128),
+            sent(time + 0.002 + (wait or 0.0001), asked + 128, acked=at + 2 * MSS),
+        ]
+    return packets
+
+
+def test_acks_and_what_each_acknowledges() -> None:
+    (talk,) = of(reads()).talks
+    assert (talk.sent.segments, talk.sent.acks, talk.sent.advancing, talk.sent.advanced) == (10, 10, 10, 20 * MSS)
+    assert (talk.received.segments, talk.received.bytes, talk.received.acks) == (20, 20 * MSS, 0)
+    assert (talk.mss_received, talk.estimated, talk.missing) == (MSS, True, 0)
+    assert talk.sent.rtt_count == 9  # what the first ACK of all acknowledges is not known
+    assert talk.sent.rtt_sum == pytest.approx(9 * 1e6)
+    assert talk.received.rtt_most == 100_000
+
+
+@pytest.mark.parametrize("start", [1000, 2**32 - 5000, 2**31 - 3000])
+def test_sequence_numbers_may_wrap_anywhere(start: int) -> None:
+    (talk,) = of(reads(start=start)).talks
+    assert (talk.missing, talk.received.bytes, talk.sent.advanced) == (0, 20 * MSS, 20 * MSS)
+    assert talk.sent.rtt_count == 9
+
+
+def test_what_the_capture_lacks_is_counted_in_bytes() -> None:
+    packets = reads()
+    lost = [packet for at, packet in enumerate(packets) if at not in (5, 6, 14)]
+    (talk,) = of(lost).talks
+    assert talk.missing == 3 * MSS
+    assert talk.received.holes.missing == 3 * MSS
+    assert (talk.sent.retransmits, talk.received.retransmits) == (0, 0)
+    (talk,) = of([packet for at, packet in enumerate(packets) if at not in (37, 38)]).talks
+    assert talk.missing == 2 * MSS  # after all that was captured: the last ACK tells
+
+
+def test_what_comes_again_is_a_retransmit_and_what_was_overtaken_is_not() -> None:
+    packets = reads(3)
+    again = [*packets, replace(packets[1], time=9 * 10**9)]
+    (talk,) = of(again).talks
+    assert (talk.received.retransmits, talk.received.bytes_again, talk.missing) == (1, MSS, 0)
+    swapped = [*packets[:5], replace(packets[6], time=packets[5].time), packets[5], packets[7]]
+    (talk,) = of(swapped).talks
+    assert (talk.received.retransmits, talk.received.overtaken, talk.missing) == (0, 1, 0)
+    late = [*packets[:5], packets[6], replace(packets[5], time=packets[5].time + 10**9)]
+    (talk,) = of(late).talks
+    assert (talk.received.retransmits, talk.received.overtaken, talk.missing) == (1, 0, 0)
+
+
+def test_keepalives_are_no_retransmits_and_resets_move_nothing() -> None:
+    alive = sent(20.0, 50 + 1280 - 1, 1, acked=1000 + 20 * MSS)
+    reset = sent(21.0, 3_000_000_000, flags=RST)
+    (talk,) = of([*reads(), alive, reset]).talks
+    assert (talk.sent.retransmits, talk.missing, talk.sent.closed) == (0, 0, True)
+
+
+@pytest.mark.parametrize(("wait", "delayed"), [(0.0001, 0), (0.040, 10), (0.2, 10), (0.5, 0)])
+def test_acks_that_a_timer_sent_are_told_by_their_delay(wait: float, delayed: int) -> None:
+    (talk,) = of(reads(wait=wait)).talks
+    assert talk.sent.delayed == delayed
+    assert talk.sent.delayed_ns == pytest.approx(delayed * wait * 1e9)
+    assert talk.received.delayed == 0
+
+
+def test_a_handshake_says_who_opened_it_and_the_largest_segment() -> None:
+    option = b"\2\4\x05\xb4" + STAMPS
+    opened = [
+        sent(0.1, 49, flags=SYN, options=option),
+        received(0.2, 999, acked=50, flags=SYN | ACK, options=b"\2\4\x23\x00" + STAMPS),
+        sent(0.3, 50, acked=1000, options=STAMPS),
+    ]
+    turned = [replace(packet, source=_as(packet.source), target=_as(packet.target)) for packet in opened]
+    for packets, name in ((opened, "10.0.0.1:700 > 10.0.0.2:2049"), (turned, "10.0.0.2:2049 > 10.0.0.1:700")):
+        (talk,) = of(packets).talks
+        assert (talk.name, talk.mss_sent, talk.mss_received, talk.estimated) == (name, 1448, 1448, False)
+
+
+def _as(end: tuple[str, int]) -> tuple[str, int]:
+    return SERVER if end == CLIENT else CLIENT
+
+
+def test_ports_that_are_used_again_are_another_connection() -> None:
+    one = [sent(0.5, 49, flags=SYN), *reads(2), sent(5.0, 50 + 256, flags=FIN | ACK)]
+    two = [sent(10.0, 900_000, flags=SYN), sent(11.0, 900_001, 500, flags=ACK, acked=5)]
+    talks = of([*one, *two]).talks
+    assert [talk.sent.bytes for talk in talks] == [256, 500]
+    assert [talk.missing for talk in talks] == [0, 0]
+    again = of([sent(0.5, 49, flags=SYN), sent(1.5, 49, flags=SYN), *reads(1)])
+    assert len(again.talks) == 1
+
+
+def test_windows_of_0_and_blocks_of_sack_are_counted() -> None:
+    block = b"\1\1\5\x0a" + (20000).to_bytes(4, "big") + (21000).to_bytes(4, "big")
+    below = b"\1\1\5\x0a" + (500).to_bytes(4, "big") + (900).to_bytes(4, "big")
+    packets = [
+        *reads(2),
+        sent(5.0, 306, acked=1000 + 4 * MSS, window=0),
+        sent(6.0, 306, acked=1000 + 4 * MSS, options=STAMPS + block),
+        sent(7.0, 306, acked=1000 + 4 * MSS, options=below),
+    ]
+    (talk,) = of(packets).talks
+    assert (talk.sent.zero_windows, talk.sent.sacks, talk.sent.dsacks) == (1, 2, 1)
+
+
+@given(st.data())
+@settings(max_examples=40, deadline=None)
+def test_however_it_is_cut_up_the_counts_are_the_same(data: st.DataObject) -> None:
+    packets = reads(6, start=data.draw(st.integers(0, 2**32 - 1)), wait=0.04)
+    dropped = data.draw(st.sets(st.integers(0, len(packets) - 1), max_size=8))
+    packets = [packet for at, packet in enumerate(packets) if at not in dropped]
+    more = [replace(packet, source=("10.0.0.9", packet.source[1])) for packet in packets if packet.source == CLIENT]
+    packets = sorted([*packets, *more], key=lambda packet: packet.time)
+    size = data.draw(st.integers(1, 9))
+    whole = of(packets)
+    most, container.MOST = container.MOST, size
+    try:
+        pieces = of(packets)
+    finally:
+        container.MOST = most
+    for one, other in zip(whole.talks, pieces.talks, strict=True):
+        for a, b in ((one.sent, other.sent), (one.received, other.received)):
+            left, right = (vars(each) | {"holes": each.holes.missing} for each in (a, b))
+            for name in [key for key in left if not key.startswith("rtt")]:
+                assert left[name] == right[name], name
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=30))
+def test_holes_are_what_no_segment_covers(segments: list[tuple[int, int]]) -> None:
+    holes, newest, covered = Holes(), 0, np.zeros(100, dtype=bool)
+    for begin, length in segments:
+        if begin > newest:
+            holes.open(newest, begin, 0)
+        elif begin < newest:
+            holes.fill(begin, begin + length, 10**12)
+        covered[begin : begin + length] = True
+        newest = max(newest, begin + length)
+    assert holes.missing == int((~covered[:newest]).sum())
+
+
+@pytest.mark.parametrize(
+    ("lengths", "mss"),
+    [
+        ({4194: 11, 2796: 27, 188: 1}, 1398),
+        ({1448: 900, 1080: 300, 2896: 500}, 1448),
+        ({65160: 40, 2896: 3}, 1448),
+        ({8948: 100, 17896: 50}, 8948),
+        ({65483: 20}, 65483),
+        ({128: 1000}, 0),
+        ({}, 0),
+    ],
+)
+def test_without_a_handshake_the_mss_is_what_lengths_are_multiples_of(lengths: dict[int, int], mss: int) -> None:
+    assert estimate(Counter(lengths)) == mss

@@ -1,0 +1,1 @@
+"""What TCP connections did: the agent's counts beside packets that were captured."""

@@ -1,0 +1,126 @@
+"""Differences of counters over the measured phase, and metrics of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.errors import ParseError
+from storlab.tcp.agent_output import decode_output
+from storlab.tcp.metrics import METRICS, values
+from storlab.tcp.totals import Totals, Watched, within
+
+from .lines import closed, connection, printed, sample
+
+BEFORE = connection(bytes_received=1000, segs_out=10, data_segs_out=4, data_segs_in=20, segs_in=22, snd_mss=1000)
+AFTER = connection(
+    bytes_sent=480, bytes_received=131_000 + 1000, segs_out=10 + 50, data_segs_out=4 + 5, data_segs_in=151, segs_in=163,
+    snd_mss=1000, rtt=500, cwnd=10, delivered=5,
+)  # fmt: skip
+
+
+def watched(*lines: dict[str, object], start: float = 1.0, end: float = 2.0, **started: object) -> Watched:
+    return within(decode_output(printed(*lines, **started)), start, end)
+
+
+def named(totals: Totals) -> dict[str, float]:
+    found = list(values(totals))
+    assert {each.metric for each in found} <= {spec.name for spec in METRICS}
+    assert len({each.metric for each in found}) == len(found)
+    return {each.metric: each.value for each in found}
+
+
+def test_what_came_before_the_window_is_not_in_it() -> None:
+    early = connection(bytes_received=10)
+    seen = watched(sample(0.1, early), sample(0.9, BEFORE), sample(1.5), sample(2.05, AFTER), sample(3, connection()))
+    assert seen.warnings == ()
+    found = named(seen.totals)
+    assert (found["bytes.received"], found["segments.received"], found["segments.sent"]) == (131_000, 131, 5)
+    assert (found["acks.sent"], found["acks.received"]) == (45, 10)
+    assert found["acks.sent.mss"] == pytest.approx(131 / 45)
+    assert found["acks.sent.bytes"] == pytest.approx(131_000 / 45)
+    assert (found["rtt"], found["cwnd"], found["mss"], found["connections.opened"]) == (500e-6, 10, 1000, 0)
+
+
+def test_requests_are_those_of_the_disks_at_the_same_instants() -> None:
+    def disk(reads: int, written: int) -> list[object]:
+        return [["nbd0", [reads, written, 512, 512 * written]]]
+
+    first, last = sample(1, BEFORE, disks=disk(3, 4)), sample(2, AFTER, disks=disk(4, 4))
+    found = named(watched(first, last).totals)
+    assert (found["requests"], found["acks.per-request"], found["segments.per-request"]) == (1, 55, 136)
+    gone = named(watched(first, sample(2, AFTER)).totals)
+    assert "requests" not in gone
+    assert "acks.per-request" not in gone
+    idle = named(watched(first, sample(2, AFTER, disks=disk(3, 4))).totals)
+    assert idle["requests"] == 0
+    assert "acks.per-request" not in idle, "nothing is divided by 0"
+
+
+def test_a_connection_that_was_opened_in_it_begins_at_0_and_one_that_closed_has_its_last_counts() -> None:
+    final = connection(9, bytes_sent=5000, segs_out=8, data_segs_out=5)
+    seen = watched(
+        sample(1), sample(1.5, connection(9, bytes_sent=10)), closed(1.55, final), sample(1.6, gone=[9]), sample(2)
+    )
+    assert (seen.totals.bytes_sent, seen.totals.opened, seen.totals.closed) == (5000, 1, 1)
+    assert seen.warnings == ()
+
+
+def test_a_connection_that_no_sample_has_seen_counts_too() -> None:
+    seen = watched(sample(1), closed(1.55, connection(9, bytes_sent=5000)), sample(2))
+    assert (seen.totals.bytes_sent, seen.totals.connections, seen.totals.opened, seen.totals.closed) == (5000, 1, 1, 1)
+
+
+def test_where_no_end_was_caught_the_reader_is_told_what_is_missing() -> None:
+    row = connection(9, bytes_sent=10)
+    seen = watched(sample(1, row), sample(1.6, gone=[9]), sample(2), events=False, reason="no BTF")
+    (warning,) = seen.warnings
+    assert warning.startswith("tcp: 1 connection closed within the measured phase")
+    assert warning.endswith("(no BTF)")
+
+
+def test_counters_of_32_bits_begin_again_at_0() -> None:
+    before, after = connection(segs_out=2**32 - 5, data_segs_out=2**32 - 2), connection(segs_out=5, data_segs_out=3)
+    totals = watched(sample(1, before), sample(2, after)).totals
+    assert (totals.segments_sent, totals.acks_sent) == (5, 5)
+
+
+def test_a_window_that_the_samples_do_not_reach_is_said() -> None:
+    late, early = sample(1.2, BEFORE), sample(1.8, AFTER)
+    first, second = watched(late, early).warnings
+    assert "first sample came after the load had started" in first
+    assert "no sample came after the load had ended" in second
+    assert watched(late).warnings == ("tcp: too few samples in the measured phase",)
+
+
+def test_counters_of_the_namespace_are_named_and_those_that_it_lacks_left_out() -> None:
+    first, last = sample(1, BEFORE, counters=[3, None]), sample(2, AFTER, counters=[24, None])
+    found = named(watched(first, last).totals)
+    assert found["delayed-acks"] == 21
+    assert "timeouts" not in found
+
+
+@pytest.mark.parametrize("text", [b"", b"{}\n", b'{"event":"sample"}\n', b"[1]\n", printed()[0] * 2])
+def test_what_the_agent_does_not_print_is_refused(text: bytes) -> None:
+    with pytest.raises(ParseError, match="x"):
+        decode_output(text.splitlines(keepends=True), "x")
+
+
+def test_a_port_or_a_count_beyond_all_bounds_is_refused() -> None:
+    for place, value in ((2, 70000), (5, -1), (7, [0] * 24), (7, [2**63] * 25)):
+        row = connection()
+        row[place] = value
+        with pytest.raises(ParseError, match="is no line of the agent"):
+            decode_output(printed(sample(1, row)))
+
+
+def test_a_line_that_was_cut_off_is_left_out() -> None:
+    lines = printed(sample(1, BEFORE), sample(2, AFTER))
+    assert len(decode_output([*lines[:-1], lines[-1][:-9]]).samples) == 1
+
+
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=2, max_size=6), st.floats(0, 8), st.floats(0, 8))
+def test_no_order_of_counts_and_no_window_breaks_it(counts: list[int], start: float, end: float) -> None:
+    rows = [connection(segs_out=n, data_segs_out=n // 2, bytes_sent=n, rtt=n, cwnd=n) for n in counts]
+    named(watched(*(sample(at, row) for at, row in enumerate(rows)), start=start, end=end).totals)
