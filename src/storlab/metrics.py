@@ -28,6 +28,14 @@ Across = Literal["sum", "max", "min", "mean", "merge", "none"]
 PROBE = "probe:"
 """How the ``source`` of a probe's numbers begins, so that it can't be taken for a workload."""
 
+TARGET = "target"
+"""The subject of families by disk that stands for the disks under test: which loop device one got differs from trial to
+trial.
+"""
+
+STORAGE, BACKING = "storage", "backing"
+"""Sources of what follows from a probe's numbers and a load's, and of what reached the disks under other nodes."""
+
 END = "@"
 """In a ``source``, before the node group that it was watched on, where that is not the load's own end of the chain."""
 
@@ -42,6 +50,12 @@ Quantity = Literal[
 
 Those of the second line are of histograms: of times in s, and of sizes of block requests in bytes.
 """
+Evidence = Literal["", "busy", "shared", "rare", "none"]
+"""How a probe's metric becomes evidence of why levels differ; by default as ``across`` has it: a sum for each operation
+of the load, anything else as it is. ``busy``: how many CPUs were at work, of which CPU time follows. ``shared``: a sum,
+to which all that the machine does adds. ``rare``: a sum of which a few may decide, beside many of something else.
+``none``: not at all, as it says what others say or what was before the trial.
+"""
 HISTOGRAMS = ("latency", "request length", "request length alignment", "request alignment", "request offset")
 
 
@@ -53,6 +67,11 @@ _TAIL = 99.0
 def without_end(source: str) -> str:
     """``probe:stalls`` of ``probe:stalls@store``."""
     return source.partition(END)[0]
+
+
+def is_underneath(source: str) -> bool:
+    """Whether its numbers are of what happened below the load, and not the load's own."""
+    return source.startswith(PROBE) or without_end(source) in (STORAGE, BACKING)
 
 
 @dataclass(frozen=True)
@@ -89,7 +108,10 @@ class MetricSpec:
     per: Quantity = ""  # what it is divided by
     granule: int = 0  # the unit of block I/O that it asks about, in bytes
     subject: str = ""  # of a member of a family: what stands in the place of the word
+    family: str = ""  # of such: the word
     tail: bool = False  # the worst of many, as every maximum and every percentile from p99 on is anyhow
+    noun: str = ""  # what a sentence counts: "flushes"; with "of …", of what it is a share, or a part
+    evidence: Evidence = ""
 
     def __hash__(self) -> int:  # that of all fields takes longer than what is looked up by it
         return hash(self.name)
@@ -122,8 +144,8 @@ class MetricSpec:
             return None
         ((word, subject),) = match.groupdict().items()
         percentile = float(subject) if word == "percentile" else self.percentile
-        filled = {key: getattr(self, key).format(**{word: subject}) for key in ("of", "weight")}
-        return replace(self, name=name, subject=subject, percentile=percentile, **filled)
+        filled = {key: getattr(self, key).format(**{word: subject}) for key in ("of", "weight", "noun")}
+        return replace(self, name=name, subject=subject, family=word, percentile=percentile, **filled)
 
     def named(self, name: str) -> bool:
         """Whether ``name`` stands for it, or for a member: the whole name, or what follows a dot in it."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from storlab.probes.procfs import (
     DiskCounters,
+    parse_activity,
     parse_cpu,
     parse_disk_stat,
     parse_diskstats,
@@ -39,6 +40,12 @@ def test_cpu_ticks_are_those_of_all_cpus_together() -> None:
     assert list(states) == ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"]
 
 
+def test_interrupts_and_context_switches_are_those_since_boot() -> None:
+    assert parse_activity("cpu  1 2 3\nintr 1392714 0 9 0\nctxt 8363642\nbtime 1\n") == (1392714, 8363642)
+    assert parse_activity("intr 5 0\n") is None
+    assert parse_activity(f"intr {'9' * 30}\nctxt 1\n") is None
+
+
 def test_pressure_is_in_seconds() -> None:
     assert parse_pressure(PRESSURE) == {"some": 494.317095, "full": 200.677422}
 
@@ -54,6 +61,11 @@ def test_disk_counters_are_bytes_operations_and_seconds() -> None:
         busy=494.604,
         discards=833,
         flushes=609848,
+        reads_merged=209,
+        writes_merged=332378,
+        read_time=295.806,
+        write_time=1227.033,
+        flush_time=178.686,
     )
     assert disks["loop0"].completed == 2765246 + 1208702 + 833 + 609848
 
@@ -74,6 +86,7 @@ def test_numbers_that_no_kernel_counts_up_to_are_none(many: str) -> None:
 PARSERS: list[tuple[Callable[[str], Any], str]] = [
     (parse_loadavg, LOADAVG),
     (parse_cpu, STAT),
+    (parse_activity, STAT),
     (parse_pressure, PRESSURE),
     (parse_disk_stat, DISKSTATS.split("loop0")[1].split("\n")[0]),
     (parse_diskstats, DISKSTATS),

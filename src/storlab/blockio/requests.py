@@ -174,7 +174,7 @@ _RATIOS: tuple[tuple[str, str, Better], ...] = (
     ("{way}.offset-aligned.{unit}", "offset_share", "higher"),
     ("{way}.unit.amplification.{unit}", "amplification", "lower"),
 )
-_SIZE = {way: MetricSpec(f"{way}.size", "B", across="merge") for way in WAYS}
+_SIZE = {way: MetricSpec(f"{way}.size", "B", across="merge", noun=f"a {way} request") for way in WAYS}
 _OF_UNIT = {
     (way, unit, column): MetricSpec(name.format(way=way, unit=size_text(unit)), "1", better, "merge", granule=unit)
     for way in WAYS

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from storlab.errors import ParseError
 from storlab.measurements import Measurements, metric_frame
+from storlab.metrics import BACKING as KIND
 from storlab.metrics import MetricSpec
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.procfs import added_up, disk_stat_path, parse_disk_stat
@@ -23,19 +24,19 @@ _DRAIN = "sync; if test -d /sys/module/zfs && command -v zpool >/dev/null; then 
 
 
 _METRICS = (
-    MetricSpec("backing.write.bytes", "B", quantity="bytes written"),
-    MetricSpec("backing.writes", "1"),
-    MetricSpec("backing.flushes", "1"),
-    MetricSpec("backing.read.bytes", "B", quantity="bytes read"),
-    MetricSpec("backing.reads", "1"),
-    MetricSpec("backing.drain", "s", "lower", "max"),
+    MetricSpec("backing.write.bytes", "B", quantity="bytes written", noun="written to the disks underneath"),
+    MetricSpec("backing.writes", "1", noun="writes to the disks underneath"),
+    MetricSpec("backing.flushes", "1", noun="flushes of the disks underneath", evidence="rare"),
+    MetricSpec("backing.read.bytes", "B", quantity="bytes read", noun="read from the disks underneath"),
+    MetricSpec("backing.reads", "1", noun="reads from the disks underneath"),
+    MetricSpec("backing.drain", "s", "lower", "max", noun="from the end of the load until all was written"),
 )
 
 
 class BackingProbe(Probe):
     """Counts before the load, drains after it, and counts again."""
 
-    kind: ClassVar[str] = "backing"
+    kind: ClassVar[str] = KIND
     watches: ClassVar[frozenset[Kind]] = frozenset({"disks"})
     metrics: ClassVar[tuple[MetricSpec, ...]] = _METRICS
 

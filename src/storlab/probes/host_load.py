@@ -11,12 +11,14 @@ import polars as pl
 from pydantic import Field
 
 from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
-from storlab.metrics import MetricSpec, Value, by_name
+from storlab.metrics import TARGET, MetricSpec, Value, by_name
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.procfs import (
     CPU_STATES,
+    TICKS,
     DiskCounters,
     added_up,
+    parse_activity,
     parse_cpu,
     parse_diskstats,
     parse_loadavg,
@@ -28,24 +30,44 @@ from storlab.units import Duration
 
 _PRESSURE = ("cpu", "io", "memory")
 _PATHS = ("/proc/loadavg", "/proc/stat", "/proc/diskstats", *(f"/proc/pressure/{what}" for what in _PRESSURE))
-TARGET = "target"  # the subject's disks go by this name: which loop device one got differs from trial to trial
 
-_LOADS = tuple(MetricSpec(f"load.{span}", "1", across="max") for span in ("1m", "5m", "15m"))
+_LOADS = tuple(MetricSpec(f"load.{span}", "1", across="max", evidence="none") for span in ("1m", "5m", "15m"))
+_WAITING = {"some": "some task", "full": "every task"}
 _METRICS = by_name(
     [
         *_LOADS,
-        *(MetricSpec(f"cpu.{state}", "1", across="mean") for state in CPU_STATES),
-        *(MetricSpec(f"pressure.{what}.{kind}", "1", across="max") for what in _PRESSURE for kind in ("some", "full")),
+        *(MetricSpec(f"cpu.{state}", "1", across="mean", evidence="none") for state in CPU_STATES),
+        *(
+            MetricSpec(f"pressure.{what}.{kind}", "1", across="max", noun=f"of the time {whose} waited for {what}")
+            for what in _PRESSURE
+            for kind, whose in _WAITING.items()
+        ),
+        MetricSpec("cpu.busy.time", "s", noun="of CPU time", evidence="shared"),
+        MetricSpec("cpu.kernel.time", "s", noun="of CPU time in the kernel", evidence="shared"),
+        MetricSpec("interrupts", "1", noun="interrupts", evidence="shared"),
+        MetricSpec("context_switches", "1", noun="context switches", evidence="shared"),
     ]
 )
+_IDLE, _KERNEL = ("idle", "iowait", "steal"), ("system", "irq", "softirq")
 _DISK = {
-    "reads": MetricSpec("disk.{disk}.reads", "1"),
-    "writes": MetricSpec("disk.{disk}.writes", "1"),
-    "flushes": MetricSpec("disk.{disk}.flushes", "1"),
-    "bytes_read": MetricSpec("disk.{disk}.bytes_read", "B", quantity="bytes read"),
-    "bytes_written": MetricSpec("disk.{disk}.bytes_written", "B", quantity="bytes written"),
+    "reads": MetricSpec("disk.{disk}.reads", "1", noun="reads at the disk"),
+    "writes": MetricSpec("disk.{disk}.writes", "1", noun="writes at the disk"),
+    "flushes": MetricSpec("disk.{disk}.flushes", "1", noun="flushes of the disk", evidence="rare"),
+    "bytes_read": MetricSpec("disk.{disk}.bytes_read", "B", quantity="bytes read", noun="read from the disk"),
+    "bytes_written": MetricSpec("disk.{disk}.bytes_written", "B", quantity="bytes written", noun="written to the disk"),
+    "reads_merged": MetricSpec("disk.{disk}.reads_merged", "1", noun="reads merged with others"),
+    "writes_merged": MetricSpec("disk.{disk}.writes_merged", "1", noun="writes merged with others"),
+    "read_time": MetricSpec("disk.{disk}.read_time", "s", noun="of waiting for reads of the disk"),
+    "write_time": MetricSpec("disk.{disk}.write_time", "s", noun="of waiting for writes to the disk"),
+    "flush_time": MetricSpec("disk.{disk}.flush_time", "s", noun="of waiting for flushes of the disk"),
 }
-_UTILISATION = MetricSpec("disk.{disk}.utilisation", "1", across="max")
+_SIZE = {
+    way: MetricSpec(
+        f"disk.{{disk}}.{way}_size", "B", across="merge", statistic="mean", weight=f"disk.{{disk}}.{way}s", noun=noun
+    )
+    for way, noun in (("read", "a read at the disk"), ("write", "a write at the disk"))
+}
+_UTILISATION = MetricSpec("disk.{disk}.utilisation", "1", across="max", noun="of the time the disk was busy")
 
 _Names = tuple[str, ...]
 _Point = tuple[float, str, float, str]  # t, metric, value, unit
@@ -56,9 +78,11 @@ class HostLoadProbe(Probe):
 
     kind: ClassVar[str] = "host-load"
     watches: ClassVar[frozenset[Kind]] = frozenset({"machine"})
-    metrics: ClassVar[tuple[MetricSpec, ...]] = (*_METRICS.values(), *_DISK.values(), _UTILISATION)
+    metrics: ClassVar[tuple[MetricSpec, ...]] = (*_METRICS.values(), *_DISK.values(), *_SIZE.values(), _UTILISATION)
 
-    in_slices: ClassVar[frozenset[str]] = frozenset(spec.name.format(disk=TARGET) for spec in _DISK.values())
+    in_slices: ClassVar[frozenset[str]] = frozenset(
+        spec.name.format(disk=TARGET) for spec in (*_DISK.values(), *_SIZE.values())
+    )
 
     interval: Duration = Field(1.0, gt=0, description="Between two samples.")
 
@@ -84,6 +108,7 @@ class _Look:
         self.t = snapshot.t
         self.load = parse_loadavg(texts.get("/proc/loadavg", ""))
         self.cpu = parse_cpu(texts.get("/proc/stat", ""))
+        self.activity = parse_activity(texts.get("/proc/stat", ""))
         self.disks = parse_diskstats(texts.get("/proc/diskstats", ""))
         self.pressure = {what: parse_pressure(texts.get(f"/proc/pressure/{what}", "")) for what in _PRESSURE}
 
@@ -114,16 +139,37 @@ def _totals(snapshots: Sequence[_Look], disks: _Names) -> Iterator[Value]:
     yield from (spec.value(value) for spec, value in zip(_LOADS, load or (), strict=False))
     for state, share in _cpu_shares(first, last).items():
         yield _METRICS[f"cpu.{state}"].value(share)
+    yield from _work(first, last)
     for what, stalled in _pressure(first, last).items():
         yield _METRICS[what].value(min(stalled / span, 1.0))
     for name, did in _disks(first, last, disks).items():
         yield from (spec.value(getattr(did, counter), disk=name) for counter, spec in _DISK.items())
+        for way, requests, moved in (("read", did.reads, did.bytes_read), ("write", did.writes, did.bytes_written)):
+            if requests > 0:
+                yield _SIZE[way].value(moved / requests, disk=name)
         yield _UTILISATION.value(min(did.busy / span, 1.0), disk=name)
 
 
-def _cpu_shares(before: _Look, after: _Look) -> dict[str, float]:
+def _work(before: _Look, after: _Look) -> Iterator[Value]:
+    """What the machine's CPUs did in between, all tasks together."""
+    ticks = _ticks(before, after)
+    if ticks:
+        busy = sum(count for state, count in ticks.items() if state not in _IDLE)
+        yield _METRICS["cpu.busy.time"].value(busy / TICKS)
+        yield _METRICS["cpu.kernel.time"].value(sum(ticks.get(state, 0) for state in _KERNEL) / TICKS)
+    if before.activity is not None and after.activity is not None:
+        names = ("interrupts", "context_switches")
+        for name, old, new in zip(names, before.activity, after.activity, strict=True):
+            yield _METRICS[name].value(max(new - old, 0))
+
+
+def _ticks(before: _Look, after: _Look) -> dict[str, int]:
     old, new = before.cpu, after.cpu
-    ticks = {state: max(new[state] - old[state], 0) for state in new if state in old}  # iowait may run backwards
+    return {state: max(new[state] - old[state], 0) for state in new if state in old}  # iowait may run backwards
+
+
+def _cpu_shares(before: _Look, after: _Look) -> dict[str, float]:
+    ticks = _ticks(before, after)
     total = sum(ticks.values())
     return {state: count / total for state, count in ticks.items()} if total else {}
 

@@ -26,11 +26,11 @@ from storlab.units import Duration
 
 _METRICS = {
     role: (
-        MetricSpec(f"{role}.{{name}}.cpu", "1", of=role, statistic="cpu"),
-        MetricSpec(f"{role}.{{name}}.memory", "B", across="max", of=role, statistic="memory"),
-        MetricSpec(f"{role}s.cpu", "1"),
+        MetricSpec(f"{role}.{{name}}.cpu", "1", of=role, statistic="cpu", evidence="none"),
+        MetricSpec(f"{role}.{{name}}.memory", "B", across="max", of=role, statistic="memory", evidence="none"),
+        MetricSpec(f"{role}s.cpu", "1", noun=f"of CPU time of {whose}", evidence="busy"),
     )
-    for role in ("guest", "server")
+    for role, whose in (("guest", "the guests' QEMUs"), ("server", "the servers"))
 }
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 CPU_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _SECTOR = 512  # bytes; the unit of these counters whatever the disk's sector size is
-_TICKS = 100  # a second: USER_HZ, which is the same on every architecture that Storlab knows
+TICKS = 100  # a second: USER_HZ, which is the same on every architecture that Storlab knows
 _DIGITS = 20  # of the largest number of 64 bits
 _RESIDENT = re.compile(r"^VmRSS:[ \t]+([0-9]{1,18}) kB$", re.MULTILINE)
 
@@ -26,6 +26,11 @@ class DiskCounters:
     busy: float
     discards: int = 0
     flushes: int = 0
+    reads_merged: int = 0  # into a request that waited already
+    writes_merged: int = 0
+    read_time: float = 0.0  # of all reads together, from their start to their end
+    write_time: float = 0.0
+    flush_time: float = 0.0
 
     @property
     def completed(self) -> int:
@@ -66,6 +71,17 @@ def parse_cpu(text: str) -> dict[str, int]:
     return {}
 
 
+def parse_activity(text: str) -> tuple[int, int] | None:
+    """``/proc/stat``: interrupts and context switches since boot; ``None`` where they are not there."""
+    counts = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(" ")
+        number = rest.partition(" ")[0]
+        if name in ("intr", "ctxt") and is_number(number):
+            counts[name] = int(number)
+    return (counts["intr"], counts["ctxt"]) if len(counts) == 2 else None
+
+
 def parse_pressure(text: str) -> dict[str, float]:
     """``/proc/pressure/*``: ``some`` and ``full`` → stalled time since boot in seconds."""
     totals = {}
@@ -98,6 +114,11 @@ def parse_disk_stat(text: str) -> DiskCounters | None:
         busy=numbers[9] / 1e3,
         discards=numbers[11],
         flushes=numbers[15],
+        reads_merged=numbers[1],
+        writes_merged=numbers[5],
+        read_time=numbers[3] / 1e3,
+        write_time=numbers[7] / 1e3,
+        flush_time=numbers[16] / 1e3,
     )
 
 
@@ -137,7 +158,7 @@ def parse_process_stat(text: str) -> ProcessStat | None:
     user, system, begun = words[11], words[12], words[19]
     if not (is_number(user) and is_number(system) and is_number(begun)):
         return None
-    return ProcessStat(name, words[0], (int(user) + int(system)) / _TICKS, int(begun))
+    return ProcessStat(name, words[0], (int(user) + int(system)) / TICKS, int(begun))
 
 
 def parse_resident(text: str) -> int | None:

@@ -25,11 +25,11 @@ from storlab.probes.subject import Kind
 from storlab.units import Duration
 
 _METRICS = (
-    MetricSpec("stall.longest", "s", "lower", "max", tail=True),
-    MetricSpec("stall.total", "s", "lower"),
-    MetricSpec("stall.count", "1", "lower"),
-    MetricSpec("idle.longest", "s", across="max"),
-    MetricSpec("machine.stall.longest", "s", "lower", "max", tail=True),
+    MetricSpec("stall.longest", "s", "lower", "max", tail=True, noun="for the longest stall of the disk"),
+    MetricSpec("stall.total", "s", "lower", noun="of stalls of the disk"),
+    MetricSpec("stall.count", "1", "lower", noun="stalls of the disk"),
+    MetricSpec("idle.longest", "s", across="max", noun="for the longest time without a request"),
+    MetricSpec("machine.stall.longest", "s", "lower", "max", tail=True, evidence="none"),
 )
 
 

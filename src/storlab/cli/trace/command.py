@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,8 @@ from storlab.errors import UserError
 
 FILES = (".json", ".parquet", ".txt", ".csv")
 _SHORTEST = 0.001  # s
+_SHORTEST_LOOK = 0.01  # s, between two looks at connections
+_MOST = 16  # endpoints, as the agent has it
 _LONGEST_REQUEST = 1 << 32  # bytes; the kernel counts them in 32 bits
 
 
@@ -34,15 +37,31 @@ def trace(
     by_comm: Annotated[bool, Option("--by-comm", help="Count each command apart.")] = False,
     events: Annotated[bool, Option("--events", help="Each request by itself, a row as it is issued.")] = False,
     json: Annotated[bool, Option("--json", help="blkalgn's JSON, keys in bytes, instead of tables.")] = False,
+    tcp: Annotated[bool, Option("--tcp", help="TCP connections instead: segments, ACKs, retransmissions.")] = False,
+    port: Annotated[
+        list[int] | None, Option("--port", metavar="PORT", help="With --tcp: only with this port at either end.")
+    ] = None,
+    host: Annotated[
+        Strings, Option("--host", metavar="ADDRESS", help="With --tcp: only with this address at either end.")
+    ] = None,
     out: Annotated[
         Path | None, Option("--out", metavar="FILE", help="Write it too: .json, .parquet, .txt or .csv.")
     ] = None,
 ) -> None:
-    """Watch block I/O: lengths, alignment, flags, latencies.
+    """Watch block I/O, or TCP connections.
 
-    Counted exactly, in the kernel, by eBPF; needs root. Until Ctrl-C, or while COMMAND runs: then its exit status
-    is passed on, and what was seen goes to standard error.
+    Lengths, alignment, flags and latencies of requests; with --tcp, segments, ACKs and round trips. Counted exactly, in
+    the kernel, by eBPF; needs root. Until Ctrl-C, or while COMMAND runs: then its exit status is passed on, and what
+    was seen goes to standard error.
     """
+    if tcp:
+        others = {"--disk": disk, "--op": op, "--comm": comm, "--length": length, "--alignment": alignment}
+        flags = {"--by-comm": by_comm, "--events": events, "--out": out}
+        if wrong := [name for name, value in {**others, **flags}.items() if value]:
+            raise UserError(f"{wrong[0]} is of block I/O, and --tcp shows connections: leave one of them out")
+        raise typer.Exit(_tcp(port or [], host or [], json, interval, for_, command or []))
+    if port or host:
+        raise UserError(f"--{'port' if port else 'host'} is of connections: it needs --tcp")
     from storlab.cli.trace.run import kernel_name, run
 
     if out is not None:
@@ -65,6 +84,37 @@ def trace(
         command=tuple(command or []),
     )
     raise typer.Exit(run(options))
+
+
+def _tcp(
+    ports: Sequence[int],
+    hosts: Sequence[str],
+    json: bool,
+    interval: str | None,
+    for_: str | None,
+    command: Sequence[str],
+) -> int:
+    from storlab.cli.trace.tcp import TcpOptions, names, run
+
+    for each in ports:
+        if not 0 < each < 65536:
+            raise UserError(f"--port {each}: a port is a number from 1 to 65535")
+    if len(ports) > _MOST or len(hosts) > _MOST or len(ports) * len(hosts) > _MOST:
+        raise UserError(f"--port and --host: {_MOST} at most, and as many pairs of both")
+    try:
+        addresses = names(hosts)
+    except ValueError as error:
+        raise UserError(f"--host: {error}: write an address, not a name") from None
+    return run(
+        TcpOptions(
+            ports=tuple(dict.fromkeys(ports)),
+            hosts=addresses,
+            json=json,
+            interval=None if interval is None else max(_time("--interval", interval), _SHORTEST_LOOK),
+            period=None if for_ is None else max(_time("--for", for_), _SHORTEST_LOOK),
+            command=tuple(command),
+        )
+    )
 
 
 def _length(text: str) -> int:

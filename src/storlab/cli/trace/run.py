@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from storlab.blockio.text import of_partition, without_requests
 from storlab.cli.failure import OWN_FAULT
@@ -21,7 +21,7 @@ from storlab.nodes.agent_binary import agent_path
 from storlab.run.interrupts import ending_signals
 
 if TYPE_CHECKING:
-    from storlab.blockio.trace_output import Line, Started
+    from storlab.blockio.trace_output import Line
     from storlab.cli.trace.screen import Screen
 
 
@@ -43,13 +43,14 @@ async def _trace(options: TraceOptions, agent: Path) -> int:
     live = not (options.command or options.events or options.json) and drawable
     interval = options.interval or (_LIVE_INTERVAL if live else None)
     work = Interruptible()
-    with _signals(work.signalled):
-        async with tracing(agent, options.arguments(interval)) as tracer:
+    with signals(work.signalled):
+        async with tracing([str(agent), "trace", *options.arguments(interval)], _decoded) as tracer:
             # Imported while the tracer attaches: Polars takes longer than that does.
+            from storlab.blockio.trace_output import Started
             from storlab.cli.trace.screen import LiveScreen, Screen
 
             work.tracer = tracer
-            started = await tracer.started()
+            started = await tracer.started(Started)
             with (LiveScreen if live else Screen)(options, started) as screen:
                 following = asyncio.create_task(_follow(tracer, screen, for_its_own_sake=not options.command))
                 status = await work.command(options.command) if options.command else 0
@@ -63,7 +64,13 @@ async def _trace(options: TraceOptions, agent: Path) -> int:
     return status
 
 
-async def _follow(tracer: TraceChild, screen: Screen, for_its_own_sake: bool) -> None:
+def _decoded(chunk: bytes, source: str) -> list[Line]:
+    from storlab.blockio.trace_output import decode_lines
+
+    return decode_lines(chunk, source)
+
+
+async def _follow(tracer: TraceChild[Line], screen: Screen, for_its_own_sake: bool) -> None:
     while lines := await tracer.lines():
         screen.show(list(lines))
         if screen.failure is not None and for_its_own_sake:
@@ -74,7 +81,7 @@ class Interruptible:
     """What a signal ends: the command if there is one, else the tracing."""
 
     def __init__(self) -> None:
-        self.tracer: TraceChild | None = None
+        self.tracer: TraceChild[Any] | None = None
         self.signal: signal.Signals | None = None  # the last
         self.began = False
         self._command: asyncio.subprocess.Process | None = None
@@ -118,7 +125,8 @@ def _in_foreground() -> bool:
 
 
 @contextmanager
-def _signals(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
+def signals(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
+    """Within, what would end this program goes to ``handler``."""
     loop = asyncio.get_running_loop()
     handled = ending_signals()
     for number in handled:
@@ -131,48 +139,46 @@ def _signals(handler: Callable[[signal.Signals], None]) -> Iterator[None]:
 
 
 _CHUNK = 1 << 20
+L = TypeVar("L")
+S = TypeVar("S")
 _PREFIX = "storlab-agent: "
 _LAST_WORD = 10.0  # s, for a tracer that was told to end
 _NO_DISK_OR_OPTION = 2  # its exit status for what the user asked for wrongly
 
 
-class TraceChild:
-    """A running tracer, made by ``tracing``, which never outlives its parent.
+class TraceChild(Generic[L]):
+    """A running tracer, made by ``tracing``, whose lines are ``decode``'s. It never outlives its parent.
 
     It ends by itself when that dies (``PR_SET_PDEATHSIG``) or when nobody reads what it prints. It has a process group
     of its own, so that Ctrl-C reaches it only through this program, after the command that is traced has ended.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(self, process: asyncio.subprocess.Process, decode: Callable[[bytes, str], list[L]]) -> None:
+        self._process, self._decode = process, decode
         self._rest = b""
-        self._read: list[Line] = []
+        self._read: list[L] = []
 
-    async def started(self) -> Started:
+    async def started(self, kind: type[S]) -> S:
         """Its first line: it is attached. Raises ``UserError`` or ``MissingTool`` with its reason where it can't be."""
         lines = await self.lines()
         if not lines:
             raise await self._refusal()
-        from storlab.blockio.trace_output import Started
-
         first, *self._read = lines
-        if not isinstance(first, Started):
+        if not isinstance(first, kind):
             raise NodeError("the tracer did not say that it has started")
         return first
 
-    async def lines(self) -> list[Line]:
+    async def lines(self) -> list[L]:
         """The next lines, as many as there are; none once it has ended. Raises ``ParseError``."""
         if self._read:
             lines, self._read = self._read, []
             return lines
-        from storlab.blockio.trace_output import decode_lines
-
         assert self._process.stdout is not None
         while chunk := await self._process.stdout.read(_CHUNK):
             whole, newline, rest = chunk.rpartition(b"\n")
             if newline:
                 text, self._rest = self._rest + whole, rest
-                return decode_lines(text, "the tracer")
+                return self._decode(text, "the tracer")
             self._rest += chunk
         return []
 
@@ -208,13 +214,13 @@ class TraceChild:
 
 
 @asynccontextmanager
-async def tracing(agent: Path, arguments: Sequence[str]) -> AsyncIterator[TraceChild]:
+async def tracing(words: Sequence[str], decode: Callable[[bytes, str], list[L]]) -> AsyncIterator[TraceChild[L]]:
     """A tracer for as long as the context lasts."""
-    nothing, pipe, words = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE, (str(agent), "trace", *arguments)
+    nothing, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *words, stdin=nothing, stdout=pipe, stderr=pipe, limit=_CHUNK, process_group=0
     )
-    child = TraceChild(process)
+    child = TraceChild(process, decode)
     try:
         yield child
     finally:

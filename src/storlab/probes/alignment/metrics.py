@@ -39,9 +39,13 @@ _BTF = "btf"
 _HOOKS = {_BTF: "tp_btf", "tracepoint": "classic tracepoint"}
 """As the tracer has it, and as people say."""
 
-_REQUESTS, _BYTES = MetricSpec("{operation}.requests", "1"), MetricSpec("{operation}.bytes", "B")
+_REQUESTS = MetricSpec("{operation}.requests", "1", noun="{operation} requests")
+_BYTES = MetricSpec("{operation}.bytes", "B", noun="in {operation} requests")
 _FLAGGED = {
-    flag: (MetricSpec(f"write.{flag}.requests", "1"), MetricSpec(f"write.{flag}.bytes", "B"))
+    flag: (
+        MetricSpec(f"write.{flag}.requests", "1", noun=f"write requests with {flag}"),
+        MetricSpec(f"write.{flag}.bytes", "B", evidence="none"),
+    )
     for flag in ("fua", "meta")
 }
 _BELOW = {
@@ -50,18 +54,18 @@ _BELOW = {
     for unit in UNITS
 }
 _OTHERS = {
-    "back_merge": MetricSpec("{operation}.merges.back", "1"),
-    "front_merge": MetricSpec("{operation}.merges.front", "1"),
-    "request_merge": MetricSpec("{operation}.merges.request", "1"),
-    "split": MetricSpec("{operation}.splits", "1"),
-    "requeue": MetricSpec("{operation}.requeues", "1", "lower"),
-    "error": MetricSpec("{operation}.errors", "1", "lower"),
+    "back_merge": MetricSpec("{operation}.merges.back", "1", noun="back merges of {operation} requests"),
+    "front_merge": MetricSpec("{operation}.merges.front", "1", noun="front merges of {operation} requests"),
+    "request_merge": MetricSpec("{operation}.merges.request", "1", noun="merges of two {operation} requests"),
+    "split": MetricSpec("{operation}.splits", "1", noun="splits of {operation} requests"),
+    "requeue": MetricSpec("{operation}.requeues", "1", "lower", noun="{operation} requests sent back"),
+    "error": MetricSpec("{operation}.errors", "1", "lower", noun="{operation} requests that failed", evidence="rare"),
 }
 _OF_TIMES = {
     what: (
         *percentiles_of(f"{{operation}}.{what}", _PERCENTILES),
         # Where the last bin ends, and no time of any.
-        MetricSpec(f"{{operation}}.{what}.max", "s", "lower", "max", tail=True),
+        MetricSpec(f"{{operation}}.{what}.max", "s", "lower", "max", tail=True, evidence="none"),
     )
     for what in ("service", "queued")
 }

@@ -1,0 +1,98 @@
+"""Probe ``tcp``: where it watches, what it sees of a real connection, and why it could not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from laboratory import needs_root
+from storlab.measurements import Measurements
+from storlab.nodes.kinds.local import local_node
+from storlab.probes.base import ProbeContext, ProbeRecord, Window
+from storlab.probes.subject import Service, Subject
+from storlab.probes.tcp.probe import NAME, TcpProbe
+from tcp.lines import connection, printed, sample
+
+HERE = Subject(group="here")
+
+
+def serving(*addresses: str) -> Subject:
+    return Subject(group="here", servers=tuple(Service(dialect="nbd", address=each, here=True) for each in addresses))
+
+
+def test_it_watches_what_a_node_serves_or_is_served_by() -> None:
+    subject = serving(
+        "10.213.0.2:10809", "/run/nbd.sock", "[fd00::1]:3260", "0.0.0.0:2049", "store:445", "10.213.0.2:10809"
+    )
+    expected = ("10.213.0.2:10809", "[fd00::1]:3260", "*:2049", "*:445")
+    assert TcpProbe().endpoints(subject) == expected
+    assert TcpProbe.model_validate({"ports": [3260]}).endpoints(subject) == ("*:3260",)
+
+
+def test_it_watches_on_every_node_of_the_network_at_each_end() -> None:
+    probe = TcpProbe()
+    assert probe.watches_at("load", {"machine", "interfaces"})
+    assert probe.watches_at("below", {"machine", "interfaces"})
+    assert not probe.watches_at("load", {"machine", "disks"})
+
+
+@pytest.mark.parametrize("keys", [{"interval": 0.001}, {"ports": [0]}, {"ports": [65536]}, {"port": 1}])
+def test_what_cannot_be_watched_is_refused(keys: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        TcpProbe.model_validate(keys)
+
+
+def test_without_a_connection_there_are_no_numbers_and_the_reader_is_told(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"".join(printed(sample(1), sample(2))))
+    seen = TcpProbe().parse(ProbeRecord(tmp_path, Window(1.0, 2.0), HERE))
+    assert seen.metrics.is_empty()
+    assert seen.warnings == ("tcp: no connection was seen at the watched ports",)
+
+
+def test_samples_of_the_phase_are_series(tmp_path: Path) -> None:
+    rows = [sample(at, connection(bytes_sent=10 * at, rtt=100 * at, cwnd=10)) for at in (1, 2, 3)]
+    (tmp_path / NAME).write_bytes(b"".join(printed(*rows)))
+    seen = TcpProbe().parse(ProbeRecord(tmp_path, Window(1.0, 3.0), HERE))
+    of_rtt = seen.series.filter(metric="rtt").select("t", "value", "unit").rows()
+    assert of_rtt == [(0.0, pytest.approx(1e-4), "s"), (1.0, pytest.approx(2e-4), "s"), (2.0, pytest.approx(3e-4), "s")]
+    assert seen.facts["congestion_control"] == ["cubic"]
+
+
+async def _watched(probe: TcpProbe, raw: Path, subject: Subject, load: Callable[[], None]) -> Measurements:
+    async with local_node("here") as node:
+        async with probe.watch(ProbeContext(node, raw, subject)):
+            await asyncio.to_thread(load)
+        children = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()
+        left = [Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[:2] for child in children]
+    assert [words for words in left if b"tcp" in words] == []
+    return probe.parse(ProbeRecord(raw, Window(0.0, 1e9), subject))
+
+
+def _loaded(server: socket.socket) -> None:
+    with socket.create_connection(server.getsockname()) as client, server.accept()[0] as peer:
+        client.sendall(bytes(100_000))
+        while len(peer.recv(1 << 20, socket.MSG_PEEK)) < 100_000:
+            pass
+        assert len(peer.recv(1 << 20)) == 100_000
+
+
+@needs_root
+def test_both_ends_of_a_connection_are_seen_to_the_byte(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, port = server.getsockname()
+        seen = asyncio.run(_watched(TcpProbe(), tmp_path, serving(f"{host}:{port}"), lambda: _loaded(server)))
+    found = seen.totals()
+    assert (found["bytes.sent"], found["bytes.received"], found["connections"]) == (100_000, 100_000, 2)
+    assert (found["connections.opened"], found["connections.closed"]) == (2, 2)
+    assert [each for each in seen.warnings if "sample" not in each] == []
+
+
+def test_a_node_that_serves_nothing_over_tcp_is_left_alone(tmp_path: Path) -> None:
+    seen = asyncio.run(_watched(TcpProbe(), tmp_path, serving("/run/nbd.sock"), lambda: None))
+    assert seen.warnings == ("tcp: nothing on this node is served over TCP",)
+    assert not (tmp_path / NAME).exists()

@@ -1,0 +1,141 @@
+"""Probe ``tcp`` in a run: both ends of a chain over NBD, beside what a guest captured meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+import pytest
+
+from laboratory import Laboratory
+from laboratory.guests import needs_guests
+from laboratory.wire import segments
+
+HEAD = """
+primary = "elapsed"
+repeat = { until = "max", min = 1, max = 1 }
+trial = { settle = { sync = false, drop_caches = false } }
+[probes.tcp]
+"""
+CARD = "$(ls /sys/class/net | grep -vx lo)"
+OFF = f'ethtool -K "{CARD}" tso off gso off gro off'
+READS, WRITES = 32, 16
+BETWEEN_GUESTS = f"""{HEAD}
+[nodes.store]
+kind = "vm"
+memory = "256M"
+stack = [{{ layer = "file", size = "64M" }}, {{ layer = "virtio-blk" }}]
+
+[nodes.client]
+kind = "vm"
+memory = "256M"
+from = "store"
+stack = [{{ layer = "nbd-export" }}, {{ layer = "nbd" }}]
+
+[workload.serve]
+on = ["store"]
+command = {{ argv = ["sleep", "30"], prepare = ["sh", "-c", '''{OFF}'''] }}
+
+[workload.read]
+on = ["client"]
+
+[workload.read.command]
+prepare = ["sh", "-c", '''{OFF}''']
+argv = ["sh", "-c", '''
+tcpdump --immediate-mode -Z root -i "{CARD}" -s 96 -w wire.pcap tcp port 10809 2> said &
+until grep -q "listening on" said; do sleep 0.1; done
+fio --name=x --filename={{target}} --rw=read --bs=128k --size=4M --direct=1 --ioengine=psync &&
+fio --name=y --filename={{target}} --rw=write --bs=64k --size=1M --direct=1 --ioengine=psync; status=$?
+sleep 2; kill -INT $!; wait $!; exit $status
+''']
+"""
+
+
+def metrics(lab: Laboratory, source: str) -> dict[str, float]:
+    rows = pl.read_parquet(lab.out / "tables" / "metrics.parquet").filter(pl.col("node").is_null(), source=source)
+    return dict(rows.select("metric", "value").iter_rows())
+
+
+@pytest.fixture(scope="module")
+def between_guests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    """One run for the tests of both ends."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("tcp")
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        lab = Laboratory(folder)
+        summary = lab.execute(BETWEEN_GUESTS, unconfined=True).summary
+        (record,) = lab.records()
+        assert (record.status, record.reason) == ("done", None)
+        assert [warning for warning in summary.warnings if "tcp" in warning] == []
+        assert lab.leftovers() == []
+        yield lab
+
+
+@needs_guests
+def test_counts_of_both_guests_are_those_of_a_capture_to_the_segment(between_guests: Laboratory) -> None:
+    lab = between_guests
+    client, store = metrics(lab, "probe:tcp"), metrics(lab, "probe:tcp@store")
+    every = list(segments((lab.out / "trials/0001/client/read/wire.pcap").read_bytes()))
+    asked = [each for each in every if each.destination_port == 10809]
+    answered = [each for each in every if each.source_port == 10809]
+    for sender, receiver, own in ((client, store, asked), (store, client, answered)):
+        data, bare = [each for each in own if each.length], [each for each in own if each.is_bare]
+        assert len(data) + len(bare) == len(own)
+        assert (sender["segments.sent"], sender["acks.sent"]) == (len(data), len(bare))
+        assert (receiver["segments.received"], receiver["acks.received"]) == (len(data), len(bare))
+        assert sender["bytes.sent"] == sum(each.length for each in data)
+    assert client["bytes.received"] >= READS * 128 * 1024
+
+
+@needs_guests
+def test_acks_are_of_requests_of_the_disk_that_came_over_the_network(between_guests: Laboratory) -> None:
+    client, store = metrics(between_guests, "probe:tcp"), metrics(between_guests, "probe:tcp@store")
+    assert client["requests"] >= READS + WRITES
+    assert client["acks.per-request"] == (client["acks.sent"] + client["acks.received"]) / client["requests"]
+    assert client["acks.sent.mss"] == pytest.approx(client["bytes.received"] / client["acks.sent"] / client["mss"])
+    assert store["acks.received.mss"] == pytest.approx(client["acks.sent.mss"], rel=0.05)
+    assert 2 < client["acks.sent.mss"] < 90
+    assert client["rtt"] > 0
+
+
+OVER_EACH = """
+primary = "read.bandwidth"
+repeat = { until = "max", min = 1, max = 1 }
+trial = { settle = { sync = false, drop_caches = false } }
+[probes.tcp]
+
+[factors.transport]
+iscsi = [{ layer = "iscsi-target" }, { layer = "iscsi" }]
+nvme = [{ layer = "nvme-target" }, { layer = "nvme-tcp" }]
+nfs = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }, { layer = "nfs-export" }, { layer = "nfs" }]
+
+[nodes.store]
+kind = "vm"
+memory = "256M"
+stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]
+
+[nodes.client]
+kind = "vm"
+memory = "256M"
+from = "store"
+stack = ["{transport}"]
+
+[workload.read]
+on = ["client"]
+fio = { rw = "read", bs = "128k", size = "2M", direct = 1, ioengine = "psync" }
+"""
+
+
+@pytest.mark.slow
+@needs_guests
+def test_sockets_of_the_kernel_are_seen_at_both_ends(lab: Laboratory) -> None:
+    """Initiators of iSCSI and NVMe/TCP, NFS's client and server: no process has their sockets."""
+    lab.execute(OVER_EACH)
+    assert [(record.status, record.reason) for record in lab.records()] == [("done", None)] * 3
+    rows = pl.read_parquet(lab.out / "tables" / "metrics.parquet").filter(pl.col("node").is_null())
+    received = rows.filter(source="probe:tcp", metric="bytes.received")["value"].to_list()
+    sent = rows.filter(source="probe:tcp@store", metric="bytes.sent")["value"].to_list()
+    assert len(received) == len(sent) == 3
+    assert min(received) > 2 * 1024 * 1024
+    assert sent == pytest.approx(received, rel=0.05)
+    assert lab.leftovers() == []
