@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from storlab.formats.bonnie.results import read_bonnie
-from storlab.formats.bonnie.run import TESTS, BonnieRun
+from storlab.formats.bonnie.run import BonnieRun
 from storlab.importing.importer import Importer, Part
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import declared_by
@@ -14,6 +14,12 @@ from storlab.text import printable
 
 _TRAITS = ("file_size", "io_chunk_size", "concurrency", "num_files", "max_size", "min_size", "num_dirs")
 _LONGEST = 63
+_OLD = "1.0"
+_APART = (
+    "Bonnie++ {} and 2.00a, which the workload bonnie runs, are not comparable: by characters, the old one writes and "
+    "reads through a buffer, and 2.00a makes a system call for each; the old one seeks 8000 times by 3 processes, and "
+    "2.00a 8192 times by 5."
+)
 
 
 class BonnieImporter(Importer):
@@ -28,13 +34,17 @@ class BonnieImporter(Importer):
         runs, warnings = read_bonnie(text, source)
         return [_part(run, warnings if run is runs[0] else ()) for run in runs]
 
+    def notes(self, parts: Sequence[Part]) -> Sequence[str]:
+        """Lines of CSV that name no version are of 1.03."""
+        versions = {str(part.measured.facts.get("bonnie_version", "1.03")) for part in parts}
+        return [_APART.format(version) for version in sorted(versions) if version.startswith(_OLD)]
+
 
 def _part(run: BonnieRun, warnings: Sequence[str]) -> Part:
     name = printable(run.name)[:_LONGEST] or "–"
     said = list(warnings)
-    if run.too_short:
-        tests = ", ".join(TESTS[test] for test in run.too_short)
-        said.append(f"{name}, line {run.line}: no figure for {tests}, which ended in under 500 ms")
+    if untold := run.untold():
+        said.append(f"{name}, line {run.line}: {untold}")
     values = list(run.values())
     measured = Measurements(
         metric_frame(values), warnings=tuple(said), facts={**run.facts}, declared=declared_by(values)

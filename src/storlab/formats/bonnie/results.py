@@ -18,7 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from storlab.errors import ParseError
-from storlab.formats.bonnie.run import CREATE, IN_BYTES, OUTPUT, TESTS, BonnieRun
+from storlab.formats.bonnie.declared import CREATE, IN_BYTES, OUTPUT, TESTS
+from storlab.formats.bonnie.run import BonnieRun
 from storlab.text import is_whole
 from storlab.units import shown
 

@@ -8,29 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from storlab.errors import ParseError
+from storlab.formats.bonnie.declared import IN_BYTES, TESTS, of_test
 from storlab.metrics import Value
 from storlab.units import shown
-
-OUTPUT = {
-    "putc": "write.char",
-    "put_block": "write.block",
-    "rewrite": "rewrite",
-    "getc": "read.char",
-    "get_block": "read.block",
-    "seeks": "seek",
-}
-CREATE = {
-    "seq_create": "sequential.create",
-    "seq_stat": "sequential.stat",
-    "seq_del": "sequential.delete",
-    "ran_create": "random.create",
-    "ran_stat": "random.stat",
-    "ran_del": "random.delete",
-}
-TESTS = OUTPUT | CREATE
-"""Bonnie++'s name of a test → ours, by which its metrics begin."""
-IN_BYTES = frozenset(OUTPUT) - {"seeks"}
-"""The tests whose rate is one of bytes."""
 
 _KIB = 1024.0
 _NUMBER = re.compile(r"\d+(\.\d+)?")
@@ -57,15 +37,19 @@ class BonnieRun:
 
     def values(self) -> Iterator[Value]:
         """Its metrics, in base units."""
-        for test, name in TESTS.items():
-            if test in self.rates and test in IN_BYTES:
-                yield Value(f"{name}.bandwidth", self.rates[test] * _KIB, "B/s", "higher")
-            elif test in self.rates:
-                yield Value(f"{name}.rate", self.rates[test], "1/s", "higher")
+        for test in TESTS:
+            rate, cpu, latency = of_test(test)
+            if test in self.rates:
+                yield rate.value(self.rates[test] * (_KIB if test in IN_BYTES else 1))
             if test in self.cpu:
-                yield Value(f"{name}.cpu", self.cpu[test] / 100, "1", "neither", "mean")
+                yield cpu.value(self.cpu[test] / 100)
             if test in self.latencies:
-                yield Value(f"{name}.latency.max", self.latencies[test], "s", "lower", "max")
+                yield latency.value(self.latencies[test])
+
+    def untold(self) -> str:
+        """Which tests have no figure, as a sentence without an end; empty where all have one."""
+        tests = ", ".join(TESTS[test] for test in self.too_short)
+        return tests and f"no figure for {tests}, which ended in under 500 ms"
 
     def take(self, test: str, rate: str, cpu: str) -> None:
         """One figure. Empty: the test was not run. Pluses: it was too short to tell. Raises ``ParseError``."""

@@ -1,0 +1,1 @@
+"""Workload ``bonnie``: Bonnie++, as it stands."""

@@ -1,0 +1,145 @@
+"""Workload ``bonnie``: Bonnie++ 2.00a on a directory. See bonnie++(8).
+
+Three things that it always gets:
+
+- ``-r 0``. Bonnie++ refuses a size below twice the memory, so that caches don't decide; a study has other means
+  (``direct``, a guest with little memory, caches dropped), and could run no small size at all.
+- ``-u root`` as root, without which it refuses to run; anybody else may not give ``-u``.
+- ``-z``, the round's seed, so that all cells of a round seek to the same places.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from storlab.formats.bonnie.declared import declared
+from storlab.layers.resources import Dir, Resource
+from storlab.measurements import Measurements
+from storlab.metrics import MetricSpec
+from storlab.model import Model
+from storlab.nodes.needs import Needs
+from storlab.units import Size, size_text
+from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext, Workload
+
+FREE = "free"
+"""A file in the workload's folder: bytes and inodes that were free before, or nothing where they are not known."""
+
+_MIB = 1024**2
+_THOUSAND = 1024  # files, of which -n counts
+_SEEDS = 2**31
+
+
+class Files(Model):
+    """What the tests of files create, read and delete, twice: in order, and at random."""
+
+    number: int = Field(16, ge=1, le=99_999, description="How many, in units of 1024, as `bonnie++ -n` counts them.")
+    max: Size = Field(0, le=2**30, description="The largest has so many bytes.")
+    min: Size = Field(0, description="The smallest has so many bytes. Sizes are random between the two.")
+    directories: int = Field(1, ge=1, le=99_999, description="Over which they are spread evenly.")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.min > self.max:
+            raise OptionError("min is above max", "min")
+        return self
+
+
+def _files(value: object) -> object:
+    return {"number": value} if isinstance(value, int) and not isinstance(value, bool) and value else value or None
+
+
+class BonnieWorkload(Workload):
+    """Runs Bonnie++ once: writing, rewriting, reading, seeking; then creating, reading and deleting files."""
+
+    kind: ClassVar[str] = "bonnie"
+    accepts: ClassVar[tuple[type[Resource], ...]] = (Dir,)
+
+    size: Size = Field(
+        description="Bytes that are written, rewritten and read: whole MiB, or 0 to leave these tests out. Smaller "
+        "than the memory, they measure caches, unless `direct`."
+    )
+    files: Annotated[Files | None, BeforeValidator(_files)] = Field(
+        None, description="Tests of many files: their number in units of 1024, or a table. 0: none."
+    )
+    chunk: Size = Field(8192, ge=256, le=_MIB, description="Bytes of one write or read: a power of two.")
+    fast: bool = Field(False, description="Leave out the tests that write and read single characters (`-f`).")
+    per_character: Size = Field(20 * _MIB, ge=_MIB, description="Bytes that those tests write and read: whole MiB.")
+    seeks: int = Field(8192, ge=1, le=2**30, description="How often it seeks, all processes together.")
+    seekers: int = Field(5, ge=1, le=1000, description="Processes that seek.")
+    direct: bool = Field(False, description="O_DIRECT for blocks (`-D`); only with `fast`.")
+    sync: bool = Field(False, description="fsync after each write, and of directories (`-b`).")
+
+    @model_validator(mode="after")
+    def _can_be_done(self) -> Self:
+        for name in ("size", "per_character"):
+            if getattr(self, name) % _MIB:
+                raise OptionError(f"Bonnie++ takes whole MiB, not {size_text(getattr(self, name))}", name)
+        if not self.size and self.files is None:
+            raise OptionError("with a size of 0 and no files there is nothing to test", "size")
+        if self.chunk & (self.chunk - 1):
+            raise OptionError(f"{self.chunk} is no power of two", "chunk")
+        if self.direct and self.chunk < 512:
+            raise OptionError("with direct, at least 512 bytes: the smallest sector", "chunk")
+        if self.direct and self.size and not self.fast:
+            raise OptionError(
+                "direct takes `fast = true`: Bonnie++ 2.00a writes single characters with O_DIRECT too, which no file "
+                'system takes, and says "disk full?"',
+                "direct",
+            )
+        return self
+
+    def declares(self) -> tuple[MetricSpec, ...]:
+        files = self.files is not None
+        return (*declared(data=self.size > 0, per_character=not self.fast, files=files), *ELAPSED)
+
+    def needs(self) -> Needs:
+        return Needs(programs=("bonnie++",))
+
+    def space(self) -> int:
+        """At one time: the files of the last tests are made when those of the first are gone."""
+        return max(self.size, self._of_files())
+
+    def _of_files(self) -> int:
+        return 0 if self.files is None else self.files.number * _THOUSAND * (self.files.max + self.files.min) // 2
+
+    def leaves_out(self, warm_up: float) -> str:
+        return "warm_up is left out: Bonnie++ has none, and all that it does is measured" if warm_up else ""
+
+    def arguments(self, seed: int) -> list[str]:
+        """All but where it works, and as whom."""
+        size = f"{self.size // _MIB}:{self.chunk}:{self.seeks}:{self.seekers}" if self.size else "0"
+        fast = ["-f"] if self.fast else [f"-f{self.per_character // _MIB}"]
+        flags = [flag for flag, given in (("-D", self.direct), ("-b", self.sync)) if given]
+        return ["-q", "-m", "storlab", "-r", "0", "-s", size, "-n", self._number(), *fast, *flags, "-z", str(seed)]
+
+    def _number(self) -> str:
+        of = self.files
+        # Without a chunk of its own: given the chunk of the tests of data, 2.00a ruins its heap and aborts.
+        return "0" if of is None else f"{of.number}:{of.max}:{of.min}:{of.directories}"
+
+    async def prepare(self, place: RunContext) -> None:
+        root = _root(place)
+        await place.node.run(["rm", "-rf", "--", root])  # an earlier trial's, where stacks are kept
+        await place.node.run(["mkdir", "--", root])
+        listing = await place.node.run(["df", "--output=avail,iavail", "-B1", "--", root], check=False)
+        words = listing.stdout.split()[-2:] if listing.ok else []
+        await place.node.write(f"{place.folder}/{FREE}", b" ".join(words))
+
+    async def launch(self, place: RunContext) -> Launch:
+        is_root = (await place.node.output("id", "-u")).strip() == "0"
+        user = ["-u", "root"] if is_root else []
+        argv = ("bonnie++", "-d", _root(place), *user, *self.arguments(place.seed % _SEEDS))
+        return Launch(argv, env={"LC_ALL": "C"}, cwd=place.folder)
+
+    def parse(self, raw: Path) -> Measurements:
+        from storlab.workloads.bonnie.results import read_results  # polars: not needed to load a study
+
+        files = 0 if self.files is None else self.files.number * _THOUSAND
+        return read_results(raw, raw / FREE, self.chunk, (self.space(), files))
+
+
+def _root(place: RunContext) -> str:
+    return f"{place.path.rstrip('/')}/bonnie-{place.name}"
