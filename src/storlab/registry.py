@@ -21,8 +21,22 @@ from storlab.layers.fs.mkfs import MkfsLayer
 from storlab.layers.fs.mount import MountLayer
 from storlab.layers.image.clone import ImageCloneLayer, ImageCopyLayer
 from storlab.layers.image.qcow2 import Qcow2Layer
-from storlab.layers.net import ConnectLayer, NbdLayer
+from storlab.layers.net.aoe import AoeLayer
+from storlab.layers.net.connect import ConnectLayer
+from storlab.layers.net.iscsi import IscsiLayer
+from storlab.layers.net.nbd import NbdLayer
+from storlab.layers.net.nvme import NvmeTcpLayer
+from storlab.layers.server.aoe_target import AoeTargetLayer
+from storlab.layers.server.iscsi_target import IscsiTargetLayer
 from storlab.layers.server.nbd_export import NbdExportLayer
+from storlab.layers.server.nvme_target import NvmeTargetLayer
+from storlab.layers.server.relay import RelayLayer
+from storlab.layers.share.nfs import NfsLayer
+from storlab.layers.share.nfs_export import NfsExportLayer
+from storlab.layers.share.smb import SmbLayer
+from storlab.layers.share.smb_share import SmbShareLayer
+from storlab.layers.share.ssh_share import SshShareLayer
+from storlab.layers.share.sshfs import SshfsLayer
 from storlab.layers.zfs.dataset import ZfsLayer
 from storlab.layers.zfs.pool import ZpoolLayer
 from storlab.layers.zfs.volume import ZvolLayer
@@ -35,7 +49,9 @@ from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.stalls import StallsProbe
+from storlab.probes.tcp.probe import TcpProbe
 from storlab.workloads.base import Workload
+from storlab.workloads.bonnie.workload import BonnieWorkload
 from storlab.workloads.command import CommandWorkload
 from storlab.workloads.files.workload import FilesWorkload
 from storlab.workloads.fio.workload import FioWorkload
@@ -46,10 +62,12 @@ _NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, VmKind)
 _LAYERS: tuple[type[Layer], ...] = (
     DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, MkfsLayer, MountLayer,
     ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZfsLayer,
-    NbdExportLayer, VirtioBlkLayer, VirtioScsiLayer, NvmeLayer, NinePLayer, NbdLayer, ConnectLayer,
+    NbdExportLayer, IscsiTargetLayer, NvmeTargetLayer, AoeTargetLayer, RelayLayer,
+    VirtioBlkLayer, VirtioScsiLayer, NvmeLayer, NinePLayer, NbdLayer, IscsiLayer, NvmeTcpLayer, AoeLayer, ConnectLayer,
+    NfsExportLayer, NfsLayer, SmbShareLayer, SmbLayer, SshShareLayer, SshfsLayer,
 )  # fmt: skip
-_WORKLOADS: tuple[type[Workload], ...] = (FioWorkload, FilesWorkload, CommandWorkload)
-_PROBES: tuple[type[Probe], ...] = (HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe)
+_WORKLOADS: tuple[type[Workload], ...] = (FioWorkload, FilesWorkload, BonnieWorkload, CommandWorkload)
+_PROBES: tuple[type[Probe], ...] = (HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe)
 
 
 @cache

@@ -30,9 +30,11 @@ from storlab.nodes.process import ExitRecord
 from storlab.probes.base import Probe, ProbeRecord, Window
 from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.subject import Subject
+from storlab.probes.tcp.probe import NAME as CONNECTIONS
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.run.undoing import undo_table
 from storlab.workloads.base import exit_bytes
+from tcp import lines
 
 TESTS = Path(__file__).parent.parent
 EXAMPLES = TESTS.parent / "examples"
@@ -92,7 +94,9 @@ COMMAND = {
     ],
 }
 FILES = (TESTS / "workloads/golden/files.json").read_bytes()
+BONNIE = (TESTS / "workloads/golden/bonnie.stdout").read_bytes()
 WORKLOADS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, bytes]]] = {
+    "bonnie": ({"size": "160M", "files": 1}, {"stdout": BONNIE, "stderr": b"", "free": b"301592576 87020"}),
     "command": (COMMAND, {"stdout": b"rate 3\n", "out.json": b'{"latency": {"p99": 0.25}}'}),
     "files": ({"files": 1, "fsync": "directory"}, {"stdout": FILES, "stderr": b""}),
     "fio": ({"rw": "randrw"}, {"fio.json": fio_golden("fio-plain.json"), "stderr": b""}),
@@ -132,11 +136,20 @@ def _alignment(raw: Path) -> ProbeRecord:
     return ProbeRecord(raw, test_alignment.WINDOW, test_alignment.VDA)
 
 
+def _tcp(raw: Path) -> ProbeRecord:
+    disks = [["nbd0", [1, 2, 4096, 8192]]], [["nbd0", [5, 2, 4096, 8192]]]
+    after = lines.connection(bytes_sent=9000, segs_out=40, segs_in=9, data_segs_out=8, snd_mss=1448, rtt=200, cwnd=10)
+    rows = [lines.sample(99, lines.connection(), disks=disks[0]), lines.sample(201, after, disks=disks[1])]
+    (raw / CONNECTIONS).write_bytes(b"".join(lines.printed(*rows)))
+    return ProbeRecord(raw, Window(100.0, 200.0), Subject(group="client", disks=("nbd0",)))
+
+
 PROBES: Mapping[type[Probe], Callable[[Path], ProbeRecord]] = {
     probe_types()["alignment"]: _alignment,
     probe_types()["host-load"]: _host_load,
     probe_types()["processes"]: _processes,
     probe_types()["stalls"]: _stalls,
+    probe_types()["tcp"]: _tcp,
 }
 
 
@@ -170,6 +183,7 @@ IMPORTERS: Mapping[str, tuple[list[bytes], Mapping[str, Any]]] = {
     "bonnie": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("bonnie-*"))], {}),
     "csv": ([WIDE], TWO),
     "fio": ([fio_golden("fio-mixed.json"), *_examples("fio.json")], {}),
+    "pcap": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("pcap-*"))], {}),
     "sysbench": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("sysbench-*"))], {}),
     "virtiofs-tests": ([VIRTIOFS.encode()], {}),
 }

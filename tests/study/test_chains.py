@@ -234,8 +234,40 @@ def test_nodes_that_are_kept_keep_their_layers_and_a_layer_may_be_kept_longer_or
     assert names(found["vm", MAIN]) == "file:run | virtio-blk:round mkfs:trial mount:trial"
 
 
+def test_a_share_is_one_for_all_that_mount_it_unless_a_study_says_otherwise() -> None:
+    mounted = '{ layer = "virtio-blk" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }'
+    store = STORE.replace('{ layer = "virtio-blk" }', mounted)
+    clients = """
+    [nodes.client]
+    kind  = "vm"
+    count = 2
+    from  = "store"
+    stack = [{ layer = "nfs-export" }, { layer = "nfs" }]
+    """
+    assert names(written(store + clients)["client", MAIN]) == "nfs-export*:trial | nfs:trial"
+    own = clients.replace('"nfs-export"', '"nfs-export", once = false')
+    assert names(written(store + own)["client", MAIN]) == "nfs-export:trial | nfs:trial"
+
+
 _LINKS = st.sampled_from(
-    ["directory", "file", "loop", "mkfs", "mount", "zpool", "zvol", "nbd-export", "virtio-blk", "9p", "nbd", "connect"]
+    [
+        "directory",
+        "file",
+        "loop",
+        "mkfs",
+        "mount",
+        "zpool",
+        "zvol",
+        "nbd-export",
+        "virtio-blk",
+        "9p",
+        "nbd",
+        "connect",
+        "nfs-export",
+        "nfs",
+        "smb-share",
+        "smb",
+    ]
 )
 _KEYS = {"file": {"size": "1G"}, "zvol": {"size": "1G"}, "mkfs": {"type": "ext4"}, "zpool": {"size": "1G"}}
 

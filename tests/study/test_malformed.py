@@ -18,6 +18,7 @@ from .mistakes import (
     of_guests,
     of_keys,
     of_metrics,
+    of_networks,
     of_stacks,
     of_toml,
     of_workloads,
@@ -26,7 +27,10 @@ from .program import PROGRAM, Ran, call
 
 EVERY = [
     m
-    for each in (of_toml, of_keys, of_stacks, of_chains, of_guests, of_factors, of_metrics, of_workloads, of_commands)
+    for each in (
+        *(of_toml, of_keys, of_stacks, of_chains, of_guests, of_networks),
+        *(of_factors, of_metrics, of_workloads, of_commands),
+    )
     for m in each.MISTAKES
 ]
 AS_PROCESSES = EVERY[:: len(EVERY) // 30][:30]

@@ -94,6 +94,28 @@ def test_nodes_that_would_have_served_are_not_started_where_no_level_crosses_fro
     assert not local.networked("client") and crossing.networked("client") and crossing.networked("server")
 
 
+def test_clients_are_before_those_who_serve_them_where_caches_are_flushed() -> None:
+    made = cell(
+        """
+        [nodes.store]
+        kind = "vm"
+        stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]
+        [nodes.server]
+        kind = "vm"
+        from = "store"
+        stack = [{ layer = "nbd-export" }, { layer = "nbd" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+        [nodes.client]
+        kind = "vm"
+        from = "server"
+        stack = [{ layer = "nfs-export" }, { layer = "nfs" }]
+        [nodes.other]
+        kind = "vm"
+        stack = [{ layer = "directory" }]
+        """
+    )
+    assert made.outward == [["client", "other"], ["server"], ["store"]]
+
+
 def test_a_load_runs_on_a_further_chain_by_its_name() -> None:
     made = cell(
         '[nodes.vm]\nkind = "vm"\nstack = [{ layer = "directory" }]\n'

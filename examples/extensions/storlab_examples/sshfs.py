@@ -1,7 +1,7 @@
-"""Layers ``sshd`` and ``sshfs``: a directory of one node as a directory of another, over SSH.
+"""Layers ``sshd`` and ``ssh-folder``: a directory of one node as a directory of another, over SSH.
 
-``sshd`` serves the directory below it by SFTP, to whoever has the key that it made for this; ``sshfs`` is a crossing:
-it mounts what the other node serves. See sshd_config(5), sshfs(1).
+``sshd`` serves the directory below it by SFTP, to whoever has the key that it made for this; ``ssh-folder`` is a
+crossing: it mounts that by sshfs. See sshd_config(5), sshfs(1).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class SshdLayer(ServerLayer):
 class SshfsLayer(ServerLayer, Crossing):
     """Mounts what ``sshd`` serves. Its program is no server, but one that runs for as long as the mount is there."""
 
-    layer: Literal["sshfs"] = "sshfs"
+    layer: Literal["ssh-folder"] = "ssh-folder"
     compression: bool = Field(False, description="Let SSH compress what it carries.")
     cache: bool = Field(True, description="Let sshfs cache attributes and directories.")
 

@@ -168,7 +168,8 @@ class Layer(Model):
         None, description="How long it stays set up: for a `trial`, a `round` or the `run`; by default as its nodes."
     )
     once: bool | None = Field(
-        None, description="Whether all nodes of the group share it; by default all up to the last pool or directory."
+        None,
+        description="Whether all nodes of the group share it; by default all up to the last pool, directory or share.",
     )
 
     def label(self) -> str:

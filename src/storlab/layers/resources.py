@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 if TYPE_CHECKING:
     from storlab.layers.block.identity import DeviceIdentity
 
 Format = Literal["raw", "qcow2"]
+Protocol = Literal["nbd", "iscsi", "nvme-tcp", "aoe"]
+"""What network block devices speak."""
 
 
 @dataclass(frozen=True)
@@ -92,24 +94,41 @@ class Dir(_AtPath):
 
 @dataclass(frozen=True)
 class Export(Resource):
-    """A disk that an NBD server offers. ``server`` is its address as QEMU writes it, ``export`` its name there.
+    """A disk that a node offers to others. ``server`` is its address, ``export`` its name there, ``size`` in bytes.
 
-    ``{"type": "unix", "path": …}`` or ``{"type": "inet", "host": …, "port": "10809"}``; ``size`` in bytes.
+    Of NBD the address is as QEMU writes it: ``{"type": "unix", "path": …}`` or ``{"type": "inet", "host": …, "port":
+    "10809"}``; of iSCSI and NVMe/TCP it is the latter, with the name of the target or subsystem; of AoE, which knows
+    no such addresses, ``{"type": "ethernet", "mac": "525400000001", "host": …}`` with ``e7.0``, the shelf and slot.
+    ``write_cache``: whether what is written can be lost in a cache until it is flushed.
     """
 
     server: Mapping[str, str]
     export: str
     size: int
+    protocol: Protocol = "nbd"
+    write_cache: bool = True
     kind: ClassVar[str] = "Export"
     has_words: ClassVar[frozenset[str]] = frozenset({"target", "host", "port", "socket", "export"})
 
+    @property
+    def host(self) -> str:
+        """The address of the node that serves it. Raises ``KeyError`` for one that is in no network."""
+        return self.server["host"]
+
     def words(self) -> dict[str, str]:
-        """``target`` is its URI, see the NBD project's ``doc/uri.md``."""
+        """``target`` is its URI: see the NBD project's ``doc/uri.md``, libiscsi's README and nvme(1)."""
+        if self.server["type"] == "ethernet":
+            return {"target": f"aoe:{self.export}", "export": self.export}
         if self.server["type"] == "unix":
             socket = self.server["path"]
             return {"target": f"nbd+unix:///{self.export}?socket={socket}", "socket": socket, "export": self.export}
         host, port = self.server["host"], self.server["port"]
-        return {"target": f"nbd://{host}:{port}/{self.export}", "host": host, "port": port, "export": self.export}
+        target = {
+            "nbd": f"nbd://{host}:{port}/{self.export}",
+            "iscsi": f"iscsi://{host}:{port}/{self.export}/0",
+            "nvme-tcp": f"nvme+tcp://{host}:{port}/{self.export}",
+        }[self.protocol]
+        return {"target": target, "host": host, "port": port, "export": self.export}
 
 
 @dataclass(frozen=True)
@@ -138,5 +157,27 @@ class Server(Resource):
         return {"target": target, **address, **socket, **database}
 
 
-RESOURCE_WORDS: tuple[str, ...] = ("target", "host", "port", "socket", "export", "database")
+@dataclass(frozen=True)
+class Share(Resource):
+    """A directory that a file server offers by ``protocol``: ``nfs``, ``smb`` or ``sftp``.
+
+    ``name`` is what clients call it: a path or the name of a share. ``access``: whatever else a client must know, a
+    password or a key among it, so it is never shown or recorded.
+    """
+
+    protocol: str
+    host: str
+    port: int
+    name: str
+    access: Mapping[str, str] = field(default_factory=dict, repr=False)
+    kind: ClassVar[str] = "Share"
+    has_words: ClassVar[frozenset[str]] = frozenset({"target", "host", "port", "share"})
+
+    def words(self) -> dict[str, str]:
+        """``target`` is its address as a URL, see RFC 2224 for that of NFS."""
+        target = f"{self.protocol}://{self.host}:{self.port}/{self.name.lstrip('/')}"
+        return {"target": target, "host": self.host, "port": str(self.port), "share": self.name}
+
+
+RESOURCE_WORDS: tuple[str, ...] = ("target", "host", "port", "socket", "export", "share", "database")
 """The words of all kinds of resource."""

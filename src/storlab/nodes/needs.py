@@ -22,23 +22,43 @@ _BY_PACKAGE = {
     "btrfs-progs": ("btrfs", "mkfs.btrfs"),
     "coreutils": ("cp", "dd", "sync", "truncate"),
     "e2fsprogs": ("dumpe2fs", "mkfs.ext4"),
+    "ethtool": ("ethtool",),
     "fio": ("fio",),
-    "iproute2": ("ip",),
+    "iproute2": ("ip", "ss", "tc"),
     "kmod": ("modprobe",),
     "mount": ("losetup", "mount", "umount"),
     "numactl": ("numactl",),
+    "nbd-client": ("nbd-client",),
+    "open-iscsi": ("iscsiadm", "iscsid"),
     "qemu-system-x86": ("qemu-system-x86_64",),
     "qemu-utils": ("qemu-img", "qemu-nbd"),
     "util-linux": ("blkid", "blockdev", "fallocate", "nsenter", "wipefs"),
     "xfsprogs": ("mkfs.xfs", "xfs_info"),
     "zfsutils-linux": ("zfs", "zpool"),
 }
-_BY_V = {"dumpe2fs", "ip", "mkfs.ext4", "mkfs.xfs", "xfs_info"}  # what prints its version at -V
+_BY_V = {"dumpe2fs", "ip", "mkfs.ext4", "mkfs.xfs", "ss", "tc", "xfs_info"}  # what prints its version at -V
 PROGRAMS = {
     name: Program(package, ("-V",) if name in _BY_V else ("--version",))
     for package, names in _BY_PACKAGE.items()
     for name in names
 }
+
+_UNASKED = {  # where a layer needs them, but whose versions are nobody's question
+    "cifs-utils": ("mount.cifs",),
+    "iproute2": ("ss",),
+    "iputils-ping": ("ping",),
+    "ksmbd-tools": ("ksmbd.adduser", "ksmbd.mountd"),
+    "nfs-common": ("mount.nfs",),
+    "nfs-kernel-server": ("rpc.mountd", "rpc.nfsd"),
+    "openssh-client": ("ssh", "ssh-keygen"),
+    "openssh-server": ("sshd",),
+    "rpcbind": ("rpcbind",),
+    "sshfs": ("sshfs",),
+}
+_UNASKED_PROGRAMS = {name: Program(package) for package, names in _UNASKED.items() for name in names}
+
+
+_SMALLEST_QUEUES = {"netem": ("delay", "1ms"), "tbf": ("rate", "1mbit", "burst", "32k", "limit", "64k")}
 
 
 def version_commands(names: Iterable[str]) -> dict[str, list[str]]:
@@ -51,25 +71,30 @@ def version_commands(names: Iterable[str]) -> dict[str, list[str]]:
 
 def remedy(name: str) -> str:
     """How to get a missing program."""
-    return f"apt-get install {PROGRAMS.get(name, Program(name)).package}"
+    known = PROGRAMS | _UNASKED_PROGRAMS
+    return f"apt-get install {known.get(name, Program(name)).package}"
 
 
 @dataclass(frozen=True)
 class Needs:
-    """``programs`` by name, kernel ``filesystems`` by name, kernel ``modules``, and whether root is needed."""
+    """``programs`` by name, kernel ``filesystems`` by name, kernel ``modules``, and whether root is needed.
+
+    ``queues``: how packets are queued, by the kinds that tc(8) knows.
+    """
 
     programs: tuple[str, ...] = ()
     filesystems: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()  # device nodes and sysfs files that must exist
+    queues: tuple[str, ...] = ()
     root: str = ""  # what root is needed for; empty: not needed
 
     def __or__(self, other: Needs) -> Needs:
-        programs, filesystems, modules, paths = (
+        programs, filesystems, modules, paths, queues = (
             tuple(dict.fromkeys(getattr(self, name) + getattr(other, name)))
-            for name in ("programs", "filesystems", "modules", "paths")
+            for name in ("programs", "filesystems", "modules", "paths", "queues")
         )
-        return Needs(programs, filesystems, modules, paths, self.root or other.root)
+        return Needs(programs, filesystems, modules, paths, queues, self.root or other.root)
 
 
 def together(needs: Iterable[Needs]) -> Needs:
@@ -106,7 +131,16 @@ async def lacks(node: Node, needs: Needs) -> list[Lack]:
     for path in needs.paths:
         if not (await node.run(["test", "-e", path], check=False)).ok:
             found.append(Lack(f"{path} does not exist", ""))
+    for queue in needs.queues if facts["uid"] == 0 else ():
+        if not await _has_queue(node, queue):
+            found.append(Lack(f"this kernel ({facts['kernel']['release']}) has no {queue}", "use virtual machines"))
     return found
+
+
+async def _has_queue(node: Node, queue: str) -> bool:
+    """Whether the kernel has it, built in or not: tried in a network namespace that ends with the command."""
+    trial = ["tc", "qdisc", "add", "dev", "lo", "root", queue, *_SMALLEST_QUEUES[queue]]
+    return (await node.run(["unshare", "--net", "--", *trial], check=False)).ok
 
 
 async def _loadable(node: Node, module: str) -> bool:

@@ -32,11 +32,16 @@ class _Named(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
 
 
+def is_a_runs(name: str) -> bool:
+    """Whether a network namespace of this name is a run's."""
+    return _NAME.fullmatch(name) is not None
+
+
 @undo("network.remove", arguments=_Named)
 async def remove_network(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Remove a namespace with all that is in it. Refuses a name that is not Storlab's."""
     name = arguments["name"]
-    if not _NAME.fullmatch(name):
+    if not is_a_runs(name):
         raise StorlabError(f"the network namespace {name} is not Storlab's own: left alone")
     if not (await node.run(["test", "-e", f"/run/netns/{name}"], check=False)).ok:
         return None
@@ -72,7 +77,7 @@ class RunNetwork:
     def __init__(self, run: str, host: Callable[[], Node], announce: Callable[..., None]) -> None:
         self._run, self._host, self._announce = run, host, announce
         self._made = False
-        self._numbers: set[int] = set()
+        self._cards: dict[int, Card] = {}  # by number
         self._lock = asyncio.Lock()
 
     @property
@@ -120,13 +125,17 @@ class RunNetwork:
     async def take_back(self, card: Card) -> None:
         """Remove the card of a node that has ended; its address is free for others."""
         await self._host().run(["ip", "-netns", self.name, "link", "delete", "dev", card.device], check=False)
-        self._numbers.discard(card.number)
+        self._cards.pop(card.number, None)
+
+    def card_of(self, address: str) -> Card:
+        """The card that has an address in this network."""
+        return next(card for card in self._cards.values() if card.address == address)
 
     async def _card(self, kind: str) -> Card:
         await self.enter()
-        number = next(number for number in range(2, _MOST) if number not in self._numbers)
-        self._numbers.add(number)
-        return Card(number, f"{kind}{number}")
+        number = next(number for number in range(2, _MOST) if number not in self._cards)
+        card = self._cards[number] = Card(number, f"{kind}{number}")
+        return card
 
     async def _plug_in(self, card: Card) -> None:
         await self._configure(["link", "set", "dev", card.device, "master", _BRIDGE, "up"])

@@ -5,6 +5,7 @@ Everything above this package uses only what is here. Kinds of node differ in ho
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -88,10 +89,12 @@ class Node:
     address: str | None = None  # in the network among a run's nodes, where it is in one
     ports: Ports = field(default_factory=Ports)
     named: dict[str, Process] = field(default_factory=dict)  # of the commands that were started here, those with a name
+    taken: set[str] = field(default_factory=set)  # of what a kernel has only one of, that which Storlab set up here
     machine: str = ""  # the boot id of the machine that it is, or is on
     about: Mapping[str, Any] = field(default_factory=dict)  # how it was started, for the records
     process: int | None = None  # on the controller's machine, of the program that is this machine: QEMU
     complaint: Callable[[], str | None] = lambda: None  # what explains failures on it, such as too little memory
+    locks: dict[str, asyncio.Lock] = field(default_factory=dict)
     confinement: Confinement | None = None  # of all commands that are started through this object
 
     @property
@@ -107,6 +110,10 @@ class Node:
     def lost(self) -> str | None:
         """Why the node is gone, or ``None`` while it answers."""
         return self.connection.lost
+
+    def lock(self, what: str) -> asyncio.Lock:
+        """For what only one at a time may do here."""
+        return self.locks.setdefault(what, asyncio.Lock())
 
     async def start(
         self,

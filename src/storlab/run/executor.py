@@ -34,12 +34,13 @@ from storlab.run.observer import Observer
 from storlab.run.order import PlannedTrial
 from storlab.run.orphans import refuse_living
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
-from storlab.run.plan import Plan, make_plan, time_left, trial_times
+from storlab.run.plan import Plan, make_plan
 from storlab.run.schedule import Schedule
 from storlab.run.session import Session, open_session
 from storlab.run.setup.setups import Setups
 from storlab.run.teardown import tear_down, tear_down_rest, unrecorded
 from storlab.run.temporary import forget_run, remember_run
+from storlab.run.times import time_left, trial_times
 from storlab.run.trials import Trials
 from storlab.study.study import Study
 from storlab.version import __version__
@@ -293,13 +294,14 @@ class _Executor:
         least, most = self._plan.rounds[0] - round_number, self._plan.rounds[1] - round_number
         if self._remaining is not None:
             least = max(least, min(self._remaining - 1, most))
-        known = trial_times(self._plan, self._tables.records).items()
+        plan = self._plan
+        known = trial_times(plan.supported, self._tables.records, side_by_side=plan.side_by_side).items()
         times = {cell: time for cell, time in known if cell not in self._schedule.resting}
         return time_left(times, rest, (max(least, 0), max(most, 0)))
 
-    def _summarise(self, *, effects: bool = False) -> Summary:
+    def _summarise(self, *, ended: bool = False) -> Summary:
         gates, rests = self._limits.gates, self._schedule.rests
-        return summary_of(self._study, self._tables, self._stopped, gates=gates, rests=rests, effects=effects)
+        return summary_of(self._study, self._tables, self._stopped, gates=gates, rests=rests, ended=ended)
 
     def _write_tables(self) -> None:
         write_tables(self._held.run, self._tables)
@@ -317,7 +319,7 @@ class _Executor:
         if not self._held.is_in_place and not self._held.run.path.joinpath(NAME).exists():
             return  # it was removed: there is nothing to write into
         self._write_tables()
-        self._summary = self._summarise(effects=True)
+        self._summary = self._summarise(ended=True)
         write_durably(self._held.run.summary, to_json(self._summary))
         finished = _now() if self._finished else None
         manifest = self._held.run.manifest

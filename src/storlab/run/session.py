@@ -17,6 +17,7 @@ from storlab.nodes.identity import NodeIdentity
 from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services
 from storlab.nodes.kinds.local import LocalKind
 from storlab.nodes.needs import PROGRAMS, Needs, version_commands
+from storlab.nodes.network import RunNetwork
 from storlab.nodes.node import Node
 from storlab.nodes.private import make_private, private_name
 from storlab.registry import node_kinds, own_keys
@@ -58,6 +59,11 @@ class Session:
     async def start(self) -> None:
         """Open the node that is this machine."""
         self._services.host = await self.open(HOST, HOST, LocalKind(), NO_DEMANDS, _NOTHING)
+
+    @property
+    def network(self) -> RunNetwork:
+        """The network among the nodes of the run."""
+        return self._services.network
 
     @property
     def nodes(self) -> dict[str, Node]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from storlab.errors import StorlabError
 from storlab.layers.base import Crossing
-from storlab.layers.resources import Dir, Disk, Export, Server
+from storlab.layers.resources import Dir, Disk, Export, Server, Share
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of
 from storlab.probes.base import Probe
@@ -40,7 +40,7 @@ def _expected(cell: Cell) -> dict[str, tuple[End, set[Kind]]]:
             for link in links:
                 if issubclass(link.layer.gives, Disk | Dir):
                     kinds[name].add("disks")
-                if issubclass(link.layer.gives, Server | Export):
+                if issubclass(link.layer.gives, Server | Export | Share):
                     kinds[name] |= {"server"} if isinstance(link.layer, Crossing) else {"server", "processes"}
     below = {name for name in kinds if name in above or (name == HOST and guests)}
     return {name: ("below" if name in below else "load", each) for name, each in kinds.items()}
@@ -107,11 +107,11 @@ def _servers(built: Built, node: Node) -> tuple[Service, ...]:
         if (HOST if by_hypervisor else name) == node.name and stack.resource is not None:
             used.append(stack.resource)
 
-    def service(each: Server | Export) -> Service:
-        dialect = each.dialect if isinstance(each, Server) else "nbd"
+    def service(each: Server | Export | Share) -> Service:
+        dialect = each.dialect if isinstance(each, Server) else each.protocol
         return Service(dialect=dialect, address=_address(each.words()), here=each.node == node.name)
 
-    return tuple(dict.fromkeys(service(each) for each in (*run, *used) if isinstance(each, Server | Export)))
+    return tuple(dict.fromkeys(service(each) for each in (*run, *used) if isinstance(each, Server | Export | Share)))
 
 
 def _over_network(built: Built, node: str, chain: str) -> bool:
@@ -120,7 +120,7 @@ def _over_network(built: Built, node: str, chain: str) -> bool:
 
 
 def _address(words: Mapping[str, str]) -> str:
-    return f"{words['host']}:{words['port']}" if "host" in words else words["socket"]
+    return f"{words['host']}:{words['port']}" if "host" in words else words.get("socket", words["target"])
 
 
 def _disks_of_loads(built: Built, node: Node) -> tuple[str, ...] | None:

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from storlab.errors import DiskFull, StorlabError, TimedOut, TrialError, Unsupported
 from storlab.layers.block.identity import refuse_another
-from storlab.layers.resources import Dir, Disk, Resource
+from storlab.layers.resources import Dir, Disk, Resource, Share
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Confinement, Node
@@ -145,7 +145,9 @@ class TrialRun:
         async with self._phase("precondition"):
             await self._precondition()
         async with self._phase("settle"):
-            await all_of(*(self._settle(node) for node in self.built.nodes.values()))
+            # What is written back on one end may be new to the other: whoever serves is flushed after its clients.
+            for groups in self.cell.outward:
+                await all_of(*(self._settle(node) for group in groups for node in self.built.group(group)))
         await self._refuse_other_devices()
         async with self._phase("measure"):
             record = await self._measure(record, places)
@@ -283,14 +285,29 @@ class TrialRun:
                 return f"{error} (the file system of {await self.session.scratch_on(node)} on {name} is full)"
             if complaint := node.complaint():
                 return f"{error} ({complaint})"
+        if full := await self._full_share():
+            return f"{error} ({full})"
         said = f"{error}\n{error.detail if isinstance(error, TrialError) else ''}"
         if _READ_ONLY in said and not self.session.permissions.unconfined:
             return f"{error} (a load may write only to its target and its own folder, unless run --unconfined)"
         return str(error)
 
-    async def _is_full(self, node: Node) -> bool:
+    async def _full_share(self) -> str:
+        """That a directory which is served to others is full, where one is; not all protocols tell their clients."""
+        for part in self.built.parts.values():
+            node, resources = part.node, part.stack.resources
+            if node is None or node.lost is not None or not any(isinstance(each, Share) for each in resources):
+                continue
+            served = [below.stack.resource for below in part.stands_on] + list(resources)
+            for directory in (each for each in served if isinstance(each, Dir) and each.node == node.name):
+                if await self._is_full(node, directory.path):
+                    return f"what {node.name} serves is full"
+        return ""
+
+    async def _is_full(self, node: Node, path: str = "") -> bool:
         try:
-            listing = await node.output("df", "--output=avail", "-B1", await self.session.scratch_on(node))
+            path = path or await self.session.scratch_on(node)
+            listing = await node.output("df", "--output=avail", "-B1", path)
             return int(listing.split()[-1]) < _FULL
         except (StorlabError, ValueError, IndexError):
             return False  # such as of a guest that was ended at the trial's time-out

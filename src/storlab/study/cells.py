@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from storlab.nodes.shaping.keys import Network
 from storlab.probes.base import Probe
 from storlab.study.chains import MAIN, Chain, Chains, Declared, continued, in_order, resolve, started
 from storlab.study.schema import HOST, NodeGroup, Trial
@@ -42,7 +43,10 @@ class Load:
 
 @dataclass(frozen=True)
 class Cell:
-    """One combination of levels. ``groups`` are all node groups of the study, ``declared`` their stacks as written."""
+    """One combination of levels. ``groups`` are all node groups of the study, ``declared`` their stacks as written.
+
+    ``network``: what the study asks of the network among the nodes; ``None``: nothing.
+    """
 
     number: int
     levels: Mapping[str, str]
@@ -52,6 +56,7 @@ class Cell:
     probes: Mapping[str, Probe]
     trial: Trial
     precondition: Workload | None = None
+    network: Network | None = None
 
     @cached_property
     def all_chains(self) -> Chains:
@@ -83,6 +88,15 @@ class Cell:
         sources = {chain.source for chain in self.chains if chain.crossing is not None}
         return {group for group in sources if group in self.nodes and not self.working(group)}
 
+    @property
+    def outward(self) -> list[list[str]]:
+        """The groups in waves: those that nobody stands on, those whose shares and disks they use, and so on."""
+        waves: dict[str, int] = {}
+        for name in reversed([*self.nodes]):
+            users = [chain.group for chain in self.chains if chain.source == name and chain.crossing is not None]
+            waves[name] = 1 + max((waves[user] for user in users if user in waves), default=-1)
+        return [[name for name, wave in waves.items() if wave == number] for number in sorted({*waves.values()})]
+
     def working(self, group: str) -> bool:
         """Whether a workload runs on these nodes."""
         return any(group in load.groups for load in self.loads)
@@ -99,6 +113,10 @@ class Cell:
             else group == chain.source and self._opened_remotely(chain)
             for chain in self.chains
         )
+
+    def shaped(self, group: str) -> bool:
+        """Whether the study asks for anything of the network of these nodes, which are on one."""
+        return (self.network is not None or self.groups[group].tcp is not None) and self.networked(group)
 
     def _opened_remotely(self, chain: Chain) -> bool:
         source = self.nodes.get(chain.source)

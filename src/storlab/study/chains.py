@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from storlab.layers.base import KEEPS, Crossing, Keep, Layer
-from storlab.layers.resources import Dir, Pool, Resource
+from storlab.layers.resources import Dir, Pool, Resource, Share
 from storlab.study.schema import HOST, NodeGroup
 from storlab.study.toml_text import Path
 
@@ -265,8 +265,8 @@ def _export(crossing: Crossing, each: Declared, at: int, link: Link, chains: Cha
 
 
 def _shared(below: Sequence[Link]) -> int:
-    """How many layers stand once for all nodes: up to the last pool or directory, unless ``once`` says otherwise."""
-    holds = [index for index, link in enumerate(below) if issubclass(link.layer.gives, Pool | Dir)]
+    """How many layers stand once for all nodes: up to the last pool, directory or share, but for what ``once`` says."""
+    holds = [index for index, link in enumerate(below) if issubclass(link.layer.gives, Pool | Dir | Share)]
     shared = holds[-1] + 1 if holds else 0
     said = [(index, link) for index, link in enumerate(below) if link.layer.once is not None]
     for index, link in said:

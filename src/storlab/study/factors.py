@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ Report = Callable[[Path, str], None]
 
 MAX_LABEL = 60
 MAX_NUMBER = 10**30
+_WORD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 _NEITHER = "a factor is a table: levels = [ … ], or a name for each level"
 
 
@@ -33,11 +35,18 @@ class Factor:
     levels: tuple[Level, ...]
 
 
-def read_factors(raw: Mapping[str, Any], report: Report) -> list[Factor]:
-    """The study's factors with all their levels; problems go to ``report`` with their place."""
+def read_factors(
+    raw: Mapping[str, Any], report: Report, parameters: Mapping[str, Any] | None = None, used: set[str] | None = None
+) -> list[Factor]:
+    """The study's factors with all their levels; problems go to ``report`` with their place.
+
+    The levels of one may be a parameter's, ``levels = "{sizes}"``, so that a profile can have more of them; ``used``
+    gathers the names of such parameters.
+    """
     factors = []
-    for name, tree in raw.items():
-        levels = _levels(name, tree, report)
+    for name, written in raw.items():
+        tree, origin = _of_parameter(name, written, parameters or {}, used)
+        levels = _levels(name, tree, report, origin)
         _refuse_twice(levels, report)
         for level in levels:
             if not is_label(level.label):
@@ -53,18 +62,31 @@ def is_label(text: str) -> bool:
     return 0 < len(text) <= MAX_LABEL and text.isprintable() and text == text.strip()
 
 
-def _levels(name: str, tree: Any, report: Report) -> list[Level]:
+def _of_parameter(
+    name: str, tree: Any, parameters: Mapping[str, Any], used: set[str] | None
+) -> tuple[Any, Path | None]:
+    """A factor whose levels are a parameter, with these in their place, and where they were written."""
+    levels = tree.get("levels") if isinstance(tree, dict) and len(tree) == 1 else None
+    word = _WORD.fullmatch(levels) if isinstance(levels, str) else None
+    if word is None or not isinstance(parameters.get(word[1]), list):
+        return tree, None
+    if used is not None:
+        used.add(word[1])
+    return {"levels": parameters[word[1]]}, ("parameters", word[1])
+
+
+def _levels(name: str, tree: Any, report: Report, origin: Path | None = None) -> list[Level]:
     path: Path = ("factors", name)
     at = path
     if isinstance(tree, dict) and "levels" in tree:
         if len(tree) > 1:
             report(path, "a factor has either levels = [ … ] or a name for each level, not both")
             return []
-        tree, at = tree["levels"], (*path, "levels")
+        tree, at = tree["levels"], origin or (*path, "levels")
     if isinstance(tree, dict) and tree and at == path:
         return [Level(label, value, (*path, label)) for label, value in tree.items()]
     if not isinstance(tree, list) or not tree:
-        message = "levels must be a list of one or more values" if at != path else _NEITHER
+        message = "levels must be a list of one or more values, or a parameter that is one" if at != path else _NEITHER
         report(at, message)
         return []
     levels = []

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from storlab.nodes.shaping.keys import Network
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.study.schema import NAME, WORD, StudyFile, Trial, group_model
 
@@ -51,6 +52,7 @@ def json_schema() -> Schema:
     probes = {kind: _add(definitions, cls) for kind, cls in probe_types().items()}
     properties["probes"] |= {"properties": probes, "additionalProperties": False}
 
+    properties["network"] = {**_add(definitions, Network), "description": properties["network"]["description"]}
     properties["trial"] = _add(definitions, Trial)
     definitions["Trial"]["properties"]["precondition"] |= {"anyOf": [_ref("Precondition"), _WORD]}
     properties["nodes"] |= {"additionalProperties": _groups(definitions), **_names(NAME.pattern)}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from storlab.layers.resources import Resource
+from storlab.nodes.shaping.keys import Network
 from storlab.probes.base import Probe
 from storlab.registry import node_kinds, probe_types, workload_types
 from storlab.study.cells import HOST, Cell, Load, Target
@@ -87,13 +89,13 @@ class _CellReader:
         if precondition is not None:
             accepted = {target: [*kinds, precondition.takes()] for target, kinds in accepted.items()}
         declared = StackReader(self, self.source.raw, groups, _words_of(trial)).read(accepted, loads)
-        probes = self.probes()
+        probes, network = self.probes(), self.network()
         for path, message in self.substitution.problems:
             self._bad = True
             self.source.report(path, message)
         if self._bad or trial is None:
             return None
-        return Cell(number, labels, groups, declared, loads, probes, trial, precondition)
+        return Cell(number, labels, groups, declared, loads, probes, trial, precondition, network)
 
     def problem(self, path: Path, message: str) -> None:
         """Report it, unless it only follows from a word that can't be put in, which is reported in any case."""
@@ -126,6 +128,13 @@ class _CellReader:
         if trial.precondition is None:
             return trial, None
         return trial, self.one_of(trial.precondition, ("trial", "precondition"))
+
+    def network(self) -> Network | None:
+        tree = self.source.raw.get("network")
+        if tree is None:
+            return None
+        network: Network | None = self.model(Network, self.substitution.apply(tree, ("network",)), ("network",))
+        return network
 
     def known_level(self, path: Path, factor: str, level: str) -> None:
         levels = self.source.levels
@@ -163,6 +172,9 @@ class _CellReader:
                 self.problem((*path, key), remedy)
                 return None
         found: NodeGroup | None = self.model(model, tree, path)
+        if found is None and "tcp" in tree:  # reported; what stands on these nodes is checked all the same
+            with suppress(ValidationError):
+                return model.model_validate({key: value for key, value in tree.items() if key != "tcp"})
         return found
 
     def loads(self, trial: Trial | None, groups: Mapping[str, NodeGroup]) -> tuple[Load, ...]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from storlab.layers.base import Layer
+from storlab.layers.net.protocols import ABSENT
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, File, Resource
 from storlab.layers.stack import type_errors
 from storlab.registry import layer_types
@@ -215,7 +216,11 @@ class StackReader:
             return None
         kind = tree["layer"]
         if not isinstance(kind, str) or kind not in kinds:
-            self.cell.problem((*path, "layer"), unknown(f"layer {shown(kind)}", kind, kinds))
+            gone = ABSENT.get(kind) if isinstance(kind, str) else None
+            message = (
+                f"layer {shown(kind)} is unsupported: {gone}" if gone else unknown(f"layer {shown(kind)}", kind, kinds)
+            )
+            self.cell.problem((*path, "layer"), message)
             return None
         layer: Layer | None = self.cell.model(kinds[kind], tree, path)
         return layer

@@ -1,7 +1,7 @@
 """The study file's schema: what a user may write, with defaults and descriptions.
 
-``stack``, ``nodes``, ``workload``, ``probes`` and ``trial`` may hold ``{factor}`` anywhere, so here they stay unread;
-once a cell's levels are put in, ``read_cells`` reads them with the models of layers, workloads and probes.
+``stack``, ``nodes``, ``network``, ``workload``, ``probes`` and ``trial`` may hold ``{factor}`` anywhere, so here they
+stay unread; once a cell's levels are put in, ``read_cells`` reads them with the models of layers, workloads and probes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pydantic import (
 from storlab.layers.base import Keep
 from storlab.model import Model
 from storlab.nodes.kind import NodeKind
+from storlab.nodes.shaping.keys import Tcp
 from storlab.registry import node_kinds, own_keys
 from storlab.study.factors import label_of
 from storlab.units import Duration, Share, parse_share, shown
@@ -86,6 +87,10 @@ _UNTIL = [
 Until = Annotated[float | Literal["decided", "max"], WithJsonSchema({"anyOf": _UNTIL})]
 
 
+Plain = str | int | float | bool
+Parameter = Plain | list[Plain]
+
+
 class Repeat(Model):
     """When to stop repeating."""
 
@@ -140,6 +145,8 @@ class NodeGroup(NodeKind):
         "kind",
         description="`auto`: this machine where it has all that the layers on these nodes need, else nodes of `kind`.",
     )
+
+    tcp: Tcp | None = Field(None, description="TCP's settings on them, while something of a cell is set up there.")
 
     @model_validator(mode="after")
     def _one_to_place(self) -> Self:
@@ -271,17 +278,20 @@ class StudyFile(Model):
         "it does not differ.",
     )
     scratch: str = Field("/var/tmp", description="Where Storlab puts files of its own, on each node.")
-    parameters: dict[WordName, str | int | float | bool] = Field(
-        default_factory=dict, description="Values that --set changes: used as {name}, like factors."
+    parameters: dict[WordName, Parameter] = Field(
+        default_factory=dict,
+        description="Values that --set changes: used as {name}, like factors. A list may be the levels of a factor.",
     )
-    profiles: dict[WordName, dict[WordName, str | int | float | bool]] = Field(
+    profiles: dict[WordName, dict[WordName, Parameter]] = Field(
         default_factory=dict, description="Sets of values for parameters, by name; --set profile=NAME chooses one."
     )
     profile: str | None = Field(None, description="The profile whose values the parameters have.")
     factors: dict[WordName, Any] = Field(
-        default_factory=dict, description="What varies: { levels = [...] }, or a table of name = value or stack."
+        default_factory=dict,
+        description='What varies: { levels = [...] }, { levels = "{parameter}" }, or a table of name = value or stack.',
     )
     nodes: dict[Name, dict[str, Any]] = Field(default_factory=dict, description="By default this machine, named host.")
+    network: dict[str, Any] | None = Field(None, description="The network among the nodes, on each node's own card.")
     stack: Any = Field(None, description="Layers in order, lowest first; {factor} puts in a level.")
     workload: dict[Name, dict[str, Any]] = Field(min_length=1, description="The load, by name.")
     probes: dict[str, dict[str, Any]] = Field(

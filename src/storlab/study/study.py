@@ -20,6 +20,7 @@ from storlab.reading import read_file
 from storlab.study.cells import Cell
 from storlab.study.factors import Factor, read_factors
 from storlab.study.messages import explain, nearest, unknown
+from storlab.study.networks import check_networks, network_notes
 from storlab.study.overrides import apply_only, apply_override, apply_profile
 from storlab.study.read_cells import Report, Source, expand
 from storlab.study.schema import StudyFile
@@ -124,7 +125,10 @@ def parse_study(
 
     try:
         model = _model(raw, report)
-        every = read_factors(raw["factors"], report) if isinstance(raw.get("factors"), dict) else []
+        used: set[str] = set()
+        parameters = raw["parameters"] if isinstance(raw.get("parameters"), dict) else {}
+        given = raw["factors"] if isinstance(raw.get("factors"), dict) else {}
+        every = read_factors(given, report, parameters, used)
         refuse_if_any()
         assert model is not None
         factors = apply_only(only, every)
@@ -133,9 +137,9 @@ def parse_study(
         _check_profiles(model, report)
         _limit_cells(factors, report)
         refuse_if_any()
-        used: set[str] = set()
         cells = tuple(expand(Source(raw, model, levels, remember, report), factors, used))
         _check_metrics(cells, report)
+        check_networks(cells, report)
         refuse_if_any()
     except RecursionError:
         raise StudyError(file, [Problem("", "this is nested too deeply for a study")]) from None
@@ -244,5 +248,6 @@ def _notes(model: StudyFile, factors: Sequence[Factor], cells: Sequence[Cell], u
             if factor.name not in used
         ),
         *(f"the parameter {name} is used nowhere" for name in model.parameters if name not in used),
+        *network_notes(cells),
         *(f"the workload {name} is run in no cell" for name in model.workload if name not in run),
     ]

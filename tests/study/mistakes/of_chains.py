@@ -79,6 +79,60 @@ stack = [
   { layer = "nbd" },  #! layer nbd crosses to other nodes, and so does layer virtio-blk below it: a stack crosses once
 ]
 """,
+        "an initiator above the target of another protocol": """
+[nodes.server]
+kind = "vm"
+stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }, { layer = "iscsi-target" }]
+[nodes.client]
+kind = "vm"
+from = "server"
+stack = [{ layer = "nvme-tcp" }]  #! layer nvme-tcp: it speaks NVMe/TCP, but layer iscsi-target below it serves iSCSI: put { layer = "iscsi" } here, or { layer = "nvme-target" } below
+""",
+        "AoE above an NBD export": """
+[nodes.server]
+kind = "vm"
+stack = [{ layer = "file", size = "64M" }]
+[nodes.client]
+kind = "vm"
+from = "server"
+stack = [{ layer = "nbd-export" }, { layer = "aoe" }]  #! it speaks AoE, but layer nbd-export below it serves NBD: put { layer = "nbd" } here, or { layer = "aoe-target" } below
+""",
+        "iSCSI above a relay in front of an NBD export": """
+[nodes.server]
+kind = "vm"
+stack = [{ layer = "file", size = "64M" }, { layer = "nbd-export" }, { layer = "relay" }]
+[nodes.client]
+kind = "vm"
+from = "server"
+stack = [{ layer = "iscsi" }]  #! it speaks iSCSI, but layer relay below it serves NBD: put { layer = "nbd" } here, or { layer = "iscsi-target" } below
+""",
+        "a disk of QEMU above an iSCSI target": """
+[nodes.server]
+kind = "vm"
+stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]
+[nodes.client]
+kind = "vm"
+from = "server"
+stack = [{ layer = "iscsi-target" }, { layer = "virtio-blk" }]  #! QEMU opens exports of NBD alone, but layer iscsi-target below it serves iSCSI: put { layer = "nbd-export" } there, or { layer = "iscsi" } here
+""",
+        "several connections of one iSCSI session": """
+[nodes.server]
+kind = "vm"
+stack = [{ layer = "file", size = "64M" }]
+[nodes.client]
+kind = "vm"
+from = "server"
+stack = [{ layer = "iscsi-target" }, { layer = "iscsi", queues = 4 }]  #! queues = 4: a session of Open-iSCSI has one connection
+""",
+        "a protocol that is gone from the kernel": """
+[nodes.server]
+kind = "vm"
+stack = [{ layer = "file", size = "64M" }]
+[nodes.client]
+kind = "vm"
+from = "server"
+stack = [{ layer = "dst" }]  #! layer "dst" is unsupported: it was among Linux's staging drivers for some releases, and is gone from the kernel; nbd and nvme-tcp do what it did
+""",
         "crossings in the wrong order": """
 [nodes.server]
 kind = "vm"
@@ -189,6 +243,53 @@ stack = [{ layer = "nbd-export" }, { layer = "nbd" }]
 [nodes.client]
 from = "server"
 stack = [{ layer = "mkfs", type = "ext4" }, { layer = "mount" }]  #! layer nbd crosses a network, and the nodes client of kind "local" are on none
+""",
+        "a mount of what is served by another protocol": """
+[nodes.server]
+kind = "vm"
+stack = [{ layer = "directory" }]
+[nodes.client]
+kind = "vm"
+from = "server"
+stack = [
+  { layer = "smb-share" },
+  { layer = "nfs" },  #! layer nfs: it mounts what is served by nfs, and layer smb-share serves by smb: write { layer = "smb" }
+]
+""",
+        "a mount over SSH of what is served by NFS": """
+[nodes.server]
+kind = "vm"
+stack = [{ layer = "directory" }]
+[nodes.client]
+kind = "vm"
+from = "server"
+stack = [
+  { layer = "nfs-export" },
+  { layer = "sshfs" },  #! layer sshfs: it mounts what is served by sftp, and layer nfs-export serves by nfs: write { layer = "nfs" }
+]
+""",
+        "a mount of a directory that nobody serves": """
+[nodes.server]
+kind = "vm"
+stack = [{ layer = "directory" }]
+[nodes.client]
+kind = "vm"
+from = "server"
+stack = [
+  { layer = "smb" },  #! layer smb takes a Share, but layer directory gives a Dir
+]
+""",
+        "a version of NFS that is not served": """
+[nodes.server]
+kind = "vm"
+stack = [{ layer = "directory" }]
+[nodes.client]
+kind = "vm"
+from = "server"
+stack = [
+  { layer = "nfs-export", versions = ["3"] },
+  { layer = "nfs", version = "4.1" },  #! layer nfs: version 4.1 is not served: layer nfs-export has versions = "3"
+]
 """,
         "a layer that is kept for longer than the one below": """
 [nodes.vm]

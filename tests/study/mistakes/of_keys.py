@@ -109,10 +109,6 @@ maximum = 3  #! this key is unknown
         "repeat as a number": """
 repeat = 5  #! 5 should be a table
 """,
-        "a parameter that is a list": """
-[parameters]
-size = ["1M"]  #! ["1M"] should be
-""",
         "a parameter that is a date": """
 [parameters]
 size = 2024-01-31  #! 2024-01-31 should be

@@ -28,6 +28,7 @@ from storlab.layers.attach.blockdev import (
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.block.queue import queue_facts
+from storlab.layers.net.protocols import refused_by_qemu
 from storlab.layers.resources import Disk, Export, File, Resource
 from storlab.layers.server.nbd_export import NbdExportLayer
 from storlab.nodes.demands import Demands, Devices
@@ -122,6 +123,9 @@ class AttachmentLayer(Crossing):
         node = blockdev(below, slot, self.cache, self.aio, self.discard)
         reached = isinstance(below, Export) and below.server["type"] == "inet"
         return Demands(Devices(objects=objects, blockdevs=(node,), devices=devices), reaches_network=reached)
+
+    def check_above(self, below: Layer | None) -> str | None:
+        return refused_by_qemu(below)
 
     def exported(self) -> Layer | None:
         return NbdExportLayer(cache=self.cache, aio=self.aio, discard=self.discard)

@@ -43,7 +43,7 @@ from storlab.nodes.undo import (
 
 _LONGEST_SOCKET = 107  # bytes of a path, see unix(7)
 _TRIES = 20  # ports that others have taken
-_TAKEN, _FULL = os.strerror(errno.EADDRINUSE), os.strerror(errno.ENOSPC)
+TAKEN, _FULL = os.strerror(errno.EADDRINUSE), os.strerror(errno.ENOSPC)
 _LOOK = 0.02  # s
 _REST = 10.0  # s, for what was killed to be gone
 _KILL = 'echo 1 > "$1/cgroup.kill" || xargs --no-run-if-empty kill -KILL < "$1/cgroup.procs"'  # the latter before 5.14
@@ -59,7 +59,8 @@ class _Started(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @undo("server.stop", patience=LONG, outlives_boot=True, arguments=_Started)
-async def _stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
+async def stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """End a program that was started by a name, as ``Node.start`` takes it, and remove its folders."""
     name, program = arguments["name"], arguments["program"]
     refuse_foreign(f"/{name}", itself=True)
     for path in arguments["folders"]:
@@ -176,7 +177,7 @@ class ServerLayer(Layer):
     It runs in the foreground: the agent ends whatever a finished command leaves behind.
     """
 
-    undoes: ClassVar[tuple[Undo, ...]] = (_stop,)
+    undoes: ClassVar[tuple[Undo, ...]] = (stop,)
     program: ClassVar[str]
     """Its executable."""
     first_port: ClassVar[int | None] = None
@@ -215,6 +216,10 @@ class ServerLayer(Layer):
     def complaint(self, lines: Sequence[str]) -> str:
         """Of the last lines of its log, that which says why it ended."""
         return telling(lines)
+
+    def reason(self, how: str, lines: Sequence[str]) -> str:
+        """Why it is gone, from how it ended and the last lines of its log."""
+        return f"{how}: {self.complaint(lines)}"
 
     def needs(self) -> Needs:
         return Needs(programs=(self.program, *binding.programs(self.pin, self.numa)))
@@ -276,7 +281,7 @@ class ServerLayer(Layer):
                 await self._start_at(here)
                 return here
             except TrialError as error:
-                if attempt == _TRIES or _TAKEN not in error.detail:
+                if attempt == _TRIES or TAKEN not in error.detail:
                     raise
         raise AssertionError("the last attempt raises")
 
@@ -347,4 +352,4 @@ class _Running:
         return self._sentence(replace(ended, argv=tuple(self.command)).describe())
 
     def _sentence(self, how: str) -> str:
-        return f"node {self.server.node.name}: {how}: {self.layer.complaint(self.log.lines)}"
+        return f"node {self.server.node.name}: {self.layer.reason(how, self.log.lines)}"

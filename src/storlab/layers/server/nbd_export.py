@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.layers.attach.blockdev import AIO_HELP, CACHE_HELP, Aio, Cache, blockdev, cache_facts, check_aio
+from storlab.layers.attach.blockdev import (
+    AIO_HELP,
+    CACHE_HELP,
+    Aio,
+    Cache,
+    blockdev,
+    cache_facts,
+    check_aio,
+    has_write_cache,
+    is_direct,
+)
 from storlab.layers.base import LayerContext
+from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.resources import Disk, Export, File, Resource
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.text import number_or_text
@@ -29,6 +41,7 @@ class NbdExportLayer(ServerLayer):
     takes: ClassVar = (File, Disk)
     gives: ClassVar = Export
     program: ClassVar = "qemu-nbd"
+    protocol: ClassVar = "nbd"
     first_port: ClassVar = 10809
     start_patience: ClassVar = 30.0  # a loaded guest without hardware virtualisation needs some
     stop_patience: ClassVar = 10.0  # at its end it flushes
@@ -61,7 +74,11 @@ class NbdExportLayer(ServerLayer):
             return False
 
     async def resource(self, server: ServerContext) -> Export:
-        return self._export(server)
+        assert server.below is not None
+        cache = has_write_cache(self.cache) and (
+            not is_direct(self.cache) or await has_volatile_cache(server.node, server.below)
+        )
+        return replace(self._export(server), write_cache=cache)
 
     def _export(self, server: ServerContext) -> Export:
         assert isinstance(server.below, File | Disk)

@@ -18,6 +18,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.network import NEEDS, Card, enter, remove_network
 from storlab.nodes.node import Node
 from storlab.nodes.processes import end_marked
+from storlab.nodes.shaping.apply import SHAPING_UNDOES
 
 
 class NetnsKind(NodeKind):
@@ -28,7 +29,7 @@ class NetnsKind(NodeKind):
     session: ClassVar = True
     here: ClassVar = True
     transports: ClassVar = frozenset({"network"})
-    undoes: ClassVar = (end_marked, remove_network)
+    undoes: ClassVar = (end_marked, remove_network, *SHAPING_UNDOES)
 
     def needs(self) -> Needs:
         return NEEDS

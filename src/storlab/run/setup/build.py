@@ -13,15 +13,17 @@ from typing import Any
 
 from storlab.layers import stack
 from storlab.layers.base import Crossing, Keep, Layer, LayerContext, Shared
-from storlab.layers.resources import Dir
+from storlab.layers.resources import Dir, Share
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.demands import Demands
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of
 from storlab.run.session import Session
 from storlab.run.setup.parts import Part, Parts, Program, key_of
+from storlab.run.setup.shapes import Shapes
 from storlab.study.cells import HOST, MAIN, Cell, node_names
 from storlab.study.chains import Chain, Link
+from storlab.study.networks import serves
 
 
 @dataclass
@@ -54,7 +56,10 @@ class Built:
 
 @dataclass(frozen=True)
 class _Spot:
-    """Where layers go, and for whom. ``foundation``: the part that what several of them share belongs to."""
+    """Where layers go, and for whom. ``foundation``: the part that what several of them share belongs to.
+
+    ``shape``: that of the node's network, on which stands what works over it.
+    """
 
     node: Part
     owner: str
@@ -62,6 +67,7 @@ class _Spot:
     slot: str = ""
     foundation: Part | None = None
     further: Mapping[str, Sequence[Part]] = field(default_factory=dict)
+    shape: Part | None = None
 
 
 @dataclass
@@ -73,6 +79,10 @@ class Builder:
     built: Built
     folder: Path
     kept: Path
+    shapes: Shapes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shapes = Shapes(self.session, self.parts, self.built.cell, self.built.parts)
 
     @property
     def _cell(self) -> Cell:
@@ -81,9 +91,10 @@ class Builder:
     async def build(self) -> None:
         """Set everything up. On failure, what is set up stays until its parts are torn down."""
         await all_of(*(self._whole(group, name) for group, name in self._cell.node_names()))
+        await self.shapes.look()
 
     async def _whole(self, group: str, name: str) -> None:
-        await self._node(group, name)
+        await self._shape(group, name)
         chains = [chain for chain in self._cell.chains if chain.group == group]
         await all_of(*(self._top(chain, name, number) for chain in chains for number in range(chain.count)))
 
@@ -116,6 +127,11 @@ class Builder:
         self.built.nodes[name] = part.node
         return part
 
+    async def _shape(self, group: str, name: str) -> Part | None:
+        """The shape of the network of a node, where the study asks for one; the node is started in any case."""
+        node = await self._node(group, name)
+        return await self.shapes.of(group, name, node, self._apart(self._cell.nodes[group].lasts))
+
     async def _served(self, chain: Chain) -> tuple[Part, Part | None]:
         """The node that a chain comes from, and the top of that one's own stack."""
         if chain.source not in self._cell.nodes:
@@ -134,12 +150,13 @@ class Builder:
     async def _below(self, chain: Chain, name: str, number: int) -> Part | None:
         """What a chain's crossing stands on, for one node: what all share, then what is this node's alone."""
         node, top = await self._served(chain)
-        common = _Spot(node, chain.group, facts_of=_name(node))
+        shape = await self._shape(chain.source, _name(node)) if chain.source in self._cell.nodes else None
+        common = _Spot(node, chain.group, facts_of=_name(node), shape=shape)
         shared = await self._segments(chain.below[: chain.shared], 0, common, top)
         part, foundation = shared, shared
         if foundation is None and chain.below:  # base images need somebody to belong to
             part = foundation = await self._segment((), 0, common, None, chain.below[0].keep)
-        own = _Spot(node, _owner(chain, name, number), facts_of=name, foundation=foundation)
+        own = _Spot(node, _owner(chain, name, number), facts_of=name, foundation=foundation, shape=shape)
         part = await self._segments(chain.below[chain.shared :], chain.shared, own, part)
         if part is not None:
             self.built.beneath[name, chain.name] = part.stack
@@ -148,9 +165,9 @@ class Builder:
     async def _top(self, chain: Chain, name: str, number: int) -> Part | None:
         """The top of a chain on one of its nodes; ``None`` where it has no layer."""
         below = await self._below(chain, name, number) if chain.crossing is not None else None
-        node = await self._node(chain.group, name)
+        node, shape = await self._node(chain.group, name), await self._shape(chain.group, name)
         further = {wanted: await self._further(chain, name, wanted) for wanted in _wanted(chain)}
-        spot = _Spot(node, _owner(chain, name, number), name, slot=self._slot(chain, number), further=further)
+        spot = _Spot(node, _owner(chain, name, number), name, self._slot(chain, number), None, further, shape)
         top = await self._segments(chain.above, len(chain.below), spot, below)
         # Of a chain that a node has several of, workloads use none, and layers all.
         self.built.stacks.setdefault((name, chain.name), top.stack if top is not None else BuiltStack(None))
@@ -175,7 +192,8 @@ class Builder:
 
     async def _segment(self, links: Sequence[Link], begin: int, spot: _Spot, below: Part | None, keep: Keep) -> Part:
         further = [part for tops in spot.further.values() for part in tops]
-        stands_on = (spot.node, *([below] if below is not None else []), *further)
+        below_it = [each for each in (below, spot.shape if _over_network(links) else None) if each is not None]
+        stands_on = (spot.node, *below_it, *further)
         dumps = [link.layer.model_dump(mode="json") for link in links]
         key = key_of(spot.owner, spot.slot, begin, dumps, [part.key for part in stands_on], *self._apart(keep))
 
@@ -238,7 +256,7 @@ def shared_directory(built: Built, group: str, chain: str) -> bool:
     resources = [below.resource for (_, name), below in built.beneath.items() if name == chain]
     names = node_names(group, built.cell.nodes[group])
     mine = [built.beneath[node, chain].resource for node in names if (node, chain) in built.beneath]
-    return any(resources.count(each) > 1 for each in mine if isinstance(each, Dir))
+    return any(resources.count(each) > 1 for each in mine if isinstance(each, Dir | Share))
 
 
 def _name(part: Part) -> str:
@@ -253,6 +271,12 @@ def _owner(chain: Chain, name: str, number: int) -> str:
     if chain.name == MAIN:
         return name
     return f"{name}-{chain.name}" if chain.count == 1 else f"{name}-{chain.name}-{number + 1}"
+
+
+def _over_network(links: Sequence[Link]) -> bool:
+    """Whether these layers serve others over the network, or begin with what takes it from there."""
+    crosses = links and isinstance(links[0].layer, Crossing) and links[0].layer.transport == "network"
+    return bool(crosses) or any(serves(link) for link in links)
 
 
 def _equally_long(links: Sequence[Link]) -> Iterator[list[Link]]:

@@ -51,13 +51,17 @@ class Program:
 
 @dataclass(eq=False)
 class Part:
-    """Something that is set up. ``label`` names it; its facts are those of ``facts_of``, a node's name."""
+    """Something that is set up. ``label`` names it; its facts are those of ``facts_of``, a node's name.
+
+    ``slot``: what only one part can have at a time, such as the shape of a card.
+    """
 
     key: str
     keep: Keep
     stands_on: tuple[Part, ...] = ()
     label: str = ""
     facts_of: str = ""
+    slot: str = ""
     node: Node | None = None
     started: bool = False  # it is the node itself, which ends with it
     stack: BuiltStack = field(default_factory=lambda: BuiltStack(None))
@@ -132,6 +136,14 @@ class Parts:
         if not part.ready:
             await self._making.once(key, lambda: self._made(part, make))
         return part
+
+    async def make_room(self, slot: str, key: str = "") -> None:
+        """Tear down what has this slot, and is not the part of this key, with all that stands on it."""
+        async with self._lock:
+            others = [part for part in self._parts.values() if part.slot == slot and part.key != key]
+            if others:
+                result = await self.tear_down(others)
+                self.warnings += [f"could not be torn down: {reason}" for reason in result.failed]
 
     async def _made(self, part: Part, make: Make) -> None:
         try:

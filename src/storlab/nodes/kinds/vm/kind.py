@@ -32,6 +32,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.network import remove_network
 from storlab.nodes.node import Node
 from storlab.nodes.private import make_private, private_name
+from storlab.nodes.shaping.apply import SHAPING_UNDOES
 from storlab.nodes.undo import AtPath, remove_folder, undo
 from storlab.units import size_text
 
@@ -56,7 +57,7 @@ class VmKind(Hardware, NodeKind):
     session: ClassVar = False
     volatile: ClassVar = True
     transports: ClassVar = frozenset({"hypervisor", "network"})
-    undoes: ClassVar = (_remove_sockets, remove_network)
+    undoes: ClassVar = (_remove_sockets, remove_network, *SHAPING_UNDOES)
 
     def needs(self) -> Needs:
         return Needs(programs=(QEMU, *programs(self.pin, self.numa)))
@@ -108,6 +109,7 @@ class Boot(Prepared):
             absent += [f"its kernel has no {name}" for name in needs.filesystems if name not in image.filesystems]
             modules = (name for name in needs.modules if name.replace("-", "_") not in image.modules)
             absent += [f"its kernel has no module {name}" for name in modules]
+            absent += [f"its kernel has no {name}" for name in needs.queues if f"sch_{name}" not in image.modules]
         return [f"the guest image {image.name} can't do this: {what}" for what in absent]
 
     def facts(self) -> dict[str, Any]:

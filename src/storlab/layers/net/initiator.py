@@ -1,0 +1,247 @@
+"""What all initiators have in common: one set of keys, one set of defaults, and the proof that a disk is alive.
+
+Kernels give the disks of each protocol other defaults: read-ahead, scheduler, requests in flight, largest request,
+whether the disk counts as rotating, and whether it has a write cache. Any of these would decide a comparison of
+protocols, so all are set to one value unless the study says otherwise, and read back; see
+Documentation/ABI/stable/sysfs-block in the kernel's sources.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from storlab.errors import NodeError, TrialError, Unsupported
+from storlab.layers.base import Crossing, Layer, LayerContext
+from storlab.layers.block.queue import chosen, queue_facts, sysfs
+from storlab.layers.net.protocols import mismatch, title
+from storlab.layers.resources import Disk, Export, Protocol, Resource
+from storlab.layers.share.watch import Reachable
+from storlab.nodes.demands import Demands
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.units import Duration, Size, size_text
+
+_SECTOR = 512
+_BLOCK = 4096  # bytes, for the read that proves that a disk is alive
+_LEAST = 3.0  # s; answers of emulated guests may be late by some
+_BEYOND = 10.0  # s: kernels take some more than give_up until a request fails
+UNTIL_THERE = 30.0  # s, for a disk to appear; guests without hardware virtualisation need some
+LOOK = 0.05  # s
+_DEPTHS = (1024, 512, 256, 255, 128, 127, 64, 63, 32, 31)  # of drivers' queues: powers of two, some less one
+
+
+def host_uuid(context: LayerContext) -> uuid.UUID:
+    """The node's own among all of a run, whatever the image says: guests of one image have one DMI UUID."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, f"storlab:{context.run}/{context.node.instance}")
+
+
+def host_word(context: LayerContext) -> str:
+    """Run and node, as names of initiators may have them (RFC 3720, 3.2.6)."""
+    return f"storlab-{context.run}:{re.sub('[^a-z0-9.-]', '-', context.node.instance.lower())}"
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A key of the layer, the file of the disk's ``queue`` that it is, and the value there."""
+
+    key: str
+    file: str
+    value: str
+
+
+class InitiatorLayer(Crossing):
+    """A disk of the kernel's own client of some protocol."""
+
+    scheduler: Literal["none", "mq-deadline", "kyber", "bfq"] = Field("none", description="The kernel's I/O scheduler.")
+    max_sectors: Size = Field(
+        1024**2, ge=4096, multiple_of=1024, description="The largest request. The default is less where the disk's is."
+    )
+    read_ahead: Size = Field(128 * 1024, ge=0, multiple_of=4096, description="How far buffered reads look ahead.")
+    queue_depth: int = Field(64, ge=4, le=1024, description="Requests that may be in flight at once.")
+    queues: int = Field(1, ge=1, le=64, description="Connections, each with a queue of its own.")
+    give_up: Duration = Field(10.0, ge=1, description="About how long a request waits for a server that is silent.")
+
+    takes: ClassVar = (Export,)
+    gives: ClassVar = Disk
+    transport: ClassVar = "network"
+
+    protocol: ClassVar[Protocol]
+    flushes: ClassVar[bool] = True
+    """Whether the protocol can tell the server to write down what is in its cache."""
+    one_queue: ClassVar[str] = ""
+    """Why there can be no more than one queue; empty where there can."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.one_queue and self.queues > 1:
+            raise ValueError(f"queues = {self.queues}: {self.one_queue}")
+        return self
+
+    def check_above(self, below: Layer | None) -> str | None:
+        return mismatch(self.protocol, below)
+
+    def demands(self, below: Resource, slot: str) -> Demands:
+        return Demands(network=True)
+
+    def needs(self) -> Needs:
+        return Reachable().needs() | Needs(root="network block devices")
+
+    @abstractmethod
+    async def connect(self, below: Export, context: LayerContext) -> str:
+        """Connect, and give the name of the kernel's disk, ``sda``, which is there by then."""
+
+    async def session_facts(self, disk: str, context: LayerContext) -> dict[str, Any]:
+        """What the protocol's own settings came to."""
+        return {}
+
+    def timeouts(self) -> dict[str, str]:
+        """Files below the disk's folder in sysfs, and what makes a request give up in time."""
+        return {}
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
+        assert isinstance(below, Export)
+        node = context.node
+        if below.protocol != self.protocol:
+            wrong = f"{below.export} of {below.node} is served by {title(below.protocol)}, not {title(self.protocol)}"
+            raise TrialError(f"layer {self.layer}: {wrong}")
+        if below.server["type"] == "unix":
+            raise TrialError(f"the export {below.export} of {below.node} listens on no network")
+        await Reachable(give_up=max(self.give_up / 2, _LEAST)).set_up(below, context)  # before requests fail of it
+        name = await self.connect(below, context)
+        await self._tune(name, below, context)
+        size = await _size(node, name)
+        await self._prove_alive(node, name, below)
+        return Disk(node.name, f"/dev/{name}", size, ours=True)
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Disk)
+        return {
+            "device": resource.path,
+            "size": resource.size,
+            "protocol": self.protocol,
+            "queues": self.queues,
+            **await self.session_facts(resource.name, context),
+            "queue": await queue_facts(context.node, resource.name),
+        }
+
+    async def _tune(self, name: str, below: Export, context: LayerContext) -> None:
+        node, queue = context.node, f"{sysfs(name)}/queue"
+        # What counts as rotating has another limit for writing back, which is set anew by -1.
+        for file, value in {"rotational": "0", "wbt_lat_usec": "-1", "scheduler": "none"}.items():
+            await put(node, f"{queue}/{file}", value)
+        most = {
+            "queue_depth": await _deepest(node, queue),
+            "max_sectors": int(await node.read_text(f"{queue}/max_hw_sectors_kb")) * 1024,
+        }
+        # Before the read-ahead: a change of these limits sets that anew.
+        if not below.write_cache:
+            await put(node, f"{queue}/write_cache", "write through")
+        for each in self._settings(most):
+            await put(node, f"{queue}/{each.file}", each.value)
+            there = chosen(await node.read_text(f"{queue}/{each.file}"))
+            if there != each.value:
+                raise Unsupported(await self._refused(node, queue, name, each, there, most))
+        cache = (await node.read_text(f"{queue}/write_cache")).strip()
+        if cache != ("write back" if below.write_cache else "write through"):
+            has = "has a write cache, which nothing flushes" if below.write_cache else "has none"
+            differs = f"node {node.name}: {name} says that its cache is {cache!r}, but what {below.node} serves {has}"
+            if self.flushes:
+                raise Unsupported(differs)
+            context.warn(differs)
+        for file, value in self.timeouts().items():
+            await put(node, f"{sysfs(name)}/{file}", value)
+
+    def _settings(self, most: dict[str, int]) -> list[_Setting]:
+        """The queue's settings. A default is less where the disk can't do as much; what a study says never is."""
+        wanted = {
+            key: getattr(self, key) if key in self.model_fields_set else min(getattr(self, key), most[key])
+            for key in ("queue_depth", "max_sectors")
+        }
+        return [
+            _Setting("scheduler", "scheduler", self.scheduler),
+            _Setting("queue_depth", "nr_requests", str(wanted["queue_depth"])),
+            _Setting("max_sectors", "max_sectors_kb", str(wanted["max_sectors"] // 1024)),
+            _Setting("read_ahead", "read_ahead_kb", str(self.read_ahead // 1024)),
+        ]
+
+    async def _refused(
+        self, node: Node, queue: str, name: str, setting: _Setting, there: str, most: dict[str, int]
+    ) -> str:
+        """That the kernel does not take a setting, and what it would take."""
+        asked: Any = getattr(self, setting.key)
+        match setting.key:
+            case "scheduler":
+                offered = (await node.read_text(f"{queue}/scheduler")).replace("[", "").replace("]", "").split()
+                can = f"the kernel offers {', '.join(offered)}"
+            case "queue_depth":
+                can = f"the driver takes at most {most['queue_depth']} requests"
+            case "max_sectors":
+                can = f"its requests are at most {size_text(most['max_sectors'])}"
+                asked = size_text(asked)
+            case _:
+                can = f"the kernel made it {there}k"
+                asked = size_text(asked)
+        return f"node {node.name}: layer {self.layer}: {setting.key} = {asked} does not do for {name}: {can}"
+
+    async def _prove_alive(self, node: Node, name: str, below: Export) -> None:
+        """Connected is not alive: a block must come back in time."""
+        patience = self.give_up + _BEYOND
+        read = ["dd", f"if=/dev/{name}", "of=/dev/null", f"bs={_BLOCK}", "count=1", "iflag=direct", "status=none"]
+        ended = await node.run(read, check=False, timeout=patience)
+        if ended.ok:
+            return
+        reason = f"no answer in {patience:g} s" if ended.timed_out else ended.stderr.decode(errors="replace").strip()
+        raise TrialError(
+            f"node {node.name}: {name} is connected to {below.export} of {below.node}, but cannot be read: {reason}"
+        )
+
+
+async def _deepest(node: Node, queue: str) -> int:
+    """The requests that the driver takes at once: without a scheduler the kernel refuses more.
+
+    What is there may be less, as the disk of a device that stays (``nbd0``) keeps what it was given last.
+    """
+    deepest = int(await node.read_text(f"{queue}/nr_requests"))
+    for more in _DEPTHS:
+        if more <= deepest:
+            break
+        await put(node, f"{queue}/nr_requests", str(more))
+        if int(await node.read_text(f"{queue}/nr_requests")) == more:
+            return more
+    return deepest
+
+
+async def put(node: Node, path: str, value: str) -> None:
+    """Write to a file of sysfs. Whether it took is for who reads it back."""
+    try:
+        await node.write(path, f"{value}\n".encode())
+    except FileNotFoundError:
+        return
+    except NodeError:
+        if node.lost is not None:
+            raise
+
+
+async def appears(node: Node, path: str, patience: float = UNTIL_THERE) -> bool:
+    """Wait until a file is there, such as the folder of a disk in sysfs."""
+    deadline = asyncio.get_running_loop().time() + patience
+    while not (await node.run(["test", "-e", path], check=False)).ok:
+        if asyncio.get_running_loop().time() > deadline:
+            return False
+        await asyncio.sleep(LOOK)
+    return True
+
+
+async def _size(node: Node, name: str) -> int:
+    """Bytes of a disk. Raises ``TrialError`` for one without any: a device that is not connected has none."""
+    size = int(await node.read_text(f"{sysfs(name)}/size")) * _SECTOR
+    if not size:
+        raise TrialError(f"node {node.name}: {name} has no size: it is not connected any more")
+    return size

@@ -1,0 +1,197 @@
+"""Layer ``iscsi``: a disk of Open-iSCSI, see iscsid(8), iscsiadm(8) and RFC 7143.
+
+One ``iscsid`` serves all sessions of a node: the first starts it, under the agent, and the last stops it. It and
+``iscsiadm`` have mounts of their own, so that nothing of the machine's own configuration is read or changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, Struct
+
+from storlab.errors import CommandFailed, TrialError
+from storlab.layers.base import LayerContext
+from storlab.layers.block.queue import sysfs
+from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, host_word
+from storlab.layers.resources import Disk, Export, Resource
+from storlab.layers.server import base as server
+from storlab.layers.server.configfs import attributes
+from storlab.layers.server.log import ServerLog
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Exit, Node
+from storlab.nodes.undo import Name, RunId, undo
+
+_LOCK = "iscsi"
+_PATIENCE = 5.0  # s, for iscsid to end
+# Without udev nobody loads sd_mod when a disk appears, and without it there is a session and no disk.
+_MODULES = ("iscsi_tcp", "sd_mod")
+# Its configuration, its records and its locks are in memory, and only these commands see them.
+_PRIVATE = r"""
+set -eu
+mkdir -p /run/lock
+mount -t tmpfs none /run/lock && mkdir /run/lock/iscsi
+mount -t tmpfs none /etc/iscsi
+printf 'InitiatorName=%s\n' "$1" > /etc/iscsi/initiatorname.iscsi
+printf 'iscsid.safe_logout = No\n' > /etc/iscsi/iscsid.conf
+"""
+_DAEMON = _PRIVATE + "exec iscsid --foreground --no-pid-file"
+_LOGIN = (
+    _PRIVATE
+    + r"""
+target=$2 portal=$3; shift 3
+tries=0  # iscsid may just have begun
+until iscsiadm -m node -T "$target" -p "$portal" -o new > /dev/null; do
+    tries=$((tries + 1)); [ "$tries" -lt 20 ] || exit 1
+    sleep 0.2
+done
+while [ $# -gt 0 ]; do options="${options-} -n $1 -v $2"; shift 2; done
+iscsiadm -m node -T "$target" -p "$portal" -o update $options
+tries=0
+until said=$(iscsiadm -m node -T "$target" -p "$portal" --login 2>&1); do
+    case $said in *"not running"* | *"connect to iscsid"*) ;; *) printf '%s\n' "$said" >&2; exit 1 ;; esac
+    tries=$((tries + 1)); [ "$tries" -lt 40 ] || { printf '%s\n' "$said" >&2; exit 1; }
+    sleep 0.2
+done
+"""
+)
+
+
+def _each_session(action: str) -> str:
+    """Do something for the sessions of the target ``$1``: ``$each`` is its folder. ``$others``: there are more."""
+    return f"""
+for each in /sys/class/iscsi_session/session*; do
+    [ -e "$each/targetname" ] || continue
+    if [ "$(cat "$each/targetname")" = "$1" ]; then {action}; else others=yes; fi
+done
+"""
+
+
+_LOOK = _each_session('echo "${each##*/session}"')
+_DISK = _each_session('ls "$each"/device/target*/*/block 2> /dev/null || true')
+# An outage makes the session wait for its recovery; a second is enough once it is to be given up.
+_LOGOUT = f"""{_PRIVATE}
+shift
+{
+    _each_session(
+        'echo 1 > "$each/recovery_tmo" || true; iscsiadm -m session -r "${each##*/session}" --logout >&2 && echo gone'
+    )
+}
+[ -z "${{others-}}" ] || echo others
+"""
+_FACTS = (
+    "state", "recovery_tmo", "initiatorname", "first_burst_len", "max_burst_len", "immediate_data", "initial_r2t",
+)  # fmt: skip
+
+
+class _Session(Struct, frozen=True, forbid_unknown_fields=True):
+    target: Annotated[str, Meta(pattern=r"^iqn\.[A-Za-z0-9.:-]{1,220}$")]
+    initiator: Annotated[str, Meta(pattern=r"^iqn\.[A-Za-z0-9.:-]{1,220}$")]
+    daemon: Name
+    run: RunId
+
+
+@undo("iscsi.logout", arguments=_Session)
+async def _logout(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    async with node.lock(_LOCK):
+        ended = await node.run(_private(_LOGOUT, arguments["initiator"], arguments["target"]), check=False)
+        said = ended.stdout.decode().split()
+        if "others" in said:
+            return f"logged out of {arguments['target']}" if "gone" in said else None
+        end = {"name": arguments["daemon"], "program": "iscsid", "folders": [], "signal": "SIGTERM"}
+        stopped = await server.stop.function(node, {**end, "patience": _PATIENCE})
+        left = await node.output("sh", "-c", _LOOK, "look", arguments["target"])
+        if left.strip():
+            raise TrialError(f"node {node.name}: the session of {arguments['target']} does not end: {ended.describe()}")
+        return f"logged out of {arguments['target']}" if "gone" in said else stopped
+
+
+def _private(script: str, initiator: str, *arguments: str) -> list[str]:
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "iscsi", initiator, *arguments]
+
+
+class IscsiLayer(InitiatorLayer):
+    """A disk of Open-iSCSI: of one session, with one connection."""
+
+    layer: Literal["iscsi"] = "iscsi"
+
+    protocol: ClassVar = "iscsi"
+    one_queue: ClassVar = "a session of Open-iSCSI has one connection"
+    undoes: ClassVar = (_logout, server.stop)
+
+    def needs(self) -> Needs:
+        programs = ("iscsid", "iscsiadm", "modprobe", "unshare")
+        return super().needs() | Needs(programs=programs, modules=_MODULES)
+
+    async def connect(self, below: Export, context: LayerContext) -> str:
+        node, initiator = context.node, f"iqn.2026-01.local.storlab:{host_word(context)}"
+        portal = f"{below.server['host']}:{below.server['port']}"
+        daemon = f"storlab-{context.run}-iscsid"
+        session = {"target": below.export, "initiator": initiator, "daemon": daemon, "run": context.run}
+        await context.register_undo("iscsi.logout", **session)
+        await node.run(["modprobe", "--all", *_MODULES], check=False)
+        async with node.lock(_LOCK):
+            await self._daemon(daemon, initiator, context)
+            options = [word for item in self._options().items() for word in item]
+            try:
+                await node.run(_private(_LOGIN, initiator, below.export, portal, *options))
+            except CommandFailed as error:
+                raise TrialError(f"node {node.name}: cannot log in to {below.export} at {portal}", str(error)) from None
+        for _ in range(int(UNTIL_THERE / LOOK)):
+            disks = (await node.output("sh", "-c", _DISK, "look", below.export)).split()
+            if disks:
+                return disks[0]
+            await asyncio.sleep(LOOK)
+        raise TrialError(f"node {node.name}: logged in to {below.export}, and no disk appeared: is sd_mod loaded?")
+
+    async def _daemon(self, name: str, initiator: str, context: LayerContext) -> None:
+        """Start ``iscsid`` unless this run has one on this node."""
+        known = context.node.named.get(name)
+        if known is not None and known.ended is None and known.lost is None:
+            return
+        log = ServerLog(context.record("iscsid.log"))
+        process = await context.node.start(_private(_DAEMON, initiator), name=name, on_output=log.take)
+
+        def ended(how: Exit | None) -> None:
+            log.close()
+            if how is not None and how.stopped_by is None and context.node.named.get(name) is process:
+                reason = replace(how, argv=("iscsid",)).describe()
+                context.notify_lost(f"node {context.node.name}: {reason}", log.tail)
+
+        process.when_ended(ended)
+
+    def _options(self) -> dict[str, str]:
+        """A silent server is noticed by pings, and what waits for it fails once its session was not recovered."""
+        ping = max(round(self.give_up / 4), 1)
+        return {
+            "node.session.timeo.replacement_timeout": str(max(round(self.give_up / 2), 1)),
+            "node.conn[0].timeo.noop_out_interval": str(ping),
+            "node.conn[0].timeo.noop_out_timeout": str(ping),
+            "node.conn[0].timeo.login_timeout": str(max(round(self.give_up), 1)),
+            "node.conn[0].timeo.logout_timeout": "2",
+            "node.session.err_timeo.abort_timeout": "2",
+            "node.session.err_timeo.lu_reset_timeout": "2",
+            "node.session.err_timeo.tgt_reset_timeout": "2",
+            "node.session.cmds_max": str(1 << max(self.queue_depth + 16, 128).bit_length()),
+            "node.session.queue_depth": str(self.queue_depth),
+        }
+
+    def timeouts(self) -> dict[str, str]:
+        return {"device/timeout": str(max(round(self.give_up), 1)), "device/eh_timeout": "2"}
+
+    async def session_facts(self, disk: str, context: LayerContext) -> dict[str, Any]:
+        find = 'echo "$0"/device/../../iscsi_session/session*'
+        session = await attributes(
+            context.node, (await context.node.output("sh", "-c", find, sysfs(disk))).strip(), _FACTS
+        )
+        depth = await context.node.read_text(f"{sysfs(disk)}/device/queue_depth")
+        return {"session": {**session, "queue_depth": int(depth)}}
+
+    async def sever(self, resource: Resource, context: LayerContext) -> None:
+        """Let what waits fail at once; the undoing logs out."""
+        assert isinstance(resource, Disk)
+        script = 'echo 1 > "$(echo "$1"/device/../../iscsi_session/session*/recovery_tmo)"'
+        await context.node.run(["sh", "-c", script, "sever", sysfs(resource.name)], check=False)

@@ -1,0 +1,101 @@
+"""Layer ``nbd``: a disk of the kernel's NBD client, see nbd-client(8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, Struct
+
+from storlab.errors import TrialError
+from storlab.layers.base import LayerContext
+from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer
+from storlab.layers.resources import Disk, Export, Resource
+from storlab.layers.share.watch import Reachable
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.processes import mark
+from storlab.nodes.undo import RunId, undo
+
+_BUSY = 10  # s; the client's limit is for a request, which may wait behind many of a server that is only busy
+_DEVICES = 16  # nbds_max of the module, unless somebody loaded it with another
+
+
+class _Connected(Struct, frozen=True, forbid_unknown_fields=True):
+    device: Annotated[str, Meta(pattern=r"^/dev/nbd[0-9]{1,4}$")]
+    run: RunId
+
+
+@undo("nbd.disconnect", arguments=_Connected)
+async def _disconnect(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    device = arguments["device"]
+    if not await _is_ours(node, device, arguments["run"]):
+        return None
+    await node.run(["nbd-client", "-d", device])
+    return f"disconnected {device}"
+
+
+async def _is_ours(node: Node, device: str, run: str) -> bool:
+    if (pid := await _client_of(node, device)) is None:
+        return False
+    environment = (await node.run(["cat", f"/proc/{pid}/environ"], check=False)).stdout.split(b"\0")
+    (word, *_) = (f"{name}={value}".encode() for name, value in mark(run, "").items())
+    return word in environment
+
+
+async def _client_of(node: Node, device: str) -> int | None:
+    """The process that holds a device; ``None`` where it is free."""
+    try:
+        return int(await node.read_text(f"/sys/block/{device.removeprefix('/dev/')}/pid"))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+class NbdLayer(InitiatorLayer):
+    """A disk of the kernel's own NBD client. With several queues, the export must be shared by as many."""
+
+    layer: Literal["nbd"] = "nbd"
+
+    protocol: ClassVar = "nbd"
+    undoes: ClassVar = (_disconnect, *Reachable.undoes)
+
+    def needs(self) -> Needs:
+        return super().needs() | Needs(programs=("nbd-client",), modules=("nbd",))
+
+    async def connect(self, below: Export, context: LayerContext) -> str:
+        node, server = context.node, below.server
+        await node.run(["modprobe", "nbd"], check=False)
+        device = await self._free(context)
+        name = device.removeprefix("/dev/")
+        await context.register_undo("nbd.disconnect", device=device, run=context.run)
+        client = await node.start(
+            [
+                # In the foreground, and so within reach: the agent ends what a finished command leaves behind.
+                *("nbd-client", "-nonetlink", "-nofork", server["host"], server["port"], device),
+                *("-name", below.export, "-connections", str(self.queues)),
+                *("-timeout", str(round(self.give_up) + _BUSY)),
+            ]
+        )
+        for _ in range(int(UNTIL_THERE / LOOK)):
+            if client.ended is not None:
+                client.ended.check(node.name)
+                raise TrialError(f"node {node.name}: nbd-client ended at once, without a word")
+            if int(await node.read_text(f"/sys/block/{name}/size")):
+                return name
+            await asyncio.sleep(LOOK)
+        await client.end()
+        raise TrialError(f"node {node.name}: {device} had no size {UNTIL_THERE:g} s after nbd-client began")
+
+    async def _free(self, context: LayerContext) -> str:
+        """A device that nobody uses. Several crossings of one node begin at different ones."""
+        first = int(context.slot.removeprefix("disk") or 0)
+        for number in range(_DEVICES):
+            device = f"/dev/nbd{(first + number) % _DEVICES}"
+            if await _client_of(context.node, device) is None:
+                return device
+        raise TrialError(f"node {context.node.name}: all {_DEVICES} devices of NBD are in use")
+
+    async def sever(self, resource: Resource, context: LayerContext) -> None:
+        assert isinstance(resource, Disk)
+        await context.node.run(["nbd-client", "-d", resource.path], check=False)

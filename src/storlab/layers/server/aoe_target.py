@@ -1,0 +1,96 @@
+"""Layer ``aoe-target``: what is beneath as an ATA disk on the Ethernet itself, served by vblade(8)."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from storlab.errors import Unsupported
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.block.queue import has_volatile_cache
+from storlab.layers.resources import Disk, Export, File, Protocol, Resource
+from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.layers.server.configfs import not_raw
+from storlab.nodes.needs import Needs
+from storlab.nodes.network import CARD
+
+_SECTOR = 512
+_FIRST = 1  # number of a target on its node, from which its slot follows
+_SHELVES = 65000  # 0xffff means all of them
+
+# It listens once its socket is one that receives AoE; /proc/net/packet has the protocol and the inode of each.
+_LISTENS = r"""
+while read -r _ _ _ protocol _ _ _ _ inode; do
+    [ "$protocol" = 88a2 ] || continue
+    for each in /proc/"$1"/fd/*; do
+        [ "$(readlink "$each")" != "socket:[$inode]" ] || exit 0
+    done
+done < /proc/net/packet
+exit 1
+"""
+
+
+class AoeTargetLayer(ServerLayer):
+    """The file or disk beneath, served by `vblade` to whoever is on the same Ethernet.
+
+    The protocol has no flush, and its disks say that they have no cache. So by default each write is on the disk before
+    it is answered.
+    """
+
+    layer: Literal["aoe-target"] = "aoe-target"
+    direct: bool = Field(True, description="Past the server's page cache.")
+    sync: bool = Field(True, description="Each write is down before it is answered: nothing else flushes it.")
+    buffers: int = Field(64, ge=1, le=1024, description="Frames in flight that clients are told to send at most.")
+
+    takes: ClassVar = (File, Disk)
+    gives: ClassVar = Export
+    program: ClassVar = "vblade"
+    first_port: ClassVar = _FIRST
+    protocol: ClassVar[Protocol] = "aoe"
+    start_patience: ClassVar = 30.0
+    stop_patience: ClassVar = 5.0
+
+    def check_above(self, below: Layer | None) -> str | None:
+        return not_raw(below)
+
+    def needs(self) -> Needs:
+        return super().needs() | Needs(root="raw Ethernet")
+
+    async def prepare(self, server: ServerContext) -> None:
+        if server.host is None:
+            raise Unsupported(f"layer {self.layer}: node {server.node.name} is in no network of the run")
+
+    def command(self, server: ServerContext) -> list[str]:
+        assert isinstance(server.below, File | Disk)
+        options = ["-b", str(self.buffers), *(["-d"] if self.direct else []), *(["-s"] if self.sync else [])]
+        return [self.program, *options, *map(str, _shelf_and_slot(server)), CARD, server.below.path]
+
+    async def answers(self, server: ServerContext) -> bool:
+        process = server.node.named.get(server.name)
+        if process is None or process.pid is None:
+            return False
+        return (await server.node.run(["sh", "-c", _LISTENS, "listens", str(process.pid)], check=False)).ok
+
+    async def resource(self, server: ServerContext) -> Export:
+        below, host = server.below, server.host
+        assert isinstance(below, File | Disk) and host is not None
+        mac = (await server.node.read_text(f"/sys/class/net/{CARD}/address")).strip()
+        shelf, slot = _shelf_and_slot(server)
+        cache = not self.sync and (not self.direct or await has_volatile_cache(server.node, below))
+        where = {"type": "ethernet", "mac": mac.replace(":", ""), "host": host}
+        size = below.size // _SECTOR * _SECTOR
+        return Export(server.node.name, where, f"e{shelf}.{slot}", size, self.protocol, cache)
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Export)
+        mtu = int(await context.node.read_text(f"/sys/class/net/{CARD}/mtu"))
+        own = {"direct": self.direct, "sync": self.sync, "buffers": self.buffers}
+        return {"server": self.program, "address": resource.export, **own, "mtu": mtu}
+
+
+def _shelf_and_slot(server: ServerContext) -> tuple[int, int]:
+    """A shelf for each server, by its address in the run's network; the slots of one count its targets."""
+    assert server.host is not None and server.port is not None
+    return int(ip_address(server.host)) % _SHELVES, server.port - _FIRST

@@ -1,0 +1,112 @@
+"""Layer ``relay``: the agent between a server and its clients, to do to replies what some servers do by themselves.
+
+DST, once a network block device among Linux's staging drivers, sent a reply when all of it had been read. Other servers
+leave Nagle's algorithm on (RFC 896) and write a header before the data: where both are less than a segment, the data
+wait for the header's ACK, which the client delays (RFC 1122, 4.2.3.2). Linux holds back a small segment only behind
+another small one (tcp_minshall_check), so a reply in one write is never held. With a relay, one server does all of
+these, or none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from storlab.errors import TrialError
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.resources import Export, Resource, Server
+from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.nodes import binding
+from storlab.nodes.needs import Needs
+
+_AGENT = "/proc/self/exe"  # the agent becomes what it starts
+
+
+class RelayLayer(ServerLayer):
+    """The agent between what is beneath and its clients, over TCP: the same server, which answers otherwise."""
+
+    layer: Literal["relay"] = "relay"
+    nagle: bool = Field(False, description="Leave Nagle's algorithm on: small segments wait for ACKs of those before.")
+    whole: bool = Field(
+        False,
+        description="Answer when a whole reply is there: nothing more came for 5 ms, or it has 1M. By default each "
+        "piece is passed on as it comes.",
+    )
+
+    head: int = Field(
+        0,
+        ge=0,
+        le=65536,
+        description="Bytes of each reply that are written by themselves, as servers do that send a header before data: "
+        "16 of NBD.",
+    )
+
+    takes: ClassVar = (Server, Export)
+    gives: ClassVar = Server
+    protocol: ClassVar = "nbd"  # the only exports that it can be in front of
+    program: ClassVar = "storlab-agent"
+    first_port: ClassVar = 10909
+    start_patience: ClassVar = 30.0
+    stop_patience: ClassVar = 5.0
+
+    def gives_above(self, below: type[Resource] | None) -> type[Resource]:
+        return below or Server
+
+    def check_above(self, below: Layer | None) -> str | None:
+        protocol = getattr(below, "protocol", "nbd")
+        if protocol == "nbd":
+            return None
+        return f"it can stand above nbd-export and servers; what {protocol} serves names its own address to clients"
+
+    def needs(self) -> Needs:
+        return Needs(programs=binding.programs(self.pin, self.numa))
+
+    def command(self, server: ServerContext) -> list[str]:
+        # numactl would be its own executable.
+        agent = _AGENT if self.pin is None and self.numa is None else f"/proc/{server.node.pid}/exe"
+        host, port = _address(server)
+        switches = [f"--{name}" for name in ("nagle", "whole") if getattr(self, name)]
+        switches += ["--head", str(self.head)] if self.head else []
+        listen = ["--listen", f"{server.host}:{server.port}", "--to", f"{host}:{port}"]
+        return [agent, "relay", *listen, "--ready", _ready(server), *switches]
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
+        assert isinstance(below, Export | Server)
+        if context.node.address is None or "host" not in below.words():
+            raise TrialError(f"layer relay: what runs on {below.node} listens on no network, so nothing can be relayed")
+        return await super().set_up(below, context)
+
+    async def answers(self, server: ServerContext) -> bool:
+        """It writes a file once it listens; asking it would be one more client of the server."""
+        try:
+            return bool(await server.node.read(_ready(server), 4096))
+        except FileNotFoundError:
+            return False
+
+    async def resource(self, server: ServerContext) -> Resource:
+        below, port = server.below, server.port
+        if isinstance(below, Export):
+            return replace(below, server={**below.server, "host": str(server.host), "port": str(port)})
+        assert isinstance(below, Server)
+        return replace(below, host=server.host, port=port, socket=None)
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        words = resource.words()
+        return {
+            "nagle": self.nagle,
+            "whole": self.whole,
+            "head": self.head,
+            "listens": f"{words['host']}:{words['port']}",
+        }
+
+
+def _ready(server: ServerContext) -> str:
+    return f"{server.folder}/ready"
+
+
+def _address(server: ServerContext) -> tuple[str, str]:
+    assert server.below is not None
+    words = server.below.words()
+    return words["host"], words["port"]

@@ -1,0 +1,252 @@
+"""Layer ``nfs-export``: the directory beneath, served by the kernel's own NFS server; nfsd(7), rpc.nfsd(8), exports(5).
+
+The export is in a table of Storlab's own that only its own rpc.mountd(8) reads, so nothing of the machine's NFS
+configuration is read or changed. A kernel has one such server, or one in each network namespace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, Struct
+from pydantic import Field, field_validator
+
+from storlab.errors import StorlabError, TrialError, Unsupported
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.resources import Dir, Resource, Server, Share
+from storlab.layers.server.base import TAKEN, ServerContext, ServerLayer
+from storlab.layers.share.nfs_tables import default_block_size, export_flags, export_line, parse_exports
+from storlab.layers.share.ports import is_taken
+from storlab.layers.share.watch import FileSays
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.undo import AbsolutePath, refuse_foreign, undo
+from storlab.units import Size
+
+_NFSD = "/proc/fs/nfsd"
+_PORT = 2049
+_TRIES = 20  # ports that others have taken
+_LOOKS, _LOOK = 40, 0.05  # s between looks
+
+
+class _Serving(Struct, frozen=True, forbid_unknown_fields=True):
+    path: AbsolutePath
+    port: Annotated[int, Meta(ge=1, le=65535)]
+
+
+@undo("nfsd.stop", arguments=_Serving)
+async def _stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Stop the kernel's server, unless it serves anything but what Storlab exported there."""
+    path = arguments["path"]
+    refuse_foreign(path)
+    if not await _threads(node):
+        node.taken.discard("nfsd")
+        return None
+    if f"tcp {arguments['port']}" not in await _lines(node, "portlist"):
+        return None  # another one, which somebody has started since
+    if others := parse_exports(await node.read_text(f"{_NFSD}/exports")).keys() - {path}:
+        raise StorlabError(f"the NFS server of node {node.name} serves {others.pop()}, too: left alone")
+    await node.run(["rpc.nfsd", "0"])
+    for _ in range(_LOOKS):
+        if not await _threads(node):
+            node.taken.discard("nfsd")
+            return f"stopped the NFS server of node {node.name}"
+        await asyncio.sleep(_LOOK)
+    raise StorlabError(f"the NFS server of node {node.name} does not stop")
+
+
+class _Mountd(ServerLayer):
+    """Answers what the kernel's server asks of the export, and which clients of version 3 ask to mount it."""
+
+    layer: Literal["mountd"] = "mountd"
+    versions: tuple[str, ...] = Field(description="Of NFS that are served.")
+    line: str = Field(description="The export, as a line of its table.")
+
+    takes: ClassVar = (None,)
+    gives: ClassVar = Server
+    program: ClassVar = "rpc.mountd"
+    first_port: ClassVar = 20048
+    stop_patience: ClassVar = 5.0
+
+    def configuration(self, server: ServerContext) -> Mapping[str, str]:
+        return {"etab": self.line, "rmtab": ""}
+
+    def command(self, server: ServerContext) -> Sequence[str]:
+        without = [] if "3" in self.versions else ["--no-nfs-version", "3"]
+        where = ["--state-directory-path", server.folder, "--port", str(server.port)]
+        return [self.program, "--foreground", "--no-udp", *without, *where]
+
+    async def answers(self, server: ServerContext) -> bool:
+        """It reads its table, and then listens."""
+        return await is_taken(server.node, server.port)
+
+    async def resource(self, server: ServerContext) -> Server:
+        return Server(server.node.name, "mount", server.host, server.port)
+
+
+class _Rpcbind(ServerLayer):
+    """Without it the kernel serves no version 3, though Storlab's clients ask it nothing."""
+
+    layer: Literal["rpcbind"] = "rpcbind"
+
+    takes: ClassVar = (None,)
+    gives: ClassVar = Resource
+    program: ClassVar = "rpcbind"
+    stop_patience: ClassVar = 5.0
+
+    def command(self, server: ServerContext) -> Sequence[str]:
+        return [self.program, "-f"]
+
+    async def answers(self, server: ServerContext) -> bool:
+        return await _has_rpcbind(server.node)
+
+    async def resource(self, server: ServerContext) -> Resource:
+        return Resource(server.node.name)
+
+
+class NfsExportLayer(Layer):
+    """The directory beneath, offered to other nodes by the NFS server of the node's kernel. A node has one."""
+
+    layer: Literal["nfs-export"] = "nfs-export"
+    versions: tuple[Literal["3", "4"], ...] = Field(("3", "4"), min_length=1, description="Of NFS that it serves.")
+    threads: int = Field(8, ge=1, le=1024, description="Threads of the server.")
+    sync: bool = Field(True, description="Answer a write once it is on disk; else as soon as it is in memory.")
+    write_delay: bool = Field(True, description="With `sync`: wait a moment for further writes to the same file.")
+    max_block_size: Size | None = Field(
+        None, ge=4096, le=1024**2, description="Largest read or write; by default the kernel decides, by its memory."
+    )
+
+    takes: ClassVar = (Dir,)
+    gives: ClassVar = Share
+    undoes: ClassVar = (_stop, *ServerLayer.undoes)
+    protocol: ClassVar = "nfs"
+
+    @field_validator("versions", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    def label(self) -> str:
+        return f"nfs-export {'sync' if self.sync else 'async'}"
+
+    def needs(self) -> Needs:
+        rpcbind = ("rpcbind",) if "3" in self.versions else ()
+        programs = ("rpc.mountd", "rpc.nfsd", "ss", "bash", *rpcbind)
+        return Needs(programs=programs, modules=("nfsd",), root="an NFS server")
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Share:
+        assert isinstance(below, Dir)
+        node = context.node
+        if node.address is None:
+            raise Unsupported(f"node {node.name} is in no network of the run: make it a netns or vm")
+        await self._claim(node)
+        try:
+            mountd = await self._prepare(below, context)
+        except BaseException:
+            node.taken.discard("nfsd")  # what gives it back is journalled when it starts
+            raise
+        port = await self._start(below.path, context)
+        await self._serves(context)
+        what = "the kernel's NFS server was stopped"
+        await FileSays(path=f"{_NFSD}/threads", pattern="[1-9]*", otherwise=what).set_up(None, context)
+        access = {"mountd": str(mountd.port), "versions": ",".join(self.versions)}
+        return Share(node.name, self.protocol, node.address, port, below.path, access)
+
+    async def _prepare(self, below: Dir, context: LayerContext) -> Server:
+        """What the kernel's server needs: its daemons, and a limit that it would keep from the one before."""
+        node = context.node
+        memory = re.search(r"^MemTotal: +(\d{1,12}) kB$", await node.read_text("/proc/meminfo"), re.MULTILINE)
+        default = default_block_size(int(memory[1]) * 1024 if memory is not None else 0)
+        await node.write(f"{_NFSD}/max_block_size", b"%d\n" % (self.max_block_size or default))
+        if "3" in self.versions and not await _has_rpcbind(node):
+            await _Rpcbind().set_up(None, context)
+        mountd = await _Mountd(versions=self.versions, line=self._line(below.path)).set_up(None, context)
+        assert isinstance(mountd, Server)
+        return mountd
+
+    async def _claim(self, node: Node) -> None:
+        """Make sure that nobody serves by NFS there."""
+        await node.run(["modprobe", "nfsd"], check=False)
+        if not (await node.run(["test", "-e", f"{_NFSD}/threads"], check=False)).ok:
+            # What a kernel has always mounted where it serves; it is not ours to take away again.
+            await node.run(["mount", "-t", "nfsd", "nfsd", _NFSD])
+        if "nfsd" in node.taken or await _threads(node):
+            raise Unsupported(
+                f"node {node.name} has an NFS server already, and a kernel has only one: export the directory once for "
+                "all that mount it (once = true), or another one from a node of its own"
+            )
+        node.taken.add("nfsd")
+
+    async def _start(self, path: str, context: LayerContext) -> int:
+        """Start the server's threads, on the first port that is free."""
+        node = context.node
+        for attempt in range(1, _TRIES + 1):
+            port = node.ports.next_port(_PORT)
+            await context.register_undo("nfsd.stop", path=path, port=port)
+            command = ["rpc.nfsd", "--host", str(node.address), "--port", str(port), "--no-udp", *self._versions()]
+            ended = await node.run([*command, str(self.threads)], check=False)
+            if not ended.ok and TAKEN in ended.stderr.decode(errors="replace") and attempt < _TRIES:
+                continue
+            ended.check(node.name)
+            return port
+        raise AssertionError("the last attempt raises")
+
+    def _line(self, path: str) -> str:
+        return export_line(path, sync=self.sync, wdelay=self.write_delay)
+
+    def _versions(self) -> list[str]:
+        flags = {version: "--nfs-version" if version in self.versions else "--no-nfs-version" for version in ("3", "4")}
+        return [word for version, flag in flags.items() for word in (flag, version)]
+
+    async def _serves(self, context: LayerContext) -> None:
+        """Make sure that it serves: rpc.nfsd(8) may start nothing, and end well; a client would wait for minutes."""
+        node = context.node
+        if (threads := await _threads(node)) != self.threads:
+            log = (await node.run(["dmesg"], check=False)).stdout.decode(errors="replace").splitlines()[-20:]
+            last = next(
+                (line.partition("] ")[2] for line in reversed(log) if "nfsd" in line.lower()), "no reason given"
+            )
+            raise TrialError(
+                f"node {node.name}: its NFS server has {threads} threads instead of {self.threads}: {last}",
+                "\n".join(log),
+            )
+        if "4" in self.versions:
+            # Clients that had files open before it started get the time to say so; there can be none.
+            await node.write(f"{_NFSD}/v4_end_grace", b"Y\n")
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Share)
+        node = context.node
+        versions = (await _lines(node, "versions"))[0].split()
+        facts = {
+            "threads": await _threads(node),
+            "versions": [word[1:] for word in versions if word.startswith("+")],
+            "ports": await _lines(node, "portlist"),
+            "max_block_size": int(await node.read_text(f"{_NFSD}/max_block_size")),
+            # As rpc.mountd has it: the kernel asks for it, and lists it, when the first client comes.
+            "export": export_flags(self._line(resource.name)),
+        }
+        if self.max_block_size not in (None, facts["max_block_size"]):
+            raise TrialError(
+                f"node {node.name}: max_block_size should be {self.max_block_size}, but the NFS server has "
+                f"{facts['max_block_size']}"
+            )
+        return facts
+
+
+async def _threads(node: Node) -> int:
+    try:
+        return int(await node.read_text(f"{_NFSD}/threads"))
+    except FileNotFoundError:
+        return 0
+
+
+async def _lines(node: Node, name: str) -> list[str]:
+    return (await node.read_text(f"{_NFSD}/{name}")).splitlines() or [""]
+
+
+async def _has_rpcbind(node: Node) -> bool:
+    return (await node.run(["rpcinfo", "-s"], check=False)).ok

@@ -1,0 +1,216 @@
+"""Layer ``smb-share``: the directory beneath, served by the kernel's own SMB server; ksmbd.mountd(8), ksmbd.conf(5).
+
+Its configuration and its only user, whose password is made for this one share, lie in a private folder of Storlab's. A
+kernel has one such server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from msgspec import Struct
+from pydantic import Field
+
+from storlab.errors import StorlabError, TrialError, Unsupported
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.resources import Dir, Resource, Server, Share
+from storlab.layers.server.base import TAKEN, ServerContext, ServerLayer
+from storlab.layers.share.ports import is_taken
+from storlab.layers.share.watch import FileSays
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.undo import AbsolutePath, refuse_foreign, undo
+from storlab.units import Size
+
+_CONTROL = "/sys/class/ksmbd-control"
+_LOCK = "/run/ksmbd.lock"
+_USER, _NAME = "root", "share"  # loads run as root, as on the other kinds of share
+_LOOKS, _LOOK = 100, 0.05  # s between looks
+
+
+class _Serving(Struct, frozen=True, forbid_unknown_fields=True):
+    configuration: AbsolutePath
+
+
+@undo("ksmbd.stop", arguments=_Serving)
+async def _stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Stop the kernel's server, unless its daemon is another than the one with Storlab's configuration."""
+    refuse_foreign(arguments["configuration"])
+    if await _state(node) != "running":
+        node.taken.discard("ksmbd")
+        return None
+    words = await _daemon(node)
+    if words and arguments["configuration"] not in words:
+        return None
+    await node.write(f"{_CONTROL}/kill_server", b"hard")
+    for _ in range(_LOOKS):
+        if await _state(node) != "running":
+            node.taken.discard("ksmbd")
+            return f"stopped the SMB server of node {node.name}"
+        await asyncio.sleep(_LOOK)
+    raise StorlabError(f"the SMB server of node {node.name} does not stop")
+
+
+class _Daemon(ServerLayer):
+    """Tells the kernel's server what to serve, and who may use it."""
+
+    layer: Literal["ksmbd"] = "ksmbd"
+    settings: dict[str, str] = Field(description="Of the whole server.")
+
+    takes: ClassVar = (Dir,)
+    gives: ClassVar = Server
+    program: ClassVar = "ksmbd.mountd"
+    first_port: ClassVar = 445
+    stop_patience: ClassVar = 5.0
+
+    def configuration(self, server: ServerContext) -> Mapping[str, str]:
+        assert server.data is not None
+        settings = {"tcp port": str(server.port), **self.settings}
+        # A folder of its own: of the root of a file system ksmbd 6.12 lists nothing, not even what it has just made.
+        share = {"path": server.data, "read only": "no", "guest ok": "no", "valid users": _USER}
+        sections = {"global": settings, _NAME: share}
+        lines = (f"[{name}]\n" + "".join(f"\t{k} = {v}\n" for k, v in each.items()) for name, each in sections.items())
+        return {"ksmbd.conf": "\n".join(lines)}
+
+    def command(self, server: ServerContext) -> Sequence[str]:
+        return [self.program, "--nodetach", "--config", _path(server), "--users", f"{server.folder}/users"]
+
+    async def prepare(self, server: ServerContext) -> None:
+        await server.context.register_undo("ksmbd.stop", configuration=_path(server))
+
+    async def _start_at(self, server: ServerContext) -> None:
+        """The kernel says nothing where somebody else has the port, and runs without one."""
+        if await is_taken(server.node, server.port):
+            raise TrialError(f"node {server.node.name}: port {server.port} is taken", TAKEN)
+        await super()._start_at(server)
+
+    async def answers(self, server: ServerContext) -> bool:
+        """The kernel says what the daemon has told it."""
+        return await _state(server.node) == "running"
+
+    async def resource(self, server: ServerContext) -> Server:
+        return Server(server.node.name, "smb", server.host, server.port)
+
+
+@dataclass(frozen=True)
+class _Password:
+    """Made for one share, and known to nobody else."""
+
+    text: str
+
+    async def give_to(self, server: ServerContext) -> None:
+        """Write the database of users, by the tool that knows its format. The password goes over a pipe."""
+        empty, users = f"{server.folder}/empty.conf", f"{server.folder}/users"
+        await server.node.write(empty, b"")
+        await server.node.write(users, b"", mode=0o600)
+        twice = f"{self.text}\n{self.text}\n".encode()
+        argv = ["ksmbd.adduser", "--add-user", _USER, "--import-users", users, "--config", empty]
+        await server.node.run(argv, stdin=twice)
+
+
+class SmbShareLayer(Layer):
+    """The directory beneath, offered to other nodes by the SMB server of the node's kernel. A node has one."""
+
+    layer: Literal["smb-share"] = "smb-share"
+    signing: Literal["auto", "mandatory", "disabled"] = Field("auto", description="Whether messages must be signed.")
+    encryption: Literal["auto", "yes", "no"] = Field("auto", description="Whether messages must be encrypted.")
+    oplocks: bool = Field(True, description="Let clients cache what nobody else has open.")
+    max_read: Size | None = Field(None, ge=65536, le=8 * 1024**2, description="Largest read; by default 4M.")
+    max_write: Size | None = Field(None, ge=65536, le=8 * 1024**2, description="Largest write; by default 4M.")
+
+    takes: ClassVar = (Dir,)
+    gives: ClassVar = Share
+    undoes: ClassVar = (_stop, *ServerLayer.undoes)
+    protocol: ClassVar = "smb"
+
+    def needs(self) -> Needs:
+        return Needs(programs=("ksmbd.mountd", "ksmbd.adduser", "ss", "bash"), modules=("ksmbd",), root="an SMB server")
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Share:
+        assert isinstance(below, Dir)
+        node = context.node
+        if node.address is None:
+            raise Unsupported(f"node {node.name} is in no network of the run: make it a netns or vm")
+        await self._claim(node)
+        password = _Password(secrets.token_urlsafe(24))
+        daemon = _with_user(password)(settings=self._settings())
+        try:
+            server = await daemon.set_up(below, context)
+        except BaseException:
+            node.taken.discard("ksmbd")
+            raise
+        assert isinstance(server, Server) and server.port is not None
+        what = "the kernel's SMB server was stopped"
+        await FileSays(path=f"{_CONTROL}/stats", pattern="* running *", otherwise=what).set_up(None, context)
+        access = {"user": _USER, "password": password.text}
+        return Share(node.name, self.protocol, node.address, server.port, _NAME, access)
+
+    async def _claim(self, node: Node) -> None:
+        """Make sure that nobody serves by the kernel's SMB server there."""
+        await node.run(["modprobe", "ksmbd"], check=False)
+        if "ksmbd" in node.taken or await _state(node) == "running" or await _daemon(node):
+            raise Unsupported(
+                f"node {node.name} has an SMB server already, and a kernel has only one: share the directory once for "
+                "all that mount it (once = true), or another one from a node of its own"
+            )
+        node.taken.add("ksmbd")
+
+    def _settings(self) -> dict[str, str]:
+        settings = {
+            "netbios name": "STORLAB",
+            "server min protocol": "SMB3_00",
+            "server max protocol": "SMB3_11",
+            "server signing": self.signing,
+            "smb3 encryption": self.encryption,
+            "oplocks": "yes" if self.oplocks else "no",
+            "map to guest": "never",
+        }
+        sizes = {"smb2 max read": self.max_read, "smb2 max write": self.max_write}
+        return settings | {name: str(size) for name, size in sizes.items() if size is not None}
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Share)
+        if await _state(context.node) != "running":
+            raise TrialError(f"node {context.node.name}: the kernel's SMB server does not run")
+        version = (await context.node.output("ksmbd.mountd", "--version")).strip()
+        return {"version": version, "port": resource.port, "settings": self._settings()}
+
+
+def _with_user(password: _Password) -> type[_Daemon]:
+    """The daemon with a database of users; the password is no field of it, for fields may be shown."""
+
+    class _DaemonWithUser(_Daemon):
+        __doc__ = _Daemon.__doc__
+
+        async def prepare(self, server: ServerContext) -> None:
+            await super().prepare(server)
+            await password.give_to(server)
+
+    return _DaemonWithUser
+
+
+def _path(server: ServerContext) -> str:
+    return f"{server.folder}/ksmbd.conf"
+
+
+async def _state(node: Node) -> str:
+    """The second word of what it says: ``startup`` while it serves nothing, ``running``, ``reset`` …"""
+    try:
+        words = (await node.read_text(f"{_CONTROL}/stats")).split()
+    except FileNotFoundError:
+        return ""
+    return words[1] if len(words) > 1 else ""
+
+
+async def _daemon(node: Node) -> list[str]:
+    """The words of the daemon's command, where one runs."""
+    try:
+        pid = int((await node.read_text(_LOCK)).strip() or "0")
+        words = (await node.read_text(f"/proc/{pid}/cmdline")).split("\0")
+    except (FileNotFoundError, ValueError):
+        return []
+    return words if words[0].endswith("ksmbd.mountd") else []

@@ -1,0 +1,111 @@
+"""Layer ``sshfs``: what ``ssh-share`` of another node serves as a directory of this one; sshfs(1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from storlab.layers.base import LayerContext
+from storlab.layers.resources import Dir, Resource, Share
+from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.layers.share.client import ShareClient, mount_at, read_ahead_at, unmount_share
+from storlab.layers.share.watch import Reachable
+from storlab.nodes.needs import Needs
+
+_ALIVE = 3  # unanswered questions until ssh gives a server up: later than the watch, which says more
+
+
+class _Program(ServerLayer):
+    """The program that a mount belongs to. It is no server, but runs for as long as the mount is there."""
+
+    layer: Literal["sshfs-program"] = "sshfs-program"
+    path: str = Field(description="Where it mounts.")
+    options: dict[str, str] = Field(description="Of sshfs and of ssh.")
+    flags: tuple[str, ...] = Field(description="Options of sshfs without a value.")
+
+    takes: ClassVar = (Share,)
+    gives: ClassVar = Dir
+    program: ClassVar = "sshfs"
+    stop_patience: ClassVar = 10.0
+
+    async def prepare(self, server: ServerContext) -> None:
+        share = _share(server)
+        await server.node.write(f"{server.folder}/key", share.access["key"].encode(), mode=0o600)
+        known = f"[{share.host}]:{share.port} {share.access['host_key']}"
+        await server.node.write(f"{server.folder}/known_hosts", known.encode())
+
+    def command(self, server: ServerContext) -> Sequence[str]:
+        share = _share(server)
+        options = {
+            "IdentityFile": f"{server.folder}/key",
+            "IdentitiesOnly": "yes",
+            "UserKnownHostsFile": f"{server.folder}/known_hosts",
+            "BatchMode": "yes",
+            **self.options,
+        }
+        words = ",".join([f"{name}={value}" for name, value in options.items()] + list(self.flags))
+        source = f"{share.access['user']}@{share.host}:{share.name}"
+        return [self.program, "-f", "-F", "/dev/null", "-p", str(share.port), "-o", words, source, self.path]
+
+    async def answers(self, server: ServerContext) -> bool:
+        """It mounts before it connects, so a mount is not enough."""
+        if await mount_at(server.node, self.path) is None:
+            return False
+        return (await server.node.run(["stat", "--", self.path], check=False, timeout=5.0)).ok
+
+    async def resource(self, server: ServerContext) -> Dir:
+        return Dir(server.node.name, self.path)
+
+
+class SshfsLayer(ShareClient):
+    """A mount by FUSE of what a server offers by SFTP."""
+
+    layer: Literal["sshfs"] = "sshfs"
+    compression: bool = Field(False, description="Let SSH compress what it carries.")
+    cache: bool = Field(True, description="Let sshfs cache attributes and directories.")
+    direct_io: bool = Field(False, description="Keep what is read and written out of the page cache.")
+    options: tuple[str, ...] = Field((), description="More options of sshfs(1), without a value.")
+
+    undoes: ClassVar = (unmount_share, *Reachable.undoes)
+    protocol: ClassVar = "sftp"
+
+    def needs(self) -> Needs:
+        return super().needs() | Needs(programs=("sshfs", "ssh"), filesystems=("fuse",))
+
+    async def mount(self, share: Share, path: str, context: LayerContext) -> None:
+        await self._program(path).set_up(share, context)
+        await read_ahead_at(context.node, (await self.mount_of(path, context)).device, self.read_ahead)
+
+    def _program(self, path: str) -> _Program:
+        options = {
+            "Compression": "yes" if self.compression else "no",
+            "dir_cache": "yes" if self.cache else "no",
+            "ConnectTimeout": str(max(round(self.give_up), 1)),
+            "ServerAliveInterval": str(math.ceil(self.give_up / _ALIVE) + 1),
+            "ServerAliveCountMax": str(_ALIVE),
+        }
+        flags = ("direct_io", *self.options) if self.direct_io else self.options
+        return _Program(path=path, options=options, flags=flags)
+
+    async def sever(self, resource: Resource, context: LayerContext) -> None:
+        """Kill sshfs, and so cut the kernel's connection to it: what waits for the server gets an error."""
+        assert isinstance(resource, Dir)
+        await self._program(resource.path).kill(context)
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Dir)
+        node = context.node
+        mount = await self.mount_of(resource.path, context)
+        program = self._program(resource.path)
+        version = await program.facts(resource, context)
+        asked = {**program.options, **dict.fromkeys(program.flags, True)}
+        read_ahead = await read_ahead_at(node, mount.device)
+        return {**version, "source": mount.source, "options": mount.options, "asked": asked, "read_ahead": read_ahead}
+
+
+def _share(server: ServerContext) -> Share:
+    assert isinstance(server.below, Share)
+    return server.below

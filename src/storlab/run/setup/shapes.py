@@ -1,0 +1,80 @@
+"""The shape of the network of a cell's nodes, as parts: what works over a network stands on the shape of its node.
+
+A card has one shape at a time. A cell that wants another for a node that is kept has the old one torn down first, and
+with it what was set up over it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from storlab.nodes.shaping.apply import shape_card, shape_tcp
+from storlab.nodes.shaping.look import connections, round_trip
+from storlab.run.session import Session
+from storlab.run.setup.parts import Part, Parts, key_of
+from storlab.study.cells import Cell, node_names
+
+
+@dataclass
+class Shapes:
+    """Those of one cell. ``used``: the parts that the cell uses, by key."""
+
+    session: Session
+    parts: Parts
+    cell: Cell
+    used: dict[str, Part]
+    _found: dict[str, Part] = field(default_factory=dict)  # by node
+
+    async def of(self, group: str, name: str, node: Part, apart: list[int]) -> Part | None:
+        """The shape of a node's network; ``None`` where the study asks for none, and the node has its own again."""
+        assert node.node is not None
+        slot = f"network of {node.node.instance}"
+        if not self.cell.shaped(group):
+            await self.parts.make_room(slot)
+            return None
+        keep, tcp = self.cell.nodes[group].lasts, self.cell.nodes[group].tcp
+        wanted = [None if each is None else each.model_dump(mode="json") for each in (self.cell.network, tcp)]
+        key = key_of("network", name, wanted, node.key, *apart)
+
+        async def set_up(part: Part) -> None:
+            part.node = node.node
+            await self._shape(part, group)
+
+        await self.parts.make_room(slot, key)
+        about: dict[str, Any] = {"label": f"network of {name}", "facts_of": name, "slot": slot}
+        part = self._found[name] = await self.parts.get(key, keep, (node,), set_up, self.used, **about)
+        return part
+
+    async def _shape(self, part: Part, group: str) -> None:
+        node, host, network = part.node, self.session.host, self.session.network
+        assert node is not None and node.address is not None, "it is on the network among the nodes"
+        on_node, on_host = self.parts.registering(part, node), self.parts.registering(part, host)
+        if self.cell.network is not None:
+            card, within = network.card_of(node.address), network.name
+            got = await shape_card(node, host, within, card, self.cell.network, on_node, on_host)
+            part.stack.facts.append({"layer": "network", **got, "peers": {}})
+        tcp = self.cell.nodes[group].tcp
+        if tcp is not None:
+            part.stack.facts.append({"layer": "tcp", **await shape_tcp(node, tcp, on_node)})
+
+    async def look(self) -> None:
+        """Add to the facts what is known once all is set up: round trips to the nodes that serve, and connections."""
+        for chain in self.cell.chains:
+            if chain.crossing is None or chain.crossing.transport != "network" or chain.source not in self.cell.nodes:
+                continue
+            for name in node_names(chain.group, self.cell.nodes[chain.group]):
+                for peer in node_names(chain.source, self.cell.nodes[chain.source]):
+                    await self._look_from(name, peer)
+
+    async def _look_from(self, name: str, peer: str) -> None:
+        mine, theirs = self._found.get(name), self._found.get(peer)
+        facts = next((each for each in mine.stack.facts if each["layer"] == "network"), None) if mine else None
+        if facts is None or mine is None or mine.node is None or theirs is None or theirs.node is None:
+            return
+        address = theirs.node.address
+        assert address is not None
+        known = facts["peers"].setdefault(peer, {})
+        if "round_trip" not in known:
+            known["round_trip"] = await round_trip(mine.node, address)
+        known |= {"mss": [], "path_mtu": [], **await connections(mine.node, address)}

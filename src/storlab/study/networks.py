@@ -1,0 +1,87 @@
+"""What a study asks of its network, over all of its cells: whether there is one, and whether it can change with a cell.
+
+What is set up over a network is set up again where another cell shapes it otherwise: connections keep what they began
+with, such as the size of their segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from storlab.study.cells import Cell
+from storlab.study.chains import Chain, Link
+from storlab.study.read_cells import Report
+from storlab.study.toml_text import Path
+
+SERVED = ("Export", "Share", "Server")
+"""Resources that are offered to other nodes, by their kinds."""
+
+
+def over_network(chain: Chain) -> list[Link]:
+    """The layers of a chain that work over the network: what serves, the crossing, and all above it."""
+    crossing = chain.crossing
+    crosses = crossing is not None and crossing.transport == "network"
+    return [link for link in chain.below if serves(link)] + (list(chain.above) if crosses else [])
+
+
+def serves(link: Link) -> bool:
+    """Whether a layer offers something to other nodes."""
+    return link.layer.gives.kind in SERVED
+
+
+def check_networks(cells: Sequence[Cell], report: Report) -> None:
+    """Report a network that no node is on, and one that would change under what is kept."""
+    asked = [cell for cell in cells if cell.network is not None]
+    if asked and not any(cell.networked(group) for cell in asked for group in cell.nodes):
+        remedy = 'a crossing such as nbd puts them on one, with kind = "vm" or "netns" and from = "…"'
+        report(("network",), f"no node of this study is on a network: {remedy}; or leave [network] out")
+    for group in dict.fromkeys(name for cell in cells for name, each in cell.nodes.items() if each.tcp is not None):
+        if not any(group in cell.nodes and cell.networked(group) for cell in cells):
+            wrong = f"the nodes {group} are on no network among nodes, and their TCP is this machine's"
+            if all(_own(cell, group) for cell in cells):
+                wrong = f"the nodes {group} are on no network: nothing is served to them, or by them, over one"
+            report(("nodes", group, "tcp"), f"{wrong}: leave tcp out")
+    _check_kept(cells, report)
+    _check_side_by_side(cells, report)
+
+
+def _own(cell: Cell, group: str) -> bool:
+    return "network" in cell.groups[group].transports
+
+
+def _check_kept(cells: Sequence[Cell], report: Report) -> None:
+    """Of each chain, the lowest such layer: those above it follow from that."""
+    shapes: dict[Path, set[str]] = {}
+    kept: dict[Path, dict[Path, Link]] = {}  # chain → its layers over a network that are kept, the lowest first
+    for cell in cells:
+        for chain in (chain for chain in cell.chains if chain.crossing is not None):
+            for link in (link for link in over_network(chain) if link.keep != "trial"):
+                shapes.setdefault(link.origin, set()).add(_shape(cell, chain.group, chain.source))
+                kept.setdefault(chain.path, {})[link.origin] = link
+    for links in kept.values():
+        changing = [link for origin, link in links.items() if len(shapes[origin]) > 1]
+        if changing:
+            lowest = changing[0]
+            wrong = f"layer {lowest.layer.layer} is kept for {'a round' if lowest.keep == 'round' else 'the run'}"
+            reason = "but the network that it works over differs from cell to cell"
+            report(lowest.origin, f'{wrong}, {reason}: write keep = "trial"')
+
+
+def _check_side_by_side(cells: Sequence[Cell], report: Report) -> None:
+    """Cells that are set up together can't have one node's card in two shapes."""
+    for group in dict.fromkeys(name for cell in cells for name in cell.nodes):
+        mine = [cell for cell in cells if cell.trial.side_by_side and group in cell.nodes and cell.shaped(group)]
+        if len({_shape(cell, group) for cell in mine if cell.nodes[group].lasts != "trial"}) > 1:
+            wrong = f"the nodes {group} have one card each, whose network differs between cells that run together"
+            report(("nodes", group), f'{wrong}: write kind = "vm" and keep = "trial", or no slices and parallel')
+
+
+def _shape(cell: Cell, *groups: str) -> str:
+    known = (cell.groups[group] for group in groups if group in cell.groups)
+    network = "" if cell.network is None else cell.network.model_dump_json(exclude_none=True)
+    return network + "".join(each.tcp.model_dump_json(exclude_none=True) if each.tcp else "-" for each in known)
+
+
+def network_notes(cells: Sequence[Cell]) -> Iterator[str]:
+    """What a reader must know of what was asked for, each once."""
+    yield from dict.fromkeys(note for cell in cells if cell.network is not None for note in cell.network.cautions())

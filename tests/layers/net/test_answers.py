@@ -1,0 +1,64 @@
+"""What kernels answer and say in sysfs and configfs: real samples, and rubbish."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.layers.base import LayerContext
+from storlab.layers.block.queue import chosen, parse_queue, sysfs
+from storlab.layers.net.initiator import host_uuid, host_word
+from storlab.layers.net.nvme import parse_instance
+from storlab.layers.server.configfs import parse_attributes
+
+ATTRIBUTES = "ImmediateData=Yes\nMaxBurstLength=262144\nAuthMethod=CHAP,None\nTargetAlias=LIO Target\n\nno value\n"
+
+
+def context(instance: str, run: str = "20260102-030405-abcd") -> LayerContext:
+    return cast(LayerContext, SimpleNamespace(run=run, node=SimpleNamespace(instance=instance)))
+
+
+def test_attributes_are_numbers_where_they_are_numbers() -> None:
+    assert parse_attributes(ATTRIBUTES) == {
+        "ImmediateData": "Yes",
+        "MaxBurstLength": 262144,
+        "AuthMethod": "CHAP,None",
+        "TargetAlias": "LIO Target",
+    }
+
+
+@given(st.text())
+def test_no_listing_of_attributes_is_an_exception(text: str) -> None:
+    assert all(name for name in parse_attributes(text))
+
+
+def test_the_kernel_says_which_controller_it_made() -> None:
+    assert parse_instance("instance=12,cntlid=1\n") == 12
+
+
+@given(st.text())
+def test_an_answer_without_a_controller_is_none(text: str) -> None:
+    number: Any = parse_instance(text)
+    assert number is None or 0 <= number < 100000
+
+
+def test_of_schedulers_that_in_brackets_is_in_use() -> None:
+    assert chosen("none [mq-deadline] kyber\n") == "mq-deadline"
+    assert chosen("64\n") == "64"
+    assert parse_queue("/sys/class/block/sda/queue/scheduler:[none] mq-deadline") == {"scheduler": "none"}
+
+
+def test_a_disk_with_a_slash_has_another_name_in_sysfs() -> None:
+    assert sysfs("etherd/e7.0") == "/sys/class/block/etherd!e7.0"
+
+
+def test_every_node_of_every_run_has_an_identity_of_its_own_and_keeps_it() -> None:
+    other = "20260102-030405-abce"
+    contexts = [context("vm-1"), context("vm-2"), context("vm-1", other), context("vm-1~2")]
+    assert len({host_uuid(each) for each in contexts}) == 4
+    assert len({host_word(each) for each in contexts}) == 4
+    assert host_uuid(context("vm-1")) == host_uuid(context("vm-1"))
+    assert host_word(context("vm_1 ä")) == "storlab-20260102-030405-abcd:vm-1--"

@@ -1,0 +1,189 @@
+"""Every protocol of network block devices between two real guests: set up, used, told apart by its keys, torn down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from laboratory import needs_root
+from storlab.errors import Unsupported
+from storlab.layers.resources import Disk
+
+from ..pair import Pair, Shop
+from ..sites import parse
+
+TARGETS: Mapping[str, str] = {
+    "nbd": "nbd-export",
+    "iscsi": "iscsi-target",
+    "nvme-tcp": "nvme-target",
+    "aoe": "aoe-target",
+}
+FILE = {"layer": "file", "size": "32M"}
+LOOP = {"layer": "loop"}
+SERVED = """
+cd /sys/kernel/config; ls -d target/iscsi/iqn* target/core/*_*/storlab* nvmet/subsystems/* nvmet/ports/* 2> /dev/null
+pgrep -x "vblade|qemu-nbd|tgtd"; true
+"""
+USED = """
+ls -d /sys/class/nvme/nvme* /sys/class/iscsi_session/* /sys/block/etherd* 2> /dev/null
+cat /sys/block/nbd*/pid 2> /dev/null
+pgrep -x "iscsid|nbd-client"; true
+"""
+
+pytestmark = [pytest.mark.slow, pytest.mark.root]
+by_protocol = pytest.mark.parametrize("protocol", TARGETS)
+
+
+def stack(protocol: str, **keys: Any) -> list[Mapping[str, Any]]:
+    """A file on the server, a loop device over it, and the two ends of the protocol."""
+    return [FILE, LOOP, {"layer": TARGETS[protocol]}, {"layer": protocol, **keys}]
+
+
+async def nothing_is_left(pair: Pair) -> None:
+    assert await pair.server.output(SERVED) == ""
+    assert await pair.client.output(USED) == ""
+
+
+@needs_root
+@by_protocol
+def test_what_is_written_through_it_is_on_the_server_and_twice_nothing_is_left(shop: Shop, protocol: str) -> None:
+    async def check() -> None:
+        for _ in range(2):
+            async with shop.pair.crossed(*stack(protocol)) as crossed:
+                disk, facts = crossed.resource, crossed.fact(protocol)
+                assert isinstance(disk, Disk)
+                assert (disk.size, disk.ours) == (32 * 1024**2, True)
+                assert facts["protocol"] == protocol
+                fio = "fio --name=x --rw=randrw --bs=4k --size=1M --direct=1 --ioengine=libaio --iodepth=4 --verify=md5"
+                await shop.pair.client.output(f"{fio} --end_fsync=1 --filename={disk.path}")
+                await shop.pair.client.output(
+                    f"printf 'over {protocol}' | dd of={disk.path} bs=4k seek=8 conv=fsync,sync 2> /dev/null"
+                )
+                served = crossed.resources[1]
+                assert isinstance(served, Disk)
+                read = f"dd if={served.path} bs=4k skip=8 count=1 iflag=direct 2> /dev/null | tr -d '\\0'"
+                assert await shop.pair.server.output(read) == f"over {protocol}"
+            await nothing_is_left(shop.pair)
+
+    shop.run(check())
+
+
+@needs_root
+def test_all_disks_have_the_same_queue_whatever_they_speak(shop: Shop) -> None:
+    """The kernel's own defaults differ in every one of these."""
+
+    async def queue(protocol: str) -> dict[str, Any]:
+        async with shop.pair.crossed(*stack(protocol)) as crossed:
+            found = dict(crossed.fact(protocol)["queue"])
+        keys = ("scheduler", "nr_requests", "max_sectors_kb", "read_ahead_kb", "rotational")
+        return {key: found[key] for key in keys}
+
+    async def check() -> None:
+        queues = {protocol: await queue(protocol) for protocol in TARGETS}
+        expected = {
+            "scheduler": "none",
+            "nr_requests": 64,
+            "max_sectors_kb": 1024,
+            "read_ahead_kb": 128,
+            "rotational": 0,
+        }
+        assert queues == dict.fromkeys(TARGETS, expected)
+
+    shop.run(check())
+
+
+@needs_root
+def test_aoe_with_a_cache_that_nothing_flushes_is_a_warning(shop: Shop) -> None:
+    async def check() -> None:
+        layers: list[Mapping[str, Any]] = [FILE, LOOP, {"layer": "aoe-target", "sync": False}, {"layer": "aoe"}]
+        async with shop.pair.crossed(*layers) as crossed:
+            assert crossed.fact("aoe-target")["sync"] is False
+            (warning,) = shop.pair.client.warnings
+            assert warning.endswith("but what server serves has a write cache, which nothing flushes")
+            shop.pair.client.warnings.clear()
+
+    shop.run(check())
+
+
+@needs_root
+@by_protocol
+def test_the_disk_has_a_write_cache_only_where_the_one_behind_it_has(shop: Shop, protocol: str) -> None:
+    async def check() -> None:
+        await shop.pair.server.node.run(["modprobe", "loop"])
+        for cache, seen in {"write back": "write back", "write through": "write through"}.items():
+            layers = stack(protocol)
+            served = await shop.pair.set_up(*layers[:2])
+            try:
+                loop = served.resource
+                assert isinstance(loop, Disk)
+                await shop.pair.server.output(f"echo {cache} > /sys/block/{loop.name}/queue/write_cache")
+                target = parse([layers[2]])[0]
+                export = await target.set_up(loop, shop.pair.server.context(2, "client"))
+                initiator = parse([layers[3]])[0]
+                context = shop.pair.client.context(3, "client")
+                disk = await initiator.set_up(export, context)
+                expected = seen if protocol != "aoe" else "write through"
+                assert (await initiator.facts(disk, context))["queue"]["write_cache"] == expected
+            finally:
+                await shop.pair.tear_down()
+
+    shop.run(check())
+
+
+@needs_root
+@by_protocol
+def test_keys_change_what_the_kernel_says_of_the_disk(shop: Shop, protocol: str) -> None:
+    keys = {"scheduler": "mq-deadline", "max_sectors": "8k", "read_ahead": "1M", "queue_depth": 16, "give_up": "6s"}
+
+    async def check() -> None:
+        async with shop.pair.crossed(*stack(protocol, **keys)) as crossed:
+            queue = crossed.fact(protocol)["queue"]
+            assert {key: queue[key] for key in ("scheduler", "nr_requests", "max_sectors_kb", "read_ahead_kb")} == {
+                "scheduler": "mq-deadline",
+                "nr_requests": 16,
+                "max_sectors_kb": 8,
+                "read_ahead_kb": 1024,
+            }
+            disk = crossed.resource
+            assert isinstance(disk, Disk)
+            # 64 KiB in one go are eight requests of 8 KiB, however they are counted.
+            reads = f"awk '{{ print $1 }}' /sys/class/block/{disk.name.replace('/', '!')}/stat"
+            before = int(await shop.pair.client.output(reads))
+            await shop.pair.client.output(f"dd if={disk.path} of=/dev/null bs=64k count=1 iflag=direct 2> /dev/null")
+            assert int(await shop.pair.client.output(reads)) - before == 8
+
+    shop.run(check())
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("protocol", "key", "value", "reason"),
+    [
+        (
+            "nbd",
+            "queue_depth",
+            1024,
+            r"queue_depth = 1024 does not do for nbd\d: the driver takes at most 128 requests",
+        ),
+        (
+            "nvme-tcp",
+            "queue_depth",
+            1024,
+            r"queue_depth = 1024 does not do for .*: the driver takes at most \d+ requests",
+        ),
+        ("aoe", "queue_depth", 1024, r"queue_depth = 1024 does not do for .*: the driver takes at most 128 requests"),
+        ("iscsi", "max_sectors", "64M", r"max_sectors = 64M does not do for sd.: its requests are at most 32767k"),
+    ],
+)
+def test_what_a_kernel_refuses_is_named_with_what_it_takes(
+    shop: Shop, protocol: str, key: str, value: Any, reason: str
+) -> None:
+    async def check() -> None:
+        with pytest.raises(Unsupported, match=reason):
+            async with shop.pair.crossed(*stack(protocol, **{key: value})):
+                pass
+        await nothing_is_left(shop.pair)
+
+    shop.run(check())

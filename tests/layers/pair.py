@@ -1,0 +1,210 @@
+"""Two real guests in one network, for layers that cross it: what serves is set up on one, what mounts it on the other.
+
+Guests are slow to start where they are emulated, so the tests of a module share a pair, on one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from storlab.layers import stack
+from storlab.layers.base import Crossing, Layer, LayerContext, Shared
+from storlab.layers.resources import Resource
+from storlab.nodes.demands import Devices
+from storlab.nodes.kinds.local import local_node
+from storlab.nodes.kinds.vm.accelerator import find_acceleration
+from storlab.nodes.kinds.vm.command import Files, GuestSpec
+from storlab.nodes.kinds.vm.guest import Guest, running_guest
+from storlab.nodes.kinds.vm.hardware import Hardware
+from storlab.nodes.kinds.vm.kind import initrd_with_agent
+from storlab.nodes.kinds.vm.qmp import execute
+from storlab.nodes.network import RunNetwork, remove_network
+from storlab.nodes.node import Node
+from storlab.run.undoing import undo_table
+
+from .guests import image_with
+from .sites import RUN, parse
+
+T = TypeVar("T")
+
+SCRATCH = f"/tmp/storlab-{RUN}/host"
+
+
+@dataclass
+class End:
+    """One of the two guests, with a journal of what is set up there."""
+
+    guest: Guest
+    journal: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    losing: asyncio.Event = field(default_factory=asyncio.Event)
+    warnings: list[str] = field(default_factory=list)
+    shared: Shared = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shared = Shared(self._register)
+
+    @property
+    def node(self) -> Node:
+        return self.guest.node
+
+    def _lose(self, reason: str) -> None:
+        self.lost.append(reason)
+        self.losing.set()
+
+    async def _register(self, name: str, arguments: Mapping[str, Any]) -> None:
+        self.journal.append((name, arguments))
+
+    def context(self, position: int, owner: str = "", slot: str = "disk0") -> LayerContext:
+        return LayerContext(
+            self.node,
+            SCRATCH,
+            position,
+            RUN,
+            self._register,
+            owner,
+            self.shared,
+            slot,
+            notify_lost=lambda reason, tail: self._lose(reason),
+            warn=self.warnings.append,
+        )
+
+    async def tear_down(self) -> list[str]:
+        """Undo everything, newest first; a second time nothing may be left to do."""
+        entries, self.journal = [*self.journal], []
+        did = [await undo_table()[name].function(self.node, arguments) for name, arguments in reversed(entries)]
+        again = [await undo_table()[name].function(self.node, arguments) for name, arguments in reversed(entries)]
+        assert again == [None] * len(entries), again
+        self.shared = Shared(self._register)
+        self.lost.clear()
+        self.losing.clear()
+        return [words for words in did if words is not None]
+
+    async def cut(self, *, up: bool = False) -> None:
+        """Take its network card off the network, or put it back."""
+        await execute(self.guest.qmp, "set_link", {"name": "nic0", "up": up})
+
+    async def output(self, script: str) -> str:
+        return (await self.node.run(["sh", "-c", script])).stdout.decode().strip()
+
+
+@dataclass
+class Crossed:
+    """What was set up on both: the layers of one stack, with what each gave and really got."""
+
+    layers: list[Layer]
+    resources: list[Resource]
+    facts: list[dict[str, Any]]
+    contexts: list[LayerContext]
+
+    @property
+    def resource(self) -> Resource:
+        return self.resources[-1]
+
+    def fact(self, layer: str) -> dict[str, Any]:
+        return next(each for each in self.facts if each["layer"] == layer)
+
+    async def sever(self) -> None:
+        """As a run does once a trial has failed."""
+        for layer, resource, context in zip(self.layers, self.resources, self.contexts, strict=True):
+            if isinstance(layer, Crossing):
+                await layer.sever(resource, context)
+
+
+@dataclass
+class Pair:
+    """Both guests."""
+
+    server: End
+    client: End
+
+    async def set_up(self, *layers: Mapping[str, Any], owner: str = "") -> Crossed:
+        """A stack from its tables in a study file: all up to the crossing on the server, the rest on the client."""
+        parsed = parse(layers)
+        contexts: list[LayerContext] = []
+        across = next((at for at, layer in enumerate(parsed) if isinstance(layer, Crossing)), len(parsed))
+
+        def context_of(at: int) -> LayerContext:
+            end = self.server if at < across else self.client
+            contexts.append(end.context(at, owner or "client"))
+            return contexts[-1]
+
+        built = await stack.set_up(parsed, context_of)
+        return Crossed(parsed, built.resources, built.facts, contexts)
+
+    async def mount(self, layer: Mapping[str, Any], below: Crossed) -> None:
+        """One more layer, on the client, above what was set up on the server."""
+        await parse([layer])[0].set_up(below.resource, self.client.context(len(below.layers), "client"))
+
+    async def tear_down(self) -> list[str]:
+        """The client first."""
+        return [*await self.client.tear_down(), *await self.server.tear_down()]
+
+    @asynccontextmanager
+    async def crossed(self, *layers: Mapping[str, Any]) -> AsyncIterator[Crossed]:
+        """As ``set_up``, for as long as the context lasts; nothing of it is left in either guest."""
+        try:
+            yield await self.set_up(*layers)
+        finally:
+            for end in (self.server, self.client):
+                await end.cut(up=True)
+            await self.tear_down()
+        for end in (self.server, self.client):
+            assert await end.output(f"find {SCRATCH} -mindepth 1; grep {SCRATCH} /proc/self/mountinfo || true") == ""
+
+
+@asynccontextmanager
+async def two_guests(memory: str = "512M") -> AsyncIterator[Pair]:
+    """A server and a client, booted, with scratch folders on file systems of their own."""
+    image = image_with()
+    async with AsyncExitStack() as stack:
+        host = await stack.enter_async_context(local_node("host"))
+        network = RunNetwork(f"{RUN}-{secrets.token_hex(8)}", lambda: host, lambda *names, **arguments: None)
+        stack.push_async_callback(remove_network.function, host, {"name": network.name})
+        initrd = initrd_with_agent(image)
+        acceleration = await find_acceleration(image, initrd, host)
+        hardware = Hardware.model_validate({"memory": memory, "start": "cold"})
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sl-pair-")))
+        within = tuple(await network.enter())
+
+        async def start(name: str) -> End:
+            card = await network.tap()
+            spec = GuestSpec(
+                name, hardware, image, initrd, acceleration.accelerator, Devices(), card=card, within=within
+            )
+            files = Files(*(folder / f"{name}.{kind}" for kind in ("qmp", "agent", "console")))
+            end = End(await stack.enter_async_context(running_guest(spec, host, files, None, lambda guest: None)))
+            await end.node.run(["mkdir", "--parents", SCRATCH])
+            return end
+
+        yield Pair(await start("server"), await start("client"))
+
+
+@dataclass
+class Shop:
+    """A pair on an event loop of its own, which all tests of a module use one after the other."""
+
+    runner: asyncio.Runner
+    pair: Pair
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(work)
+
+
+@contextmanager
+def open_shop() -> Iterator[Shop]:
+    """For a fixture of a module."""
+    with asyncio.Runner() as runner:
+        guests = two_guests()
+        pair = runner.run(guests.__aenter__())
+        try:
+            yield Shop(runner, pair)
+        finally:
+            runner.run(guests.__aexit__(None, None, None))

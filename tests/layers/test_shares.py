@@ -1,0 +1,267 @@
+"""Shares between two real guests: what each protocol really gives, and what users see where something goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from laboratory import needs_root
+from storlab.errors import TrialError, Unsupported
+from storlab.layers.resources import Dir, Share
+from storlab.nodes.process import Process
+
+from .pair import SCRATCH, Crossed, End, Shop, open_shop
+
+GIVE_UP = 6.0
+BELOW = [
+    {"layer": "file", "size": "96M"},
+    {"layer": "loop"},
+    {"layer": "mkfs", "type": "ext4"},
+    {"layer": "mount"},
+]
+PROTOCOLS: Mapping[str, list[dict[str, Any]]] = {
+    "nfs 4.2": [{"layer": "nfs-export"}, {"layer": "nfs"}],
+    "nfs 3": [{"layer": "nfs-export", "versions": ["3"]}, {"layer": "nfs", "version": "3"}],
+    "smb": [{"layer": "smb-share"}, {"layer": "smb"}],
+    "sshfs": [{"layer": "ssh-share"}, {"layer": "sshfs"}],
+}
+WRITE = "exec dd if=/dev/zero of={path}/load bs=64k count=4000 conv=fsync"
+KERNEL_SERVERS = "cat /proc/fs/nfsd/threads /sys/class/ksmbd-control/stats 2>/dev/null || true"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Shop]:
+    """One pair of guests for all tests here: emulated ones take a while to boot."""
+    with open_shop() as opened:
+        yield opened
+
+
+def stack(protocol: str, server: Mapping[str, Any] | None = None, **client: Any) -> list[Mapping[str, Any]]:
+    """All layers of a share, with these keys of what serves and what mounts it."""
+    serves, mounts = PROTOCOLS[protocol]
+    return [*BELOW, {**serves, **(server or {})}, {**mounts, **client}]
+
+
+def directory(crossed: Crossed) -> str:
+    assert isinstance(crossed.resource, Dir)
+    return crossed.resource.path
+
+
+async def until(end: End, seconds: float) -> str:
+    """The first loss that a node reports, within this time."""
+    async with asyncio.timeout(seconds):
+        await end.losing.wait()
+    return end.lost[0]
+
+
+@needs_root
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_one_node_writes_lies_on_the_other_and_nothing_is_left_after_two_teardowns(
+    shop: Shop, protocol: str
+) -> None:
+    async def check() -> None:
+        pair = shop.pair
+        for _ in range(2):
+            async with pair.crossed(*stack(protocol)) as crossed:
+                path = directory(crossed)
+                fio = "fio --name=x --rw=randrw --size=1M --bs=4k --fsync=16 --ioengine=psync --output=/dev/null"
+                await pair.client.output(f"cd {path} && {fio}; mkdir sub && mv x.* sub/ && ls sub")
+                assert await pair.client.output(f"ls {path}/sub") == "x.0.0"
+                assert await pair.server.output(f"find {SCRATCH} -name x.0.0 -size 1024k | wc -l") == "1"
+                assert crossed.facts[-1]["read_ahead"] == 128 * 1024, "the same for all"
+            assert (pair.server.lost, pair.client.lost) == ([], [])
+            assert "running" not in (servers := await pair.server.output(KERNEL_SERVERS))
+            assert servers.split()[:1] in (["0"], ["2"], [])
+
+    shop.run(check())
+
+
+@needs_root
+def test_keys_of_nfs_change_what_both_ends_say(shop: Shop) -> None:
+    async def check() -> None:
+        server = {"threads": 3, "sync": False, "max_block_size": "256K"}
+        client = {"version": "3", "nconnect": 2, "rsize": "128K", "wsize": "64K", "actimeo": 7, "read_ahead": "1M"}
+        async with shop.pair.crossed(*stack("nfs 4.2", server, **client)) as crossed:
+            export, mount = crossed.fact("nfs-export"), crossed.fact("nfs")
+            assert (export["threads"], export["max_block_size"]) == (3, 256 * 1024)
+            assert "async" in export["export"]
+            assert "async" in await shop.pair.server.output("cat /proc/fs/nfsd/exports"), "as the kernel has it, too"
+            assert (mount["vers"], mount["connections"], mount["rsize"], mount["wsize"]) == (3, 2, 131072, 65536)
+            assert (mount["acregmin"], mount["acregmax"], mount["read_ahead"]) == (7, 7, 1024**2)
+            assert (mount["timeo"], mount["retrans"]) == (50, 1), "half of give_up, and once more"
+            assert {"softerr", "nosharecache"} <= {*mount["flags"]}
+
+    shop.run(check())
+
+
+@needs_root
+def test_keys_of_smb_change_what_the_session_has(shop: Shop) -> None:
+    async def check() -> None:
+        client = {"version": "3.0", "cache": "none", "rsize": "64K", "wsize": "128K", "seal": True, "actimeo": 3}
+        async with shop.pair.crossed(*stack("smb", {"signing": "mandatory"}, **client)) as crossed:
+            mount = crossed.fact("smb")
+            assert (mount["dialect"], mount["signed"], mount["encrypted"]) == ("0x300", True, True)
+            assert (mount["cache"], mount["rsize"], mount["wsize"]) == ("none", 65536, 131072)
+            assert mount["actimeo"] == 3
+            words = await shop.pair.server.output("cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'")
+            words += await shop.pair.client.output("cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'; cat /proc/mounts")
+            password = next(each.access["password"] for each in crossed.resources if isinstance(each, Share))
+            assert password not in words
+            assert password not in repr(crossed.resources)
+
+    shop.run(check())
+
+
+@needs_root
+def test_a_setting_that_the_server_does_not_allow_is_an_error_that_names_it(shop: Shop) -> None:
+    async def check() -> None:
+        said = r"node client: rsize should be 1048576, but the mount has 65536; its server may allow less"
+        with pytest.raises(TrialError, match=said):
+            async with shop.pair.crossed(*stack("nfs 4.2", {"max_block_size": "64K"}, rsize="1M")):
+                pass
+
+    shop.run(check())
+
+
+@needs_root
+def test_a_version_that_the_server_refuses_is_named(shop: Shop) -> None:
+    async def check() -> None:
+        said = r"node client: can't mount nfs://10\.213\.0\.2:\d+/.* of node server: mount.nfs: .*not supported"
+        began = time.monotonic()
+        with pytest.raises(TrialError, match=said):
+            async with shop.pair.crossed(*stack("nfs 4.2", {"versions": ["3"]})):
+                pass
+        assert time.monotonic() - began < 60
+
+    shop.run(check())
+
+
+@needs_root
+@pytest.mark.parametrize(("protocol", "port"), [("nfs 4.2", 2049), ("smb", 445)])
+def test_a_port_that_somebody_else_has_is_passed_over(shop: Shop, protocol: str, port: int) -> None:
+    async def check() -> None:
+        server = shop.pair.server
+        free = await server.node.start(["socat", f"TCP-LISTEN:{port},fork,bind=10.213.0.2", "/dev/null"])
+        server.node.ports._given.clear()
+        try:
+            await asyncio.sleep(1.0)
+            async with shop.pair.crossed(*stack(protocol)) as crossed:
+                (share,) = (each for each in crossed.resources if isinstance(each, Share))
+                assert share.port == port + 1
+        finally:
+            await free.end()
+
+    shop.run(check())
+
+
+@needs_root
+@pytest.mark.parametrize("protocol", ["nfs 4.2", "smb"])
+def test_a_second_share_of_one_kernel_is_refused_and_the_first_goes_on(shop: Shop, protocol: str) -> None:
+    async def check() -> None:
+        async with shop.pair.crossed(*stack(protocol)) as crossed:
+            with pytest.raises(Unsupported, match=r"node server has an (NFS|SMB) server already.*once = true"):
+                await shop.pair.set_up(*stack(protocol), owner="another")
+            await shop.pair.client.output(f"echo on > {directory(crossed)}/file")
+
+    shop.run(check())
+
+
+@needs_root
+@pytest.mark.parametrize("protocol", ["nfs 4.2", "smb"])
+def test_a_full_share_is_no_space_left_and_not_a_hang(shop: Shop, protocol: str) -> None:
+    async def check() -> None:
+        async with shop.pair.crossed(*stack(protocol)) as crossed:
+            argv = ["dd", "if=/dev/zero", f"of={directory(crossed)}/big", "bs=1M", "count=200", "conv=fsync"]
+            ended = await shop.pair.client.node.run(argv, check=False, timeout=120.0)
+            assert "No space left on device" in ended.stderr.decode(), ended
+
+    shop.run(check())
+
+
+ENDED = {
+    "nfs 4.2": ("rpc.nfsd 0", "node server: the kernel's NFS server was stopped"),
+    "smb": ("pkill -KILL -x ksmbd.mountd", "node server: ksmbd.mountd was killed by SIGKILL"),
+    "sshfs": ("pkill -KILL -o -x sshd", "node server: /usr/sbin/sshd was killed by SIGKILL"),
+}
+
+
+@needs_root
+@pytest.mark.parametrize("protocol", ENDED)
+def test_a_server_that_ends_is_reported_and_its_mount_can_be_undone(shop: Shop, protocol: str) -> None:
+    async def check() -> None:
+        end, reason = ENDED[protocol]
+        async with shop.pair.crossed(*stack(protocol, give_up="6s")) as crossed:
+            load = await shop.pair.client.node.start(["sh", "-c", WRITE.format(path=directory(crossed))])
+            await asyncio.sleep(1.0)
+            await shop.pair.server.output(end)
+            assert (await until(shop.pair.server, 20.0)).startswith(reason)
+            await ends_in_time(crossed, load, 90.0 if protocol == "smb" else 20.0)
+
+    shop.run(check())
+
+
+@needs_root
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_cut_network_is_noticed_and_its_mount_let_go_of_in_time(shop: Shop, protocol: str) -> None:
+    async def check() -> None:
+        async with shop.pair.crossed(*stack(protocol, give_up="6s")) as crossed:
+            load = await shop.pair.client.node.start(["sh", "-c", WRITE.format(path=directory(crossed))])
+            await asyncio.sleep(1.0)
+            await shop.pair.server.cut()
+            reason = await until(shop.pair.client, GIVE_UP + 10.0)
+            assert reason.startswith("node client: no answer from node server (10.213.0.2) for 6.")
+            await ends_in_time(crossed, load, 90.0 if protocol == "smb" else 20.0)
+
+    shop.run(check())
+
+
+@needs_root
+def test_a_cut_that_heals_is_reported_with_its_length(shop: Shop) -> None:
+    async def check() -> None:
+        async with shop.pair.crossed(*stack("nfs 4.2")):
+            await shop.pair.server.cut()
+            await asyncio.sleep(4.0)
+            await shop.pair.server.cut(up=True)
+            words = (await until(shop.pair.client, 20.0)).split()
+            assert " ".join(words[:-2]) == "node client: node server (10.213.0.2) was unreachable for"
+            assert 3.0 <= float(words[-2]) <= 8.0
+
+    shop.run(check())
+
+
+@needs_root
+def test_a_server_that_is_not_reachable_is_given_up_before_anything_is_mounted(shop: Shop) -> None:
+    async def check() -> None:
+        pair = shop.pair
+        below = await pair.set_up(*stack("nfs 4.2")[:-1])
+        await pair.client.cut()
+        began = time.monotonic()
+        try:
+            (layer,) = stack("nfs 4.2", give_up="4s")[-1:]
+            with pytest.raises(TrialError, match=r"no answer from node server \(10.213.0.2\) for 4"):
+                await pair.mount(layer, below)
+            assert time.monotonic() - began < 4 + 20
+        finally:
+            await pair.client.cut(up=True)
+            await pair.tear_down()
+
+    shop.run(check())
+
+
+async def ends_in_time(crossed: Crossed, load: Process, limit: float) -> None:
+    """As a run does once something was lost: it severs, and kills the load.
+
+    A client of SMB waits 10 s for each few requests that it still has to send. Virtual machines are ended instead.
+    """
+    began = time.monotonic()
+    await crossed.sever()
+    await load.stop(0.0)
+    async with asyncio.timeout(limit):
+        await load.wait()
+    assert time.monotonic() - began < limit

@@ -1,0 +1,79 @@
+"""Trials whose disk comes over the network, and what they report when the server or the network is gone."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from laboratory import Laboratory
+from laboratory.guests import BEGUN, endings, kill_guest, needs_guests, once_begun
+
+LAYERS = {"nbd": "nbd-export", "iscsi": "iscsi-target", "nvme-tcp": "nvme-target", "aoe": "aoe-target"}
+GIVE_UP = 6.0  # s
+BEYOND = 20.0
+READS = "while dd if=$target of=/dev/null bs=64k count=16 iflag=direct; do :; done; exit 1"
+LOAD = f'echo "{BEGUN}" > /dev/console; {READS}'
+
+pytestmark = pytest.mark.slow
+by_protocol = pytest.mark.parametrize("protocol", LAYERS)
+
+
+def study(protocol: str, load: str = LOAD) -> str:
+    """A load on a disk that a server serves."""
+    return f"""
+primary = "elapsed"
+repeat = {{ until = "max", min = 1, max = 1 }}
+trial = {{ settle = {{ sync = false, drop_caches = false }} }}
+[probes]
+[nodes.server]
+kind = "vm"
+memory = "256M"
+stack = [{{ layer = "file", size = "16M" }}, {{ layer = "virtio-blk" }}]
+[nodes.client]
+kind = "vm"
+memory = "256M"
+from = "server"
+stack = [{{ layer = "{LAYERS[protocol]}" }}, {{ layer = "{protocol}", give_up = "{GIVE_UP:g}s" }}]
+[workload.load]
+on = ["client"]
+command = {{ argv = ["sh", "-c", '''target={{target}}; {load}'''] }}
+"""
+
+
+def cut(lab: Laboratory) -> None:
+    """Take the last card of the run's network, which is a client's, off it."""
+    inside = ["ip", "netns", "exec", f"storlab-{lab.identity}", "ip"]
+    listed = subprocess.run([*inside, "-oneline", "link"], check=True, capture_output=True, text=True).stdout
+    cards = [line.split(": ")[1] for line in listed.splitlines() if " master " in line]
+    subprocess.run([*inside, "link", "set", cards[-1], "down"], check=True)
+
+
+def fails(lab: Laboratory, protocol: str, action: Callable[[], None]) -> str:
+    """Do this once the load works; the reason for which the trial then fails, in time, and with nothing left."""
+    with once_begun(lab, ("client",), action):
+        lab.execute(study(protocol), unconfined=True)
+    ((status, reason),) = endings(lab)
+    assert status == "failed"
+    assert reason is not None
+    (record,) = lab.records()
+    assert record.phases["measure"] < GIVE_UP + BEYOND
+    assert record.phases["tear down"] < BEYOND
+    assert [warning for warning in record.warnings if "torn down" in warning] == []
+    assert lab.leftovers() == []
+    return reason
+
+
+@needs_guests
+@by_protocol
+def test_a_network_that_is_cut_under_load_is_the_reason_of_the_failure(lab: Laboratory, protocol: str) -> None:
+    reason = fails(lab, protocol, lambda: cut(lab))
+    assert re.fullmatch(r"node client: no answer from node server \([\d.]+\) for \d+\.\d s", reason), reason
+
+
+@needs_guests
+@by_protocol
+def test_a_machine_that_serves_and_is_killed_is_the_reason_of_the_failure(lab: Laboratory, protocol: str) -> None:
+    assert fails(lab, protocol, lambda: kill_guest(lab, "server")) == "node server: QEMU was killed by SIGKILL"

@@ -1,0 +1,225 @@
+"""The network among nodes takes the shape that a study asks for, cell by cell, says so, and has its own again after."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laboratory import Laboratory, ended, kill, needs_root, wait_until
+from laboratory.guests import needs_guests
+from storlab.nodes.demands import Demands
+from storlab.nodes.kinds.netns import NetnsKind
+from storlab.nodes.node import Node
+from storlab.nodes.shaping.apply import SHAPING_UNDOES, shape_card, shape_tcp
+from storlab.nodes.shaping.keys import Network, Tcp
+from storlab.records.run_folder import TrialRecord
+from storlab.run.executor import new_run_id
+from storlab.run.journal import Journal
+from storlab.run.session import open_session
+
+HEAD = """
+primary = "elapsed"
+repeat = { until = "max", min = 1, max = 1 }
+trial = { settle = { sync = false, drop_caches = false } }
+[probes]
+"""
+NAMESPACES = """
+[nodes.server]
+kind = "netns"
+stack = [{ layer = "file", size = "64M" }]
+[nodes.client]
+kind = "netns"
+from = "server"
+stack = [{ layer = "nbd-export" }, { layer = "connect" }]
+tcp = { congestion_control = "reno", sack = "{shape.sack}" }
+[workload.load]
+command = { argv = ["qemu-img", "bench", "-f", "raw", "-c", "8", "-t", "none", "{target}"] }
+"""
+GUESTS = """
+[nodes.server]
+kind = "vm"
+keep = "run"
+memory = "256M"
+tcp = { sack = "{shape.sack}" }
+stack = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]
+[nodes.client]
+kind = "vm"
+memory = "256M"
+from = "server"
+tcp = { sack = "{shape.sack}", recovery = "{shape.recovery}" }
+stack = [{ layer = "nbd-export" }, { layer = "nbd" }]
+[workload.load]
+command = { argv = ["dd", "if={target}", "of=/dev/null", "bs=64k", "count=50", "iflag=direct"] }
+"""
+
+
+def facts(record: TrialRecord, node: str, layer: str) -> Mapping[str, Any]:
+    (found,) = (each for each in record.facts[node] if each["layer"] == layer)
+    return found
+
+
+def by_shape(lab: Laboratory) -> dict[str, TrialRecord]:
+    records = {record.levels["shape"]: record for record in lab.records()}
+    assert {name: (record.status, record.reason) for name, record in records.items()} == dict.fromkeys(
+        records, ("done", None)
+    )
+    return records
+
+
+@needs_root
+def test_cards_of_namespaces_change_with_the_cell_while_their_nodes_stay(lab: Laboratory) -> None:
+    shape = """
+[factors.shape]
+wide   = { mtu = 9000, bandwidth = "unlimited", sack = true }
+narrow = { mtu = 1500, bandwidth = "200Mbit", sack = false }
+[network]
+mtu = "{shape.mtu}"
+bandwidth = "{shape.bandwidth}"
+offload = false
+"""
+    lab.execute(HEAD + shape + NAMESPACES)
+    records = by_shape(lab)
+    wide, narrow = (facts(records[name], "client", "network") for name in ("wide", "narrow"))
+    assert (wide["mtu"], wide["port_mtu"], wide["queues"]) == (9000, 9000, [])
+    assert (narrow["mtu"], narrow["port_mtu"]) == (1500, 1500)
+    assert [(queue["kind"], queue["bandwidth"]) for queue in narrow["queues"]] == [("tbf", 200_000_000)]
+    assert not any(wide["offload"].values())
+    sack = {name: facts(record, "client", "tcp")["sack"] for name, record in records.items()}
+    assert sack == {"wide": "1", "narrow": "0"}
+    assert facts(records["wide"], "client", "tcp")["congestion_control"] == "reno"
+    assert facts(records["wide"], "client", "network")["peers"]["server"]["round_trip"]["min"] < 0.1
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_a_kernel_without_netem_supports_no_delay_and_says_so(lab: Laboratory) -> None:
+    if _has_netem():
+        pytest.skip("this machine's kernel has netem")
+    shape = """
+[factors.shape]
+near = { delay = "0ms", sack = true }
+far  = { delay = "5ms", sack = true }
+[network]
+delay = "{shape.delay}"
+"""
+    lab.execute(HEAD + shape + NAMESPACES)
+    plan = lab.run_folder.manifest.plan
+    assert plan is not None
+    reasons = {cell.cell: cell.unsupported for cell in plan.cells}
+    assert reasons[1] == []
+    assert any("has no netem" in reason for reason in reasons[2]), reasons
+    assert {record.levels["shape"]: record.status for record in lab.records()} == {"near": "done", "far": "unsupported"}
+
+
+@needs_guests
+def test_factors_of_the_network_change_what_guests_say_of_it(lab: Laboratory) -> None:
+    shape = """
+[factors.shape]
+near = { mtu = 1500, delay = "0ms", loss = 0, bandwidth = "unlimited", offload = true, sack = true, recovery = 1 }
+far  = { mtu = 9000, delay = "20ms", loss = "0.5%", bandwidth = "50Mbit", offload = false, sack = false, recovery = 0 }
+[network]
+mtu = "{shape.mtu}"
+delay = "{shape.delay}"
+loss = "{shape.loss}"
+bandwidth = "{shape.bandwidth}"
+offload = "{shape.offload}"
+"""
+    lab.execute(HEAD + shape + GUESTS)
+    records = by_shape(lab)
+    for node in ("server", "client"):
+        near, far = (facts(records[name], node, "network") for name in ("near", "far"))
+        assert (near["mtu"], near["port_mtu"], near["queues"]) == (1500, 1500, [])
+        assert near["offload"] == {"tso": True, "gso": True, "gro": True}
+        assert (far["mtu"], far["port_mtu"]) == (9000, 9000)
+        assert far["offload"] == {"tso": False, "gso": False, "gro": False}
+        netem, tbf = far["queues"]
+        assert (netem["kind"], netem["delay"], netem["loss"]) == ("netem", 0.02, 0.005)
+        assert (tbf["kind"], tbf["bandwidth"]) == ("tbf", 50_000_000)
+        assert [facts(records[name], node, "tcp")["sack"] for name in ("near", "far")] == ["1", "0"]
+    assert [facts(records[name], "client", "tcp")["recovery"] for name in ("near", "far")] == ["1", "0"]
+    near, far = (facts(records[name], "client", "network")["peers"]["server"] for name in ("near", "far"))
+    assert near["round_trip"]["min"] < 0.04 <= far["round_trip"]["min"]
+    assert near["mss"] == [1448]
+    assert far["mss"] == [8948]
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_a_shape_that_a_killed_run_left_is_undone_by_clean(lab: Laboratory) -> None:
+    shape = """
+[factors.shape]
+narrow = { sack = false }
+[network]
+mtu = 1400
+bandwidth = "100Mbit"
+"""
+    load = NAMESPACES[NAMESPACES.index("[workload") :]
+    forever = '[workload.load]\ncommand = { argv = ["sleep", "3600"] }\n'
+    process = lab.start_run(HEAD + shape + NAMESPACES.replace(load, forever))
+    assert wait_until(lambda: process.poll() is not None or lab.sleeps(), 60)
+    kill(process)
+    assert ended(process).status == -9
+    result = lab.storlab("clean", lab.out)
+    assert result.status == 0, str(result)
+    for said in ("gave the card storlab0 of client its shape back", "gave TCP of client its settings back"):
+        assert said in result.stdout, str(result)
+    assert lab.leftovers() == []
+
+
+@needs_root
+def test_a_shape_is_undone_once_and_only_where_it_is(tmp_path: Path) -> None:
+    """By the journal's arguments alone, and twice: the second time there is nothing to do."""
+    asyncio.run(_undone_twice(tmp_path))
+
+
+async def _undone_twice(folder: Path) -> None:
+    done: list[tuple[str, Mapping[str, Any]]] = []
+
+    async def register(name: str, arguments: Mapping[str, Any]) -> None:
+        done.append((name, arguments))
+
+    async with open_session(new_run_id()) as session:
+        with Journal(folder / "journal.jsonl") as journal:
+            session.begin(journal, str(folder))
+            node = await session.open("node", "nodes", NetnsKind(), Demands(network=True), folder)
+            assert node.address is not None
+            try:
+                card, within = session.network.card_of(node.address), session.network.name
+                asked = Network.model_validate({"mtu": 4000, "bandwidth": "1Gbit", "offload": False})
+                own = await _state(node)
+                await shape_card(node, session.host, within, card, asked, register, register)
+                await shape_tcp(node, Tcp.model_validate({"sack": False, "congestion_control": "reno"}), register)
+                shaped = await _state(node)
+                table = {undo.name: undo for undo in SHAPING_UNDOES}
+                for name, arguments in done:
+                    table[name].check(arguments, session.run)
+                this_machine = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text()
+                for name, arguments in done:
+                    if name != "network.restore-port":  # on this machine itself is no card of Storlab's
+                        assert await table[name].function(session.host, arguments) is None
+                on = {"network.restore-port": session.host}
+                first = [await table[name].function(on.get(name, node), args) for name, args in reversed(done)]
+                again = [await table[name].function(on.get(name, node), args) for name, args in reversed(done)]
+                assert all(first), first
+                assert again == [None] * len(done)
+                assert shaped != own == await _state(node)
+                assert Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text() == this_machine
+            finally:
+                await session.host.run(["ip", "netns", "delete", node.identity.address], check=False)
+                await session.host.run(["ip", "netns", "delete", session.network.name], check=False)
+
+
+async def _state(node: Node) -> list[str]:
+    show = ["ip -j link show dev storlab0", "tc -j qdisc show dev storlab0", "ethtool -k storlab0 | grep offload"]
+    sysctls = "cat /proc/sys/net/ipv4/tcp_sack /proc/sys/net/ipv4/tcp_congestion_control"
+    return [await node.output("sh", "-c", each) for each in [*show, sysctls]]
+
+
+def _has_netem() -> bool:
+    words = ["unshare", "--net", "--", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"]
+    return subprocess.run(words, capture_output=True, check=False).returncode == 0

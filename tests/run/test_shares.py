@@ -1,0 +1,211 @@
+"""Whole runs on shares between two guests: measured over each protocol, and what users see where one is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from laboratory import Laboratory, needs_root, wait_until
+from laboratory.guests import BEGUN, begun, endings, kill_guest, needs_guests, once_begun
+from storlab.records.run_folder import TrialRecord
+
+needs_sshfs = pytest.mark.skipif(shutil.which("sshfs") is None, reason="sshfs is not installed")
+PROTOCOLS = {
+    "nfs": '[{ layer = "nfs-export" }, { layer = "nfs", give_up = "5s" }]',
+    "nfs-3": '[{ layer = "nfs-export", versions = ["3"] }, { layer = "nfs", version = "3", give_up = "5s" }]',
+    "smb": '[{ layer = "smb-share" }, { layer = "smb", give_up = "5s" }]',
+    "sshfs": '[{ layer = "ssh-share" }, { layer = "sshfs", give_up = "5s" }]',
+}
+NODES = """
+[nodes.server]
+kind   = "vm"
+memory = "256M"
+keep   = "run"
+stack  = [{ layer = "file", size = "64M" }, { layer = "virtio-blk" }, { layer = "mkfs", type = "ext4", keep = "trial" },
+          { layer = "mount", keep = "trial" }]
+[nodes.client]
+kind   = "vm"
+memory = "256M"
+from   = "server"
+"""
+MEASURED = f"""
+primary = "create.rate"
+repeat = {{ until = "max", min = 1, max = 1 }}
+[factors.protocol]
+{chr(10).join(f"{name} = {layers}" for name, layers in PROTOCOLS.items())}
+{NODES}
+stack  = ["{{protocol}}"]
+[workload.files]
+files = {{ files = 20, size = "4k", fsync = "file" }}
+[workload.log]
+fio = {{ rw = "randwrite", bs = "4k", size = "1M", ioengine = "psync", runtime = "1s", time_based = true }}
+"""
+DD = "exec dd if=/dev/zero of={target}/load bs=4k oflag=dsync"
+FOREVER = f'echo "{BEGUN}" > /dev/console; {DD}'
+LOST = """
+primary = "elapsed"
+repeat = {{ until = "max", min = 1, max = 1 }}
+trial = {{ timeout = "120s", settle = {{ sync = false, drop_caches = false }} }}
+[probes]
+{nodes}
+stack = {stack}
+[workload.load]
+on = ["client"]
+command = {{ argv = ["sh", "-c", '''{load}'''] }}
+"""
+
+SPACES = """
+[nodes.server]
+kind  = "netns"
+stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
+[nodes.client]
+kind  = "netns"
+from  = "server"
+"""
+
+
+@pytest.fixture
+def open_lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
+    """One whose folder everybody may pass through, as sshd's user must."""
+    with tempfile.TemporaryDirectory(prefix="sl-shares-", dir="/var/tmp") as folder:
+        Path(folder).chmod(0o711)
+        monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
+        with contextlib.closing(Laboratory(Path(folder))) as made:
+            yield made
+
+
+@needs_root
+@needs_sshfs
+def test_two_clients_have_folders_of_their_own_on_one_share(open_lab: Laboratory) -> None:
+    lab = open_lab
+    nodes = SPACES + f"count = 2\nstack = {PROTOCOLS['sshfs']}\n"
+    load = """command = { argv = ["sh", "-c", "cd {target} && pwd && echo {node} > whose && sync && cat whose"] }"""
+    study = f'primary = "elapsed"\nrepeat = {{ until = "max", min = 1, max = 1 }}\n{nodes}[workload.load]\n{load}\n'
+    lab.execute(study)
+    (record,) = lab.records()
+    assert (record.status, record.warnings) == ("done", []), record.reason
+    said = [(lab.out / f"trials/0001/client-{n}/load/stdout").read_text().split() for n in (1, 2)]
+    assert [(Path(path).name, whose) for path, whose in said] == [("client-1", "client-1"), ("client-2", "client-2")]
+    assert [fact["layer"] for fact in record.facts["server"]].count("ssh-share") == 1
+    assert lab.leftovers() == []
+
+
+@needs_root
+@needs_sshfs
+def test_a_cut_network_is_told_and_the_mount_of_a_node_that_stays_is_undone(open_lab: Laboratory) -> None:
+    """A namespace is not ended with its trial, as a guest is: its mount must really be let go of."""
+    lab = open_lab
+    study = LOST.format(nodes=SPACES, stack=PROTOCOLS["sshfs"], load="touch {target}/begun; " + DD)
+    cut: list[float] = []
+
+    def act() -> None:
+        begun = wait_until(lambda: any(lab.scratch.rglob("ssh-share/begun")), 60)
+        cut.append(time.monotonic())
+        assert begun
+        for card in re.findall(r"veth\d+", _ip(lab, "-brief", "link")):
+            _ip(lab, "link", "set", "dev", card, "down")
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    lab.execute(study)
+    thread.join()
+    (record,) = lab.records()
+    assert re.match(r"node client: no answer from node server \(\S+\) for [5-9]\.\d s$", record.reason or "")
+    assert record.warnings == []
+    assert time.monotonic() - cut[0] < 5 + 20
+    assert lab.leftovers() == []
+
+
+@needs_guests
+@pytest.mark.slow
+def test_each_protocol_is_set_up_measured_and_torn_down_on_one_server(lab: Laboratory) -> None:
+    lab.execute(MEASURED)
+    for record in lab.records():
+        assert record.status == "done", record.reason
+        assert record.warnings == [], "all could be torn down"
+        served, mounted = ({fact["layer"]: fact for fact in record.facts[name]} for name in ("server", "client"))
+        assert len({*served} & {"nfs-export", "smb-share", "ssh-share"}) == 1
+        (mount,) = {*mounted} & {"nfs", "smb", "sshfs"}
+        assert mounted[mount]["read_ahead"] == 128 * 1024
+    metrics = lab.run_folder.metrics
+    rates = metrics.filter(pl.col("job").is_null(), metric="create.rate", node="client")
+    assert len(rates) == len(PROTOCOLS)
+    assert all(rate > 0 for rate in rates["value"])
+    assert lab.leftovers() == []
+
+
+def _lost(protocol: str) -> str:
+    return LOST.format(nodes=NODES, stack=PROTOCOLS[protocol], load=FOREVER)
+
+
+def _run(lab: Laboratory, protocol: str, action: Callable[[], None]) -> tuple[TrialRecord, float]:
+    """A trial to which something happens once its load has begun: its record, and its seconds from then."""
+    at: list[float] = []
+
+    def act() -> None:
+        at.append(time.monotonic())
+        action()
+
+    with once_begun(lab, ("client",), act):
+        lab.execute(_lost(protocol))
+    took = time.monotonic() - at[0]
+    (record,) = lab.records()
+    return record, took
+
+
+@needs_guests
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["nfs", "smb", "sshfs"])
+def test_a_cut_network_fails_the_trial_with_its_name_in_time_and_leaves_nothing(lab: Laboratory, protocol: str) -> None:
+    record, took = _run(lab, protocol, lambda: _set_link(lab, "down"))
+    assert record.status == "failed"
+    assert re.match(r"node client: no answer from node server \(10.213.0.\d\) for [5-9]\.\d s$", record.reason or "")
+    assert took < 5 + 20 + 60, "and the machines are ended, which takes a while where many others run"
+    assert lab.leftovers() == []
+
+
+@needs_guests
+@pytest.mark.slow
+def test_a_server_whose_machine_dies_fails_the_trial_with_its_cause(lab: Laboratory) -> None:
+    record, _ = _run(lab, "nfs", lambda: kill_guest(lab, "server"))
+    assert record.status == "failed"
+    assert record.reason is not None
+    assert record.reason.startswith("node server"), record.reason
+    assert endings(lab) == [("failed", record.reason)]
+    assert lab.leftovers() == []
+
+
+@needs_guests
+@pytest.mark.slow
+def test_a_run_that_is_killed_with_a_mount_is_cleaned_and_nothing_is_left(lab: Laboratory) -> None:
+    process = lab.start_run(_lost("nfs"))
+    try:
+        deadline = time.monotonic() + 240
+        while not begun(lab, "client") and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.1)
+        assert begun(lab, "client")
+    finally:
+        process.kill()
+        process.wait()
+    assert lab.storlab("clean").status == 0
+    assert lab.leftovers() == []
+
+
+def _set_link(lab: Laboratory, state: str) -> None:
+    """The server's port of the bridge between the nodes: the first, since the client waits for what it serves."""
+    _ip(lab, "link", "set", "dev", "tap2", state)
+
+
+def _ip(lab: Laboratory, *words: str) -> str:
+    argv = ["ip", "-netns", f"storlab-{lab.identity}", *words]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
