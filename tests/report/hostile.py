@@ -8,7 +8,7 @@ from functools import cache
 from hypothesis import strategies as st
 from msgspec.structs import replace as change
 
-from storlab.analysis.summary import CellState, Comparison, Estimate
+from storlab.analysis.summary import CellState, Comparison, Estimate, FactDifference, Underneath
 from storlab.records.manifest import Kernel, NodeFacts, Tool
 from storlab.report import ReportInput
 
@@ -115,7 +115,16 @@ def hostile_run(text: str) -> ReportInput:
 
     def comparison(c: Comparison) -> Comparison:
         a, b = (level_name if level == "xfs" else level for level in (c.a, c.b))
-        return replace(c, a=a, b=b, reason=text, warnings=(text,))
+        return replace(c, a=a, b=b, reason=text, warnings=(text,), why=why(c.why) if c.why else None)
+
+    def why(found: Underneath) -> Underneath:
+        differences = tuple(
+            replace(d, metric=text, noun=d.noun and text, source=f"probe:x@{text}", alike=(text,))
+            for d in found.differences
+        )
+        return replace(
+            found, differences=differences, facts=(FactDifference(text, text, f"{text} "),), left_out=(text,)
+        )
 
     def state(cell: CellState) -> CellState:
         return replace(cell, levels=named(cell.levels), reasons=(text,) if cell.reasons else ())

@@ -15,11 +15,13 @@ from storlab.analysis.distributions import distributions
 from storlab.analysis.effects.factorial import effects_of
 from storlab.analysis.estimates import KEYS, Recorded, collect, estimates, node_estimates
 from storlab.analysis.gates import parse_gate
-from storlab.analysis.judging import answers, cases, family_of, rests_of
+from storlab.analysis.judging import Case, answers, cases, family_of, rests_of
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.stats.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.stats.pairing import Pairs, Rounds, Side, pair, pool
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
+from storlab.analysis.why.differences import Asked, explained
+from storlab.analysis.why.watched import Watch
 from storlab.analysis.wording import percent, plural
 from storlab.metrics import Declarations, Key
 
@@ -34,15 +36,17 @@ def summarise(
     *,
     histograms: pl.DataFrame | None = None,
     requests: pl.DataFrame | None = None,
-    effects: bool = False,
+    ended: bool = False,
 ) -> Summary:
     """The summary of a run. All frames as in ``docs/reference/records.md``; the last two may be left out.
 
     They are for latencies and block I/O. Of ``metrics`` only the rows of all nodes and jobs together (``node`` and
     ``job`` null) of trials that are done count. Where a cell has several done trials in one round, the last one counts.
-    ``effects``: of factors as well, which may take a second and is of no use before a run has ended.
+    ``ended``: with effects of factors, and what differs underneath, which may take a second and are of no use before a
+    run has ended.
     """
-    trials = trials.select("trial", "round", "cell", "status", "reason")
+    measured = [name for name in ("measured",) if name in trials.columns]
+    trials = trials.select("trial", "round", "cell", "status", "reason", *measured)
     states = cell_states(trials, design)
     done = trials.filter(pl.col("status") == "done").sort("trial").unique(["cell", "round"], keep="last")
     recorded = collect(metrics, done, [cell for cell, _ in design.cells])
@@ -61,7 +65,10 @@ def summarise(
     earlier = {after: [(item, _pairs(item, sides, failed, after)) for item in items] for after, items in then.items()}
     judged = cases(asked, 1 - design.confidence, earlier, rests)
     gates = [parse_gate(text) for text in design.gates]
-    comparisons = tuple(answers(judged, design.confidence, design.min_rounds, gates))
+    comparisons = answers(judged, design.confidence, design.min_rounds, gates)
+    if ended:
+        watch = Watch(recorded, done, design.declared, design.partial)
+        comparisons = explained(comparisons, [_judged_by(case) for case in judged], watch, design.settings, 0.95)
     return Summary(
         title=design.title,
         primary=design.primary,
@@ -70,7 +77,7 @@ def summarise(
         stopped=design.stopped,
         cells=states,
         estimates=found,
-        comparisons=comparisons,
+        comparisons=tuple(comparisons),
         warnings=design.warnings,
         method=method_of(design, found, comparisons, family_of(asked)),
         facts=dict(design.facts),
@@ -78,8 +85,15 @@ def summarise(
         by_node=node_estimates(metrics, done, design, catalogue),
         block_io=block_io(requests, histograms, done, design),
         distributions=distributions(histograms, metrics, done, design),
-        effects=effects_of(recorded, design, _asked(design, catalogue, planned)) if effects else (),
+        effects=effects_of(recorded, design, _asked(design, catalogue, planned)) if ended else (),
     )
+
+
+def _judged_by(case: Case) -> Asked | None:
+    q, pairs = case.item.question, case.pairs
+    if pairs is None or pairs.problem:
+        return None
+    return Asked(case.item.cells, (q.source, q.metric), pairs.rounds.tolist(), pairs.log_ratios)
 
 
 def _asked(design: Design, catalogue: Catalogue, planned: list[Planned]) -> list[Key]:

@@ -196,6 +196,56 @@ class Undecided:
     fewest: int  # rounds in which any verdict is possible, as long as the other comparisons are as they are
 
 
+Per = Literal["operation", "byte", "trial", ""]
+"""What an amount is divided by: operations or bytes of the load; nothing where the load counts neither; "": none."""
+
+Moves = Literal["with", "against", "unclear"]
+"""Whether in rounds in which the one ratio is larger the other is, too; or smaller. Unclear: neither is certain."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One metric from underneath that differs between two levels: evidence of why they do, and never the cause."""
+
+    source: str
+    metric: str
+    unit: str
+    per: Per
+    noun: str  # as its declaration has it; may be empty
+    a: float  # median over the rounds, of each operation or as it is
+    b: float
+    ratio: float | None  # a ÷ b, the geometric mean over the rounds; null where one was 0 in a round
+    low: float | None
+    high: float | None
+    evidence: float  # by how much it is likelier than under "no difference", as log10
+    agreeing: int  # rounds in which it was on the side where it mostly is
+    moves: Moves  # in which way its ratio moves, from round to round, with that of the metric that was judged
+    same_rate: bool = False  # of an amount that all that the machine does adds to: as much a second on both sides
+    alike: tuple[str, ...] = ()  # further metrics that say the same in other words
+
+
+@dataclass(frozen=True)
+class FactDifference:
+    """A setting that differs between the two levels' stacks: "scheduler", with its values of each."""
+
+    name: str
+    a: str
+    b: str
+
+
+@dataclass(frozen=True)
+class Underneath:
+    """What differs underneath a comparison that was decided. No verdict rests on it."""
+
+    rounds: int
+    watched: int  # metrics that varied at all, for which the evidence is corrected
+    needed: int  # rounds in which any of these could be named
+    confidence: float  # that none is named that does not differ
+    differences: tuple[Difference, ...] = ()  # first what is surest and largest
+    facts: tuple[FactDifference, ...] = ()
+    left_out: tuple[str, ...] = ()  # sentences: what was watched and could not be used
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Level ``a`` against level ``b`` of one factor, paired by round."""
@@ -223,6 +273,7 @@ class Comparison:
     gates: tuple[GateResult, ...] = ()  # of `--fail-on`
     rests_after: int | None = None  # the round as of which it stands, where its cells were not due any more
     undecided: Undecided | None = None  # null: decided, not interleaved, or nothing that more rounds could decide
+    why: Underneath | None = None  # null: not better or worse, or the run goes on, or nothing was watched
 
 
 @dataclass(frozen=True)

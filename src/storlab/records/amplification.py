@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Set
 
 from storlab.measurements import Measurements
-from storlab.metrics import MetricSpec, Quantity, Value, specs_of
-from storlab.probes.host_load import TARGET
+from storlab.metrics import STORAGE, TARGET, MetricSpec, Quantity, Value, specs_of
 
-SOURCE = "storage"
+SOURCE = STORAGE
 """The ``source`` of these metrics: they belong to no workload and no probe alone."""
 
 _WAYS: dict[Quantity, str] = {"bytes written": "write", "bytes read": "read"}
 _AT_DISK, _BACKING, _GUEST_DISK = "amplification", "amplification.backing", "amplification.guest-disk"
+_MOVED = {"write": "bytes written to the disk", "read": "bytes read from the disk"}
 METRICS = {
-    (way, what): MetricSpec(f"{way}.{what}", "1", "lower", "none", per=per)
+    (way, what): MetricSpec(
+        f"{way}.{what}", "1", "lower", "none", per=per, noun=f"{_MOVED[way]} for each byte of the load"
+    )
     for what in (_AT_DISK, _BACKING, _GUEST_DISK)
     for per, way in _WAYS.items()
 }

@@ -42,11 +42,13 @@ def write_imported(
     identity: str,
     argv: Sequence[str],
     imported: Imported,
-    texts: Sequence[bytes],
+    texts: Sequence[bytes | Path],
     read: Sequence[Sequence[Part]],
     beside: Sequence[Mapping[str, Path]] = (),
 ) -> Tables:
     """Make ``run`` of these files, whose contents are ``texts``, ``read`` before without a fault. Gives its tables.
+
+    A text may be a path instead: of a file that is too long for the memory.
 
     ``beside``: for each file those that belong to it, by their names; they may be large.
     """
@@ -58,7 +60,8 @@ def write_imported(
         if trial.part == 0:
             raw = _raw(folder, importer)
             raw.parent.mkdir(parents=True)
-            write_durably(raw, texts[trial.file])
+            text = texts[trial.file]
+            write_durably(raw, text) if isinstance(text, bytes) else copy_durably(text, raw)
             for name, path in beside[trial.file].items() if beside else ():
                 copy_durably(path, raw.with_name(name))
         file, part = imported.files[trial.file], read[trial.file][trial.part]
@@ -200,6 +203,9 @@ def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part]
     first = next(number for number, trial in enumerate(imported.trials, start=1) if trial.file == file)
     raw = _raw(run.trial_folder(first), importer)
     try:
+        if importer.streams:
+            with open_file(raw) as stream:
+                return importer.read_stream(stream, str(raw), imported.files[file].options)
         parts = importer.read(read_file(raw), str(raw), imported.files[file].options)
         return importer.read_beside(parts, raw.parent, str(raw))
     except OSError as error:

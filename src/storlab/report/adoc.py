@@ -18,6 +18,7 @@ from storlab.report.input import ReportInput
 from storlab.report.nodes import GUESTS, HOST_LOAD, LOADS, NODES, STALLS, Numbers
 from storlab.report.tables import Table
 from storlab.report.view import View, split_primary
+from storlab.report.why import WhyChapter
 from storlab.text import plain
 
 
@@ -43,6 +44,8 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     for text in (shown.overview, shown.resting, shown.certainty):
         if text:
             yield from (escaped(text), "")
+    if shown.why:
+        yield from _why(shown.why)
     for warning in shown.warnings:
         yield from (f"WARNING: {escaped(warning)}", "")
     if len(given.summary.cells) > MANY:
@@ -59,6 +62,19 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     yield from _section("Latency", shown.latencies)
     yield from _section("Set-up", shown.setup)
     yield from _reproduce(given)
+
+
+def _why(why: WhyChapter) -> Iterator[str]:
+    yield from ("== Why", "", escaped(why.lead), "")
+    for group in why.groups:
+        yield from (f"=== {escaped(group.heading)}", "")
+        for part in group.parts:
+            yield from (escaped(part.claim), "")
+            yield from (f"- {escaped(sentence)}" for sentence in part.sentences)
+            yield from ("", *(line for note in part.notes for line in (escaped(note), "")))
+    if why.nothing:
+        yield from (*(f"- {escaped(sentence)}" for sentence in why.nothing), "")
+    yield from (escaped(why.method), "")
 
 
 def _results(given: ReportInput) -> Iterator[str]:

@@ -63,6 +63,7 @@ def page_of(given: ReportInput, panels: list[Panel]) -> str:
 def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) -> Iterator[tuple[str, str, bool]]:
     manifest = given.manifest
     yield "verdicts", "Verdicts", True
+    yield "why", "Why", shown.why is not None
     yield "measured", "Measured", bool(shown.measured)
     yield "nodes", "Nodes", bool(shown.nodes or shown.guests)
     yield "block", "Block I/O", bool(shown.block or shown.block_details)

@@ -8,6 +8,7 @@ from storlab.report.escape import markdown as escaped
 from storlab.report.input import ReportInput
 from storlab.report.tables import Table
 from storlab.report.view import VerdictGroup, View
+from storlab.report.why import WhyChapter
 from storlab.text import plain
 
 
@@ -26,6 +27,8 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     for note in shown.platform_notes:
         yield from (f"> **Note:** {escaped(note)}", "")
     yield from _verdicts(shown)
+    if shown.why:
+        yield from _why(shown.why)
     if shown.warnings:
         yield from ("## Warnings", "")
         yield from (f"- {escaped(warning)}" for warning in shown.warnings)
@@ -66,6 +69,19 @@ def _verdict_group(group: VerdictGroup) -> Iterator[str]:
         yield f"- {line.mark} {escaped(line.sentence)}"
         yield from (f"  - {escaped(warning)}" for warning in line.notes)
     yield ""
+
+
+def _why(why: WhyChapter) -> Iterator[str]:
+    yield from ("## Why", "", escaped(why.lead), "")
+    for group in why.groups:
+        yield from (f"### {escaped(group.heading)}", "")
+        for part in group.parts:
+            yield from (escaped(part.claim), "")
+            yield from (f"- {escaped(sentence)}" for sentence in part.sentences)
+            yield from ("", *(line for note in part.notes for line in (escaped(note), "")))
+    if why.nothing:
+        yield from (*(f"- {escaped(sentence)}" for sentence in why.nothing), "")
+    yield from (escaped(why.method), "")
 
 
 def _section(title: str, tables: Sequence[Table]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from storlab.report import words
 from storlab.report.input import ReportInput
 from storlab.report.tables import Span, Table
 from storlab.report.view import VerdictGroup, View
+from storlab.report.why import EVIDENCE
 from storlab.report.words import MARKS
 from storlab.text import one_line
 
@@ -271,6 +272,10 @@ def _verdicts(group: VerdictGroup) -> Iterator[RenderableType]:
             yield bullet("!", "yellow", warning, indent=4)
         for result in line.gates:
             yield gate_bullet(result, indent=4)
+        if line.differs:
+            yield Padding(foreign(EVIDENCE, "dim"), (0, 0, 0, 4))
+        for sentence in line.why:
+            yield bullet("·", "dim", sentence, indent=4)
 
 
 _OUTCOMES = {"hit": ("✗", "bold red"), "passed": ("✓", "green"), "undecided": ("?", "yellow")}

@@ -18,6 +18,7 @@ from storlab.report.nodes import guest_tables, node_tables
 from storlab.report.setup import guests_table, modes_table, unsafe_modes
 from storlab.report.tables import PROBE, absent_table, comparison_tables, heading, together
 from storlab.report.variability import variability_tables
+from storlab.report.why import best_lines, differs, why_chapter
 
 _ONLY_EXPORTED = ("variance", "sigma", "outliers", "longest_stall")
 """Of the variability within trials a table of all metrics shows the coefficient of variation, which says most; a study
@@ -36,6 +37,8 @@ class VerdictLine:
     reason: str
     warnings: tuple[str, ...]
     gates: tuple[GateResult, ...] = ()
+    why: tuple[str, ...] = ()  # the first sentences of what differs underneath, or that nothing does
+    differs: bool = False  # whether anything does
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -83,6 +86,7 @@ class View:
         self.guests = guest_tables(summary, given.declared)
         self.block = block_tables(summary)
         self.block_details = block_detail_tables(summary)
+        self.why = why_chapter(summary)
         self.comparisons = comparison_tables(summary.comparisons)
         self.effects = effect_tables(summary)
         self.variability = variability_tables(given)
@@ -143,7 +147,7 @@ def _verdict_group(group: Sequence[Comparison]) -> VerdictGroup:
 
 def _verdict_line(c: Comparison) -> VerdictLine:
     said = (words.claim(c), words.ratio(c), words.evidence(c), words.stop(c.reason), tuple(map(words.stop, c.warnings)))
-    return VerdictLine(c.verdict, words.MARKS[c.verdict], *said, gates=c.gates)
+    return VerdictLine(c.verdict, words.MARKS[c.verdict], *said, gates=c.gates, why=best_lines(c), differs=differs(c))
 
 
 def overview(summary: Summary) -> str:

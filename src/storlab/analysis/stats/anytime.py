@@ -119,6 +119,25 @@ def spread(values: Floats) -> tuple[float, float]:
     return mean, 0.0 if sd <= ROUNDING * float(np.abs(values).max()) else sd
 
 
+def log_evidence_of_means(values: Floats, g: float = EFFECT_VARIANCE) -> Floats:
+    """log B of each row of ``values`` (shape ``(rows, n)``, finite): evidence that its mean is not 0, as above.
+
+    A row of zeros has none; one of equal values has the most that so many can.
+    """
+    n = values.shape[1]
+    if n < 2:
+        return np.zeros(len(values))
+    mean, sd = values.mean(axis=1), values.std(axis=1, ddof=1)
+    sd = np.where(sd <= ROUNDING * np.abs(values).max(axis=1, initial=0.0), 0.0, sd)
+    log_a = math.log1p(n * g)
+    with np.errstate(all="ignore"):
+        squared = n * (mean / sd) ** 2 / (n - 1)
+        found = -log_a / 2 + n / 2 * (np.log1p(squared) - np.log1p(squared * math.exp(-log_a)))
+    most = (n - 1) / 2 * log_a  # where the quotient is no float
+    found = np.where(np.isfinite(found), found, most)
+    return np.asarray(np.where(values.any(axis=1), found, 0.0))
+
+
 def mean_interval(values: Floats, alpha: float) -> Interval:
     """The anytime-valid interval of the mean of ``values`` (shape ``(n,)``, n ≥ 1, finite).
 

@@ -1,0 +1,169 @@
+"""What is named underneath a comparison, with which values, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storlab.analysis.summarise import summarise
+from storlab.analysis.summary import FactDifference, from_json, to_json
+
+from .made import SOURCE, compared, run, steady, why
+
+FLUSHES, SIZE = "disk.target.flushes", "disk.target.write_size"
+FAST = {"iops": steady(1000, start=0)}
+SLOW = {"iops": steady(400, start=2)}
+
+
+def test_a_flush_for_each_write_is_named_with_both_values_for_one_operation() -> None:
+    found = why({**FAST, FLUSHES: [10.0] * 8}, {**SLOW, FLUSHES: steady(1000, start=1)})
+    (flushes,) = found.differences
+    assert (flushes.source, flushes.metric, flushes.per, flushes.noun) == (
+        SOURCE,
+        FLUSHES,
+        "operation",
+        "flushes of the disk",
+    )
+    assert flushes.a == pytest.approx(0.01)
+    assert flushes.b == pytest.approx(1.0, rel=0.03)
+    assert flushes.ratio == pytest.approx(0.01, rel=0.03)
+    assert flushes.ratio is not None and flushes.low is not None and flushes.high is not None
+    assert flushes.low < flushes.ratio < flushes.high < 1
+    assert flushes.agreeing == 8
+
+
+def test_what_one_side_has_none_of_is_named_without_a_ratio() -> None:
+    (flushes,) = why({**FAST, FLUSHES: [0.0] * 8}, {**SLOW, FLUSHES: steady(1000)}).differences
+    assert (flushes.a, flushes.ratio, flushes.low, flushes.high) == (0.0, None, None, None)
+
+
+def test_what_only_goes_along_with_the_number_of_operations_is_not_named() -> None:
+    a = {**FAST, "ios": [2000.0] * 8, FLUSHES: [2000.0] * 8}
+    b = {**SLOW, "ios": [800.0] * 8, FLUSHES: [800.0] * 8}
+    found = why(a, b)
+    assert found.differences == ()
+    assert found.watched == 0  # equal in every round, so that it says nothing
+
+
+def test_of_a_load_with_a_total_and_its_parts_only_the_total_is_what_is_divided_by() -> None:
+    (flushes,) = why(
+        {**FAST, "write.ios": [1000.0] * 8, FLUSHES: [500.0] * 8},
+        {**SLOW, "write.ios": [1000.0] * 8, FLUSHES: [1000.0] * 8},
+    ).differences
+    assert (flushes.a, flushes.b) == (0.5, 1.0)
+
+
+def test_a_size_is_taken_as_it_is_and_what_says_the_same_is_told_once() -> None:
+    a = {**FAST, SIZE: [131072.0] * 8, FLUSHES: steady(100)}
+    b = {**SLOW, SIZE: [65536.0] * 8, FLUSHES: [value * 2 for value in steady(100)]}
+    (first,) = why(a, b).differences
+    assert {first.metric, *(name.rpartition(":")[2] for name in first.alike)} == {FLUSHES, SIZE}
+
+
+def test_the_surest_and_largest_comes_first() -> None:
+    a = {**FAST, SIZE: steady(8192), FLUSHES: steady(10), "pressure": steady(0.5, by=0.02)}
+    b = {**SLOW, SIZE: steady(4096, start=3), FLUSHES: steady(1000, start=1), "pressure": steady(0.7, by=0.03, start=1)}
+    assert [d.metric for d in why(a, b).differences] == [FLUSHES, SIZE, "pressure"]
+
+
+READS, WRITES = "disk.target.reads", "disk.target.writes"
+
+
+def test_a_read_for_every_hundred_writes_explains_nothing_though_the_other_side_has_none() -> None:
+    a = {**FAST, READS: steady(10), WRITES: steady(1000, start=1)}
+    b = {**SLOW, READS: [0.0] * 8, WRITES: steady(3000, start=2)}
+    found = why(a, b)
+    assert [d.metric for d in found.differences] == [WRITES]
+    assert found.watched == 2
+    many = {**a, READS: steady(300)}
+    assert [d.metric for d in why(many, b).differences] == [WRITES, READS]
+
+
+def test_cpus_that_were_busy_are_cpu_time_for_one_operation() -> None:
+    (cpu,) = why({**FAST, "servers.cpu": [0.5] * 8}, {**SLOW, "servers.cpu": [1.0] * 8}).differences
+    assert (cpu.unit, cpu.a, cpu.b) == ("s", 0.5 * 2.0 / 1000, 1.0 * 2.0 / 1000)
+
+
+def test_what_the_machine_does_anyway_is_marked_where_it_is_as_much_a_second() -> None:
+    a = {"iops": steady(1000), "ios": steady(2000), "switches": steady(300, start=1)}
+    b = {"iops": steady(400, start=2), "ios": steady(800, start=2), "switches": steady(300, start=3)}
+    (switches,) = why(a, b).differences
+    assert switches.same_rate
+    more = {**b, "switches": steady(3000, start=3)}
+    assert [d.same_rate for d in why(a, more).differences] == [False]
+
+
+@pytest.mark.parametrize("name", ["load.1m", "bandwidth", "disk.sda.flushes"])
+def test_past_loads_rates_and_other_disks_are_no_evidence(name: str) -> None:
+    assert compared({**FAST, name: [1.0] * 8}, {**SLOW, name: [50.0] * 8}).why is None
+
+
+def test_what_is_just_the_verdicts_own_ratio_is_not_named() -> None:
+    size = {"a": [4096 * value for value in FAST["iops"]], "b": [4096 * value for value in SLOW["iops"]]}
+    assert why({**FAST, SIZE: size["a"]}, {**SLOW, SIZE: size["b"]}).differences == ()
+
+
+def test_a_difference_within_the_margin_of_its_kind_is_not_named() -> None:
+    assert why({**FAST, FLUSHES: [1000.0] * 8}, {**SLOW, FLUSHES: [1005.0] * 8}).differences == ()
+    assert why({**FAST, FLUSHES: [1000.0] * 8}, {**SLOW, FLUSHES: [1015.0] * 8}).differences != ()
+
+
+def test_what_lacks_a_value_in_some_round_is_left_out_and_said() -> None:
+    holes = [*steady(1000)[:7], float("nan")]
+    found = why({**FAST, FLUSHES: steady(10), SIZE: steady(1)}, {**SLOW, FLUSHES: holes, SIZE: steady(2)})
+    assert [d.metric for d in found.differences] == [SIZE]
+    assert found.left_out == (f"Not looked at, as they lack a value in some round: {FLUSHES} of {SOURCE}.",)
+
+
+def test_what_moves_with_the_metric_from_round_to_round_is_told() -> None:
+    ratios = [1.5, 2.5, 1.8, 2.2, 2.9, 1.6, 2.0, 2.7]
+    a = {"iops": [1000 * r for r in ratios], FLUSHES: [100.0] * 8}
+    b = {"iops": [1000.0] * 8, FLUSHES: [100 * r**2 for r in ratios]}
+    (flushes,) = why(a, b).differences
+    assert flushes.moves == "against"
+    still = {**b, FLUSHES: [500.0] * 8}
+    assert [d.moves for d in why(a, still).differences] == ["unclear"]
+
+
+def test_settings_that_differ_are_named() -> None:
+    settings = {
+        1: {"scheduler of loop": "none", "read_ahead_kb of loop": "128"},
+        2: {"scheduler of loop": "mq-deadline", "read_ahead_kb of loop": "128"},
+    }
+    assert why(FAST, SLOW, settings=settings).facts == (FactDifference("scheduler of loop", "none", "mq-deadline"),)
+
+
+def test_fewer_rounds_than_any_name_takes_are_said() -> None:
+    a, b = ({name: values[:5] for name, values in each.items()} for each in (FAST, SLOW))
+    found = why({**a, FLUSHES: [1.0] * 5}, {**b, FLUSHES: [1000.0] * 5})
+    assert (found.rounds, found.differences, found.needed) == (5, (), 6)
+
+
+def test_no_verdict_changes_by_what_differs_underneath() -> None:
+    a, b = {**FAST, FLUSHES: [10.0] * 8}, {**SLOW, FLUSHES: [1000.0] * 8}
+    with_why, without = compared(a, b), compared(FAST, SLOW)
+    assert replace(with_why, why=None) == without
+
+
+def test_a_run_that_goes_on_is_not_looked_underneath() -> None:
+    frames = run({**FAST, FLUSHES: [10.0] * 8}, {**SLOW, FLUSHES: [1000.0] * 8})
+    assert [c.why for c in summarise(*frames).comparisons] == [None]
+
+
+def test_with_a_warm_up_operations_are_those_of_the_mean_rate_over_the_whole_time() -> None:
+    a, b = {"iops": [1000.0] * 8, FLUSHES: [200.0] * 8}, {"iops": [500.0] * 8, FLUSHES: [2000.0] * 8}
+    (flushes,) = why(a, b, partial=frozenset({1, 2})).differences
+    assert (flushes.a, flushes.b) == (200 / (1000 * 2), 2000 / (500 * 2))
+
+
+def test_it_comes_back_from_json_exactly() -> None:
+    summary = summarise(*run({**FAST, FLUSHES: [0.0] * 8}, {**SLOW, FLUSHES: steady(9)}), ended=True)
+    assert from_json(to_json(summary)) == summary
+    assert summary.comparisons[0].why is not None
+
+
+def test_a_few_reads_beside_many_writes_say_nothing_and_a_few_flushes_do() -> None:
+    a = {**FAST, WRITES: steady(1000), READS: [0.0] * 8, FLUSHES: [0.0] * 8}
+    b = {**SLOW, WRITES: steady(1000, start=3), READS: steady(10, start=1), FLUSHES: steady(10, start=2)}
+    assert [d.metric for d in why(a, b).differences] == [FLUSHES]
