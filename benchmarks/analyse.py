@@ -65,7 +65,7 @@ def measure(rounds: int, unbalanced: bool) -> dict[str, float]:
     imports = peak()
     trials, metrics, design = study(rounds, unbalanced)
     begin, begun = time.perf_counter(), time.process_time()
-    summary = summarise(trials, metrics, design, effects=True)
+    summary = summarise(trials, metrics, design, ended=True)
     seconds, cpu = time.perf_counter() - begin, time.process_time() - begun
     assert len(summary.effects) == 1
     return {

@@ -15,6 +15,7 @@ from pydantic_core import PydanticUndefined
 from storlab.layers.base import Crossing, Layer
 from storlab.layers.image.base import BASE_HELP, Base
 from storlab.nodes.kind import NodeKind
+from storlab.nodes.shaping.keys import Network, Tcp
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.study.schema import Compare, Extra, NodeGroup, Repeat, Settle, StudyFile, TimeoutRule, Trial, group_model
 from storlab.units import shown, size_text
@@ -25,7 +26,7 @@ from tools.study_reference_text import AFTER_EACH, BEFORE_EACH, END, EXAMPLES, S
 _COMMON = ("keep", "once")
 """Keys of every layer, which are described once."""
 _LARGE = 1024  # bytes: a sector is called 512
-_BY_EXAMPLE = {"4k": "size", "60s": "duration", "5%": "share"}
+_BY_EXAMPLE = {"4k": "size", "60s": "duration", "5%": "share", "100Mbit": "bandwidth"}
 _INNER: dict[str, dict[str, type[BaseModel]]] = {
     "command": {"each of its `metrics`": MetricRule},
     "files": {
@@ -59,6 +60,8 @@ def _parts() -> Iterator[str]:
         ("`compare`", Compare, "compare"),
         ("`nodes`", NodeGroup, "nodes"),
         ("`nodes.NAME.extra`", Extra, "extra"),
+        ("`nodes.NAME.tcp`", Tcp, "tcp"),
+        ("`network`", Network, "network"),
         ("`trial`", Trial, "trial"),
         ("`trial.settle`", Settle, "settle"),
         ("`trial.timeouts`", TimeoutRule, "timeouts"),

@@ -13,8 +13,9 @@ its JSON Schema, by which editors complete and check it. Every mistake is report
 
 **Sizes** are bytes, or text with k, M, G, T or P, which are powers of 1024: `4096`, `"4k"`, `"1.5G"`. **Durations** are
 seconds, or text with us, ms, s, m, h or d: `60`, `"250ms"`, `"1h30m"`. **Shares** are text such as `"5%"`, or `0.05`.
+**Bandwidths** are bits per second, or text with kbit, Mbit or Gbit, which are powers of 1000: `"100Mbit"`.
 
-**Words in braces** put in a level or a parameter, anywhere in `stack`, `nodes`, `workload`, `probes` and `trial`:
+**Words in braces** put in a level or a parameter, anywhere in `stack`, `nodes`, `network`, `workload`, `probes` and `trial`:
 
 - `"{bs}"` alone becomes the level's value, with its type: a number stays a number, a table a table.
 - In a list, a value that is itself a list is spliced in: `["{disk}", { layer = "mount" }]`.
@@ -76,12 +77,20 @@ other is not started: the local case of the same study. `storlab plan` shows whe
 share. Nothing is kept for longer than what it stands on. What is kept for a `round` makes blocks: the trials that use it run
 one after the other. See [keep what takes long to set up](../how-to/keep-stacks-for-speed.md).
 """,
+    "tcp": """What is not written is as the kernel has it. `storlab` reads back what took, as a fact of each trial, and gives the old
+values back. There is no `fack`: Linux has none since 4.15.
+""",
+    "network": """Each node's own card does it with what that node sends, so a round trip has twice the delay, and loses in both directions.
+What a card, its port and TCP really have is read back as facts of each trial, with round trips that were measured; what did not
+take is an error. Where a kernel has no netem, a delay or a loss is unsupported. See
+[shape the network](../how-to/shape-the-network.md).
+""",
     "extra": """A layer names further chains of its node (`vdevs = ["d"]`), a workload runs on one (`on = "vm:share"`). Their table's name is
 theirs.
 """,
 }
 
-EXAMPLES = {
+EXAMPLES: dict[str, str] = {
     "study": """
 schema  = 1
 title   = "ext4 or XFS for small synchronous writes?"
@@ -180,6 +189,36 @@ fio = { rw = "write", size = "64M" }
 on  = "vm:share"
 fio = { rw = "write", size = "64M" }
 """,
+    "tcp": """
+[nodes.server]
+kind  = "vm"
+stack = [{ layer = "file", size = "1G" }, { layer = "virtio-blk" }, { layer = "nbd-export" }]
+tcp   = { sack = false, congestion_control = "reno" }
+
+[nodes.client]
+kind  = "vm"
+from  = "server"
+stack = [{ layer = "nbd" }]
+tcp   = { sack = false }
+""",
+    "network": """
+[factors]
+delay = ["0ms", "5ms"]
+
+[network]
+bandwidth = "1Gbit"
+delay     = "{delay}"
+mtu       = 9000
+
+[nodes.server]
+kind  = "vm"
+stack = [{ layer = "file", size = "1G" }, { layer = "virtio-blk" }, { layer = "nbd-export" }]
+
+[nodes.client]
+kind  = "vm"
+from  = "server"
+stack = [{ layer = "nbd" }]
+""",
     "trial": """
 [trial]
 prepare      = [["mkdir", "-p", "{target}/data"]]
@@ -199,6 +238,16 @@ bs = ["512", "1M"]
 [[trial.timeouts]]
 where   = { bs = "512" }
 timeout = "30m"
+""",
+    "layer relay": """
+[nodes.server]
+kind  = "vm"
+stack = [{ layer = "file", size = "1G" }, { layer = "virtio-blk" }, { layer = "nbd-export" }, { layer = "relay", nagle = true }]
+
+[nodes.client]
+kind  = "vm"
+from  = "server"
+stack = [{ layer = "nbd" }]
 """,
     "kind local": """
 [nodes.writers]
@@ -324,6 +373,36 @@ stack = [
   { layer = "mount" },
 ]
 """,
+    "layer iscsi-target": """
+[nodes.server]
+kind  = "vm"
+stack = [{ layer = "file", size = "2G" }, { layer = "virtio-blk" }]
+
+[nodes.client]
+kind  = "vm"
+from  = "server"
+stack = [{ layer = "iscsi-target", initial_r2t = false }, { layer = "iscsi" }, { layer = "mkfs", type = "xfs" }, { layer = "mount" }]
+""",
+    "layer nvme-target": """
+[nodes.server]
+kind  = "vm"
+stack = [{ layer = "file", size = "2G" }, { layer = "virtio-blk" }]
+
+[nodes.client]
+kind  = "vm"
+from  = "server"
+stack = [{ layer = "nvme-target", inline_data = "4k" }, { layer = "nvme-tcp" }, { layer = "mkfs", type = "xfs" }, { layer = "mount" }]
+""",
+    "layer aoe-target": """
+[nodes.server]
+kind  = "vm"
+stack = [{ layer = "file", size = "2G" }, { layer = "virtio-blk" }]
+
+[nodes.client]
+kind  = "vm"
+from  = "server"
+stack = [{ layer = "aoe-target", buffers = 128 }, { layer = "aoe" }, { layer = "mkfs", type = "xfs" }, { layer = "mount" }]
+""",
     "layer virtio-blk": """
 [nodes.vm]
 kind  = "vm"
@@ -371,7 +450,37 @@ stack = [{ layer = "file", size = "2G" }, { layer = "virtio-blk" }]
 [nodes.client]
 kind  = "vm"
 from  = "server"
-stack = [{ layer = "nbd-export" }, { layer = "nbd", connections = 1 }, { layer = "mkfs", type = "xfs" }, { layer = "mount" }]
+stack = [{ layer = "nbd-export" }, { layer = "nbd", queue_depth = 64 }, { layer = "mkfs", type = "xfs" }, { layer = "mount" }]
+""",
+    "layer iscsi": """
+[nodes.server]
+kind  = "vm"
+stack = [{ layer = "file", size = "2G" }, { layer = "virtio-blk" }]
+
+[nodes.client]
+kind  = "vm"
+from  = "server"
+stack = [{ layer = "iscsi-target" }, { layer = "iscsi", max_sectors = "128k" }, { layer = "mkfs", type = "xfs" }, { layer = "mount" }]
+""",
+    "layer nvme-tcp": """
+[nodes.server]
+kind  = "vm"
+stack = [{ layer = "file", size = "2G" }, { layer = "virtio-blk" }]
+
+[nodes.client]
+kind  = "vm"
+from  = "server"
+stack = [{ layer = "nvme-target" }, { layer = "nvme-tcp", queues = 2 }, { layer = "mkfs", type = "xfs" }, { layer = "mount" }]
+""",
+    "layer aoe": """
+[nodes.server]
+kind  = "vm"
+stack = [{ layer = "file", size = "2G" }, { layer = "virtio-blk" }]
+
+[nodes.client]
+kind  = "vm"
+from  = "server"
+stack = [{ layer = "aoe-target" }, { layer = "aoe", give_up = "30s" }, { layer = "mkfs", type = "xfs" }, { layer = "mount" }]
 """,
     "layer connect": """
 [nodes.server]
@@ -451,5 +560,36 @@ processes = { interval = "500ms" }
     "probe alignment": """
 [probes]
 alignment = { at = "below", disks = ["nvme0n1"], by_comm = true }
+""",
+}
+
+
+def _shared(server: str, client: str) -> str:
+    return f"""
+[nodes.server]
+kind  = "vm"
+stack = [{{ layer = "file", size = "512M" }}, {{ layer = "virtio-blk" }}, {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}]
+
+[nodes.client]
+kind  = "vm"
+from  = "server"
+stack = [{{ {server} }}, {{ {client} }}]
+"""
+
+
+EXAMPLES |= {
+    "layer nfs-export": _shared('layer = "nfs-export", versions = ["3"]', 'layer = "nfs", version = "3"'),
+    "layer nfs": _shared('layer = "nfs-export"', 'layer = "nfs", rsize = "64k", wsize = "64k"'),
+    "layer smb-share": _shared('layer = "smb-share"', 'layer = "smb"'),
+    "layer smb": _shared('layer = "smb-share"', 'layer = "smb", give_up = "5s"'),
+    "layer ssh-share": _shared('layer = "ssh-share"', 'layer = "sshfs"'),
+    "layer sshfs": _shared('layer = "ssh-share"', 'layer = "sshfs", give_up = "5s"'),
+    "workload bonnie": """
+[workload.classic]
+bonnie = { size = "64M", fast = true, direct = true }
+""",
+    "probe tcp": """
+[probes]
+tcp = {}
 """,
 }

@@ -28,6 +28,7 @@ from attacks.samples import (
     TRIAL_JSON,
     VIRTIOFS,
     WIPEFS,
+    connections,
     exits,
     golden,
     histogram_log,
@@ -41,8 +42,10 @@ from attacks.samples import (
     these,
     traced,
 )
+from layers.net.test_answers import ATTRIBUTES
 from layers.test_nbd_export import LISTING
 from layers.test_zfs_output import STATUS
+from nodes.shaping.samples import CONNECTIONS, FEATURES, LINK, PING, QUEUES
 from probes.test_backing import PATHS
 from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
 from storlab.blockio.text import event_form, tables
@@ -61,7 +64,11 @@ from storlab.layers.block.queue import parse_queue
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.layers.image.base import parse_image_info
+from storlab.layers.net.nvme import parse_instance
+from storlab.layers.server.configfs import parse_attributes
 from storlab.layers.server.nbd_export import parse_nbd_list
+from storlab.layers.share.nfs_tables import parse_exports, parse_mountstats
+from storlab.layers.share.smb import parse_debug_data
 from storlab.layers.zfs.module import parse_parameters, parse_version
 from storlab.layers.zfs.pool import is_only_member, parse_layout
 from storlab.layers.zfs.properties import parse_changed, parse_properties
@@ -70,6 +77,7 @@ from storlab.nodes.events import answer_of
 from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.causes import killed_for_memory, last_word, panic, tail
 from storlab.nodes.protocol import Decoder
+from storlab.nodes.shaping.read_back import parse_connections, parse_features, parse_link, parse_ping, parse_queues
 from storlab.probes.alignment.probe import NOTES, TRACE, AlignmentProbe, read_notes
 from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe, ProbeRecord, Window
@@ -79,6 +87,8 @@ from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.stalls import StallsProbe
 from storlab.probes.subject import NAME as SUBJECT
 from storlab.probes.subject import Subject, read_subject
+from storlab.probes.tcp.probe import NAME as TCP
+from storlab.probes.tcp.probe import TcpProbe
 from storlab.record import read_record
 from storlab.records.run_folder import TrialRecord
 from storlab.report.format import duration as duration_text
@@ -86,6 +96,7 @@ from storlab.run.journal import JOURNAL, read_pending
 from storlab.run.noise import MachineNoise
 from storlab.workloads.base import NAME as EXIT_FILE
 from storlab.workloads.base import OptionError, elapsed_values, read_exit
+from storlab.workloads.bonnie.workload import BonnieWorkload
 from storlab.workloads.command import MetricRule
 from storlab.workloads.files.report import measurements, read_document
 from storlab.workloads.fio.checking import bad_option, complaint
@@ -139,6 +150,18 @@ def imported(kind: str, options: Mapping[str, Any] | None = None) -> Callable[[b
         return importer.read(data, "x", options or {})
 
     return read
+
+
+def bonnie_run(data: bytes, folder: Path) -> None:
+    """All that it leaves, with the same bytes as each: of a run that ended well, and of one that failed."""
+    for ended in exits():
+        failed = ended.replace(b'"code": 0', b'"code": 1')
+        assert failed != ended
+        end = ended if len(data) % 2 else failed
+        for name, text in {"stdout": data, "stderr": data, "free": data, EXIT_FILE: end}.items():
+            (folder / name).write_bytes(text)
+        with suppress(StorlabError):
+            BonnieWorkload.model_validate({"size": "16M", "files": 1}).parse(folder)
 
 
 def probed(probe: Probe, subject: Subject, name: str = SAMPLES) -> Callable[[bytes, Path], object]:
@@ -240,6 +263,8 @@ PARSERS: dict[str, Parser] = {
     "fio": Parser(imported("fio"), golden("formats/fio/golden/*.json")),
     "sysbench": Parser(imported("sysbench"), golden("importing/golden/sysbench*")),
     "bonnie": Parser(imported("bonnie"), golden("importing/golden/bonnie*")),
+    "pcap": Parser(imported("pcap"), golden("importing/golden/pcap-*"), slow=True),
+    "bonnie, live": Parser(bonnie_run, golden("workloads/golden/bonnie.*")),
     "blkalgn": Parser(imported("blkalgn"), these(*BLKALGN)),
     "csv": Parser(imported("csv", TABLE), these(*CSV)),
     "csv, timed": Parser(imported("csv", TIMED), these(*CSV)),
@@ -264,6 +289,7 @@ PARSERS: dict[str, Parser] = {
     ),
     "alignment": Parser(probed(AlignmentProbe(), ONE_DISK, TRACE), traced, slow=True, together=aligned),
     "trace": Parser(of_file(TRACE, shown_trace), traced),
+    "tcp": Parser(probed(TcpProbe(), ONE_DISK, TCP), connections),
     "notes": Parser(of_file(NOTES, lambda path: read_notes(path.parent)), these('["a", "b"]')),
     "subject": Parser(of_file(SUBJECT, lambda path: read_subject(path.parent)), these(*SUBJECT_JSON)),
     # What tools and kernels print
@@ -275,7 +301,21 @@ PARSERS: dict[str, Parser] = {
     "losetup": Parser(of_bytes(parse_losetup), golden("layers/golden/losetup.json")),
     "queue": Parser(of_text(parse_queue), golden("layers/golden/queue.txt")),
     "qemu-img": Parser(of_text(parse_image_info), these(*QEMU_IMG)),
+    "tc": Parser(of_text(parse_queues), these(QUEUES), ValueError),
+    "ip link": Parser(of_text(parse_link), these(LINK), ValueError),
+    "ethtool": Parser(of_text(parse_features), these(FEATURES)),
+    "ping": Parser(of_text(parse_ping), these(PING)),
+    "ss": Parser(of_text(parse_connections), these(CONNECTIONS)),
     "qemu-nbd": Parser(of_text(parse_nbd_list), these(LISTING)),
+    "mountstats": Parser(
+        of_text(lambda text: parse_mountstats(text, "/srv/a b")), golden("layers/golden/mountstats.txt")
+    ),
+    "exports": Parser(of_text(parse_exports), golden("layers/golden/nfsd_exports.txt")),
+    "cifs": Parser(
+        of_text(lambda text: parse_debug_data(text, "//10.213.0.2/share")), golden("layers/golden/cifs_debug_data.txt")
+    ),
+    "attributes of configfs": Parser(of_text(parse_attributes), these(ATTRIBUTES)),
+    "a new NVMe controller": Parser(of_text(parse_instance), these("instance=0,cntlid=1\n")),
     "zpool status": Parser(
         of_text(parse_layout), lambda: [*golden("layers/golden/zpool_status.txt")(), STATUS.encode()]
     ),

@@ -20,6 +20,8 @@ from storlab.nodes.process import ExitRecord
 from storlab.nodes.protocol import PREFACE, Frame, encode
 from storlab.probes.subject import ProcessGroup, Subject
 from storlab.workloads.base import exit_bytes
+from tcp.lines import closed, connection, printed
+from tcp.lines import sample as sample_of_tcp
 
 TESTS = Path(__file__).parent.parent
 
@@ -65,6 +67,23 @@ def traced() -> list[bytes]:
     counts |= {"latency": LATENCY, "others": OTHERS, "lost": LOST}
     event = ["vda", "write", "sync", 4096, 8, 77, "fio", 3]
     return [b"".join(orjson.dumps(each) + b"\n" for each in (TRACING, event, event, counts))]
+
+
+def connections() -> list[bytes]:
+    """Two that stay, one that goes."""
+    first = [connection(7, bytes_sent=10, snd_mss=1448), connection(8)]
+    last = connection(7, bytes_sent=9000, segs_out=40, data_segs_out=8, snd_mss=1448, rtt=200, cwnd=10)
+    disks = [["sda", [1, 2, 4096, 8192]]]
+    return [
+        b"".join(
+            printed(
+                sample_of_tcp(99, *first, disks=disks),
+                closed(104, connection(8, bytes_received=400)),
+                sample_of_tcp(105, last, gone=[8], disks=disks),
+                sample_of_tcp(111, disks=disks, final=True),
+            )
+        )
+    ]
 
 
 def samples_of_fio() -> list[bytes]:

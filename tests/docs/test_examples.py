@@ -14,12 +14,12 @@ from .pages import EXAMPLES, EXTENSIONS, ROOT, blocks, need_image, storlab
 root = pytest.mark.skipif(os.geteuid() != 0, reason="loop devices need root")
 STUDIES = sorted(path for path in EXAMPLES.rglob("*.toml") if path.is_relative_to(EXTENSIONS) is False)
 DEVICE = EXAMPLES / "device.toml"
-GUESTS = EXAMPLES / "vm-disks.toml"
+GUESTS = (EXAMPLES / "vm-disks.toml", EXAMPLES / "shaped-network.toml", EXAMPLES / "shares.toml")
 
 
 @pytest.mark.parametrize("study", [s for s in STUDIES if s != DEVICE], ids=lambda path: path.stem)
 def test_a_plan_of_the_study_runs_here(study: Path, tmp_path: Path) -> None:
-    if study == GUESTS:
+    if study in GUESTS:
         need_image()
     ended = storlab("plan", str(study), folder=tmp_path)
     assert ended.returncode == 0, ended.stderr

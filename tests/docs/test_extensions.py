@@ -24,7 +24,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="loop devices and moun
 def test_extensions_are_listed_beside_what_is_built_in(installed: tuple[Path, ...], tmp_path: Path) -> None:
     said = storlab("list", folder=tmp_path, path=installed).stdout
     names = {line.split()[0] for line in said.splitlines() if line.strip()}
-    assert {"overlay", "redis", "sshd", "sshfs", "dd", "dirty-pages"} <= names
+    assert {"overlay", "redis", "sshd", "ssh-folder", "dd", "dirty-pages"} <= names
 
 
 def test_an_extension_imports_files_and_is_named_where_it_is_missing(
@@ -156,8 +156,8 @@ def test_a_folder_of_another_node_is_mounted_over_ssh_and_without_a_crossing_is_
     for path in (tmp_path / "run" / "trials").glob("*/trial.json"):
         record = json.loads(path.read_text())
         facts = {fact["layer"]: fact for node in record["facts"].values() for fact in node}
-        assert ("sshfs" in facts) == (record["levels"]["folder"] != "local")
-        assert "sshfs" not in facts or facts["sshfs"]["filesystem"] == "fuse.sshfs"
+        assert ("ssh-folder" in facts) == (record["levels"]["folder"] != "local")
+        assert "ssh-folder" not in facts or facts["ssh-folder"]["filesystem"] == "fuse.sshfs"
     assert "PRIVATE KEY" not in "".join(
         path.read_text(errors="replace") for path in (tmp_path / "run").rglob("*") if path.is_file()
     )

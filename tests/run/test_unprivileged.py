@@ -45,6 +45,15 @@ def test_a_study_of_a_directory_works_without_root(lab: Laboratory) -> None:
     assert lab.leftovers() == []
 
 
+@pytest.mark.skipif(shutil.which("bonnie++") is None, reason="bonnie++ is not installed")
+def test_bonnie_is_told_no_user_without_root(lab: Laboratory) -> None:
+    load = 'bonnie = { size = "1M", fast = true, seeks = 10, seekers = 1 }'
+    result = lab.run(directory(load), wrapper=NOBODY, cwd="/")
+    assert result.status == 0, str(result)
+    (record,) = lab.records()
+    assert (record.status, record.reason) == ("done", None)
+
+
 def test_a_storm_of_files_works_without_root_but_for_dropping_caches_between_its_phases(lab: Laboratory) -> None:
     storm = "files = { files = 50, workers = 2, fsync = true, drop_caches = '{drop}' }".replace("'", '"')
     result = lab.run(directory(storm, rest="[factors.drop]\nlevels = [true, false]"), wrapper=NOBODY, cwd="/")

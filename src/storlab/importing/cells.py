@@ -171,6 +171,7 @@ def assemble(
     factors = _factors(list(levels.values()), importer.published)
     cells = _numbered(levels, factors, ordered=bool(importer.published))
     primary = primary_of(importer, read)
+    said = tuple(importer.notes([part for parts in read for part in parts]))
     measured = [
         Measured(_place(files[file], part, len(read[file])), _in_words(each), cells[file, part], read[file][part])
         for (file, part), each in levels.items()
@@ -178,12 +179,12 @@ def assemble(
     if not interleaved:
         rounds = _rounds(files, read, levels, cells)
         trials = tuple(ImportedTrial(*at, cells[at], rounds[at], levels[at]) for at in levels)
-        return Imported(kind, tuple(files), trials, factors, primary, notes=_no_repeats(measured))
+        return Imported(kind, tuple(files), trials, factors, primary, notes=(*_no_repeats(measured), *said))
     numbers, turns, order = rounds_in_turns(measured)
     each = zip(levels, numbers, turns, strict=True)
     trials = tuple(ImportedTrial(*at, cells[at], number, levels[at], turn) for at, number, turn in each)
     notes = tuple(f"Set-ups differ in {name} as well ({told})." for name, told in followed.items())
-    return Imported(kind, tuple(files), trials, factors, primary, order, notes)
+    return Imported(kind, tuple(files), trials, factors, primary, order, (*notes, *said))
 
 
 def _factors(levels: Sequence[Mapping[str, str]], published: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:

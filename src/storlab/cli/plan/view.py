@@ -186,7 +186,7 @@ def _once(label: str) -> Iterator[str]:
 def _round_time(made: Plan) -> float | None:
     """With what a trial costs beyond its load, as `storlab noise` measured it, but no less than is usual."""
     from storlab.run.noise import saved
-    from storlab.run.plan import OVERHEAD
+    from storlab.run.times import OVERHEAD
 
     noise = saved()
     measured = noise.overhead if noise is not None else None
