@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -150,6 +151,15 @@ class mounted:  # noqa: N801  read as a word of the test
 
     def __exit__(self, *_: object) -> None:
         subprocess.run(["umount", str(self._folder)], check=True)
+        # Another test's mount namespace may have got a copy of the mount, and then it is that test's release of it
+        # which writes the last superblocks. The kernel opens a disk exclusively only once nothing is mounted of it.
+        while True:
+            try:
+                return os.close(os.open(self._disk.path, os.O_RDONLY | os.O_EXCL | os.O_CLOEXEC))
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    raise
+                time.sleep(0.05)
 
 
 BPFTRACE = """

@@ -87,6 +87,7 @@ def test_both_ends_of_a_connection_are_seen_to_the_byte(tmp_path: Path) -> None:
         host, port = server.getsockname()
         seen = asyncio.run(_watched(TcpProbe(), tmp_path, serving(f"{host}:{port}"), lambda: _loaded(server)))
     found = seen.totals()
+    assert found, (seen.warnings, (tmp_path / NAME).read_bytes()[:4000])
     assert (found["bytes.sent"], found["bytes.received"], found["connections"]) == (100_000, 100_000, 2)
     assert (found["connections.opened"], found["connections.closed"]) == (2, 2)
     assert [each for each in seen.warnings if "sample" not in each] == []

@@ -44,3 +44,10 @@ def test_without_its_last_counts_what_was_last_seen_of_it_counts() -> None:
         sample(1, connection(1, bytes_sent=100)), sample(2, connection(1, bytes_sent=200)), sample(3, gone=[1])
     )
     assert (seen.totals().bytes_sent, seen.ended) == (100, 1)
+
+
+def test_what_closed_while_the_first_sample_was_taken_did_nothing_since() -> None:
+    row = connection(1, bytes_sent=100)
+    for first in (sample(1), sample(1, row)):
+        seen = followed(closed(1.01, row), first, sample(2, gone=[1]))
+        assert (seen.totals().bytes_sent, seen.opened, seen.ended, seen.connections()) == (0, 0, 0, [])

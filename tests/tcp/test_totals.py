@@ -72,6 +72,21 @@ def test_a_connection_that_no_sample_has_seen_counts_too() -> None:
     assert (seen.totals.bytes_sent, seen.totals.connections, seen.totals.opened, seen.totals.closed) == (5000, 1, 1, 1)
 
 
+def test_one_that_closes_while_a_sample_is_taken_is_in_it_by_the_order_of_lines() -> None:
+    """A look takes a while: what closes in it is printed before its sample, whose time is that of its beginning."""
+    final = connection(9, bytes_sent=5000)
+    within_last = watched(sample(1), closed(2.01, final), sample(2))
+    assert (within_last.totals.bytes_sent, within_last.totals.opened, within_last.totals.closed) == (5000, 1, 1)
+    seen_by_both = watched(sample(1), closed(2.01, final), sample(2, connection(9, bytes_sent=4000)))
+    assert seen_by_both.totals == within_last.totals
+
+
+@pytest.mark.parametrize("row", [[], [connection(9, bytes_sent=4000)]], ids=["gone", "still seen"])
+def test_one_that_closed_while_the_first_sample_was_taken_did_nothing_in_the_window(row: list[list[object]]) -> None:
+    seen = watched(closed(1.01, connection(9, bytes_sent=5000)), sample(1, *row), sample(1.5, gone=[9]), sample(2))
+    assert (seen.totals.bytes_sent, seen.totals.connections, seen.warnings) == (0, 0, ())
+
+
 def test_where_no_end_was_caught_the_reader_is_told_what_is_missing() -> None:
     row = connection(9, bytes_sent=10)
     seen = watched(sample(1, row), sample(1.6, gone=[9]), sample(2), events=False, reason="no BTF")
@@ -117,7 +132,7 @@ def test_a_port_or_a_count_beyond_all_bounds_is_refused() -> None:
 
 def test_a_line_that_was_cut_off_is_left_out() -> None:
     lines = printed(sample(1, BEFORE), sample(2, AFTER))
-    assert len(decode_output([*lines[:-1], lines[-1][:-9]]).samples) == 1
+    assert len(decode_output([*lines[:-1], lines[-1][:-9]]).looks) == 1
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=2, max_size=6), st.floats(0, 8), st.floats(0, 8))

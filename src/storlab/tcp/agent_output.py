@@ -106,12 +106,18 @@ Line = Started | Sample | Closed
 _DECODER: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
+class Look(NamedTuple):
+    """A sample, and what had closed since the one before it: such a connection may stand in the sample as well."""
+
+    sample: Sample
+    closed: tuple[Closed, ...]
+
+
 class Output(NamedTuple):
-    """What one agent printed, in order of time."""
+    """What one agent printed, in its order. What closed after the last sample is left out."""
 
     started: Started
-    samples: tuple[Sample, ...]
-    closed: tuple[Closed, ...]
+    looks: tuple[Look, ...]
 
 
 def decode(line: bytes | str, source: str = "", number: int | None = None) -> Line:
@@ -136,23 +142,24 @@ def decode_output(lines: Iterable[bytes], source: str = "") -> Output:
     Raises ``ParseError``.
     """
     started: Started | None = None
-    samples: list[Sample] = []
+    looks: list[Look] = []
     closed: list[Closed] = []
     for number, line in enumerate(lines, start=1):
         if not line.endswith(b"\n"):
             break
         read = decode(line, source, number)
         if isinstance(read, Started) == (started is not None):
-            raise ParseError("begins anew, or has no beginning: the first line says when it started", source, number)
+            raise ParseError("only the first line says when it started, and it must", source, number)
         if isinstance(read, Started):
             started = read
         elif isinstance(read, Sample):
-            samples.append(read)
+            looks.append(Look(read, tuple(closed)))
+            closed = []
         else:
             closed.append(read)
     if started is None:
         raise ParseError("there is not one whole line", source, 1)
-    return Output(started, tuple(sorted(samples, key=lambda each: each.monotonic_ns)), tuple(closed))
+    return Output(started, tuple(looks))
 
 
 def read_output(path: Path) -> Output:

@@ -40,13 +40,13 @@ class Follower:
             self._sample(line)
 
     def _sample(self, sample: Sample) -> None:
+        if self._first is None:
+            self._begin(sample)
+            return
         for each in sample.connections:
-            if self._first is None:
-                self._before[each.cookie] = each.numbers
-            elif each.cookie not in self._latest:
-                self.opened += 1
+            self.opened += each.cookie not in self._latest
             self._latest[each.cookie] = each
-        self._first, self.last = self._first or sample, sample
+        self.last = sample
         for cookie, closed in self._closed.items():
             known = self._latest.get(cookie, closed)
             self.opened += known is closed
@@ -54,6 +54,13 @@ class Follower:
         for cookie in sample.gone:
             if cookie in self._latest and cookie not in self._closed:
                 self._end(self._latest[cookie], self._latest[cookie].numbers)
+        self._closed = {}
+
+    def _begin(self, sample: Sample) -> None:
+        """The first: what has closed before it did nothing since."""
+        self._first = self.last = sample
+        self._latest = {each.cookie: each for each in sample.connections if each.cookie not in self._closed}
+        self._before = {cookie: each.numbers for cookie, each in self._latest.items()}
         self._closed = {}
 
     def _end(self, connection: Connection, numbers: Numbers) -> None:

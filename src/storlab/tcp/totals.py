@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import msgspec
 
-from storlab.tcp.agent_output import NARROW, Connection, Numbers, Output, Sample
+from storlab.tcp.agent_output import NARROW, Connection, Look, Numbers, Output, Sample
 
 NOTHING = Numbers(*[0] * 25)
 _OPEN = frozenset({1})  # TCP_ESTABLISHED
@@ -101,21 +101,29 @@ def _narrow(before: Numbers, after: Numbers, name: str) -> int:
 
 @dataclass(frozen=True)
 class Moment:
-    """All connections as they were at one instant, by cookie; ``t`` in s on the node's monotonic clock."""
+    """All connections as they were at one instant, by cookie, and the last counts of those that closed since the one
+    before; ``t`` in s on the node's monotonic clock.
+    """
 
     t: float
     connections: Mapping[int, Connection]
+    closed: Mapping[int, Connection]
     sample: Sample
 
 
-def moments(samples: Sequence[Sample]) -> Iterator[Moment]:
-    """Each sample, with the connections in it that it does not repeat."""
+def moments(looks: Sequence[Look]) -> Iterator[Moment]:
+    """Each sample, with the connections in it that it does not repeat, and without those that closed during the look.
+
+    Whether a connection closed before a sample or after it is told by the order of lines: a look takes a while, in
+    which the clock tells nothing.
+    """
     now: dict[int, Connection] = {}
-    for sample in samples:
-        for cookie in sample.gone:
-            now.pop(cookie, None)
+    for sample, ends in looks:
+        closed = {each.connection.cookie: each.connection for each in ends}
         now.update((each.cookie, each) for each in sample.connections)
-        yield Moment(sample.monotonic_ns / 1e9, dict(now), sample)
+        for cookie in (*sample.gone, *closed):
+            now.pop(cookie, None)
+        yield Moment(sample.monotonic_ns / 1e9, dict(now), closed, sample)
 
 
 @dataclass(frozen=True)
@@ -132,7 +140,7 @@ def within(output: Output, start: float, end: float) -> Watched:
 
     ``start``, ``end``: s on the node's monotonic clock.
     """
-    every = list(moments(output.samples))
+    every = list(moments(output.looks))
     first = max((at for at, each in enumerate(every) if each.t <= start), default=0)
     last = min((at for at, each in enumerate(every) if each.t >= end), default=len(every) - 1)
     chosen = every[first : last + 1]
@@ -141,19 +149,14 @@ def within(output: Output, start: float, end: float) -> Watched:
     totals = Totals()
     warnings = list(_ends(output, chosen, start, end))
     begun, ended = chosen[0], chosen[-1]
-    finals = {
-        each.connection.cookie: each.connection.numbers
-        for each in output.closed
-        if begun.sample.monotonic_ns <= each.monotonic_ns <= ended.sample.monotonic_ns
-    }
-    unknown = {each.connection.cookie: each.connection for each in output.closed if each.connection.cookie in finals}
-    seen: dict[int, Connection] = dict(unknown)
+    finals = {cookie: each for moment in chosen[1:] for cookie, each in moment.closed.items()}
+    seen = dict(finals)
     for moment in chosen:
         seen |= moment.connections
     for cookie, latest in seen.items():
         before = begun.connections.get(cookie)
         gone = cookie not in ended.connections
-        after = last_of(latest.numbers, finals[cookie]) if gone and cookie in finals else latest.numbers
+        after = last_of(latest.numbers, finals[cookie].numbers) if gone and cookie in finals else latest.numbers
         totals.connections += 1
         totals.opened += before is None
         totals.closed += gone
@@ -177,7 +180,7 @@ def _ends(output: Output, chosen: Sequence[Moment], start: float, end: float) ->
     if chosen[0].t > start:
         yield "tcp: the first sample came after the load had started: what came before it is missing"
     if chosen[-1].t < end:
-        why = "" if output.samples[-1].final else ", since the agent's program did not end in order"
+        why = "" if output.looks[-1].sample.final else ", since the agent's program did not end in order"
         yield f"tcp: no sample came after the load had ended{why}: what came after the last one is missing"
 
 
