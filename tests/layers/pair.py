@@ -9,11 +9,12 @@ import asyncio
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from storlab.errors import NodeLost
 from storlab.layers import stack
 from storlab.layers.base import Crossing, Layer, LayerContext, Shared
 from storlab.layers.resources import Resource
@@ -187,24 +188,36 @@ async def two_guests(memory: str = "512M") -> AsyncIterator[Pair]:
         yield Pair(await start("server"), await start("client"))
 
 
-@dataclass
 class Shop:
-    """A pair on an event loop of its own, which all tests of a module use one after the other."""
+    """A pair on an event loop of its own, which all tests of a module use one after the other.
 
-    runner: asyncio.Runner
-    pair: Pair
+    Where a test loses a guest, the next ones get others: only that test fails.
+    """
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
+        self._guests = two_guests()
+        self._pair = runner.run(self._guests.__aenter__())
+
+    @property
+    def pair(self) -> Pair:
+        return self._pair
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(work)
+        try:
+            return self._runner.run(work)
+        except NodeLost:
+            self.close()
+            self._guests = two_guests()
+            self._pair = self._runner.run(self._guests.__aenter__())
+            raise
+
+    def close(self) -> None:
+        self._runner.run(self._guests.__aexit__(None, None, None))
 
 
 @contextmanager
 def open_shop() -> Iterator[Shop]:
     """For a fixture of a module."""
-    with asyncio.Runner() as runner:
-        guests = two_guests()
-        pair = runner.run(guests.__aenter__())
-        try:
-            yield Shop(runner, pair)
-        finally:
-            runner.run(guests.__aexit__(None, None, None))
+    with asyncio.Runner() as runner, closing(Shop(runner)) as shop:
+        yield shop

@@ -35,8 +35,18 @@ head -n 1 <&3
 _DISCONNECT = r"""
 for each in /sys/class/nvme/nvme*; do
     [ "$(cat "$each/subsysnqn" 2> /dev/null)" = "$1" ] && [ "$(cat "$each/hostid" 2> /dev/null)" = "$2" ] || continue
-    echo 1 > "$each/delete_controller"; echo gone
+    sever "$each"; echo 1 > "$each/delete_controller"; echo gone
 done
+"""
+# While the kernel takes a controller for alive, deleting it waits for all requests, until their time is over; once its
+# connections are reset, it fails them. The kernel's sockets belong to no process: only sock_diag(7) reaches them.
+_SEVER = r"""
+sever() {
+    address=$(cat "$1/address")
+    host=${address#*traddr=} host=${host%%,*} port=${address#*trsvcid=} port=${port%%,*}
+    case $host in *:*) host="[$host]" ;; esac
+    ss --kill --no-header --tcp "dst $host and dport = :$port" > /dev/null
+}
 """
 _FACTS = ("state", "sqsize", "queue_count", "kato", "ctrl_loss_tmo", "fast_io_fail_tmo", "reconnect_delay", "hostnqn")
 
@@ -50,7 +60,7 @@ class _Connected(Struct, frozen=True, forbid_unknown_fields=True):
 @undo("nvme-tcp.disconnect", arguments=_Connected)
 async def _disconnect(node: Node, arguments: Mapping[str, Any]) -> str | None:
     subsystem, host = arguments["subsystem"], arguments["host"]
-    did = await node.output("sh", "-c", _DISCONNECT, "disconnect", subsystem, host)
+    did = await node.output("sh", "-c", f"sever() {{ :; }}\n{_DISCONNECT}", "disconnect", subsystem, host)
     return f"disconnected {subsystem}" if did else None
 
 
@@ -65,7 +75,7 @@ class NvmeTcpLayer(InitiatorLayer):
     undoes: ClassVar = (_disconnect, *Reachable.undoes)
 
     def needs(self) -> Needs:
-        return super().needs() | Needs(programs=("modprobe",), modules=("nvme_tcp",))
+        return super().needs() | Needs(programs=("modprobe", "ss"), modules=("nvme_tcp",))
 
     async def connect(self, below: Export, context: LayerContext) -> str:
         node, host = context.node, str(host_uuid(context))
@@ -118,7 +128,7 @@ class NvmeTcpLayer(InitiatorLayer):
         assert isinstance(resource, Disk)
         subsystem = f"/sys/class/nvme/{resource.name.partition('n1')[0]}/subsysnqn"
         nqn = (await context.node.read_text(subsystem)).strip()
-        await context.node.run(["sh", "-c", _DISCONNECT, "sever", nqn, str(host_uuid(context))], check=False)
+        await context.node.run(["sh", "-c", _SEVER + _DISCONNECT, "sever", nqn, str(host_uuid(context))], check=False)
 
 
 def parse_instance(answer: str) -> int | None:

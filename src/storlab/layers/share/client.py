@@ -34,6 +34,10 @@ _FILESYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs"})
 # No helper and no look at the path: both would ask the server, which may be the reason for this.
 _UMOUNT = ("umount", "--internal-only", "--no-canonicalize")
 
+# Since Linux 6.4: all requests of this mount fail, those to come as well. By force, umount(8) ends only those that wait
+# just now, and writing back starts hundreds of others, each of which a killed load waits for until it has timed out.
+_SHUT_NFS = 'if [ -e "/sys/fs/nfs/$1/shutdown" ]; then echo 1 > "/sys/fs/nfs/$1/shutdown"; fi'
+
 CLIENTS: Mapping[str, str] = {"nfs": "nfs", "smb": "smb", "sftp": "sshfs"}
 """Protocol → the layer that mounts what is served by it."""
 
@@ -70,6 +74,8 @@ async def let_go(node: Node, path: str) -> None:
 
     The mount stays where something still uses it.
     """
+    if (mount := await mount_at(node, path)) is not None and mount.filesystem.startswith("nfs"):
+        await node.run(["sh", "-c", _SHUT_NFS, "shut", mount.device], check=False)
     for attempt in range(_FORCINGS):
         if attempt:
             await asyncio.sleep(_BETWEEN)
