@@ -114,7 +114,7 @@ def test_a_tracer_that_never_counted_has_seen_nothing() -> None:
         (b'{"event": "start', "f:1: the tracer has not started"),
         (b"rubbish\n", "f:1: is no line of the tracer"),
         (lines(counts()), "f:1: the tracer's first line"),
-        (lines(STARTED, STARTED), "f:2: begins anew"),
+        (lines(STARTED, STARTED), "f:2: starts a second time"),
         (lines(STARTED, {"event": "counts"}), "f:2: is no line of the tracer: Object missing required field"),
         (lines(STARTED, {"event": "else"}), "f:2: is no line"),
         (lines(STARTED, EVENT[:-1]), "f:2: is no line"),

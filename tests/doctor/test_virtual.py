@@ -41,7 +41,7 @@ def test_a_device_that_this_user_may_not_open_has_its_group_as_remedy(monkeypatc
 
     monkeypatch.setattr(virtual, "_api_version", refused)
     check = virtual.kvm(FakeMachine(KVM), boots(AssertionError()))
-    assert (check.status, check.remedy) == ("missing", "adduser $USER kvm, and log in anew")
+    assert (check.status, check.remedy) == ("missing", "adduser $USER kvm, then log in again")
 
 
 def test_kvm_works_where_a_guest_was_booted_in_it() -> None:

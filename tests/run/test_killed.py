@@ -186,7 +186,7 @@ def test_what_is_killed_before_there_is_a_manifest_says_what_to_do_and_can_begin
     (lab.out / ".manifest.json.new").write_bytes(b'{"half": ')
     refused = lab.storlab("resume", lab.out)
     assert refused.status == 2
-    assert f"begin anew with `storlab run STUDY --out {lab.out}`" in refused.stderr
+    assert f"start over with `storlab run STUDY --out {lab.out}`" in refused.stderr
     study = 'stack = [{ layer = "directory" }]\n[repeat]\nmin = 1\nmax = 1\n[workload.w]\ncommand = { argv = ["true"] }'
     assert lab.run(study).status == 0
 

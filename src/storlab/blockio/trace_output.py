@@ -175,7 +175,7 @@ def decode_output(lines: Iterable[bytes], source: str = "") -> Output:
             counts = read
         elif isinstance(read, Started):
             if started is not None:
-                raise ParseError("begins anew: this is the output of two tracers", source, number)
+                raise ParseError("starts a second time: this is the output of two tracers", source, number)
             started = read
         if started is None:
             raise ParseError("the tracer's first line, which says when it started, is missing", source, number)

@@ -46,7 +46,7 @@ def kvm(machine: Machine, boot: Callable[[], Acceleration]) -> Check:
     try:
         api = _api_version()
     except OSError as error:
-        remedy = "adduser $USER kvm, and log in anew" if isinstance(error, PermissionError) else ""
+        remedy = "adduser $USER kvm, then log in again" if isinstance(error, PermissionError) else ""
         return missing("KVM", GROUP, f"/dev/kvm can't be used: {error.strerror}", remedy)
     unproved = f"/dev/kvm answers (API {api}); only booting a guest proves that it works"
     try:

@@ -62,7 +62,7 @@ async def build_image(
 ) -> Image:
     """Build what is missing of an image with the newest kernel that the mirror has; ``told`` gets what is being done.
 
-    Parts that are there are used again, whoever built them; one that was broken off is begun anew. Raises
+    Parts that are there are used again, whoever built them; one that was broken off is started over. Raises
     ``UserError`` for an unknown extra, ``MissingTool``, and ``ImageError`` where a step failed.
     """
     check_extras(extras)

@@ -219,7 +219,7 @@ def _no_run(folder: Path) -> str:
     if (folder / LOCK).exists():
         return (
             f"{folder} holds no run yet: `storlab run` was stopped there before it set anything up. "
-            f"Nothing is lost; begin anew with `storlab run STUDY --out {folder}`"
+            f"Nothing is lost; start over with `storlab run STUDY --out {folder}`"
         )
     return f"{folder} is not a run: it has no manifest.json"
 

@@ -120,7 +120,7 @@ class RunFolder:
 
     @property
     def manifest(self) -> Manifest:
-        """Read anew each time: a run that goes on changes it."""
+        """Read each time: a run that goes on changes it."""
         return read_manifest(self.path)
 
     @property

@@ -160,10 +160,10 @@ def _merged(metrics: pl.DataFrame, measured: Sequence[Measurements], specs: Spec
     each_node = [m.histograms.filter(pl.col("job").is_null()) for m in measured]
     histograms = merge_histograms(pl.concat(each_node), by=("metric",))
     nodes = Counter(name for histogram in each_node for name in histogram["metric"].unique())
-    anew = {each.metric: each.value for each in ratios(pl.concat([m.requests for m in measured]))}
+    merged = {each.metric: each.value for each in ratios(pl.concat([m.requests for m in measured]))}
     kept = []
     for row in rows.unique("metric", keep="first", maintain_order=True).iter_rows(named=True):
-        value, spec = anew.get(row["metric"]), specs.find(row["metric"])
+        value, spec = merged.get(row["metric"]), specs.find(row["metric"])
         if value is None and spec.percentile is not None:
             told = metrics.filter(pl.col("metric") == spec.name).height
             value = _percentile(spec.of, spec.percentile, told, histograms, nodes)

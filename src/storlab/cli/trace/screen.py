@@ -146,7 +146,7 @@ class Screen:
 
 
 class LiveScreen(Screen):
-    """A view of the terminal that is drawn anew at each interval, and gives way to the tables at the end."""
+    """A view of the terminal that is redrawn at each interval, and gives way to the tables at the end."""
 
     def begin(self) -> None:
         from rich.live import Live

@@ -33,7 +33,7 @@ _BEFORE = 3  # fields ahead of the counts
 _COARSEST = 6
 _WIDTHS = {_BEFORE + (BINS >> coarseness): coarseness for coarseness in range(_COARSEST + 1)}
 _MOST_CELLS = LONGEST + 1
-_MOST = 1 << 48  # of a count: what is more is a difference of counters that began anew
+_MOST = 1 << 48  # of a count: what is more is a difference of counters that started again
 _LINE = re.compile(rb" ?(?P<time>\d{1,18}), ?[012], ?\d{1,18}(, ?\d{1,15})+")
 
 

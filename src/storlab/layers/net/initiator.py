@@ -133,14 +133,14 @@ class InitiatorLayer(Crossing):
 
     async def _tune(self, name: str, below: Export, context: LayerContext) -> None:
         node, queue = context.node, f"{sysfs(name)}/queue"
-        # What counts as rotating has another limit for writing back, which is set anew by -1.
+        # What counts as rotating has another limit for writing back, which -1 resets.
         for file, value in {"rotational": "0", "wbt_lat_usec": "-1", "scheduler": "none"}.items():
             await put(node, f"{queue}/{file}", value)
         most = {
             "queue_depth": await _deepest(node, queue),
             "max_sectors": int(await node.read_text(f"{queue}/max_hw_sectors_kb")) * 1024,
         }
-        # Before the read-ahead: a change of these limits sets that anew.
+        # Before the read-ahead: changing these limits resets it.
         if not below.write_cache:
             await put(node, f"{queue}/write_cache", "write through")
         for each in self._settings(most):

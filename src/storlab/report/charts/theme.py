@@ -87,5 +87,5 @@ def to_svg(chart: Chart, *, width: int = WIDTH) -> str:
 
 
 def to_png(svg: str, *, scale: float = 2.0) -> bytes:
-    """What ``to_svg`` gave as a PNG, ``scale`` times as wide as it says. A third of the time of drawing it anew."""
+    """What ``to_svg`` gave as a PNG, ``scale`` times as wide as it says. A third of the time of drawing it again."""
     return vl_convert.svg_to_png(svg, scale=scale)
