@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.soundness.noise import Floats
-from storlab.analysis.stats.signed_rank import STRENGTHS, WEIGHTS, log_stake
+from storlab.analysis.stats.signed_rank import WEIGHTS, log_stake, odds
 from storlab.analysis.verdict import Rules, judge
 
 _NEARLY = 1e-9
@@ -34,11 +34,11 @@ def log_evidence(values: Floats, centre: float = 0.0) -> tuple[Floats, Floats]:
     """log P and log N of ``centre`` after every round of every row."""
     off = values - centre
     off = np.where(np.abs(off) <= 1e-12, 0.0, np.round(off, 12))
-    ranked = signed_ranks(off)
+    stakes = odds(signed_ranks(off), np.arange(1, values.shape[1] + 1))
 
     def one(side: int) -> Floats:
-        bets = zip(STRENGTHS, WEIGHTS, strict=True)
-        logs = [math.log(share) + np.cumsum(log_stake(side * bet * ranked), axis=1) for bet, share in bets]
+        bets = zip(stakes, WEIGHTS, strict=True)
+        logs = [math.log(share) + np.cumsum(log_stake(side * stake), axis=1) for stake, share in bets]
         return np.asarray(np.logaddexp.reduce(logs))
 
     return one(1), one(-1)

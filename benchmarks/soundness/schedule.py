@@ -19,7 +19,7 @@ from benchmarks.soundness.families import PAIRS
 from benchmarks.soundness.noise import Floats
 from benchmarks.soundness.trials import ALPHA, LEAST, Share, share
 from storlab.analysis.stats.closed_testing import Hypothesis, thresholds
-from storlab.analysis.stats.signed_rank import STRENGTHS, WEIGHTS, log_stake
+from storlab.analysis.stats.signed_rank import WEIGHTS, log_stake, odds
 from storlab.run.order import round_order
 
 Bools = NDArray[np.bool_]
@@ -203,8 +203,9 @@ class _Bets:
         before, own = size[:, :, :-1], size[:, :, -1:]
         rank = 1 + ((before < own).sum(axis=2) + (before <= own).sum(axis=2)) / 2
         signed = np.sign(off[:, :, -1]) * rank / n
+        stakes = np.moveaxis(odds(signed, np.array(float(n))), 0, -1)
         for side, logs in zip((1, -1), self.logs, strict=True):
-            logs += np.where(awake[:, :, None], log_stake(side * STRENGTHS * signed[:, :, None]), 0.0)
+            logs += np.where(awake[:, :, None], log_stake(side * stakes), 0.0)
 
     def above(self) -> Floats:
         return np.asarray(np.logaddexp.reduce(self.logs[0], axis=2))

@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from storlab.analysis.stats.anytime import FORESEEABLE, Floats
-from storlab.analysis.stats.signed_rank import STRENGTHS, WEIGHTS, fewest_rounds, log_stake
+from storlab.analysis.stats.signed_rank import WEIGHTS, fewest_rounds, log_stake, odds
 
 _POINTS = (np.arange(400) + 0.5) / 400
 _CERTAIN = 8.0  # standard deviations: every round points the same way
@@ -80,5 +80,5 @@ def _steps(effect: float) -> tuple[Floats, Floats]:
 
     values = effect + ndtri(_POINTS)
     ranks = (np.argsort(np.argsort(np.abs(values))) + 0.5) / len(values)
-    growth = log_stake(STRENGTHS[:, None] * np.sign(values) * ranks)
+    growth = log_stake(odds(np.sign(values) * ranks, np.array(math.inf)))
     return growth.mean(axis=1), growth.var(axis=1)

@@ -5,14 +5,17 @@ If two levels do not differ, then swapping their trials within a round changes n
 alike, because Storlab draws the order within every round. So the sign of each log ratio is a fair coin, and no bet on
 fair coins wins much: with bets that use only what is known before the sign, the capital of those who bet on "above c",
 
-    P(c) = Σ_λ w_λ Π_i (1 + tanh(λ · sign_i · rank_i / i)),
+    P(c) = Σ_λ w_λ Π_i (1 + tanh(λ · sign_i · score_i)),
 
 is a martingale if the log ratios are symmetric about c, and the chance that it ever reaches 1/α is at most α (Ville's
-inequality). ``rank_i`` is the rank of |log ratio_i − c| among the first i rounds (ties share theirs), and the strengths
-λ find weak steady effects and strong ones. N(c) is the same for "below c", with the signs turned. M = (P(0) + N(0)) / 2
+inequality). ``score_i`` grows with the rank of |log ratio_i − c| among the first i rounds (ties share theirs), and the
+strengths λ find weak steady effects and strong ones. Weak bets score a rank by what normal noise would have there,
+Φ⁻¹((1 + (rank − ½)/i) / 2), which in such noise is the best that ranks can do (van der Waerden 1952) and in any noise no
+worse than a t test (Chernoff and Savage 1958); strong ones, which decide when there are few, by rank/i. N(c) is the same for "below c", with the signs turned. M = (P(0) + N(0)) / 2
 is the evidence that the two differ at all; that for one direction is its half of M.
 
-P falls and N rises with c: as c passes a mean of two log ratios, the rank of one of them changes in favour of "below".
+P falls and N rises with c: as c passes a mean of two log ratios, the rank of one of them changes in favour of "below",
+and its score with it.
 So the values of c that are not ruled out are an interval, which ends at such means (Walsh averages), and their median
 (Hodges and Lehmann 1963) is its centre: the *typical* log ratio, which no single round can move far.
 
@@ -25,7 +28,8 @@ be, a round of the highest rank (Lachin 1999, "Worst-rank score analysis with in
 clinical trials"); for anyone it counts as nothing. Each only lowers P or N.
 
 Sources: Reynolds 1975, "A sequential signed-rank test for symmetry" (sequential ranks). Vovk and Wang 2024,
-"Nonparametric e-tests of symmetry". Ramdas, Ruf, Larsson and Koolen 2020, "Admissible anytime-valid
+"Nonparametric e-tests of symmetry". Chernoff and Savage 1958, "Asymptotic normality and efficiency of certain
+nonparametric test statistics". Ramdas, Ruf, Larsson and Koolen 2020, "Admissible anytime-valid
 sequential inference must rely on nonnegative martingales", section on symmetric distributions.
 """
 
@@ -40,10 +44,11 @@ import numpy as np
 
 from storlab.analysis.stats.anytime import ROUNDING, Floats
 
-STRENGTHS = np.array([0.2, 0.6, 1.6, 5.0, 20.0])
-"""λ: tuned to effects of about a tenth, a quarter, one and several standard deviations."""
-WEIGHTS = np.array([0.10, 0.15, 0.17, 0.18, 0.40])
+STRENGTHS = np.array([0.14, 0.4, 0.75, 1.4, 6.0, 20.0])
+"""λ: tuned to effects of about an eighth, two fifths, three quarters, one and several standard deviations."""
+WEIGHTS = np.array([0.08, 0.11, 0.11, 0.08, 0.20, 0.42])
 """Most on the strongest bet, which decides large effects in few rounds; any share of the others is soon made up for."""
+_NORMAL = np.array([True, True, True, True, False, False])  # how the bet scores a rank
 
 _LOG_WEIGHTS = np.log(WEIGHTS)
 _MATRIX = 300  # rounds up to which all pairs of them are looked at at once
@@ -55,7 +60,22 @@ def log_stake(odds: Floats) -> Floats:
     return np.asarray(math.log(2) - np.logaddexp(0.0, -2 * odds), dtype=np.float64)
 
 
-_LOST = log_stake(-STRENGTHS)  # of a round of the highest rank against the bet
+def odds(signed_ranks: Floats, numbers: Floats) -> Floats:
+    """λ · sign · score of each bet, shape ``(bets, *signed_ranks.shape)``.
+
+    ``signed_ranks``: ``sign_i · rank_i / i``; ``numbers``: the i of each, of a shape that is broadcast to theirs.
+    """
+    from scipy.special import ndtri
+
+    normal = np.sign(signed_ranks) * ndtri((1 + np.maximum(np.abs(signed_ranks) - 0.5 / numbers, 0.0)) / 2)
+    shape = (-1,) + (1,) * np.ndim(signed_ranks)
+    scores = np.where(_NORMAL.reshape(shape), normal, signed_ranks)
+    return np.asarray(STRENGTHS.reshape(shape) * scores, dtype=np.float64)
+
+
+def _log_lost(rounds: int, lost: int) -> Floats:
+    """What each bet loses by ``lost`` of ``rounds``: each is of the highest rank, against the bet."""
+    return lost * log_stake(-odds(np.ones(()), np.array(float(max(rounds, 1)))))
 
 
 def sequential_signed_ranks(values: Floats) -> Floats:
@@ -84,12 +104,12 @@ def log_growth(values: Floats, centre: float, side: int) -> Floats:
     """
     off = values - centre
     off = np.where(np.abs(off) <= ROUNDING, 0.0, np.round(off, 12))  # equal but for rounding is a tie
-    return log_stake(side * STRENGTHS[:, None] * sequential_signed_ranks(off))
+    return log_stake(side * odds(sequential_signed_ranks(off), np.arange(1, len(values) + 1)))
 
 
 def log_evidence(values: Floats, centre: float = 0.0, side: int = 1, lost: int = 0) -> float:
     """log P(``centre``), or log N for a ``side`` of −1, after rounds of ``values`` (shape ``(n,)``) and lost ones."""
-    return _mix(log_growth(values, centre, side).sum(axis=1) + lost * _LOST)
+    return _mix(log_growth(values, centre, side).sum(axis=1) + _log_lost(len(values) + lost, lost))
 
 
 def _mix(log_capital: Floats) -> float:
@@ -168,7 +188,7 @@ def rounds_for_evidence(values: Floats, log_needed: float, centre: float = 0.0, 
     """
     if len(values) == 0:
         return math.inf
-    capital = log_growth(values, centre, side).sum(axis=1) + lost * _LOST
+    capital = log_growth(values, centre, side).sum(axis=1) + _log_lost(len(values) + lost, lost)
     rate = float(capital.max()) / len(values)
     missing = log_needed - _mix(capital)
     if missing <= 0:
