@@ -43,7 +43,7 @@ def test_a_clear_difference_is_better_where_higher_is_better_and_worse_where_low
     better, worse = ratios(FASTER), ratios(FASTER, "lower")
     assert (better.verdict, worse.verdict) == ("better", "worse")
     assert better.reason == (
-        "xfs is higher than ext4 in 12 of 12 rounds: 1.42× (1.30× to 1.53×); "
+        "xfs is higher than ext4 in 12 of 12 rounds: 1.42× (1.30× to 1.55×); "
         "the interval excludes 1, and higher is better."
     )
     assert better.settled and better.rounds_to_decide is None

@@ -9,9 +9,10 @@ fair coins wins much: with bets that use only what is known before the sign, the
 
 is a martingale if the log ratios are symmetric about c, and the chance that it ever reaches 1/α is at most α (Ville's
 inequality). ``score_i`` grows with the rank of |log ratio_i − c| among the first i rounds (ties share theirs), and the
-strengths λ find weak steady effects and strong ones. Weak bets score a rank by what normal noise would have there,
+strengths λ find weak steady effects and strong ones. The middle bets score a rank by what normal noise would have there,
 Φ⁻¹((1 + (rank − ½)/i) / 2), which in such noise is the best that ranks can do (van der Waerden 1952) and in any noise no
-worse than a t test (Chernoff and Savage 1958); strong ones, which decide when there are few, by rank/i. N(c) is the same for "below c", with the signs turned. M = (P(0) + N(0)) / 2
+worse than a t test (Chernoff and Savage 1958). Others score by rank/i: the strongest, which decide while rounds are few,
+and the weakest, which lets a level that fails now and then lose less by it. N(c) is the same for "below c", with the signs turned. M = (P(0) + N(0)) / 2
 is the evidence that the two differ at all; that for one direction is its half of M.
 
 P falls and N rises with c: as c passes a mean of two log ratios, the rank of one of them changes in favour of "below",
@@ -44,11 +45,11 @@ import numpy as np
 
 from storlab.analysis.stats.anytime import ROUNDING, Floats
 
-STRENGTHS = np.array([0.14, 0.4, 0.75, 1.4, 6.0, 20.0])
+STRENGTHS = np.array([0.25, 0.4, 0.8, 1.4, 6.0, 20.0])
 """λ: tuned to effects of about an eighth, two fifths, three quarters, one and several standard deviations."""
-WEIGHTS = np.array([0.08, 0.11, 0.11, 0.08, 0.20, 0.42])
+WEIGHTS = np.array([0.10, 0.10, 0.11, 0.07, 0.20, 0.42])
 """Most on the strongest bet, which decides large effects in few rounds; any share of the others is soon made up for."""
-_NORMAL = np.array([True, True, True, True, False, False])  # how the bet scores a rank
+_NORMAL = np.array([False, True, True, True, False, False])  # how the bet scores a rank
 
 _LOG_WEIGHTS = np.log(WEIGHTS)
 _MATRIX = 300  # rounds up to which all pairs of them are looked at at once
@@ -74,8 +75,8 @@ def odds(signed_ranks: Floats, numbers: Floats) -> Floats:
 
 
 def _log_lost(rounds: int, lost: int) -> Floats:
-    """What each bet loses by ``lost`` of ``rounds``: each is of the highest rank, against the bet."""
-    return lost * log_stake(-odds(np.ones(()), np.array(float(max(rounds, 1)))))
+    """What each bet loses by ``lost`` rounds after ``rounds`` others: each is of the highest rank, against the bet."""
+    return np.asarray(log_stake(-odds(np.ones(lost), rounds + 1 + np.arange(lost))).sum(axis=1))
 
 
 def sequential_signed_ranks(values: Floats) -> Floats:
@@ -109,7 +110,7 @@ def log_growth(values: Floats, centre: float, side: int) -> Floats:
 
 def log_evidence(values: Floats, centre: float = 0.0, side: int = 1, lost: int = 0) -> float:
     """log P(``centre``), or log N for a ``side`` of −1, after rounds of ``values`` (shape ``(n,)``) and lost ones."""
-    return _mix(log_growth(values, centre, side).sum(axis=1) + _log_lost(len(values) + lost, lost))
+    return _mix(log_growth(values, centre, side).sum(axis=1) + _log_lost(len(values), lost))
 
 
 def _mix(log_capital: Floats) -> float:
@@ -188,7 +189,7 @@ def rounds_for_evidence(values: Floats, log_needed: float, centre: float = 0.0, 
     """
     if len(values) == 0:
         return math.inf
-    capital = log_growth(values, centre, side).sum(axis=1) + _log_lost(len(values) + lost, lost)
+    capital = log_growth(values, centre, side).sum(axis=1) + _log_lost(len(values), lost)
     rate = float(capital.max()) / len(values)
     missing = log_needed - _mix(capital)
     if missing <= 0:
