@@ -1,4 +1,5 @@
-//! The command line: `serve`, `init`, `trace`, `tcp`, `files`, `relay`, `--version`, and the hidden `launch` and `guard`.
+//! The command line: `serve`, `init`, `trace`, `tcp`, `files`, `relay`, `pcap`, `--version`, and the hidden `launch`
+//! and `guard`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,7 +7,7 @@ use std::path::PathBuf;
 use crate::protocol::{PROTOCOL, is_file_name};
 
 /// What a wrong command line is answered with.
-pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent tcp [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent relay OPTION...\n       storlab-agent --version";
+pub const USAGE: &str = "usage: storlab-agent serve [--cgroup NAME] [--port PATH]\n       storlab-agent init\n       storlab-agent trace [OPTION]...\n       storlab-agent tcp [OPTION]...\n       storlab-agent files SPEC\n       storlab-agent relay OPTION...\n       storlab-agent pcap [FILE]\n       storlab-agent --version";
 
 /// What the program was asked to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub enum Command {
     Files(OsString),
     /// Stand between a server and its clients (see [`crate::relay`]), which understands its own arguments.
     Relay(Vec<OsString>),
+    /// Tell what TCP did in a capture (see [`crate::pcap`]): in this file, or else on stdin.
+    Pcap(Option<OsString>),
     /// Be process 1 of a guest (see [`crate::init`]).
     Init,
     /// Prepare, wait and become a program: what the agent re-executes itself for (see [`crate::launch`]).
@@ -88,6 +91,10 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, U
         Some("guard") => parse_guard(arguments),
         Some("trace") => Ok(Command::Trace(arguments.collect())),
         Some("relay") => Ok(Command::Relay(arguments.collect())),
+        Some("pcap") => match (arguments.next(), arguments.next()) {
+            (file, None) => Ok(Command::Pcap(file)),
+            (_, Some(argument)) => Err(UsageError::Unknown(argument)),
+        },
         Some("tcp") => Ok(Command::Tcp(arguments.collect())),
         Some("files") => match (arguments.next(), arguments.next()) {
             (Some(spec), None) => Ok(Command::Files(spec)),
@@ -160,6 +167,13 @@ mod tests {
             let arguments = ["serve", "--cgroup", name].map(OsString::from);
             assert_eq!(parse(arguments), Err(UsageError::CgroupName(name.into())));
         }
+    }
+
+    #[test]
+    fn a_capture_is_one_file_or_comes_on_stdin() {
+        assert_eq!(parse_words("pcap"), Ok(Command::Pcap(None)));
+        assert_eq!(parse_words("pcap x.pcap"), Ok(Command::Pcap(Some("x.pcap".into()))));
+        assert_eq!(parse_words("pcap x y"), Err(UsageError::Unknown("y".into())));
     }
 
     #[test]
