@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import run
 from typing import Any
 
 from attacks.samples import (
@@ -55,6 +56,7 @@ from storlab.formats.fio.histogram_log import read_histogram_logs
 from storlab.formats.fio.log_lines import is_cut
 from storlab.formats.fio.logs import read_series
 from storlab.formats.fio.operations import longest_gap, read_operations
+from storlab.formats.pcap.agent_output import decode
 from storlab.images.apt import parse_stanzas
 from storlab.images.manifest import ImageManifest
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
@@ -73,6 +75,7 @@ from storlab.layers.zfs.module import parse_parameters, parse_version
 from storlab.layers.zfs.pool import is_only_member, parse_layout
 from storlab.layers.zfs.properties import parse_changed, parse_properties
 from storlab.measurements import Measurements
+from storlab.nodes.agent_binary import agent_path
 from storlab.nodes.events import answer_of
 from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.causes import killed_for_memory, last_word, panic, tail
@@ -150,6 +153,16 @@ def imported(kind: str, options: Mapping[str, Any] | None = None) -> Callable[[b
         return importer.read(data, "x", options or {})
 
     return read
+
+
+def capture_file(path: Path) -> object:
+    with path.open("rb") as file:
+        return importer_of("pcap").read_stream(file, "x", {})
+
+
+def said_of_captures() -> list[bytes]:
+    captures = golden("importing/golden/pcap-*.pcap*")()
+    return [run([agent_path(), "pcap"], input=data, capture_output=True, check=False).stdout for data in captures]
 
 
 def bonnie_run(data: bytes, folder: Path) -> None:
@@ -264,6 +277,8 @@ PARSERS: dict[str, Parser] = {
     "sysbench": Parser(imported("sysbench"), golden("importing/golden/sysbench*")),
     "bonnie": Parser(imported("bonnie"), golden("importing/golden/bonnie*")),
     "pcap": Parser(imported("pcap"), golden("importing/golden/pcap-*"), slow=True),
+    "pcap, from disk": Parser(of_file("x", capture_file), golden("importing/golden/pcap-*.pcap*"), slow=True),
+    "what the agent says of captures": Parser(of_bytes(lambda data: decode(data, "x")), said_of_captures),
     "bonnie, live": Parser(bonnie_run, golden("workloads/golden/bonnie.*")),
     "blkalgn": Parser(imported("blkalgn"), these(*BLKALGN)),
     "csv": Parser(imported("csv", TABLE), these(*CSV)),

@@ -11,7 +11,7 @@ import pytest
 from formats.pcap.made import ethernet, pcap, sent
 from formats.pcap.test_streams import reads
 from laboratory import needs_root
-from storlab.errors import ParseError
+from storlab.errors import MissingTool, ParseError
 from storlab.importing.importer import Part
 from storlab.importing.pcap import PcapImporter
 from storlab.metrics import HISTOGRAMS, Specs
@@ -41,6 +41,12 @@ def test_metrics_are_in_base_units_and_of_jobs_where_there_are_several_connectio
 def test_a_capture_without_tcp_is_refused() -> None:
     with pytest.raises(ParseError, match="x: has no packet of TCP"):
         PcapImporter().read(b"\xd4\xc3\xb2\xa1" + bytes(20), "x", {})
+
+
+def test_without_the_agent_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORLAB_AGENT", "/nowhere/agent")
+    with pytest.raises(MissingTool, match="/nowhere/agent, which can't be executed; unset it or build that agent"):
+        imported(GOLDEN / "pcap-ethernet.pcap")
 
 
 def test_delays_and_full_windows_are_said_in_sentences() -> None:

@@ -14,6 +14,7 @@ from storlab.formats.pcap.capture import Capture, Talk, read_capture
 from storlab.formats.pcap.metrics import METRICS, WAYS, bin_edges, gaps_of, values
 from storlab.importing.importer import Importer, Part
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, metric_frame
+from storlab.nodes.agent_binary import agent_path
 from storlab.text import printable
 
 _JOBS = 10  # connections, those with most bytes, that are shown one by one
@@ -34,7 +35,7 @@ class PcapImporter(Importer):
         return self.read_stream(io.BytesIO(text), source, options)
 
     def read_stream(self, file: BinaryIO, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
-        capture = read_capture(file, source)
+        capture = read_capture(file, source, agent_path())
         if not capture.talks:
             raise ParseError("; ".join(["has no packet of TCP", *capture.warnings]), source)
         return [_part(capture)]

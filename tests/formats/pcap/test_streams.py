@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from formats.pcap.made import ACK, CLIENT, FIN, RST, SERVER, STAMPS, SYN, Packet, of, received, sent
-from storlab.formats.pcap import container
-from storlab.formats.pcap.holes import Holes
 from storlab.formats.pcap.mss import estimate
 
 MSS = 1448
@@ -54,7 +49,7 @@ def test_what_the_capture_lacks_is_counted_in_bytes() -> None:
     lost = [packet for at, packet in enumerate(packets) if at not in (5, 6, 14)]
     (talk,) = of(lost).talks
     assert talk.missing == 3 * MSS
-    assert talk.received.holes.missing == 3 * MSS
+    assert talk.received.missing == 3 * MSS
     assert (talk.sent.retransmits, talk.received.retransmits) == (0, 0)
     (talk,) = of([packet for at, packet in enumerate(packets) if at not in (37, 38)]).talks
     assert talk.missing == 2 * MSS  # after all that was captured: the last ACK tells
@@ -126,41 +121,6 @@ def test_windows_of_0_and_blocks_of_sack_are_counted() -> None:
     ]
     (talk,) = of(packets).talks
     assert (talk.sent.zero_windows, talk.sent.sacks, talk.sent.dsacks) == (1, 2, 1)
-
-
-@given(st.data())
-@settings(max_examples=40, deadline=None)
-def test_however_it_is_cut_up_the_counts_are_the_same(data: st.DataObject) -> None:
-    packets = reads(6, start=data.draw(st.integers(0, 2**32 - 1)), wait=0.04)
-    dropped = data.draw(st.sets(st.integers(0, len(packets) - 1), max_size=8))
-    packets = [packet for at, packet in enumerate(packets) if at not in dropped]
-    more = [replace(packet, source=("10.0.0.9", packet.source[1])) for packet in packets if packet.source == CLIENT]
-    packets = sorted([*packets, *more], key=lambda packet: packet.time)
-    size = data.draw(st.integers(1, 9))
-    whole = of(packets)
-    most, container.MOST = container.MOST, size
-    try:
-        pieces = of(packets)
-    finally:
-        container.MOST = most
-    for one, other in zip(whole.talks, pieces.talks, strict=True):
-        for a, b in ((one.sent, other.sent), (one.received, other.received)):
-            left, right = (vars(each) | {"holes": each.holes.missing} for each in (a, b))
-            for name in [key for key in left if not key.startswith("rtt")]:
-                assert left[name] == right[name], name
-
-
-@given(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=30))
-def test_holes_are_what_no_segment_covers(segments: list[tuple[int, int]]) -> None:
-    holes, newest, covered = Holes(), 0, np.zeros(100, dtype=bool)
-    for begin, length in segments:
-        if begin > newest:
-            holes.open(newest, begin, 0)
-        elif begin < newest:
-            holes.fill(begin, begin + length, 10**12)
-        covered[begin : begin + length] = True
-        newest = max(newest, begin + length)
-    assert holes.missing == int((~covered[:newest]).sum())
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from formats.pcap.made import read
 from storlab.errors import ParseError
 from storlab.formats.pcap.capture import Capture, Talk
-from storlab.formats.pcap.container import MOST
+from storlab.formats.pcap.text import PIECE
 
 GOLDEN = Path(__file__).parents[2] / "importing/golden"
 OLD, NEW = ((GOLDEN / f"pcap-tcpdump-{version}.txt").read_bytes() for version in (3, 4))
@@ -73,9 +73,9 @@ def test_lines_go_on_past_midnight() -> None:
 
 def test_a_text_that_is_longer_than_a_piece_is_read_whole() -> None:
     line = "10:00:00.{:06} IP a.700 > b.2049: . {}:{}(10) ack 1 win 5\n"
-    text = "".join(line.format(at % 10**6, at * 10, at * 10 + 10) for at in range(MOST + 10))
+    text = "".join(line.format(at % 10**6, at * 10, at * 10 + 10) for at in range(PIECE + 10))
     (talk,) = read(text.encode()).talks
-    assert (talk.sent.segments, talk.missing) == (MOST + 10, 0)
+    assert (talk.sent.segments, talk.missing) == (PIECE + 10, 0)
 
 
 @given(
@@ -101,3 +101,8 @@ def test_numbers_beyond_any_width_do_no_harm() -> None:
         f"options [mss {nines},sack 1 {{{nines}:1}}], length {nines}\n"
     )
     assert len(read(line.encode() * 2).talks) == 1
+
+
+def test_numbers_of_more_digits_than_python_reads_do_no_harm() -> None:
+    line = "10:00:00.1 IP a.1 > b.2: Flags [.], seq 1:11, ack {0}, win 5, options [sack 1 {{{0}:1}}], length 10\n"
+    assert len(read(line.format("9" * 4500).encode()).talks) == 1

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import BinaryIO
 
-from storlab.formats.pcap.container import MAGICS, SECTION, Notes, packets_of
-from storlab.formats.pcap.frames import Frames
+from storlab.formats.pcap.agent import read_file, read_pieces
+from storlab.formats.pcap.agent_output import Connection, Direction, Document, Endpoint
 from storlab.formats.pcap.mss import mss_of
-from storlab.formats.pcap.segments import Addresses, endpoint
-from storlab.formats.pcap.streams import Connection, Direction, Streams
 from storlab.formats.pcap.text import Text
 
+_MAGICS = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1", b"\x0a\x0d\x0d\x0a")
+"""The first bytes of pcap, and of pcapng."""
 _SERVERS = (2049, 3260, 4420, 10809, 445, 139, 111, 20048, 8009)
 """Ports on which storage is served: NFS, iSCSI, NVMe, NBD, SMB, and what goes with NFS."""
 
@@ -40,7 +42,7 @@ class Talk:
     @property
     def missing(self) -> int:
         """Bytes that the capture lacks."""
-        return self.sent.holes.missing + self.received.holes.missing
+        return self.sent.missing + self.received.missing
 
     @cached_property
     def merged(self) -> tuple[int, int]:
@@ -59,62 +61,60 @@ class Capture:
     warnings: tuple[str, ...]
 
 
-def read_capture(file: BinaryIO, source: str) -> Capture:
+def read_capture(file: BinaryIO, source: str, agent: Path) -> Capture:
     """A pcap, a pcapng or tcpdump's text, by how it begins. Raises ``ParseError``."""
-    streams, head = Streams(), file.read(4)
+    head = file.read(4)
     file.seek(0)
-    if head in MAGICS or head == SECTION:
-        notes, frames = Notes(), Frames(source)
-        for packets in packets_of(file, source, notes):
-            streams.add(frames.segments(packets))
-        return _capture(frames.packets, frames.addresses, streams, _of_frames(notes, frames))
+    if head in _MAGICS:
+        document = read_file(agent, file, source)
+        return _capture(document, document.packets, (), _of_frames(document))
     text = Text(source)
-    for segments in text.segments(file):
-        streams.add(segments)
-    others = [f"{text.others} packets are not of TCP, or say too little"] if text.others else []
-    return _capture(text.packets, text.addresses, streams, others)
-
-
-def _of_frames(notes: Notes, frames: Frames) -> list[str]:
+    document = read_pieces(agent, text.records(file), source)
     said = {
-        "it is cut off within its last packet": notes.cut_off,
-        f"{notes.without_time} packets have no time: nothing that takes time is known of them": notes.without_time,
-        f"{frames.others} packets are not of TCP": frames.others,
-        f"{frames.cut} packets were captured without their TCP header: take a larger snapshot length": frames.cut,
-        f"{frames.without_options} packets were captured without all TCP options: SACK and MSS may be missing":
-            frames.without_options,
+        f"{text.others} packets are not of TCP, or say too little": text.others,
+        _left_out(text.too_many + document.left_out): text.too_many + document.left_out,
+    }
+    return _capture(document, text.packets, text.names, said)
+
+
+def _of_frames(document: Document) -> dict[str, int]:
+    return {
+        "it is cut off within its last packet": document.cut_off,
+        f"{document.without_time} packets have no time: nothing that takes time is known of them":
+            document.without_time,
+        f"{document.others} packets are not of TCP": document.others,
+        f"{document.cut} packets were captured without their TCP header: take a larger snapshot length": document.cut,
+        f"{document.without_options} packets were captured without all TCP options: SACK and MSS may be missing":
+            document.without_options,
+        _left_out(document.left_out): document.left_out,
     }  # fmt: skip
-    return [sentence for sentence, holds in said.items() if holds]
 
 
-def _capture(packets: int, addresses: Addresses, streams: Streams, said: list[str]) -> Capture:
-    if streams.too_many or addresses.too_many:
-        said.append(f"{streams.too_many + addresses.too_many} packets are left out: of too many connections")
-    talks = [_talk(connection, addresses) for connection in streams.connections if connection.last >= connection.first]
-    return Capture(packets, tuple(sorted(talks, key=lambda talk: -talk.bytes)), tuple(said))
+def _left_out(packets: int) -> str:
+    return f"{packets} packets are left out: of too many connections"
 
 
-def _talk(connection: Connection, addresses: Addresses) -> Talk:
-    a, b = _ends(connection.flow)
-    opener = connection.opener if connection.opener is not None else _client(a[1], b[1])
+def _capture(document: Document, packets: int, names: Sequence[str], said: Mapping[str, int]) -> Capture:
+    """``names``: those by whose numbers the document calls machines. ``said``: sentences, and whether they hold."""
+    talks = [_talk(connection, names) for connection in document.connections]
+    warnings = tuple(sentence for sentence, holds in said.items() if holds)
+    return Capture(packets, tuple(sorted(talks, key=lambda talk: -talk.bytes)), warnings)
+
+
+def _talk(connection: Connection, names: Sequence[str]) -> Talk:
+    a, b = connection.ends
+    opener = connection.opener if connection.opener is not None else _client(a.port, b.port)
     sent, received = connection.ways[opener], connection.ways[1 - opener]
-    _unseen(sent, received)
-    _unseen(received, sent)
-    client, server = (endpoint(addresses, *end) for end in ((a, b) if opener == 0 else (b, a)))
+    client, server = (_endpoint(end, names) for end in ((a, b) if opener == 0 else (b, a)))
     out, into = mss_of(sent, received), mss_of(received, sent)
     name = f"{client} > {server}".replace("\n", " ")
     return Talk(name, connection.first, connection.last, sent, received, out[0], into[0], out[1] or into[1])
 
 
-def _unseen(sender: Direction, receiver: Direction) -> None:
-    """What was acknowledged, and comes after all that was captured, is missing as well."""
-    if sender.next is not None and receiver.newest_ack is not None:
-        beyond = (receiver.newest_ack - sender.next + 2**31) % 2**32 - 2**31
-        sender.holes.closed += max(beyond, 0)
-
-
-def _ends(flow: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    return (flow >> 48, flow >> 16 & 0xFFFF), (flow >> 32 & 0xFFFF, flow & 0xFFFF)
+def _endpoint(end: Endpoint, names: Sequence[str]) -> str:
+    """``10.0.0.1:2049``, ``[fe80::1]:2049``, ``client.nfs``."""
+    name = end.host if isinstance(end.host, str) else "".join(names[end.host : end.host + 1])
+    return name if not end.port else f"[{name}]:{end.port}" if ":" in name else f"{name}:{end.port}"
 
 
 def _client(port_a: int, port_b: int) -> int:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from storlab.formats.pcap.agent_output import BINS, Direction
 from storlab.formats.pcap.capture import Talk
-from storlab.formats.pcap.streams import BINS, Direction
 from storlab.metrics import MetricSpec, Value, by_name, latencies
 from storlab.percentiles import percentile_name, percentiles_of_each
 
@@ -96,7 +96,7 @@ def _of_way(way: str, own: Sequence[Direction]) -> Iterator[tuple[str, float | N
     yield f"sack.{way}", sum(each.sacks for each in own)
     yield f"dsack.{way}", sum(each.dsacks for each in own)
     yield f"zero-windows.{way}", sum(each.zero_windows for each in own)
-    yield f"missing.{way}", sum(each.holes.missing for each in own)
+    yield f"missing.{way}", sum(each.missing for each in own)
 
 
 def _gaps(way: str, own: Sequence[Direction], job: str | None) -> Iterator[Value]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from storlab.formats.pcap.streams import Direction
+from storlab.formats.pcap.agent_output import Direction
 
 _TIMESTAMPS = 12  # bytes, with blanks
 _LEAST, _MOST = 500, 65_495  # bytes: below is no segment of a full length; loopback's
@@ -24,7 +24,7 @@ def mss_of(sender: Direction, receiver: Direction) -> tuple[int, bool]:
     if options:
         stamped = sender.stamped and receiver.stamped
         return max(min(options) - (_TIMESTAMPS if stamped else 0), 1), False
-    return estimate(sender.lengths + receiver.advances), True
+    return estimate(Counter(sender.lengths) + Counter(receiver.advances)), True
 
 
 def estimate(lengths: Counter[int]) -> int:
