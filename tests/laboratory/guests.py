@@ -23,6 +23,7 @@ FOREVER_AT_FIRST = f'echo "{BEGUN}" > /dev/console; if [ $trial = 1 ]; then exec
 MOUNTED = '{ layer = "virtio-blk" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]'
 DISK = '[{ layer = "file", size = "64M" }, { layer = "virtio-blk" }]'
 EXT4 = f'[{{ layer = "file", size = "64M" }}, {MOUNTED}'
+_WHEN = re.compile(r" \(\d+\.\d s into the load\)$")
 _NAME = re.compile(r"(?P<name>[^,]+),process=")
 
 
@@ -110,5 +111,5 @@ def once_begun(lab: Laboratory, names: tuple[str, ...], action: Callable[[], Non
 
 
 def endings(lab: Laboratory) -> list[tuple[str, str | None]]:
-    """How each trial ended, and why."""
-    return [(record.status, record.reason) for record in lab.records()]
+    """How each trial ended, and why; without when something was lost, which is for chance."""
+    return [(each.status, each.reason and _WHEN.sub("", each.reason)) for each in lab.records()]

@@ -113,7 +113,9 @@ def test_an_agent_that_is_killed_fails_its_trial_and_the_run_goes_on(lab: Labora
     records = {record.levels["time"]: record for record in lab.records()}
     assert records["0.1"].status == "done"
     assert records["3600"].status == "failed"
-    assert records["3600"].reason == "node host: the stream to its agent closed"
+    assert records["3600"].lost_after is not None
+    into = f"({records['3600'].lost_after:.1f} s into the load)"
+    assert records["3600"].reason == f"node host: the stream to its agent closed {into}"
     assert not any(record.warnings for record in records.values())
     assert lab.leftovers() == []
 

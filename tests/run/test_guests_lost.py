@@ -65,6 +65,7 @@ def test_a_panic_while_preparing_is_told_like_one_while_measuring(lab: Laborator
     panic = 'prepare = [["sh", "-c", "echo c > /proc/sysrq-trigger"]]'
     lab.execute(guests("true", count="1", trial=panic), unconfined=True)
     assert endings(lab) == [("failed", "node vm: the guest's kernel panicked: sysrq triggered crash")]
+    assert lab.records()[0].lost_after is None
     assert lab.leftovers() == []
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from laboratory import Laboratory
+from laboratory import Laboratory, needs_root
 from laboratory.guests import BEGUN, endings, kill_guest, needs_guests, once_begun
 
 LAYERS = {"nbd": "nbd-export", "iscsi": "iscsi-target", "nvme-tcp": "nvme-target", "aoe": "aoe-target"}
@@ -59,11 +59,44 @@ def fails(lab: Laboratory, protocol: str, action: Callable[[], None]) -> str:
     assert status == "failed"
     assert reason is not None
     (record,) = lab.records()
+    assert record.lost_after is not None
+    assert (record.reason or "").endswith(f" ({record.lost_after:.1f} s into the load)")
     assert record.phases["measure"] < GIVE_UP + BEYOND
     assert record.phases["tear down"] < BEYOND
     assert [warning for warning in record.warnings if "torn down" in warning] == []
     assert lab.leftovers() == []
     return reason
+
+
+FULL = """
+primary = "elapsed"
+repeat = { until = "max", min = 1, max = 1 }
+trial = { settle = { sync = false, drop_caches = false } }
+[probes]
+[nodes.server]
+kind = "netns"
+stack = [
+  { layer = "file", size = "16M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" },
+  { layer = "file", size = "64M", overcommit = true },
+]
+[nodes.client]
+kind = "netns"
+from = "server"
+stack = [{ layer = "nbd-export" }, { layer = "connect" }]
+[workload.load]
+command = { argv = ["qemu-io", "-f", "raw", "-c", "write -P 90 0 32M", "{target}"] }
+"""
+
+
+@needs_root
+def test_a_trial_whose_target_is_full_fails_and_says_whose_it_is(lab: Laboratory) -> None:
+    lab.execute(FULL)
+    ((status, reason),) = endings(lab)
+    assert status == "failed"
+    assert (reason or "").startswith("node client: qemu-io ended with status 1: ")
+    assert (reason or "").endswith("No space left on device (what server serves is full)")
+    assert lab.run_folder.metrics.is_empty()
+    assert lab.leftovers() == []
 
 
 @needs_guests

@@ -120,7 +120,8 @@ def test_a_cut_network_is_told_and_the_mount_of_a_node_that_stays_is_undone(open
     lab.execute(study)
     thread.join()
     (record,) = lab.records()
-    assert re.match(r"node client: no answer from node server \(\S+\) for [5-9]\.\d s$", record.reason or "")
+    into = r"\(\d+\.\d s into the load\)"
+    assert re.match(rf"node client: no answer from node server \(\S+\) for [5-9]\.\d s {into}$", record.reason or "")
     assert record.warnings == []
     assert time.monotonic() - cut[0] < 5 + 20
     assert lab.leftovers() == []
@@ -169,7 +170,8 @@ def _run(lab: Laboratory, protocol: str, action: Callable[[], None]) -> tuple[Tr
 def test_a_cut_network_fails_the_trial_with_its_name_in_time_and_leaves_nothing(lab: Laboratory, protocol: str) -> None:
     record, took = _run(lab, protocol, lambda: _set_link(lab, "down"))
     assert record.status == "failed"
-    assert re.match(r"node client: no answer from node server \(10.213.0.\d\) for [5-9]\.\d s$", record.reason or "")
+    ((_, reason),) = endings(lab)
+    assert re.match(r"node client: no answer from node server \(10.213.0.\d\) for [5-9]\.\d s$", reason or "")
     assert took < 5 + 20 + 60, "and the machines are ended, which takes a while where many others run"
     assert lab.leftovers() == []
 
@@ -181,7 +183,7 @@ def test_a_server_whose_machine_dies_fails_the_trial_with_its_cause(lab: Laborat
     assert record.status == "failed"
     assert record.reason is not None
     assert record.reason.startswith("node server"), record.reason
-    assert endings(lab) == [("failed", record.reason)]
+    assert record.lost_after is not None
     assert lab.leftovers() == []
 
 

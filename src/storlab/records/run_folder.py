@@ -61,6 +61,7 @@ class TrialRecord(Struct, frozen=True, forbid_unknown_fields=True):
     status: Status
     reason: str | None = None
     detail: str = ""  # output that explains a failure
+    lost_after: Seconds | None = None  # how far into the load something was lost, where a load ran then
     started: datetime | None = None
     duration: Seconds | None = None
     measured: Seconds | None = None

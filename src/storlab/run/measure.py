@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -26,6 +27,22 @@ from storlab.workloads.base import Launch, RunContext
 
 Place = tuple[Load, RunContext]
 
+
+@dataclass
+class LoadSpan:
+    """When the loads of a trial ran: seconds on the controller's monotonic clock."""
+
+    began: float | None = None
+    ended: float | None = None  # by themselves: not where one failed, which may be for what is lost
+
+    def into(self, at: float) -> float | None:
+        """Seconds from their start to a loss; ``None`` where no load ran then."""
+        if self.began is None or at < self.began or (self.ended is not None and at > self.ended + _AFTERMATH):
+            return None
+        return at - self.began
+
+
+_AFTERMATH = 0.5  # s: a load may end well of what is lost, before word of that has come
 _LEAD = 0.02  # s, at least, from the decision to the start
 _LEAD_PER_COMMAND = 0.01
 _LEAD_PER_ROUND_TRIP = 20
@@ -60,11 +77,13 @@ async def compare_clocks(nodes: Sequence[Node]) -> dict[str, Clock]:
     return {node.name: clock for node, clock in zip(nodes, clocks, strict=True)}
 
 
-async def start_together(starts: Sequence[tuple[Node, Launch]], clocks: Mapping[str, Clock]) -> list[Process]:
-    """Prepare every command on its node and agree on an instant at which all of them begin."""
+async def start_together(
+    starts: Sequence[tuple[Node, Launch]], clocks: Mapping[str, Clock], span: LoadSpan
+) -> list[Process]:
+    """Prepare every command on its node and agree on an instant at which all of them, and ``span``, begin."""
     round_trip = 2 * max(clock.error for clock in clocks.values())
     lead = _LEAD + _LEAD_PER_COMMAND * len(starts) + _LEAD_PER_ROUND_TRIP * round_trip
-    instant = time.monotonic() + lead
+    span.began = instant = time.monotonic() + lead
 
     async def start(node: Node, launch: Launch) -> Process:
         at = instant + clocks[node.name].offset
@@ -118,12 +137,13 @@ async def measure(
     nodes: Mapping[str, Node],
     folder: Path,
     allowance: Allowance,
+    span: LoadSpan,
     work: Work | None = None,
 ) -> TrialRecord:
     """Run all workloads at once; ``subjects`` and ``nodes`` by name: all that belong to the trial, loads or no.
 
-    The record with what was seen of them; raw files go below ``folder``, as far as ``allowance`` reaches. How each
-    command ended is recorded, not judged: its workload's parser knows what a failure is.
+    The record with what was seen of them; raw files go below ``folder``, as far as ``allowance`` reaches. ``span`` gets
+    when they ran. How each command ended is recorded, not judged: its workload's parser knows what a failure is.
     """
     probes = {**probes, BACKING.kind: BACKING}
     machines = {name: node.machine for name, node in nodes.items()}
@@ -133,7 +153,7 @@ async def measure(
     clocks = await compare_clocks(list({node.name: node for node in (*working, *watching)}.values()))
     starts = [(place.node, await _launch(load, place, work)) for load, place in places]
     async with _watched(probes, watched, nodes, folder):
-        commands = await start_together(starts, clocks)
+        commands = await start_together(starts, clocks, span)
         try:
             if work is None:
                 ended = await wait_for_all(commands)
@@ -144,6 +164,8 @@ async def measure(
                 if command.ended is not None:
                     keep_exit(raw_folder(folder, place.node.name, load.name), command.ended)
             raise
+        if all(each.ok or each.stopped_by is not None for each in ended):
+            span.ended = time.monotonic()
     for (load, place), each in zip(places, ended, strict=True):
         raw = raw_folder(folder, place.node.name, load.name)
         await fetch_folder(place.node, place.folder, raw, allowance)

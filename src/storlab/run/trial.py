@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
-from storlab.errors import DiskFull, StorlabError, TimedOut, TrialError, Unsupported
+from storlab.errors import NodeLost, StorlabError, TimedOut, TrialError, Unsupported
 from storlab.layers.block.identity import refuse_another
-from storlab.layers.resources import Dir, Disk, Resource, Share
+from storlab.layers.resources import Dir, Disk, Resource
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Confinement, Node
@@ -24,8 +24,9 @@ from storlab.records.derive_trial import derive_trial
 from storlab.records.run_folder import TrialRecord, raw_folder
 from storlab.records.tables import TrialTables
 from storlab.run.fetch import Allowance, fetch_folder, forget_attempt
-from storlab.run.measure import last_output, measure
+from storlab.run.measure import LoadSpan, last_output, measure
 from storlab.run.order import PlannedTrial
+from storlab.run.reasons import reason_of
 from storlab.run.session import Session
 from storlab.run.setup.build import Built, shared_directory
 from storlab.run.setup.setups import Setups
@@ -39,9 +40,7 @@ T = TypeVar("T")
 _TEMPORARY = ".tmp"  # ends the name of a load's own temporary folder, beside its folder
 
 _AFTERMATH = 0.3  # s: clients may fail a moment before the agent reports that their server has ended
-_READ_ONLY = "Read-only file system"  # EROFS, see strerror(3): what a confined program hears
 _REST = 30.0  # s, for what is cancelled: commands that are stopped, and probes that end
-_FULL = 1024 * 1024  # bytes: with less, no file system does anything useful any more
 
 
 @dataclass
@@ -57,6 +56,7 @@ class TrialRun:
     warnings: list[str] = field(default_factory=list)
     built: Built = field(init=False)
     allowance: Allowance = field(default_factory=Allowance)
+    span: LoadSpan = field(default_factory=LoadSpan)
     slices: Slices | None = None  # that it shares with the other trials of its round
     facts: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     guests: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -128,11 +128,18 @@ class TrialRun:
 
     async def _failed(self, record: TrialRecord, error: StorlabError) -> TrialRecord:
         """The record with its reason: where something was lost first, all else may only follow from that."""
-        detail = error.detail if isinstance(error, TrialError) else ""
+        detail, now = error.detail if isinstance(error, TrialError) else "", time.monotonic()
         if any(part.programs for part in self.built.parts.values()):
             await asyncio.sleep(_AFTERMATH)
-        reason, log = self.setups.first_loss(self.built) or (await self._reason(error), "")
-        return structs.replace(record, reason=reason, detail="\n".join(filter(None, [detail, log])))
+        loss = self.setups.first_loss(self.built)
+        if loss is None and not isinstance(error, NodeLost):
+            return structs.replace(record, reason=await reason_of(error, self.built, self.session), detail=detail)
+        at, reason, log = loss or (now, await reason_of(error, self.built, self.session), "")
+        into = self.span.into(at)
+        if into is not None:
+            reason = f"{reason} ({into:.1f} s into the load)"
+        detail = "\n".join(filter(None, [detail, log]))
+        return structs.replace(record, reason=reason, detail=detail, lost_after=into)
 
     async def _phases(self, record: TrialRecord) -> TrialRecord:
         targets = [(load, target) for load in self.cell.loads for target in load.on]
@@ -270,47 +277,11 @@ class TrialRun:
         nodes = {self.session.host.name: self.session.host, **self.built.nodes}
         work = None if self.slices is None else SlicedWork(self.slices, self.cell)
         probes = self.cell.probes if work is None else watching_slices(self.cell.probes)
-        record = await measure(record, places, probes, subjects, nodes, self.folder, self.allowance, work)
+        record = await measure(record, places, probes, subjects, nodes, self.folder, self.allowance, self.span, work)
         if work is not None:
             self.warnings += work.warnings()
         await all_of(*[node.run(["rm", "-rf", "--", await self._folder(node)]) for node in self.built.nodes.values()])
         return record
-
-    async def _reason(self, error: StorlabError) -> str:
-        """The error in one sentence; a full disk is named as such, whoever noticed it and in whatever words."""
-        if isinstance(error, DiskFull):
-            return str(error)
-        for name, node in self.built.nodes.items():
-            if await self._is_full(node):
-                return f"{error} (the file system of {await self.session.scratch_on(node)} on {name} is full)"
-            if complaint := node.complaint():
-                return f"{error} ({complaint})"
-        if full := await self._full_share():
-            return f"{error} ({full})"
-        said = f"{error}\n{error.detail if isinstance(error, TrialError) else ''}"
-        if _READ_ONLY in said and not self.session.permissions.unconfined:
-            return f"{error} (a load may write only to its target and its own folder, unless run --unconfined)"
-        return str(error)
-
-    async def _full_share(self) -> str:
-        """That a directory which is served to others is full, where one is; not all protocols tell their clients."""
-        for part in self.built.parts.values():
-            node, resources = part.node, part.stack.resources
-            if node is None or node.lost is not None or not any(isinstance(each, Share) for each in resources):
-                continue
-            served = [below.stack.resource for below in part.stands_on] + list(resources)
-            for directory in (each for each in served if isinstance(each, Dir) and each.node == node.name):
-                if await self._is_full(node, directory.path):
-                    return f"what {node.name} serves is full"
-        return ""
-
-    async def _is_full(self, node: Node, path: str = "") -> bool:
-        try:
-            path = path or await self.session.scratch_on(node)
-            listing = await node.output("df", "--output=avail", "-B1", path)
-            return int(listing.split()[-1]) < _FULL
-        except (StorlabError, ValueError, IndexError):
-            return False  # such as of a guest that was ended at the trial's time-out
 
 
 async def _make_folders(place: RunContext) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,12 @@ class Part:
     def depth(self) -> int:
         """How many parts lie between it and one that stands on nothing."""
         return 1 + max((part.depth for part in self.stands_on), default=-1)
+
+    def all_below(self) -> Iterator[Part]:
+        """Every part that it stands on, down to the lowest; some more than once."""
+        for part in self.stands_on:
+            yield part
+            yield from part.all_below()
 
     def stands_on_any(self, nodes: set[str]) -> bool:
         """Whether one of these nodes, by instance, is somewhere below it."""

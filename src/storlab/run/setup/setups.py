@@ -80,10 +80,10 @@ class Setups:
         self.parts.forget_losses()
         self.session.forget_losses()
 
-    def first_loss(self, built: Built) -> tuple[str, str] | None:
-        """Of all that was lost, what is lowest: the rest may only follow from it. Why, and its last lines."""
+    def first_loss(self, built: Built) -> tuple[float, str, str] | None:
+        """Of all that was lost, what is lowest: the rest may only follow from it. When, why, and its last lines."""
         started = [part for part in built.parts.values() if part.started]
         depth = {part.node.instance: part.depth for part in started if part.node is not None}
         found = [(depth.get(loss.node, 0), loss.at, loss.reason, loss.detail) for loss in self.session.losses]
         found += [(lost.depth, lost.at, lost.reason, lost.log) for lost in self.parts.lost]
-        return min(found)[2:] if found else None
+        return min(found)[1:] if found else None
