@@ -29,6 +29,8 @@ _BY_PACKAGE = {
     "mount": ("losetup", "mount", "umount"),
     "numactl": ("numactl",),
     "nbd-client": ("nbd-client",),
+    "nbd-server": ("nbd-server",),
+    "nbdkit": ("nbdkit",),
     "open-iscsi": ("iscsiadm", "iscsid"),
     "qemu-system-x86": ("qemu-system-x86_64",),
     "qemu-utils": ("qemu-img", "qemu-nbd"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from laboratory import needs_root
 from storlab.errors import Unsupported
-from storlab.layers.resources import Disk
+from storlab.layers.resources import Disk, Export, File
 
 from ..pair import Pair, Shop
 from ..sites import parse
@@ -24,7 +25,7 @@ FILE = {"layer": "file", "size": "32M"}
 LOOP = {"layer": "loop"}
 SERVED = """
 cd /sys/kernel/config; ls -d target/iscsi/iqn* target/core/*_*/storlab* nvmet/subsystems/* nvmet/ports/* 2> /dev/null
-pgrep -x "vblade|qemu-nbd|tgtd"; true
+pgrep -x "vblade|qemu-nbd|nbd-server|nbdkit|tgtd"; true
 """
 USED = """
 ls -d /sys/class/nvme/nvme* /sys/class/iscsi_session/* /sys/block/etherd* 2> /dev/null
@@ -66,6 +67,59 @@ def test_what_is_written_through_it_is_on_the_server_and_twice_nothing_is_left(s
                 read = f"dd if={served.path} bs=4k skip=8 count=1 iflag=direct 2> /dev/null | tr -d '\\0'"
                 assert await shop.pair.server.output(read) == f"over {protocol}"
             await nothing_is_left(shop.pair)
+
+    shop.run(check())
+
+
+@needs_root
+@pytest.mark.parametrize("server", ["nbd-server", "nbdkit"])
+def test_other_programs_serve_nbd_over_two_connections_and_are_missed_when_killed(shop: Shop, server: str) -> None:
+    pair = shop.pair
+    target: Mapping[str, Any] = {"layer": "nbd-export", "server": server, "shared": 2}
+
+    async def check() -> None:
+        async with pair.crossed(FILE, target, {"layer": "nbd", "queues": 2, "give_up": "4s"}) as crossed:
+            disk, file, facts = crossed.resource, crossed.resources[0], crossed.fact("nbd-export")
+            assert isinstance(disk, Disk)
+            assert isinstance(file, File)
+            assert (facts["server"], facts["direct"], facts["transport"]) == (server, False, "inet")
+            assert facts["version"]
+            assert disk.size == facts["advertised"].get("size", disk.size) == 32 * 1024**2
+            assert {"flush", "fua", "trim", "multi"} <= set(facts["advertised"]["flags"])
+            assert crossed.fact("nbd")["queue"]["write_cache"] == "write back"
+            write = f"printf 'by {server}' | dd of={disk.path} bs=4k seek=8 conv=fsync,sync 2> /dev/null"
+            await pair.client.output(write)
+            assert await pair.server.output(f"dd if={file.path} bs=4k skip=8 count=1 2> /dev/null | tr -d '\\0'") == (
+                f"by {server}"
+            )
+            await pair.server.output(f"pkill -KILL -o -x {server}")
+            await pair.server.losing.wait()
+            gone = "nbd-server is gone" if server == "nbd-server" else "nbdkit was killed by SIGKILL: no output"
+            assert pair.server.lost == [f"node server: {gone}"]
+            await crossed.sever()
+        await nothing_is_left(pair)
+
+    shop.run(check())
+
+
+@needs_root
+@pytest.mark.parametrize("server", ["nbd-server", "nbdkit"])
+def test_on_one_machine_other_programs_serve_at_a_socket(shop: Shop, server: str) -> None:
+    end = shop.pair.server
+
+    async def check() -> None:
+        file, target = parse([FILE, {"layer": "nbd-export", "server": server}])
+        first, second = (replace(end.context(at), node=replace(end.node, address=None)) for at in (0, 1))
+        try:
+            export = await target.set_up(await file.set_up(None, first), second)
+            assert isinstance(export, Export)
+            assert "flush" in (await target.facts(export, second))["advertised"]["flags"]
+            uri = f"nbd+unix:///{export.export}?socket={export.server['path']}"
+            await end.output(f"qemu-io -f raw -c 'write -P 0x5a 1M 64k' -c flush '{uri}'")
+            assert "read 65536/65536" in await end.output(f"qemu-io -f raw -c 'read -P 0x5a 1M 64k' '{uri}'")
+        finally:
+            await end.tear_down()
+        await nothing_is_left(shop.pair)
 
     shop.run(check())
 

@@ -194,6 +194,10 @@ class ServerLayer(Layer):
     pin: Numbers | None = Field(None, description='CPUs of its machine that the server may use: "0-1,4".')
     numa: Numbers | None = Field(None, description="NUMA nodes of its machine for the server: CPUs and memory.")
 
+    def executable(self) -> str:
+        """The program, for layers that have a choice of several."""
+        return self.program
+
     @abstractmethod
     def command(self, server: ServerContext) -> Sequence[str]:
         """The program with its arguments, to run in the foreground and to print its log."""
@@ -222,13 +226,13 @@ class ServerLayer(Layer):
         return f"{how}: {self.complaint(lines)}"
 
     def needs(self) -> Needs:
-        return Needs(programs=(self.program, *binding.programs(self.pin, self.numa)))
+        return Needs(programs=(self.executable(), *binding.programs(self.pin, self.numa)))
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
         server = await self._context(below, context)
         folders = [server.folder, *filter(None, [server.data])]
         end = {"signal": self.stop_signal, "patience": self.stop_patience}
-        await context.register_undo("server.stop", name=server.name, program=self.program, folders=folders, **end)
+        await context.register_undo("server.stop", name=server.name, program=self.executable(), folders=folders, **end)
         await server.node.run(["mkdir", "--mode=0700", "--", *folders])
         if server.user is not None:
             await self._hand_over(server, folders)
@@ -307,7 +311,7 @@ class ServerLayer(Layer):
         running = _Running(self, server, command, process, log)
         await running.until_it_answers()
         assert process.pid is not None
-        context.notify_running(self.program, process.pid, process.cgroup)
+        context.notify_running(self.executable(), process.pid, process.cgroup)
         process.when_ended(running.ended)
 
 
@@ -332,7 +336,7 @@ class _Running:
                     answers = await self.layer.answers(self.server)
         except TimeoutError:
             await self.process.end()
-            how = f"{self.layer.program} did not answer within {patience:g} s"
+            how = f"{self.layer.executable()} did not answer within {patience:g} s"
             raise TimedOut(self._sentence(how), self.log.tail) from None
         if self.process.ended is not None:
             error = DiskFull if _FULL in self.log.tail else CommandFailed
@@ -346,7 +350,7 @@ class _Running:
         if ended.stopped_by is None:
             context.notify_lost(self._reason(ended), self.log.tail)
         elif ended.stopped_by == "KILL":
-            context.warn(f"node {self.server.node.name}: {self.layer.program} had to be killed")
+            context.warn(f"node {self.server.node.name}: {self.layer.executable()} had to be killed")
 
     def _reason(self, ended: Exit) -> str:
         return self._sentence(replace(ended, argv=tuple(self.command)).describe())

@@ -1,42 +1,57 @@
-"""Layer ``nbd-export``: what is beneath, offered to other nodes by qemu-nbd(8)."""
+"""Layer ``nbd-export``: what is beneath, offered to other nodes over NBD by one of several programs."""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from storlab.errors import CommandFailed
 from storlab.layers.attach.blockdev import (
     AIO_HELP,
     CACHE_HELP,
     Aio,
     Cache,
-    blockdev,
     cache_facts,
     check_aio,
     has_write_cache,
     is_direct,
 )
-from storlab.layers.base import LayerContext
+from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.resources import Disk, Export, File, Resource
 from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.layers.server.nbd_servers import SERVERS, NbdProgram, NbdServer, Offer, qemu_address
 from storlab.text import number_or_text
 
 _EXPORT = re.compile(r"export: '(.*)'")
 
 
 class NbdExportLayer(ServerLayer):
-    """The file or disk beneath, offered by `qemu-nbd`: over a Unix socket on this machine, over TCP from a guest."""
+    """The file or disk beneath, offered over NBD: over a Unix socket on this machine, over TCP from a guest."""
 
     layer: Literal["nbd-export"] = "nbd-export"
-    cache: Cache = Field("none", description=CACHE_HELP)
-    aio: Aio = Field("threads", description=AIO_HELP)
+    server: NbdProgram = Field(
+        "qemu-nbd",
+        description="The program that serves. `nbd-server` and `nbdkit` take disks and raw files alone, and work "
+        "through the page cache.",
+    )
+    cache: Cache | None = Field(
+        None, description=f"By default `none` of qemu-nbd, and `writeback` of the others. {CACHE_HELP}"
+    )
+    aio: Aio | None = Field(None, description=f"Of qemu-nbd, by default `threads`. {AIO_HELP}")
     discard: bool = Field(True, description="Pass discards on to what is beneath.")
-    shared: int = Field(1, ge=1, le=64, description="How many clients may use it at once; it outlives all of them.")
+    shared: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="How many clients may use it at once, of which `nbd-server` and `nbdkit` take any number; it "
+        "outlives all of them.",
+    )
 
     takes: ClassVar = (File, Disk)
     gives: ClassVar = Export
@@ -48,35 +63,50 @@ class NbdExportLayer(ServerLayer):
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
-        check_aio(self.cache, self.aio)
+        for refusal in self._server.refusals(self.cache, self.aio, self.discard):
+            raise ValueError(refusal)
+        check_aio(self._cache, self._aio)
         return self
 
+    @property
+    def _server(self) -> NbdServer:
+        return SERVERS[self.server]
+
+    @property
+    def _cache(self) -> Cache:
+        return self.cache or self._server.caches[0]
+
+    @property
+    def _aio(self) -> Aio:
+        return self.aio or "threads"
+
+    def check_above(self, below: Layer | None) -> str | None:
+        if below is None or not self._server.only_raw or below.file_format() == "raw":
+            return None
+        return (
+            f"{self.server} serves a file as it is, and layer {below.layer} gives a {below.file_format()} file: write "
+            'server = "qemu-nbd", or make it a raw one'
+        )
+
+    def executable(self) -> str:
+        return self.server
+
     def command(self, server: ServerContext) -> list[str]:
-        assert isinstance(server.below, File | Disk)
-        node = blockdev(server.below, "export", self.cache, self.aio, self.discard)
-        return [
-            self.program,
-            f"--pid-file={server.folder}/pid",
-            *_address(self._export(server)),
-            "--persistent",
-            f"--shared={self.shared}",
-            f"--export-name={server.context.owner}",
-            # The cache mode once more: whether each write is flushed is not a property of the block node.
-            f"--cache={self.cache}",
-            f"json:{json.dumps(node)}",
-        ]
+        return self._server.command(self._offer(server))
+
+    def configuration(self, server: ServerContext) -> Mapping[str, str]:
+        return self._server.configuration(self._offer(server))
 
     async def answers(self, server: ServerContext) -> bool:
-        """It writes its pid file once it listens; a client that only asks would be one of ``shared``."""
-        try:
-            return bool(await server.node.read(f"{server.folder}/pid"))
-        except FileNotFoundError:
-            return False
+        return await self._server.listens(server.node, self._offer(server))
+
+    def reason(self, how: str, lines: Sequence[str]) -> str:
+        return self._server.reason(how, lines)
 
     async def resource(self, server: ServerContext) -> Export:
         assert server.below is not None
-        cache = has_write_cache(self.cache) and (
-            not is_direct(self.cache) or await has_volatile_cache(server.node, server.below)
+        cache = has_write_cache(self._cache) and (
+            not is_direct(self._cache) or await has_volatile_cache(server.node, server.below)
         )
         return replace(self._export(server), write_cache=cache)
 
@@ -86,21 +116,40 @@ class NbdExportLayer(ServerLayer):
             where = {"type": "unix", "path": server.socket}
         else:
             where = {"type": "inet", "host": server.host, "port": str(server.port)}
-        return Export(server.node.name, where, server.context.owner, server.below.size)
+        return Export(server.node.name, where, self._server.name(server.context.owner), server.below.size)
+
+    def _offer(self, server: ServerContext) -> Offer:
+        assert isinstance(server.below, File | Disk)
+        export = self._export(server)
+        modes = (self._cache, self._aio, self.discard, self.shared)
+        return Offer(server.below, export.export, export.server, server.folder, *modes)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Export)
-        listing = await context.node.run([self.program, "--list", *_address(resource)], check=False)
-        advertised = parse_nbd_list(listing.stdout.decode(errors="replace")).get(resource.export, {})
-        semantics = cache_facts(self.cache, self.aio, self.discard)
-        return {"transport": resource.server["type"], **semantics, "advertised": advertised}
+        version = (await context.node.facts({self.server: [self.server, "--version"]}))["tools"][self.server]
+        semantics = cache_facts(self._cache, self._aio, self.discard)
+        if not self._server.has_aio:
+            del semantics["aio"]
+        return {
+            "server": self.server,
+            "version": None if version is None else version["version"],
+            "transport": resource.server["type"],
+            **semantics,
+            "advertised": await self._advertised(resource, context),
+        }
 
+    @staticmethod
+    async def _advertised(export: Export, context: LayerContext) -> dict[str, Any]:
+        """What clients are told; empty where there is no qemu-nbd to ask. nbdkit serves under any name.
 
-def _address(export: Export) -> list[str]:
-    server = export.server
-    if server["type"] == "unix":
-        return [f"--socket={server['path']}"]
-    return [f"--bind={server['host']}", f"--port={server['port']}"]
+        nbd-server looks at a file only once a client has chosen it, and until then tells of a size of 0.
+        """
+        with contextlib.suppress(CommandFailed):
+            listing = await context.node.run(["qemu-nbd", "--list", *qemu_address(export.server)], check=False)
+            listed = parse_nbd_list(listing.stdout.decode(errors="replace"))
+            told = listed.get(export.export, listed.get("", {}))
+            return {key: value for key, value in told.items() if (key, value) != ("size", 0)}
+        return {}
 
 
 def parse_nbd_list(text: str) -> dict[str, dict[str, Any]]:
