@@ -116,6 +116,26 @@ delay = "{shape.delay}"
     assert {record.levels["shape"]: record.status for record in lab.records()} == {"near": "done", "far": "unsupported"}
 
 
+@needs_root
+@pytest.mark.parametrize(("end", "other"), [("client", "server"), ("server", "client")])
+def test_an_mtu_that_somebody_made_smaller_on_one_side_is_named_before_anything_hangs(
+    lab: Laboratory, end: str, other: str
+) -> None:
+    nodes = NAMESPACES[: NAMESPACES.index("[workload")].replace('"{shape.sack}"', "true")
+    shrink = f"nsenter --net=/run/netns/storlab-$STORLAB_RUN-{end} ip link set dev storlab0 mtu 1500"
+    load = f"""[workload.load]\ncommand = {{ argv = ["sh", "-c", '{shrink}'] }}\n"""
+    head = HEAD.replace("min = 1, max = 1", "min = 2, max = 2")
+    lab.execute(f"{head}\n[network]\nmtu = 4000\n{nodes}{load}", unconfined=True)
+    first, second = lab.records()
+    assert (first.status, first.reason) == ("done", None)
+    less = "the MTU of storlab0"
+    assert second.reason in (  # some kernels take in what is larger than they send
+        f"node {end}: packets of 4000 bytes do not reach node {other}: {less} here is 1500",
+        f"node {other}: packets of 4000 bytes do not reach node {end}: {less} there is 1500",
+    )
+    assert lab.leftovers() == []
+
+
 @needs_guests
 def test_factors_of_the_network_change_what_guests_say_of_it(lab: Laboratory) -> None:
     shape = """

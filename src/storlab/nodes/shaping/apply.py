@@ -53,7 +53,7 @@ async def restore_card(node: Node, arguments: Mapping[str, Any]) -> str | None:
     if not await _has_card(node):
         return None
     queues = parse_queues(await _queues(node))
-    mtu, offload = await _mtu(node), await _features(node)
+    mtu, offload = await mtu_of(node), await _features(node)
     had = dict.fromkeys(arguments["on"], True) | dict.fromkeys(arguments["off"], False)
     features = {name: on for name, on in had.items() if name in FEATURES and offload.get(name) != on}
     if not queues and not features and mtu == arguments["mtu"]:
@@ -106,7 +106,7 @@ async def shape_card(
     with understood(node.name, "shaping its network"):
         offload = await _features(node)
         on, off = ([name for name, is_on in offload.items() if is_on is wanted] for wanted in (True, False))
-        await on_node(restore_card.name, {"mtu": await _mtu(node), "on": on, "off": off})
+        await on_node(restore_card.name, {"mtu": await mtu_of(node), "on": on, "off": off})
         if network.mtu is not None:
             await _resize(node, host, within, card, network.mtu, on_host)
         if network.segmentation is not None:
@@ -114,7 +114,7 @@ async def shape_card(
         for command in queue_commands(network):
             await _queue(node, command)
         port = await host.output("ip", "-netns", within, "-j", "link", "show", "dev", card.device)
-        got = {"mtu": await _mtu(node), "port_mtu": parse_link(port), "queues": parse_queues(await _queues(node))}
+        got = {"mtu": await mtu_of(node), "port_mtu": parse_link(port), "queues": parse_queues(await _queues(node))}
         got["offload"] = await _features(node)
         wrong = [*differences(network, got)]
         if network.mtu is not None and got["port_mtu"] != network.mtu:
@@ -197,7 +197,8 @@ async def _queues(node: Node) -> str:
     return await node.output("tc", "-j", "qdisc", "show", "dev", CARD)
 
 
-async def _mtu(node: Node) -> int:
+async def mtu_of(node: Node) -> int:
+    """The MTU of a node's card."""
     return parse_link(await node.output("ip", "-j", "link", "show", "dev", CARD))
 
 

@@ -166,6 +166,7 @@ class Builder:
         """The top of a chain on one of its nodes; ``None`` where it has no layer."""
         below = await self._below(chain, name, number) if chain.crossing is not None else None
         node, shape = await self._node(chain.group, name), await self._shape(chain.group, name)
+        await self.shapes.prove(chain, name)
         further = {wanted: await self._further(chain, name, wanted) for wanted in _wanted(chain)}
         spot = _Spot(node, _owner(chain, name, number), name, self._slot(chain, number), None, further, shape)
         top = await self._segments(chain.above, len(chain.below), spot, below)

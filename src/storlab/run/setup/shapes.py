@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storlab.nodes.shaping.apply import shape_card, shape_tcp
-from storlab.nodes.shaping.look import connections, round_trip
+from storlab.nodes.shaping.look import connections, prove_size, round_trip
+from storlab.nodes.waiting import all_of
 from storlab.run.session import Session
 from storlab.run.setup.parts import Part, Parts, key_of
 from storlab.study.cells import Cell, node_names
+from storlab.study.chains import Chain
 
 
 @dataclass
@@ -58,14 +60,31 @@ class Shapes:
         if tcp is not None:
             part.stack.facts.append({"layer": "tcp", **await shape_tcp(node, tcp, on_node)})
 
+    async def prove(self, chain: Chain, name: str) -> None:
+        """Before a chain crosses to a node: packets of full size pass between that and what serves it, both ways.
+
+        Else connections are made, and hang at the first that is full. Raises ``TrialError`` that says where they end.
+        """
+        network, mine = self.cell.network, self._found.get(name)
+        for peer in self._servers(chain):
+            theirs = self._found.get(peer)
+            if network is None or mine is None or theirs is None or mine.node is None or theirs.node is None:
+                continue
+            ends = (mine.node, theirs.node), (theirs.node, mine.node)
+            await all_of(*(prove_size(one, other, network) for one, other in ends))
+
     async def look(self) -> None:
         """Add to the facts what is known once all is set up: round trips to the nodes that serve, and connections."""
         for chain in self.cell.chains:
-            if chain.crossing is None or chain.crossing.transport != "network" or chain.source not in self.cell.nodes:
-                continue
-            for name in node_names(chain.group, self.cell.nodes[chain.group]):
-                for peer in node_names(chain.source, self.cell.nodes[chain.source]):
+            for peer in self._servers(chain):
+                for name in node_names(chain.group, self.cell.nodes[chain.group]):
                     await self._look_from(name, peer)
+
+    def _servers(self, chain: Chain) -> list[str]:
+        """The nodes that a chain comes from over the network."""
+        if chain.crossing is None or chain.crossing.transport != "network" or chain.source not in self.cell.nodes:
+            return []
+        return node_names(chain.source, self.cell.nodes[chain.source])
 
     async def _look_from(self, name: str, peer: str) -> None:
         mine, theirs = self._found.get(name), self._found.get(peer)
