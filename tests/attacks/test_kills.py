@@ -1,7 +1,7 @@
 """Whatever of a run is killed, at any moment, again and again: no finished trial is lost, and nothing is left.
 
 Who is killed, when, and what is started next come from ``STORLAB_TEST_SEED``; a failing test prints its chain.
-``STORLAB_ATTACKS`` is the number of chains.
+``STORLAB_ATTACKS`` is the number of chains, ``STORLAB_KILLS`` that of runs over a network.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from laboratory.studies import LOOPS
 
 SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
 CHAINS = int(os.environ.get("STORLAB_ATTACKS", "20"))
+KILLS = int(os.environ.get("STORLAB_KILLS", "2"))
 WITH_GUESTS = 5  # every so many-th chain: they take longest
 MOST_KILLS = 3
+_PROGRAMS = {"load": ("fio", "mkfs.ext4", "mkfs.xfs", "losetup", "qemu-img"), "server": ("qemu-nbd",)}
 NO_VERDICT_OF_OURS = {0, 1, 3, -signal.SIGKILL}
 """What may come of a command beside which things are killed: never 2, which blames its user."""
 
@@ -35,6 +37,37 @@ GUESTS = guests(
     rounds=2,
     stack='[{ layer = "file", size = "32M" }, { layer = "virtio-blk" }, { layer = "mkfs", type = "ext4" }, '
     '{ layer = "mount" }]',
+)
+_NETWORK = """
+primary = "elapsed"
+repeat = {{ until = "max", min = 2, max = 2 }}
+trial = {{ settle = {{ sync = false, drop_caches = false }} }}
+[probes]
+[network]
+mtu = 4000
+bandwidth = "1Gbit"
+[nodes.server]
+kind = "{kind}"
+stack = [{{ layer = "file", size = "64M" }}, {above}{{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }},
+         {{ layer = "file", size = "16M" }}]
+[nodes.client]
+kind = "{kind}"
+from = "server"
+stack = [{crossing}]
+[workload.load]
+command = {{ argv = {load} }}
+"""
+NETWORK = _NETWORK.format(
+    kind="netns",
+    above='{ layer = "loop" }, ',
+    crossing='{ layer = "nbd-export" }, { layer = "connect" }',
+    load='["qemu-img", "bench", "-f", "raw", "-w", "-c", "40000", "-t", "none", "{target}"]',
+)
+NETWORKED_GUESTS = _NETWORK.format(
+    kind="vm",
+    above='{ layer = "virtio-blk" }, ',
+    crossing='{ layer = "nbd-export" }, { layer = "nbd", give_up = "4s" }',
+    load='["dd", "if=/dev/zero", "of={target}", "bs=64k", "count=256", "oflag=direct"]',
 )
 
 
@@ -51,10 +84,9 @@ class Chain:
     def step(self, victim: str | None) -> Ended:
         """Begin, resume or clean; kill meanwhile, or not."""
         process, what = self._start(clean=victim is not None and self.chance.random() < 0.25)
-        if victim is not None:
-            self._kill(process, victim)
+        killed = 0 if victim is None else self._kill(process, victim)
         result = ended(process, 300)
-        self.told.append(f"{what}, killed: {victim}: status {result.status}")
+        self.told.append(f"{what}, killed: {victim} ({killed}): status {result.status}")
         assert result.status in NO_VERDICT_OF_OURS, self._say(result)
         for word in ("Traceback", "Internal error", "internal error", "panicked"):
             assert word not in result.stderr, self._say(result)
@@ -68,14 +100,17 @@ class Chain:
             return self.lab.start("clean", self.lab.out), "clean"
         return self.lab.start("resume", self.lab.out, "--quiet"), "resume"
 
-    def _kill(self, process: subprocess.Popen[bytes], victim: str) -> None:
+    def _kill(self, process: subprocess.Popen[bytes], victim: str) -> int:
+        """How many processes were there to be killed."""
         until = time.monotonic() + self.chance.uniform(0.0, 6.0)
         wait_until(lambda: process.poll() is not None or time.monotonic() >= until)
         # A controller's agents come and go: whoever is meant may be there only a little later.
         wait_until(lambda: process.poll() is not None or self._victims(process, victim), 20)
-        for pid in self._victims(process, victim):
+        victims = self._victims(process, victim)
+        for pid in victims:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        return len(victims)
 
     def _victims(self, process: subprocess.Popen[bytes], victim: str) -> list[int]:
         if process.poll() is not None:
@@ -90,7 +125,7 @@ class Chain:
             return [*controller, *commands]
         if victim == "agent":
             return [pid for pid, words in commands.items() if "serve" in words[1:2]]
-        return [pid for pid, words in commands.items() if words[0] in ("fio", "mkfs.ext4", "mkfs.xfs", "losetup")][:1]
+        return [pid for pid, words in commands.items() if words[0] in _PROGRAMS[victim]][:1]
 
     def _check_finished(self, result: Ended) -> None:
         """What was once recorded stays as it was, to the byte."""
@@ -143,3 +178,27 @@ def test_a_run_with_guests_of_which_anything_is_killed_loses_no_finished_trial_a
     lab: Laboratory, number: int
 ) -> None:
     kill_again_and_again(lab, GUESTS, number, ("controller", "agent", "qemu", "all"))
+
+
+def kill_and_clean(lab: Laboratory, study: str, number: int, victims: tuple[str, ...]) -> None:
+    """As whoever gives up on a run does: nothing is resumed."""
+    chain = Chain(lab, study, random.Random(f"{SEED}/network/{number}"))
+    result = chain.step(chain.chance.choice(victims))
+    print(f"STORLAB_TEST_SEED={SEED}, network {number}:", *chain.told)
+    cleaned = lab.storlab("clean")
+    assert cleaned.status == 0, f"{chain._say(result)}\n{cleaned}"
+    assert lab.leftovers() == [], f"{chain._say(result)}\n{cleaned}"
+
+
+@needs_root
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [number for number in range(KILLS) if (number + 1) % WITH_GUESTS])
+def test_a_run_over_a_network_of_which_anything_is_killed_is_cleaned(lab: Laboratory, number: int) -> None:
+    kill_and_clean(lab, NETWORK, number, ("controller", "controller", "agent", "server", "load", "all"))
+
+
+@needs_guests
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [number for number in range(KILLS) if (number + 1) % WITH_GUESTS == 0])
+def test_a_run_over_a_network_of_guests_of_which_anything_is_killed_is_cleaned(lab: Laboratory, number: int) -> None:
+    kill_and_clean(lab, NETWORKED_GUESTS, number, ("controller", "agent", "qemu", "all"))
