@@ -72,6 +72,25 @@ def test_over_a_cut_network_a_request_fails_in_time_and_the_client_is_torn_down_
 
 @needs_root
 @by_protocol
+def test_an_initiator_that_is_torn_down_after_its_network_was_cut_is_not_stuck(shop: Shop, protocol: str) -> None:
+    """The load had ended, so nobody has said that anything is lost."""
+    pair = shop.pair
+
+    async def check() -> None:
+        async with pair.crossed(*stack(protocol, give_up=f"{GIVE_UP:g}s")) as crossed:
+            assert isinstance(crossed.resource, Disk)
+            await pair.server.cut()
+            began = time.monotonic()
+            await pair.client.tear_down()
+            assert time.monotonic() - began < GIVE_UP + BEYOND + SLOW
+            assert await pair.client.output(USED) == ""
+        await nothing_is_left(pair)
+
+    shop.run(check())
+
+
+@needs_root
+@by_protocol
 def test_a_load_that_waits_is_let_go_at_once_when_its_disk_is_severed(shop: Shop, protocol: str) -> None:
     pair = shop.pair
 

@@ -33,7 +33,11 @@ async def _disconnect(node: Node, arguments: Mapping[str, Any]) -> str | None:
     if not await _is_ours(node, device, arguments["run"]):
         return None
     await node.run(["nbd-client", "-d", device])
-    return f"disconnected {device}"
+    for _ in range(int(UNTIL_THERE / LOOK)):  # the client ends a moment later, and holds the device until then
+        if await _client_of(node, device) is None:
+            return f"disconnected {device}"
+        await asyncio.sleep(LOOK)
+    raise TrialError(f"node {node.name}: nbd-client does not let go of {device}")
 
 
 async def _is_ours(node: Node, device: str, run: str) -> bool:
@@ -75,7 +79,8 @@ class NbdLayer(InitiatorLayer):
                 *("nbd-client", "-nonetlink", "-nofork", server["host"], server["port"], device),
                 *("-name", below.export, "-connections", str(self.queues)),
                 *("-timeout", str(round(self.give_up) + _BUSY)),
-            ]
+            ],
+            env=mark(context.run, node.instance),  # guests are a run's own, and their commands have no mark
         )
         for _ in range(int(UNTIL_THERE / LOOK)):
             if client.ended is not None:

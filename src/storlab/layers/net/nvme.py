@@ -22,6 +22,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunId, undo
 
+_PATIENCE = 3  # s, for a server that is to answer a ping
 # Each path of a controller would be a disk of its own below another one, which has no scheduler and no requests.
 _CONNECT = r"""
 set -eu
@@ -38,16 +39,21 @@ for each in /sys/class/nvme/nvme*; do
     sever "$each"; echo 1 > "$each/delete_controller"; echo gone
 done
 """
-# While the kernel takes a controller for alive, deleting it waits for all requests, until their time is over; once its
-# connections are reset, it fails them. The kernel's sockets belong to no process: only sock_diag(7) reaches them.
-_SEVER = r"""
-sever() {
+# While the kernel takes a controller for alive, deleting it waits for all requests, until their time is over, and a
+# minute for its goodbye; once its connections are reset, it fails them. The kernel's sockets belong to no process: only
+# sock_diag(7) reaches them.
+_RESET = r"""
+look() {
     address=$(cat "$1/address")
     host=${address#*traddr=} host=${host%%,*} port=${address#*trsvcid=} port=${port%%,*}
+}
+reset() {
     case $host in *:*) host="[$host]" ;; esac
     ss --kill --no-header --tcp "dst $host and dport = :$port" > /dev/null
 }
 """
+_SEVER = _RESET + 'sever() { look "$1"; reset; }'
+_SEVER_SILENT = _RESET + f'sever() {{ look "$1"; ping -n -q -c 1 -w {_PATIENCE} "$host" > /dev/null 2>&1 || reset; }}'
 _FACTS = ("state", "sqsize", "queue_count", "kato", "ctrl_loss_tmo", "fast_io_fail_tmo", "reconnect_delay", "hostnqn")
 
 
@@ -60,7 +66,7 @@ class _Connected(Struct, frozen=True, forbid_unknown_fields=True):
 @undo("nvme-tcp.disconnect", arguments=_Connected)
 async def _disconnect(node: Node, arguments: Mapping[str, Any]) -> str | None:
     subsystem, host = arguments["subsystem"], arguments["host"]
-    did = await node.output("sh", "-c", f"sever() {{ :; }}\n{_DISCONNECT}", "disconnect", subsystem, host)
+    did = await node.output("sh", "-c", _SEVER_SILENT + _DISCONNECT, "disconnect", subsystem, host)
     return f"disconnected {subsystem}" if did else None
 
 
