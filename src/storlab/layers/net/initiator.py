@@ -137,7 +137,7 @@ class InitiatorLayer(Crossing):
         for file, value in {"rotational": "0", "wbt_lat_usec": "-1", "scheduler": "none"}.items():
             await put(node, f"{queue}/{file}", value)
         most = {
-            "queue_depth": await _deepest(node, queue),
+            "queue_depth": await _deepest(node, queue, self.queue_depth),
             "max_sectors": int(await node.read_text(f"{queue}/max_hw_sectors_kb")) * 1024,
         }
         # Before the read-ahead: changing these limits resets it.
@@ -203,18 +203,21 @@ class InitiatorLayer(Crossing):
         )
 
 
-async def _deepest(node: Node, queue: str) -> int:
-    """The requests that the driver takes at once: without a scheduler the kernel refuses more.
+async def _deepest(node: Node, queue: str, enough: int) -> int:
+    """The requests that the driver takes at once, if these are not ``enough``: without a scheduler the kernel refuses
+    more.
 
     What is there may be less, as the disk of a device that stays (``nbd0``) keeps what it was given last.
     """
-    deepest = int(await node.read_text(f"{queue}/nr_requests"))
-    for more in _DEPTHS:
+    deepest = 0
+    for more in (enough, *_DEPTHS):
         if more <= deepest:
             break
         await put(node, f"{queue}/nr_requests", str(more))
-        if int(await node.read_text(f"{queue}/nr_requests")) == more:
+        there = int(await node.read_text(f"{queue}/nr_requests"))
+        if there == more:
             return more
+        deepest = there
     return deepest
 
 

@@ -123,5 +123,5 @@ def parse_attributes(listing: str) -> dict[str, Any]:
 
 async def attributes(node: Node, folder: str, names: tuple[str, ...]) -> Mapping[str, Any]:
     """What these files of a folder say."""
-    script = 'cd -P "$1" && shift && for each; do echo "$each=$(cat "$each")"; done'
+    script = 'cd -P "$1" && shift && for each; do value=; read -r value < "$each"; echo "$each=$value"; done'
     return parse_attributes(await node.output("sh", "-c", script, "attributes", folder, *names))
