@@ -61,13 +61,13 @@ NETWORK = _NETWORK.format(
     kind="netns",
     above='{ layer = "loop" }, ',
     crossing='{ layer = "nbd-export" }, { layer = "connect" }',
-    load='["qemu-img", "bench", "-f", "raw", "-w", "-c", "40000", "-t", "none", "{target}"]',
+    load='["sh", "-c", "timeout 3 qemu-img bench -f raw -w -c 10000000 -t none {target}; true"]',
 )
 NETWORKED_GUESTS = _NETWORK.format(
     kind="vm",
     above='{ layer = "virtio-blk" }, ',
     crossing='{ layer = "nbd-export" }, { layer = "nbd", give_up = "4s" }',
-    load='["dd", "if=/dev/zero", "of={target}", "bs=64k", "count=256", "oflag=direct"]',
+    load='["sh", "-c", "timeout 3 dd if=/dev/urandom of={target} bs=4k oflag=direct; true"]',
 )
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from benchmarks.__main__ import benchmarks
 from benchmarks.boot import figures
+from benchmarks.net_setup import LAYERS, Seconds, medians
+from benchmarks.net_setup_bare import BARE
 from benchmarks.starts import Memory, Start, memory_of
 
 from storlab.errors import MissingImage
@@ -58,6 +60,17 @@ def test_a_ratio_is_that_of_starts_in_the_same_round() -> None:
     ratios = figures(rounds)["ratios"]
     assert isinstance(ratios, dict)
     assert ratios["cold / virtme-ng"]["command"] == {"median": 0.625, "least": 0.5, "most": 0.75}
+
+
+def test_setting_up_over_a_network_is_compared_by_medians_of_each_side() -> None:
+    assert BARE.keys() == LAYERS.keys()
+    turns = [
+        {"storlab": Seconds(up, down), "bare": Seconds(1.0, 2.0)} for up, down in ((2.0, 2.0), (3.0, 1.0), (9.0, 5.0))
+    ]
+    found = medians(turns)
+    assert found["up"] == {"storlab": 3.0, "bare": 1.0, "ratio": 3.0}
+    assert found["down"]["ratio"] == 1.0
+    assert found["both"] == {"storlab": 4.0, "bare": 3.0, "ratio": 4 / 3}
 
 
 @pytest.mark.slow
