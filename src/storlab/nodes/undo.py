@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from storlab.errors import StorlabError
-from storlab.nodes.node import Node
+from storlab.nodes.node import Exit, Node
 
 LONG = 3600.0
 """For files of any size: a file system may tell its disk of every block that a large one frees."""
@@ -93,6 +93,7 @@ _BUSY_WAIT = 0.25  # s; the kernel may still drop references of processes that w
 _NAME = re.compile(r"\.?storlab-(?P<run>\d{8}-\d{6}-[0-9a-f]{4})(-[^/]*)?")
 _RUN = re.compile(r"storlab-(\d{8}-\d{6}-[0-9a-f]{4})")
 
+_NOTHING, _FOREIGN = 3, 4  # how these scripts end
 # Of a path: whether anything is there, and whether it is what it was when it was made. Others may have made a folder of
 # that name, or a link. Servers of network file systems may know this user by another name, so owners say nothing there.
 _LOOK = r"""
@@ -104,6 +105,8 @@ real=$(readlink --canonicalize-missing -- "${parent:-/}"; echo .)
 case $(stat --file-system --format=%T -- "$top") in nfs* | cifs | smb* | fuse* | v9fs | 9p) exit 0 ;; esac
 [ -O "$top" ] || { echo "it belongs to another user"; exit 4; }
 """
+# One file system only: should a mount in there have outlived its own undoing, its contents stay.
+_REMOVE = f'({_LOOK}) || exit; exec rm --recursive --force --one-file-system -- "$2"'
 
 
 def run_of(name: str) -> str | None:
@@ -131,13 +134,18 @@ async def is_there(node: Node, path: str, *, itself: bool = False) -> bool:
 
     Raises ``StorlabError`` for what is not Storlab's: by its name, by its owner, or as a symbolic link leads there.
     """
+    return (await _looked(node, _LOOK, path, itself=itself)).ok
+
+
+async def _looked(node: Node, script: str, path: str, *, itself: bool) -> Exit:
+    """How a script ended that begins by looking at a path."""
     refuse_foreign(path, itself=itself)
     top = path if itself else own_folders(path)[0]
-    found = await node.run(["sh", "-c", _LOOK, "look", top, path], check=False)
-    if found.code == 4:
+    found = await node.run(["sh", "-c", script, "look", top, path], check=False)
+    if found.code == _FOREIGN:
         reason = found.stdout.decode(errors="replace").strip()
         raise StorlabError(f"{path} is not what Storlab made there, for {reason}: left alone")
-    return found.ok
+    return found
 
 
 def own_folders(path: str) -> list[str]:
@@ -152,10 +160,10 @@ async def remove_folder(node: Node, path: str, *, itself: bool = True) -> str | 
 
     Raises ``StorlabError`` for what is not Storlab's. Without ``itself``, it lies in one that bears a run's name.
     """
-    if not await is_there(node, path, itself=itself):
+    ended = await _looked(node, _REMOVE, path, itself=itself)
+    if ended.code == _NOTHING:
         return None
-    # One file system only: should a mount in there have outlived its own undoing, its contents stay.
-    await node.run(["rm", "--recursive", "--force", "--one-file-system", "--", path])
+    ended.check(node.name)
     return f"removed {path}"
 
 
