@@ -95,6 +95,9 @@ def test_acks_are_of_requests_of_the_disk_that_came_over_the_network(between_gue
     assert client["acks.sent.mss"] == pytest.approx(client["bytes.received"] / client["acks.sent"] / client["mss"])
     assert store["acks.received.mss"] == pytest.approx(client["acks.sent.mss"], rel=0.05)
     assert 2 < client["acks.sent.mss"] < 90
+    sent = client["segments.sent"] + store["segments.sent"]
+    assert client["segments.per-request"] == sent / client["requests"]
+    assert "segments.per-request" not in store
     assert client["rtt"] > 0
 
 

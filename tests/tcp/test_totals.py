@@ -49,7 +49,7 @@ def test_requests_are_those_of_the_disks_at_the_same_instants() -> None:
 
     first, last = sample(1, BEFORE, disks=disk(3, 4)), sample(2, AFTER, disks=disk(4, 4))
     found = named(watched(first, last).totals)
-    assert (found["requests"], found["acks.per-request"], found["segments.per-request"]) == (1, 55, 136)
+    assert (found["requests"], found["acks.per-request"], found["segments.sent.per-request"]) == (1, 55, 5)
     gone = named(watched(first, sample(2, AFTER)).totals)
     assert "requests" not in gone
     assert "acks.per-request" not in gone

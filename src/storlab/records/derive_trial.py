@@ -17,6 +17,7 @@ from storlab.metrics import PROBE, MetricSpec, Value
 from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
+from storlab.probes.tcp.probe import TcpProbe
 from storlab.records.amplification import (
     METRICS,
     SOURCE,
@@ -30,6 +31,7 @@ from storlab.records.amplification import (
 )
 from storlab.records.observations import Done, Observations
 from storlab.records.run_folder import TrialRecord, raw_folder
+from storlab.records.segments import segments_per_request
 from storlab.records.stacked import Group, Measured, Told, rows_of
 from storlab.records.tables import Declared, Notes, Observed, TrialTables
 from storlab.records.within_trials import add_within_trials
@@ -119,17 +121,28 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
         for node, each in by_node.items():
             measured.setdefault(node, []).append(each)
     for name in cell.probes:
-        for source, seen in _by_end(parsed, trial, observations, name, PROBE + name).items():
-            if record.slices is not None:
-                seen = {node: in_slices(cell.probes[name], each) for node, each in seen.items()}
+        ends = _by_end(parsed, trial, observations, name, PROBE + name)
+        if record.slices is not None:
+            probe = cell.probes[name]
+            ends = {of: {node: in_slices(probe, each) for node, each in seen.items()} for of, seen in ends.items()}
+        for source, seen in ends.items():
             parsed.add(record, source, seen)
             facts = ((node, each.facts) for node, each in seen.items())
             parsed.observed += [Observed(record.cell, node, name, to_builtins(each)) for node, each in facts if each]
+        if isinstance(cell.probes[name], TcpProbe):
+            _add_segments(parsed, record, PROBE + name, ends)
     _add_amplification(parsed, trial, observations, measured)
     _add_backings(parsed, trial, observations, measured)
     if len(measured) > 1 and record.start_skew is not None:
         parsed.tell(record, NODES, None, [START_SKEW.value(record.start_skew)])
     return parsed
+
+
+def _add_segments(
+    parsed: Parsed, record: TrialRecord, source: str, ends: Mapping[str, Mapping[str, Measurements]]
+) -> None:
+    below = [each for end, seen in ends.items() if end != source for each in seen.values()]
+    parsed.tell(record, source, None, segments_per_request(ends.get(source, {}).values(), below))
 
 
 def in_slices(probe: Probe, seen: Measurements) -> Measurements:

@@ -56,7 +56,7 @@ _SPECS = by_name(
         *_ends("acks.{way}.mss", "MSS acknowledged by each ACK {way}", over="acks.{way}"),
         MetricSpec("requests", "1", noun="requests of the disk"),
         _each("acks", "1", "ACKs per request", "lower"),
-        _each("segments", "1", "segments per request", "lower"),
+        _each("segments.sent", "1", "segments sent per request", "lower"),
         _each("bytes", "B", "over TCP per request"),
         MetricSpec("retransmits", "1", "lower", noun="segments sent again", evidence="rare"),
         MetricSpec(
@@ -79,7 +79,10 @@ _SPECS = by_name(
     ]
 )
 
-METRICS = tuple(_SPECS.values())
+SEGMENTS_PER_REQUEST = _each("segments", "1", "segments per request", "lower")
+"""Of both ends, each counted where it was sent: ``storlab.records.segments``."""
+
+METRICS = (*_SPECS.values(), SEGMENTS_PER_REQUEST)
 COUNTS = frozenset(spec.name for spec in METRICS if spec.across in ("sum", "merge") and spec.unit != "s") - frozenset(
     _COUNTERS.values()
 )
@@ -130,6 +133,6 @@ def _ratios(totals: Totals) -> Iterator[tuple[str, float, float]]:
     yield "acks.received.mss", totals.sent_in_mss, totals.acks_received
     requests = totals.requests or 0
     yield "acks.per-request", totals.acks_sent + totals.acks_received, requests
-    yield "segments.per-request", totals.segments_sent + totals.segments_received, requests
+    yield "segments.sent.per-request", totals.segments_sent, requests
     yield "bytes.per-request", totals.bytes_sent + totals.bytes_received, requests
     yield "retransmits.share", totals.retransmits, totals.segments_sent
