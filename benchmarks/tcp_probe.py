@@ -7,8 +7,9 @@ and without offload, so that each segment is one. Meanwhile one side watches; th
 that of its process from the second after its start on, and that of its eBPF programs, which the kernel measures
 (``kernel.bpf_stats_enabled``); it is divided by the CPU time of both programs of the load in the same time.
 
-``storlab``: all counts of each connection, every 100 ms. ``bpftrace``: segments with data, bare ACKs and bytes by port:
-the least from which the same metrics of one end follow. Ratios are medians over rounds, with their range.
+``storlab``: all counts of each connection, every 100 ms. ``distributions``: ACKs by their bytes and by the gaps between
+them as well, for which eBPF programs run with each segment. ``bpftrace``: segments with data, bare ACKs and bytes by
+port: the least from which the same metrics of one end follow. Ratios are medians over rounds, with their range.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ def main() -> None:
         inside = ["ip", "netns", "exec", name]
         sides = {
             "storlab": [*inside, str(agent_path()), "tcp", "--endpoint", f"*:{_PORT}"],
+            "distributions": [*inside, str(agent_path()), "tcp", "--endpoint", f"*:{_PORT}", "--distributions"],
             "bpftrace": ["bpftrace", "-e", _PROGRAM],
         }
         with load(inside) as pids:
@@ -128,12 +130,12 @@ def _segments(namespace: str) -> int:
 
 def table(rounds: list[dict[str, dict[str, float]]]) -> str:
     """Lines for people."""
-    lines = ["              share of the load's CPU time        segments a second"]
+    lines = ["                share of the load's CPU time        segments a second"]
     for side in rounds[0]:
         shares = [each[side]["share"] for each in rounds]
         segments = [each[side]["segments"] for each in rounds]
         spread = f"{statistics.median(shares):8.3%}  ({min(shares):.3%} to {max(shares):.3%})"
-        lines.append(f"{side:<12}{spread:<40}{statistics.median(segments):12,.0f}")
+        lines.append(f"{side:<14}{spread:<40}{statistics.median(segments):12,.0f}")
     ratios = [each["storlab"]["share"] / each["bpftrace"]["share"] for each in rounds]
     return "\n".join([*lines, f"storlab / bpftrace {statistics.median(ratios):.3f}"])
 

@@ -6,12 +6,7 @@
  */
 #pragma once
 
-#include <linux/types.h>
-
-typedef __u8 u8;
-typedef __u16 u16;
-typedef __u32 u32;
-typedef __u64 u64;
+#include "widths.h"
 
 #define RELOCATED __attribute__((preserve_access_index))
 

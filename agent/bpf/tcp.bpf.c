@@ -13,16 +13,11 @@
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 
+#include "ends.h"
+
 char LICENSE[] SEC("license") = "GPL"; /* what the kernel's helpers ask for; the other licence is in the first line */
 
-#define FAMILY_INET 2
-#define FAMILY_INET6 10
-#define PROTOCOL_TCP 6
-#define STATE_ESTABLISHED 1
-#define ADDRESS 16
 #define FLAG_DONE (1UL << 1) /* SOCK_DONE of enum sock_flags: the other end's FIN has come */
-
-const volatile u32 namespace = 0; /* the number of the network namespace that is watched */
 
 struct closed {
 	u64 time; /* ns, CLOCK_MONOTONIC */
@@ -41,12 +36,7 @@ struct closed {
 	u32 rcv_ooopack;
 	u32 delivered;
 	u32 mss;
-	u16 family;
-	u16 local_port; /* both in the order of the network */
-	u16 remote_port;
-	u16 unused;
-	u8 local[ADDRESS];
-	u8 remote[ADDRESS];
+	struct ends ends;
 };
 
 struct {
@@ -71,11 +61,6 @@ static __always_inline void count(u32 what)
 		__sync_fetch_and_add(found, 1);
 }
 
-static __always_inline bool is_here(const struct sock *sk)
-{
-	return BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum) == namespace;
-}
-
 SEC("tp_btf/inet_sock_set_state")
 int BPF_PROG(inet_sock_set_state, const struct sock *sk, const int before, const int after)
 {
@@ -88,10 +73,9 @@ SEC("tp_btf/tcp_destroy_sock")
 int BPF_PROG(tcp_destroy_sock, struct sock *sk)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
-	u16 family = BPF_CORE_READ(sk, __sk_common.skc_family), remote_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
 	struct closed *closed;
 
-	if (!remote_port || !is_here(sk))
+	if (!BPF_CORE_READ(sk, __sk_common.skc_dport) || !is_here(sk))
 		return 0; /* it was never connected, or to somebody else's */
 	closed = bpf_ringbuf_reserve(&CLOSED, sizeof(*closed), 0);
 	if (!closed) {
@@ -116,19 +100,7 @@ int BPF_PROG(tcp_destroy_sock, struct sock *sk)
 	closed->rcv_ooopack = BPF_CORE_READ(tp, rcv_ooopack);
 	closed->delivered = BPF_CORE_READ(tp, delivered);
 	closed->mss = BPF_CORE_READ(tp, mss_cache);
-	closed->family = family;
-	closed->local_port = BPF_CORE_READ((const struct inet_sock *)sk, inet_sport);
-	closed->remote_port = remote_port;
-	closed->unused = 0;
-	__builtin_memset(closed->local, 0, ADDRESS);
-	__builtin_memset(closed->remote, 0, ADDRESS);
-	if (family == FAMILY_INET6) {
-		BPF_CORE_READ_INTO(&closed->local, sk, __sk_common.skc_v6_rcv_saddr);
-		BPF_CORE_READ_INTO(&closed->remote, sk, __sk_common.skc_v6_daddr);
-	} else {
-		BPF_CORE_READ_INTO((u32 *)closed->local, sk, __sk_common.skc_rcv_saddr);
-		BPF_CORE_READ_INTO((u32 *)closed->remote, sk, __sk_common.skc_daddr);
-	}
+	ends_of(sk, &closed->ends);
 	bpf_ringbuf_submit(closed, 0);
 	return 0;
 }

@@ -5,12 +5,7 @@
  */
 #pragma once
 
-#include <linux/types.h>
-
-typedef __u8 u8;
-typedef __u16 u16;
-typedef __u32 u32;
-typedef __u64 u64;
+#include "widths.h"
 
 #define RELOCATED __attribute__((preserve_access_index))
 
@@ -35,6 +30,7 @@ struct sock_common {
 	u32 skc_rcv_saddr;
 	u16 skc_dport; /* in the order of the network */
 	u16 skc_family;
+	u8 skc_state;
 	unsigned long skc_flags;
 	possible_net_t skc_net;
 	struct in6_addr_bytes skc_v6_daddr;
@@ -44,6 +40,7 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	u16 sk_protocol;
+	u16 sk_type;
 } RELOCATED;
 
 struct inet_sock {
@@ -65,4 +62,12 @@ struct tcp_sock {
 	u32 rcv_ooopack;
 	u32 delivered;
 	u32 mss_cache;
+	u32 snd_una; /* all before it has been acknowledged by the other end */
+	u32 rcv_wup; /* all before it was acknowledged by the last segment that was sent */
+} RELOCATED;
+
+struct sk_buff {
+	u32 len;
+	u8 *data;
+	struct sock *sk;
 } RELOCATED;

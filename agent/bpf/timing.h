@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "bins.h"
 #include "counters.h"
 
 #define FLIGHT_WAYS 4
@@ -85,20 +86,4 @@ static __always_inline u64 land(u64 name)
 			return issued;
 		}
 	return 0;
-}
-
-/* Log-linear: 16 bins an octave, so a bin is 6 % wide at most. Below 16 ns a bin a nanosecond. */
-static __always_inline u32 bin_of(u64 ns)
-{
-	u32 octave = 0;
-	u64 rest = ns >> 4;
-
-	if (rest >> 32) { octave += 32; rest >>= 32; }
-	if (rest >> 16) { octave += 16; rest >>= 16; }
-	if (rest >> 8) { octave += 8; rest >>= 8; }
-	if (rest >> 4) { octave += 4; rest >>= 4; }
-	if (rest >> 2) { octave += 2; rest >>= 2; }
-	if (rest >> 1) { octave += 1; rest >>= 1; }
-	octave += rest;
-	return octave ? (octave << 4) + ((ns >> (octave - 1)) & 15) : ns;
 }

@@ -45,10 +45,12 @@ Key = tuple[str, str]
 Quantity = Literal[
     "", "throughput", "operations", "bytes", "bytes read", "bytes written",
     "latency", "request length", "request length alignment", "request alignment", "request offset",
+    "acknowledged", "gap",
 ]  # fmt: skip
 """What is counted, where somebody asks for it. Nodes and jobs share a ``throughput``; loads ask for ``bytes``.
 
-Those of the second line are of histograms: of times in s, and of sizes of block requests in bytes.
+Those from the second line on are of histograms: of times in s, of sizes of block requests in bytes; of ACKs, how many
+bytes each acknowledges, and the time between them in s.
 """
 Evidence = Literal["", "busy", "shared", "rare", "none"]
 """How a probe's metric becomes evidence of why levels differ; by default as ``across`` has it: a sum for each operation
@@ -56,7 +58,10 @@ of the load, anything else as it is. ``busy``: how many CPUs were at work, of wh
 to which all that the machine does adds. ``rare``: a sum of which a few may decide, beside many of something else.
 ``none``: not at all, as it says what others say or what was before the trial.
 """
-HISTOGRAMS = ("latency", "request length", "request length alignment", "request alignment", "request offset")
+HISTOGRAMS = (
+    "latency", "request length", "request length alignment", "request alignment", "request offset",
+    "acknowledged", "gap",
+)  # fmt: skip
 
 
 COUNT_MARGIN, RATE_MARGIN, TAIL_MARGIN = 0.01, 0.10, 0.25

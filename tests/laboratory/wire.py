@@ -155,8 +155,8 @@ def wire() -> Iterator[Wire]:
 class Watcher:
     """The agent's program in a namespace."""
 
-    def __init__(self, of: Wire, at: str, *options: str) -> None:
-        argv = of.command(at, str(agent_path()), "tcp", "--endpoint", f"{SERVER}:{PORT}", *options)
+    def __init__(self, of: Wire, at: str, *options: str, endpoint: str = f"{SERVER}:{PORT}") -> None:
+        argv = of.command(at, str(agent_path()), "tcp", "--endpoint", endpoint, *options)
         self._process = subprocess.Popen(argv, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         self._lines = [self._process.stdout.readline(), self._process.stdout.readline()]  # it has begun to count

@@ -93,6 +93,27 @@ def test_both_ends_of_a_connection_are_seen_to_the_byte(tmp_path: Path) -> None:
     assert [each for each in seen.warnings if "sample" not in each] == []
 
 
+@needs_root
+def test_distributions_are_there_where_they_were_asked_for(tmp_path: Path) -> None:
+    probe = TcpProbe(distributions=True)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host, port = server.getsockname()
+        seen = asyncio.run(_watched(probe, tmp_path, serving(f"{host}:{port}"), lambda: _loaded(server)))
+    assert [warning for warning in seen.warnings if "distributions" in warning] == []
+    assert "acks.received.advance" in seen.histograms["metric"].to_list()
+    assert {spec.name for spec in probe.declares()} >= set(seen.metrics["metric"])
+    assert "acks.sent.advance.p50" not in {spec.name for spec in TcpProbe().declares()}
+
+
+def test_where_a_kernel_cannot_the_reader_is_told_why_and_has_the_counts(tmp_path: Path) -> None:
+    rows = [sample(at, connection(bytes_sent=10 * at)) for at in (1, 2)]
+    lines = printed(*rows, distributions=False, no_distributions="this kernel has no BTF")
+    (tmp_path / NAME).write_bytes(b"".join(lines))
+    seen = TcpProbe(distributions=True).parse(ProbeRecord(tmp_path, Window(1.0, 2.0), HERE))
+    assert seen.warnings == ("tcp: there are no distributions of ACKs: this kernel has no BTF",)
+    assert (seen.totals()["bytes.sent"], seen.histograms.height) == (10, 0)
+
+
 def test_a_node_that_serves_nothing_over_tcp_is_left_alone(tmp_path: Path) -> None:
     seen = asyncio.run(_watched(TcpProbe(), tmp_path, serving("/run/nbd.sock"), lambda: None))
     assert seen.warnings == ("tcp: nothing on this node is served over TCP",)

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from laboratory.wire import PORT, SERVER, Segment, Watcher, Wire, needs_wire, segments, wire
+from storlab.tcp.acks import METRICS, ack_histograms, ack_values
+from storlab.tcp.agent_output import AckHistogram
 from storlab.tcp.totals import Totals, within
 
 FOREVER = 1e12
@@ -100,13 +102,13 @@ def pair(cable: Wire) -> Iterator[Pair]:
 
 
 def watched(
-    cable: Wire, pair: Pair, tmp_path: Path, *loads: tuple[str, int, int, str]
+    cable: Wire, pair: Pair, tmp_path: Path, *loads: tuple[str, int, int, str], options: tuple[str, ...] = ()
 ) -> tuple[Totals, Totals, list[Segment]]:
     """What the server's end and the client's counted of these loads, and what went over the cable."""
     capture = tmp_path / "wire.pcap"
     time.sleep(0.3)  # what came before is acknowledged by now
     with cable.captured("client", capture):
-        ends = [Watcher(cable, at) for at in ("server", "client")]
+        ends = [Watcher(cable, at, *options) for at in ("server", "client")]
         for load in loads:
             pair.do(*load)
         time.sleep(0.3)
@@ -172,3 +174,51 @@ def test_connections_that_come_and_go_between_two_looks_are_counted_too(
     assert len(answers) == 60
     assert client.acks_sent == len([each for each in of_client(every) if not each.length])
     assert server.acks_sent == len([each for each in of_server(every) if not each.length]) - len(answers)
+
+
+def advances(own: list[Segment], other: list[Segment]) -> list[int]:
+    """Of each bare ACK of one end, how far it goes beyond all that was acknowledged before."""
+    found, highest = [], other[0].sequence
+    for each in own:
+        if each.is_bare:
+            found.append(max(each.acknowledged - highest, 0))
+        highest = max(highest, each.acknowledged)
+    return found
+
+
+def bins(totals: Totals, what: AckHistogram) -> dict[tuple[int, int], int]:
+    return {(lower, upper): count for (of, lower, upper), count in totals.acks.items() if of == what}
+
+
+@needs_wire
+@pytest.mark.parametrize("offload", [False, True], ids=["offload off", "offload on"])
+def test_what_each_ack_acknowledges_is_what_the_wire_says(
+    cable: Wire, pair: Pair, tmp_path: Path, offload: bool
+) -> None:
+    cable.offload(offload)
+    loads = [("r", 131072, 50, "one"), ("w", 131072, 50, "one"), ("r", 3000, 50, "one")]
+    server, client, every = watched(cable, pair, tmp_path, *loads, options=("--distributions",))
+    answers, requests = of_server(every), of_client(every)
+    for sender, receiver, own, other in ((server, client, answers, requests), (client, server, requests, answers)):
+        wire = advances(own, other)
+        assert len(wire) > 20
+        seen = bins(sender, "sent.bytes")
+        assert sum(seen.values()) == len(wire)
+        assert {(low, high): sum(low <= each < high for each in wire) for low, high in seen} == seen
+        assert sum(bins(sender, "sent.gap").values()) == len(wire) - 1
+        taken = sum(bins(receiver, "received.bytes").values())
+        assert 0 < taken <= len(wire), "some were merged while they waited for a socket that was in use"
+        assert sum(bins(receiver, "received.gap").values()) == taken - 1
+    named = {each.metric for each in ack_values(client.acks)}
+    assert named == {spec.name for spec in METRICS if spec.percentile}
+    assert ack_histograms(client.acks)["count"].sum() == sum(client.acks.values())
+
+
+@needs_wire
+def test_connections_of_others_are_in_no_distribution(cable: Wire, pair: Pair) -> None:
+    cable.offload(False)
+    ends = {each: Watcher(cable, "client", "--distributions", endpoint=each) for each in (f"*:{PORT}", "*:1")}
+    pair.do("r", 131072, 5, "own")
+    seen = {endpoint: within(each.end(), 0.0, FOREVER).totals.acks for endpoint, each in ends.items()}
+    assert seen[f"*:{PORT}"]
+    assert not seen["*:1"]

@@ -6,8 +6,10 @@
 //! | `diag` | connections and their `tcp_info`, asked of the kernel |
 //! | `counters` | counters of the network namespace and of disks |
 //! | `programs` | eBPF programs (`agent/bpf/tcp.bpf.c`) that catch what opens and closes in between |
+//! | `acks` | eBPF programs (`agent/bpf/acks.bpf.c`) that count bytes of pure ACKs and gaps between them |
 //! | `output` | the lines |
 
+mod acks;
 mod counters;
 mod diag;
 mod options;
@@ -30,13 +32,14 @@ use serde::Serialize;
 
 use crate::trace::{ending_signals, wait};
 use crate::{clock, sys};
+use acks::Acks;
 use diag::{Connection, Diag};
 use options::TcpOptions;
 use programs::Attached;
 
 /// How `tcp` is called.
 pub const USAGE: &str = "usage: storlab-agent tcp [--endpoint ADDRESS:PORT]... [--disk NAME]... [--interval SECONDS] [--for SECONDS]
-                         [--no-events]";
+                         [--distributions] [--no-events]";
 
 const SYS: &str = "/sys";
 
@@ -76,14 +79,26 @@ fn watch(arguments: impl IntoIterator<Item = OsString>) -> Result<(), TcpError> 
     prctl::set_pdeathsig(Signal::SIGTERM)?;
     let signals = ending_signals()?;
     let diag = Diag::open().map_err(TcpError::Diag)?;
-    let attached = if options.events { Attached::new() } else { Err("it was not asked for".to_owned()) };
+    let (attached, acks) = attach(&options);
     sys::give_memory_back(); // the kernel's types were most of it
-    let reason = attached.as_ref().err().cloned();
+    let reasons = [attached.as_ref().err().cloned(), acks.as_ref().err().cloned()];
+    let (attached, acks) = (attached.ok(), acks.ok());
     let (known, out) = (HashMap::new(), BufWriter::new(io::stdout()));
     let counters = counters::Files::open();
-    let mut watcher = Watcher { options, diag, counters, attached: attached.ok(), looked: None, known, out };
-    watcher.tell_start(reason.as_deref())?;
+    let mut watcher = Watcher { options, diag, counters, attached, acks, looked: None, known, out };
+    watcher.tell_start(&reasons)?;
     watcher.follow(&signals)
+}
+
+/// The programs that are wanted; of the others, and where they can't be, a sentence on why they are not.
+fn attach(options: &TcpOptions) -> (Result<Attached, String>, Result<Acks, String>) {
+    let unwanted = || "it was not asked for".to_owned();
+    let found = if options.events || options.distributions { programs::types() } else { Err(unwanted()) };
+    let types = |wanted| if wanted { found.as_ref().map_err(String::clone) } else { Err(unwanted()) };
+    (
+        types(options.events).and_then(Attached::new),
+        types(options.distributions).and_then(|types| Acks::new(types, &options.endpoints)),
+    )
 }
 
 struct Watcher {
@@ -91,6 +106,7 @@ struct Watcher {
     diag: Diag,
     counters: counters::Files,
     attached: Option<Attached>,
+    acks: Option<Acks>,
     /// How many connections had been established when all were looked for; none: nobody can tell.
     looked: Option<u64>,
     known: HashMap<u64, Connection>,
@@ -98,7 +114,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn tell_start(&mut self, reason: Option<&str>) -> Result<(), TcpError> {
+    fn tell_start(&mut self, [events, distributions]: &[Option<String>; 2]) -> Result<(), TcpError> {
         let endpoints: Vec<_> = self.options.endpoints.iter().map(ToString::to_string).collect();
         let line = output::Started {
             interval_ns: nanoseconds(self.options.interval),
@@ -106,7 +122,9 @@ impl Watcher {
             disks: &self.options.disks,
             counters: &counters::NAMES,
             events: self.attached.is_some(),
-            reason,
+            reason: events.as_deref(),
+            distributions: self.acks.is_some(),
+            no_distributions: distributions.as_deref(),
             monotonic_ns: clock::monotonic_ns(),
             realtime_ns: clock::realtime_ns(),
         };
@@ -154,8 +172,10 @@ impl Watcher {
         gone.sort_unstable();
         let took_ns = clock::monotonic_ns().saturating_sub(begun);
         let lost = self.attached.as_ref().map_or(0, Attached::lost);
+        let acks = self.acks.as_mut().map(Acks::since).unwrap_or_default();
         let (monotonic_ns, connections) = (begun, changed);
-        let line = output::Sample { last, monotonic_ns, took_ns, connections, gone, counters, lost, disks };
+        let line =
+            output::Sample { last, monotonic_ns, took_ns, connections, gone, counters, lost, disks, acks };
         tell(&mut self.out, &line)?;
         self.known = now;
         Ok(())

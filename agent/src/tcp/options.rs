@@ -60,11 +60,20 @@ pub struct TcpOptions {
     pub period: Option<Duration>,
     /// Catch what opens and closes between samples, by eBPF.
     pub events: bool,
+    /// Count pure ACKs by their bytes and the gaps between them, by eBPF.
+    pub distributions: bool,
 }
 
 impl Default for TcpOptions {
     fn default() -> Self {
-        Self { endpoints: vec![], disks: vec![], interval: INTERVAL, period: None, events: true }
+        Self {
+            endpoints: vec![],
+            disks: vec![],
+            interval: INTERVAL,
+            period: None,
+            events: true,
+            distributions: false,
+        }
     }
 }
 
@@ -80,6 +89,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<TcpOptions
             "--disk" => options.disks.push(disk(text(&value()?)?)?),
             "--interval" => options.interval = seconds(&name, text(&value()?)?)?,
             "--for" => options.period = Some(seconds(&name, text(&value()?)?)?),
+            "--distributions" => options.distributions = true,
             "--no-events" => options.events = false,
             _ => return Err(OptionError(format!("unknown argument {argument:?}"))),
         }
@@ -164,7 +174,7 @@ mod tests {
         #[test]
         fn whatever_is_asked_is_understood_or_refused(
             words in vec(prop_oneof![
-                "--(endpoint|disk|interval|for|no-events|x)", "[0-9.:*\\[\\]]{1,20}", "1e-?[0-9]{1,3}", ".*"
+                "--(endpoint|disk|interval|for|no-events|distributions|x)", "[0-9.:*\\[\\]]{1,20}", "1e-?[0-9]{1,3}", ".*"
             ], 0..20),
         ) {
             if let Ok(options) = parse(words.into_iter().map(OsString::from)) {

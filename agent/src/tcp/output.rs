@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
+use super::acks;
 use super::counters::{Counters, Disk};
 use super::diag::{Connection, Info};
 
@@ -23,6 +24,10 @@ pub struct Started<'a> {
     pub events: bool,
     /// Why not.
     pub reason: Option<&'a str>,
+    /// Whether pure ACKs are counted by their bytes and the gaps between them.
+    pub distributions: bool,
+    /// Why not.
+    pub no_distributions: Option<&'a str>,
     /// Now.
     pub monotonic_ns: u64,
     /// Now.
@@ -53,6 +58,9 @@ pub struct Sample {
     pub lost: u64,
     /// Name, reads, writes, bytes read, bytes written.
     pub disks: Vec<(String, Disk)>,
+    /// Pure ACKs since the last sample.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub acks: Vec<acks::Row>,
 }
 
 /// The last counts of a connection that has closed.

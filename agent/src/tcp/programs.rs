@@ -30,9 +30,8 @@ pub struct Attached {
 
 impl Attached {
     /// Loads and attaches them for the network namespace of this process, or says in a sentence why that can't be.
-    pub fn new() -> Result<Self, String> {
-        allow_files().map_err(|refused| refused.0)?;
-        attach().map_err(|why| why.to_string())
+    pub fn new(types: &Btf) -> Result<Self, String> {
+        attach(types).map_err(|why| why.to_string())
     }
 
     /// How many connections were established since.
@@ -55,31 +54,50 @@ impl Attached {
     }
 }
 
-fn attach() -> Result<Attached, Failure> {
-    let types = btf::of_kernel(Path::new(btf::KERNEL), &btf::TCP).map_err(|error| Failure::of(&error))?;
-    let namespace = fs::metadata(NAMESPACE).map_err(|error| Failure::of(&error))?.ino() as u32;
+/// What loading programs takes: the kernel's types, and leave to open files. Or a sentence on why that can't be had.
+pub fn types() -> Result<Btf, String> {
+    allow_files().map_err(|refused| refused.0)?;
+    btf::of_kernel(Path::new(btf::KERNEL), &btf::TCP).map_err(|error| Failure::of(&error).to_string())
+}
+
+/// The number of the network namespace of this process.
+pub fn namespace() -> Result<u32, Failure> {
+    Ok(fs::metadata(NAMESPACE).map_err(|error| Failure::of(&error))?.ino() as u32)
+}
+
+fn attach(types: &Btf) -> Result<Attached, Failure> {
+    let namespace = namespace()?;
     let mut loader = loader_without_types();
-    loader.btf(Some(&types));
+    loader.btf(Some(types));
     loader.verifier_log_level(VerifierLogLevel::DISABLE); // writing it takes most of the time that loading takes
     loader.set_global("namespace", &namespace, true);
     let mut ebpf = loader.load(OBJECT)?;
-    for name in PROGRAMS {
-        attach_one(&mut ebpf, name, &types)?;
-    }
+    attach_each(&mut ebpf, &PROGRAMS, types)?;
     let closed = RingBuf::try_from(taken(&mut ebpf, "CLOSED")?).map_err(|error| Failure::of(&error))?;
     let counted = Array::try_from(taken(&mut ebpf, "COUNTED")?).map_err(|error| Failure::of(&error))?;
     Ok(Attached { _ebpf: ebpf, closed, counted })
 }
 
-fn attach_one(ebpf: &mut Ebpf, name: &str, types: &Btf) -> Result<(), Failure> {
-    let missing = || Failure::OfKernel(format!("the object has no program {name}"));
-    let program: &mut BtfTracePoint = ebpf.program_mut(name).ok_or_else(missing)?.try_into()?;
-    program.load(name, types)?;
-    program.attach()?;
+/// Attaches programs to the tracepoints that they are named after.
+pub fn attach_each(ebpf: &mut Ebpf, names: &[&str], types: &Btf) -> Result<(), Failure> {
+    for name in names {
+        let missing = || Failure::OfKernel(format!("the object has no program {name}"));
+        let program: &mut BtfTracePoint = ebpf.program_mut(name).ok_or_else(missing)?.try_into()?;
+        program.load(name, types).map_err(|error| of_tracepoint(name, Failure::of(&error)))?;
+        program.attach()?;
+    }
     Ok(())
 }
 
-fn taken(ebpf: &mut Ebpf, name: &str) -> Result<aya::maps::Map, Failure> {
+fn of_tracepoint(name: &str, why: Failure) -> Failure {
+    match why {
+        Failure::OfKernel(why) => Failure::OfKernel(format!("{name}: {why}")),
+        why => why,
+    }
+}
+
+/// A map of programs that have been loaded.
+pub fn taken(ebpf: &mut Ebpf, name: &str) -> Result<aya::maps::Map, Failure> {
     ebpf.take_map(name).ok_or_else(|| Failure::OfKernel(format!("the object has no map {name}")))
 }
 

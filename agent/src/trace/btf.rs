@@ -40,7 +40,7 @@ pub const BLOCK: Needed = Needed {
 /// As `bpf/tcp_kernel.h` has them.
 pub const TCP: Needed = Needed {
     types: &["sock_common", "sock", "inet_sock", "tcp_sock", "net", "ns_common", "sk_buff", "tcphdr"],
-    tracepoints: &["btf_trace_inet_sock_set_state", "btf_trace_tcp_"],
+    tracepoints: &["btf_trace_inet_sock_set_state", "btf_trace_net_dev_queue", "btf_trace_tcp_"],
 };
 
 const MAGIC: u16 = 0xeb9f;

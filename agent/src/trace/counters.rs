@@ -208,7 +208,7 @@ impl Tally {
     }
 }
 
-/// The bounds of a bin in nanoseconds, the upper one outside; see `bin_of` in `bpf/timing.h`.
+/// The bounds of a bin, in nanoseconds or bytes, the upper one outside; see `bin_of` in `bpf/bins.h`.
 pub fn bounds(bin: u64) -> (u64, u64) {
     let (octave, step) = (bin >> 4, bin & 15);
     if octave == 0 {

@@ -10,7 +10,7 @@
 //! | `names`, `output` | the lines |
 
 pub(crate) mod btf;
-mod counters;
+pub(crate) mod counters;
 mod disks;
 mod events;
 mod filters;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -65,7 +65,10 @@ class Connection(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Started(msgspec.Struct, frozen=True, tag_field="event", tag="started"):
-    """The first line. ``events``: what opens and closes between samples is caught, or else why not."""
+    """The first line. ``events``: what opens and closes between samples is caught, or else the ``reason`` why not.
+
+    ``distributions``: pure ACKs are counted by bytes and gaps, or else why not.
+    """
 
     interval_ns: Nanoseconds
     endpoints: tuple[Name, ...]
@@ -75,13 +78,20 @@ class Started(msgspec.Struct, frozen=True, tag_field="event", tag="started"):
     monotonic_ns: Nanoseconds
     realtime_ns: Nanoseconds
     reason: str | None = None
+    distributions: bool = False
+    no_distributions: str | None = None
+
+
+AckHistogram = Literal["sent.bytes", "received.bytes", "sent.gap", "received.gap"]
+AckBin = tuple[AckHistogram, Wide, Wide, Wide]
+"""Of what, lower and upper bound in bytes or ns, count."""
 
 
 class Sample(msgspec.Struct, frozen=True, tag_field="event", tag="sample"):
     """All counts at one instant. ``connections``: those that are new, or not as they were in the sample before.
 
     ``disks``: reads, writes, bytes read, bytes written. ``lost``: connections that closed since the start, and whose
-    last counts are not here.
+    last counts are not here. ``acks``: pure ACKs since the sample before.
     """
 
     final: bool
@@ -92,6 +102,7 @@ class Sample(msgspec.Struct, frozen=True, tag_field="event", tag="sample"):
     counters: tuple[Wide | None, ...]
     disks: tuple[tuple[Name, tuple[Wide, Wide, Wide, Wide]], ...]
     lost: Wide = 0
+    acks: tuple[AckBin, ...] = ()
 
 
 class Closed(msgspec.Struct, frozen=True, tag_field="event", tag="closed"):
@@ -153,6 +164,8 @@ def decode_output(lines: Iterable[bytes], source: str = "") -> Output:
         if isinstance(read, Started):
             started = read
         elif isinstance(read, Sample):
+            if any(lower >= upper or not count for _, lower, upper, count in read.acks):
+                raise ParseError("has a bin of ACKs of no width, or of no count", source, number)
             looks.append(Look(read, tuple(closed)))
             closed = []
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from storlab.tcp.agent_output import Closed, Connection, Line, Numbers, Sample, Started
-from storlab.tcp.totals import NOTHING, Totals, last_of
+from storlab.tcp.totals import NOTHING, Totals, acks_of, last_of
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Follower:
             self.opened += each.cookie not in self._latest
             self._latest[each.cookie] = each
         self.last = sample
+        self._ended.acks += acks_of([sample])
         for cookie, closed in self._closed.items():
             known = self._latest.get(cookie, closed)
             self.opened += known is closed
@@ -90,6 +91,7 @@ class Follower:
         """Of all, those that have closed among them."""
         every = Totals()
         every.merge(self._ended)
+        every.acks = self._ended.acks
         for each in self.connections():
             every.merge(each.totals)
         return every

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Iterator
 
 from storlab.metrics import Better, MetricSpec, Value, by_name
+from storlab.tcp.acks import METRICS as OF_ACKS
+from storlab.tcp.acks import ack_values
 from storlab.tcp.totals import Totals
 
 _COUNTERS = {
@@ -82,7 +84,7 @@ _SPECS = by_name(
 SEGMENTS_PER_REQUEST = _each("segments", "1", "segments per request", "lower")
 """Of both ends, each counted where it was sent: ``storlab.records.segments``."""
 
-METRICS = (*_SPECS.values(), SEGMENTS_PER_REQUEST)
+METRICS = (*_SPECS.values(), SEGMENTS_PER_REQUEST, *OF_ACKS)
 COUNTS = frozenset(spec.name for spec in METRICS if spec.across in ("sum", "merge") and spec.unit != "s") - frozenset(
     _COUNTERS.values()
 )
@@ -102,6 +104,7 @@ def values(totals: Totals) -> Iterator[Value]:
         yield _SPECS["cwnd"].value(statistics.fmean(totals.cwnds))
     if totals.mss:
         yield _SPECS["mss"].value(min(totals.mss))
+    yield from ack_values(totals.acks)
 
 
 def _sums(totals: Totals) -> Iterator[tuple[str, float | None]]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
 
 import msgspec
 
-from storlab.tcp.agent_output import NARROW, Connection, Look, Numbers, Output, Sample
+from storlab.tcp.agent_output import NARROW, AckHistogram, Connection, Look, Numbers, Output, Sample
 
 NOTHING = Numbers(*[0] * 25)
 _OPEN = frozenset({1})  # TCP_ESTABLISHED
 _MICROSECOND = 1e-6
+
+Acks = Counter[tuple[AckHistogram, int, int]]
+"""Pure ACKs by what was measured of them and a bin's lower and upper bound, in bytes or ns."""
 
 
 @dataclass
@@ -48,6 +52,7 @@ class Totals:
     requests: int | None = None  # reads and writes of the disks
     bytes_of_disks: int | None = None
     congestion: set[str] = field(default_factory=set)
+    acks: Acks = field(default_factory=Counter)
 
     def add(self, before: Numbers, after: Numbers, mss: int) -> None:
         """What one connection did between two looks at it; ``mss`` in bytes, 0 where it is not known."""
@@ -80,12 +85,21 @@ class Totals:
         return self.bytes_sent + self.bytes_received
 
     def merge(self, other: Totals) -> None:
-        """Add the sums of others; means and counters are left as they are."""
+        """Add the sums of others; means, counters and distributions are left as they are."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 _SUMS = tuple(each.name for each in fields(Totals) if each.type in ("int", "float"))
+
+
+def acks_of(samples: Iterable[Sample]) -> Acks:
+    """Of what came between the sample before the first of these and the last."""
+    found: Acks = Counter()
+    for sample in samples:
+        for what, lower, upper, count in sample.acks:
+            found[what, lower, upper] += count
+    return found
 
 
 def last_of(looked: Numbers, final: Numbers) -> Numbers:
@@ -172,6 +186,7 @@ def within(output: Output, start: float, end: float) -> Watched:
         )
     _gauges(totals, chosen)
     totals.counters = _counters(output.started.counters, begun.sample, ended.sample)
+    totals.acks = acks_of(moment.sample for moment in chosen[1:])
     _disks(totals, begun.sample, ended.sample)
     return Watched(totals, chosen, tuple(warnings))
 

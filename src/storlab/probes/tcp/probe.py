@@ -26,7 +26,9 @@ from storlab.nodes.waiting import to_its_end
 from storlab.probes.alignment.probe import NOTES, read_notes
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.subject import Kind, Subject
-from storlab.tcp.agent_output import read_output
+from storlab.tcp.acks import METRICS as OF_ACKS
+from storlab.tcp.acks import ack_histograms
+from storlab.tcp.agent_output import Started, read_output
 from storlab.tcp.metrics import COUNTS, METRICS, values
 from storlab.tcp.totals import Moment, within
 from storlab.units import Duration
@@ -52,20 +54,27 @@ class TcpProbe(Probe):
         (), description="Ports of servers whose connections are watched; by default those of what the stack serves."
     )
 
+    distributions: bool = Field(
+        False,
+        description="Count ACKs by the bytes that each acknowledges, and by the gaps between them. Takes eBPF programs "
+        "that run for every segment; all else costs the same however many there are.",
+    )
+
     def parse(self, record: ProbeRecord) -> Measurements:
         notes = read_notes(record.raw)
         if not (record.raw / NAME).exists():
             return Measurements(warnings=notes or ("tcp: there was nothing to watch",))
         output = read_output(record.raw / NAME)
         watched = within(output, record.window.start, record.window.end)
-        totals, said = watched.totals, list(watched.warnings)
-        if not said and not totals.connections:
+        totals, said = watched.totals, [*self._without(output.started), *watched.warnings]
+        if not watched.warnings and not totals.connections:
             said.append("tcp: no connection was seen at the watched ports")
         facts: dict[str, object] = {"endpoints": list(output.started.endpoints), "disks": list(output.started.disks)}
         if totals.congestion:
             facts["congestion_control"] = sorted(totals.congestion)
         return Measurements(
             metrics=metric_frame(values(totals) if totals.connections else ()),
+            histograms=ack_histograms(totals.acks),
             series=_series(watched.moments, record.window.start),
             warnings=(*notes, *said),
             facts=facts,
@@ -77,6 +86,14 @@ class TcpProbe(Probe):
             return tuple(f"*:{port}" for port in self.ports)
         found = (_endpoint(each.address) for each in subject.servers)
         return tuple(dict.fromkeys(each for each in found if each is not None))
+
+    def declares(self) -> tuple[MetricSpec, ...]:
+        return tuple(spec for spec in self.metrics if self.distributions or spec not in OF_ACKS)
+
+    def _without(self, started: Started) -> list[str]:
+        if not self.distributions or started.distributions:
+            return []
+        return [f"tcp: there are no distributions of ACKs: {started.no_distributions or 'no reason given'}"]
 
     @asynccontextmanager
     async def watch(self, context: ProbeContext) -> AsyncIterator[None]:
@@ -94,6 +111,7 @@ class TcpProbe(Probe):
         # The agent's executable by way of its process: in a guest, the file itself is gone.
         argv = [f"/proc/{context.node.pid}/exe", "tcp", "--interval", f"{self.interval:.6f}"]
         argv += [word for each in endpoints for word in ("--endpoint", each)]
+        argv += ["--distributions"] if self.distributions else []
         argv += [word for each in context.subject.disks or () for word in ("--disk", each)]
         try:
             process = await context.node.start(argv, max_output=_MAX_OUTPUT)
