@@ -16,6 +16,7 @@ primary = "elapsed"
 repeat = { until = "max", min = 1, max = 1 }
 trial = { settle = { sync = false, drop_caches = false } }
 [probes.tcp]
+distributions = true
 """
 CARD = "$(ls /sys/class/net | grep -vx lo)"
 OFF = f'ethtool -K "{CARD}" tso off gso off gro off'
@@ -99,6 +100,16 @@ def test_acks_are_of_requests_of_the_disk_that_came_over_the_network(between_gue
     assert client["segments.per-request"] == sent / client["requests"]
     assert "segments.per-request" not in store
     assert client["rtt"] > 0
+
+
+@needs_guests
+def test_single_acks_of_guests_are_as_many_as_they_sent(between_guests: Laboratory) -> None:
+    rows = pl.read_parquet(between_guests.out / "tables" / "histograms.parquet")
+    client = metrics(between_guests, "probe:tcp")
+    sent = rows.filter(source="probe:tcp", metric="acks.sent.advance")["count"].sum()
+    assert sent == pytest.approx(client["acks.sent"], abs=2), "the first may only say where to begin"
+    assert client["acks.sent.advance.p50"] > 1448
+    assert client["acks.sent.gap.p50"] > 0
 
 
 OVER_EACH = """
