@@ -17,7 +17,8 @@ from storlab.layers.image.base import BASE_HELP, Base
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.shaping.keys import Network, Tcp
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
-from storlab.study.schema import Compare, Extra, NodeGroup, Repeat, Settle, StudyFile, TimeoutRule, Trial, group_model
+from storlab.study.questions import Claim, Compare
+from storlab.study.schema import Extra, NodeGroup, Repeat, Settle, StudyFile, TimeoutRule, Trial, group_model
 from storlab.units import shown, size_text
 from storlab.workloads.command import MetricRule
 from storlab.workloads.files.options import Choice, Directories, FileSizes
@@ -58,6 +59,7 @@ def _parts() -> Iterator[str]:
         ("The study", StudyFile, "study"),
         ("`repeat`", Repeat, "repeat"),
         ("`compare`", Compare, "compare"),
+        ("`claim`", Claim, "claim"),
         ("`nodes`", NodeGroup, "nodes"),
         ("`nodes.NAME.extra`", Extra, "extra"),
         ("`nodes.NAME.tcp`", Tcp, "tcp"),

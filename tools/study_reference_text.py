@@ -62,6 +62,12 @@ AFTER_EACH = {
     "study": """**Profiles** are sets of values for parameters, of which `--set profile=NAME` takes one; what `--set` sets by itself
 counts more.
 """,
+    "claim": """The report answers each: it holds, does not hold, is undecided, or was not measured, with the reason. The comparison that
+answers it is one of the study's, or becomes one: it counts among those for which [every verdict](../explanation/statistics.md#claims)
+needs more evidence. Values are in base units (B, s, 1/s, B/s); with several cells `at` these levels, each is answered.
+
+A level that only another value of a parameter has, such as a profile's, is no mistake: without it the claim is not measured.
+""",
     "nodes": """The name `host` means this machine, once. Several nodes of kind `local` are several agents on it.
 
 A group without a `stack` of its own has the study's, unless no workload runs on it. A study whose nodes all have a stack
@@ -137,6 +143,24 @@ factor  = "mode"
 pairs   = [["buffered", "direct"], ["buffered", "sync"]]
 metrics = ["write.iops", "write.latency.p99"]
 margin  = "2%"
+""",
+    "claim": """
+[factors]
+mode = ["buffered", "direct", "sync"]
+
+[[claim]]
+name   = "Direct writes are more than twice as fast as synchronous ones"
+source = "a colleague"
+metric = "write.iops"
+left   = { mode = "direct" }
+right  = { mode = "sync" }
+expect = "more than 2x"
+
+[[claim]]
+name    = "Synchronous writes take from 1 to 20 ms"
+metric  = "write.latency.mean"
+at      = { mode = "sync" }
+between = [0.001, 0.02]
 """,
     "nodes": """
 [nodes.writers]

@@ -13,6 +13,7 @@ import pytest
 from .mistakes import (
     Mistake,
     of_chains,
+    of_claims,
     of_commands,
     of_factors,
     of_guests,
@@ -29,7 +30,7 @@ EVERY = [
     m
     for each in (
         *(of_toml, of_keys, of_stacks, of_chains, of_guests, of_networks),
-        *(of_factors, of_metrics, of_workloads, of_commands),
+        *(of_factors, of_metrics, of_workloads, of_commands, of_claims),
     )
     for m in each.MISTAKES
 ]

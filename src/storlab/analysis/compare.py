@@ -23,7 +23,8 @@ _NAMED = 4
 
 @dataclass(frozen=True)
 class Question:
-    """One comparison that a study asks for. ``within``: levels of the other factors; empty if pooled."""
+    """One comparison that a study asks for. ``within``: levels of the other factors; if pooled, only those that are
+    fixed."""
 
     factor: str
     a: str
@@ -40,6 +41,11 @@ class Question:
     def key(self) -> tuple[object, ...]:
         """What tells it from all others of a study."""
         return (self.factor, self.a, self.b, tuple(self.within.items()), self.pooled, self.source, self.metric)
+
+    @property
+    def mirrored(self) -> tuple[object, ...]:
+        """The key of the same comparison asked the other way round."""
+        return replace(self, a=self.b, b=self.a).key
 
 
 def compare(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Literal
 
 from storlab.metrics import Declarations
 
@@ -31,6 +32,7 @@ class CompareSpec:
     ``pairs`` is ``None`` for all pairs, in the order of the levels; a pair reads "a against b".
     ``within``: in each combination of the other factors' levels. ``pooled``: over all of them together.
     ``metrics`` is ``None`` for the study's primary metric; names as in ``Design.primary``.
+    ``only``: levels of other factors to which all of it is restricted. ``native``: not judged where nodes are emulated.
     ``margin``: equivalent when the whole interval lies within 1/(1+margin) … 1+margin; 0 for never. ``None``: that of
     each metric's own kind (``MetricSpec.margin``).
     """
@@ -41,6 +43,44 @@ class CompareSpec:
     pooled: bool = True
     metrics: tuple[str, ...] | None = None
     margin: float | None = None
+    only: Levels = field(default_factory=dict)
+    native: bool = False
+
+
+@dataclass(frozen=True)
+class ClaimSpec:
+    """Something that is claimed. ``left`` and ``right`` are levels of which one differs: left ÷ right is said to be
+    ``word`` ("more", "less": above or below ``limit``; "equivalent": within the ``margin``). Without ``right``: in each
+    cell that has ``left`` the metric is said to be ``between`` two values. ``native``: not answered where nodes are emulated. ``absent``: why no cell can
+    answer.
+    """
+
+    name: str
+    metric: str | None
+    left: Levels
+    right: Levels = field(default_factory=dict)
+    word: Literal["more", "less", "equivalent", "between"] = "more"
+    limit: float = 1.0
+    between: tuple[float, float] = (0.0, 0.0)
+    margin: float | None = None
+    source: str = ""
+    native: bool = False
+    absent: str = ""
+
+    @property
+    def factor(self) -> str:
+        """The factor of which the two sides have different levels; empty for a claim about a value."""
+        return next((name for name in self.left if self.right and self.left[name] != self.right[name]), "")
+
+    def compared(self) -> CompareSpec | None:
+        """The comparison that answers it."""
+        name = self.factor
+        if not name or self.absent:
+            return None
+        only = {other: level for other, level in self.left.items() if other != name}
+        pair = (self.left[name], self.right[name])
+        metrics = None if self.metric is None else (self.metric,)
+        return CompareSpec(name, (pair,), within=False, metrics=metrics, only=only, native=self.native)
 
 
 @dataclass(frozen=True)
@@ -53,6 +93,7 @@ class Design:
     ``compared``: false where the cells were not run against each other, so that nothing could be concluded from a
     difference. ``order``: of each round the cells in the order in which they ran, where nobody knows that it was drawn
     at random; empty where it was. ``declared``: what the metrics are. ``gates``: as `--fail-on` has them.
+    ``claims``: their comparisons are among those that are planned. ``emulated``: whether any node is.
     ``rests``: cells that were not due in all rounds. ``partial``: cells whose loads don't count what they did in a
     warm-up. ``settings``: of each cell's stack, by name, those that were the same in all of its trials.
     """
@@ -74,6 +115,8 @@ class Design:
     rests: tuple[Rest, ...] = ()
     partial: frozenset[int] = frozenset()
     settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    claims: tuple[ClaimSpec, ...] = ()
+    emulated: bool = False
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:
@@ -93,9 +136,10 @@ class Design:
     def planned(self) -> tuple[CompareSpec, ...]:
         if not self.compared:
             return ()
+        claimed = tuple(spec for claim in self.claims if (spec := claim.compared()) is not None)
         if self.comparisons or not self.factors:
-            return self.comparisons
-        return (CompareSpec(next(iter(self.factors))),)
+            return (*self.comparisons, *claimed)
+        return (CompareSpec(next(iter(self.factors))), *claimed)
 
     def pairs(self, spec: CompareSpec) -> Sequence[tuple[str, str]]:
         return spec.pairs if spec.pairs is not None else tuple(combinations(self.factors[spec.factor], 2))

@@ -37,7 +37,8 @@ def answers(cases: Sequence[Case], confidence: float, min_rounds: int, gates: Se
         q = case.item.question
         answer = _answer(case.item, case.pairs, alpha, min_rounds, case.family, case.needed)
         rules = Rules(alpha, q.margin, q.better, min_rounds, case.family)
-        of_gates = tuple(apply(gate, answer, case.pairs or Pairs(), rules) for gate in gates)
+        asked = () if case.item.described else gates
+        of_gates = tuple(apply(gate, answer, case.pairs or Pairs(), rules) for gate in asked)
         found.append(replace(answer, gates=of_gates, rests_after=case.rests_after))
     return found
 
@@ -101,6 +102,8 @@ def _answer(
     item: Planned, pairs: Pairs | None, alpha: float, min_rounds: int, family: int, needed: float
 ) -> Comparison:
     question: Question = item.question
+    if pairs is not None and item.described:
+        return _described(compare(question, pairs, alpha, min_rounds), item.described)
     if pairs is not None:
         return compare(question, pairs, alpha, min_rounds, family, needed)
     confidence = 1 - 1 / needed
@@ -108,3 +111,10 @@ def _answer(
         return unanswerable(question, item.problem, confidence, warnings=item.warnings)
     reason = item.waiting[0].upper() + item.waiting[1:]
     return unanswerable(question, reason, confidence, warnings=item.warnings, settled=False)
+
+
+def _described(found: Comparison, why: str) -> Comparison:
+    """The same ratio and interval, without a verdict: nothing that is settled, and nothing that rounds will settle."""
+    return replace(
+        found, verdict="undecided", reason=why, described=why, settled=True, undecided=None, rounds_to_decide=None
+    )

@@ -29,6 +29,8 @@ class Trait:
 
 Metrics = Mapping[Key, Trait]
 
+EMULATED = "Described, not judged: guests are emulated, and rates there are the emulator's."
+
 
 @dataclass(frozen=True)
 class Catalogue:
@@ -51,6 +53,7 @@ class Planned:
     problem: str = ""
     waiting: str = ""
     counted: bool = True
+    described: str = ""  # why it is shown and not judged
     names: tuple[str, ...] = ("",)  # of the combinations, as ``cells``; for sentences
     warnings: tuple[str, ...] = ()
 
@@ -70,7 +73,7 @@ def each_planned(design: Design, catalogue: Catalogue) -> Iterator[Planned]:
             for a, b in design.pairs(spec):
                 asked = Question(spec.factor, a, b, {}, False, "", wanted, "", "neither")
                 for item in _plan_pair(design, catalogue, named, asked, spec, grid):
-                    if item.question.key not in known:
+                    if item.question.key not in known and item.question.mirrored not in known:
                         known.add(item.question.key)
                         yield item
 
@@ -80,7 +83,7 @@ def compared_cells(design: Design) -> Iterator[tuple[int, int]]:
     grid = _Grid(design)
     for spec in design.planned():
         for a, b in design.pairs(spec):
-            for _, cells in grid.combinations(spec.factor, a, b):
+            for _, cells in grid.combinations(spec.factor, a, b, spec.only):
                 yield cells
 
 
@@ -92,16 +95,18 @@ def matching(wanted: str, metrics: Metrics) -> dict[Key, Trait]:
 def _plan_pair(
     design: Design, catalogue: Catalogue, named: Mapping[int, Metrics], asked: Question, spec: CompareSpec, grid: _Grid
 ) -> Iterator[Planned]:
-    combinations = list(grid.combinations(asked.factor, asked.a, asked.b))
+    combinations = list(grid.combinations(asked.factor, asked.a, asked.b, spec.only))
     parts = [
         part if spec.margin is None else replace(part, question=replace(part.question, margin=spec.margin))
         for within, cells in combinations
         for part in _plan_combination(catalogue, design.order, named, replace(asked, within=within), cells)
     ]
+    if spec.native and design.emulated:
+        parts = [replace(part, counted=False, described=EMULATED) for part in parts]
     if spec.within or len(combinations) == 1:
         yield from parts
     if spec.pooled and len(combinations) > 1:
-        yield from _plan_pooled(parts, least=2 if spec.within else 1)
+        yield from _plan_pooled(parts, least=2 if spec.within else 1, within=spec.only)
 
 
 class _Grid:
@@ -114,9 +119,13 @@ class _Grid:
             ((name, levels[name]), (cell, levels)) for cell, levels in design.cells for name in design.factors
         )
 
-    def combinations(self, factor: str, a: str, b: str) -> Iterator[tuple[Levels, tuple[int, int]]]:
-        """Levels of the other factors for which both cells exist, with the two cells."""
+    def combinations(
+        self, factor: str, a: str, b: str, only: Levels | None = None
+    ) -> Iterator[tuple[Levels, tuple[int, int]]]:
+        """Levels of the other factors for which both cells exist, with the two cells. ``only``: with these levels."""
         for cell, levels in self._having.get((factor, a), ()):
+            if only and not only.items() <= levels.items():
+                continue
             opposite = {**levels, factor: b}
             other = self._by_levels.get(tuple(opposite[name] for name in self._factors))
             if other is not None:
@@ -151,20 +160,21 @@ def _plan_combination(
             yield Planned(_about(asked, key, known[key]), (cells,), problem, counted=False)
 
 
-def _plan_pooled(parts: list[Planned], least: int) -> Iterator[Planned]:
+def _plan_pooled(parts: list[Planned], least: int, within: Levels) -> Iterator[Planned]:
     """One item for each source and metric that at least ``least`` combinations can answer, or could yet."""
     for having in grouped(((part.question.source, part.question.metric), part) for part in parts).values():
         able = [part for part in having if not part.problem and not part.waiting]
         late = [part for part in having if part.waiting and part.counted]
         if len(able) < least <= len(able) + len(late):  # it counts all the same, lest failures make others less strict
-            yield replace(late[0], question=replace(late[0].question, within={}, pooled=True))
+            yield replace(late[0], question=replace(late[0].question, within=within, pooled=True))
         if len(able) >= least:
             missing = grouped((p.problem or p.waiting, level_names(p.question.within)) for p in having if p not in able)
             warnings = tuple(f"Not over {'; '.join(names)}: {why}" for why, names in missing.items())
-            question = replace(able[0].question, within={}, pooled=True)
+            question = replace(able[0].question, within=within, pooled=True)
             cells = tuple(part.cells[0] for part in able)
             names = tuple(level_names(part.question.within) for part in able)
-            yield Planned(question, cells, names=names, warnings=warnings)
+            found = Planned(question, cells, names=names, warnings=warnings, described=able[0].described)
+            yield replace(found, counted=not found.described)
 
 
 def _about(asked: Question, key: Key, trait: Trait) -> Question:

@@ -31,7 +31,7 @@ def cells_of(comparison: Comparison, cells: Sequence[CellState]) -> Iterator[int
     sides = grouped((_elsewhere(cell, comparison.factor), cell) for cell in cells)
     for levels, those in sides.items():
         found = {cell.levels.get(comparison.factor, ""): cell.cell for cell in those}
-        if comparison.pooled or dict(levels) == comparison.within:
+        if comparison.within.items() <= dict(levels).items():
             both = comparison.a in found and comparison.b in found
             yield from (found[comparison.a], found[comparison.b]) if both else ()
 
@@ -41,7 +41,7 @@ def _elsewhere(cell: CellState, factor: str) -> tuple[tuple[str, str], ...]:
 
 
 def _is_open(comparison: Comparison, rule: Rule) -> bool:
-    if comparison.settled and comparison.ratio is None:  # there never can be an answer
+    if comparison.described or (comparison.settled and comparison.ratio is None):  # there never can be an answer
         return False
     if rule.until == "gates" and not comparison.settled:  # as long as it may yet be decided
         return not is_satisfied(comparison, rule) or any(gate.gate == "undecided" for gate in comparison.gates)

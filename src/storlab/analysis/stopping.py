@@ -65,7 +65,7 @@ def decide(summary: Summary, rule: Rule) -> Stop | Continue:
     if done < rule.min_rounds:
         reason = f"{done} of at least {plural(rule.min_rounds, 'round')} done."
         return Continue(reason, _expected(summary.comparisons, rule, at_least=rule.min_rounds - done))
-    answerable = [c for c in summary.comparisons if not (c.settled and c.ratio is None)]
+    answerable = [c for c in summary.comparisons if not c.described and not (c.settled and c.ratio is None)]
     if not answerable:
         return Stop(f"Stopped after {plural(done, 'round')}: there is nothing to compare.")
     open_ones = [c for c in answerable if not is_satisfied(c, rule)]

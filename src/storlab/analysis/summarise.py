@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from storlab.analysis.block.shares import block_io
+from storlab.analysis.claims.judging import Judged, answered, value_keys
 from storlab.analysis.design import Design
 from storlab.analysis.distributions import distributions
 from storlab.analysis.effects.factorial import effects_of
@@ -56,7 +57,8 @@ def summarise(
         after: plan(design, _catalogue(*_until(after, recorded, done), states, design.declared))
         for after in _stops(design)
     }
-    sides = _sides(recorded, done, [item for each in (planned, *then.values()) for item in each])
+    values = list(value_keys(design, catalogue))
+    sides = _sides(recorded, done, [item for each in (planned, *then.values()) for item in each], values)
     of_failed = trials.filter(pl.col("status") == "failed").group_by("cell").agg(pl.col("round").unique())
     failed = {cell: np.array(rounds, dtype=np.int64) for cell, rounds in of_failed.iter_rows()}
     found = estimates(recorded, dict(design.cells), design.confidence, design.min_rounds)
@@ -69,6 +71,7 @@ def summarise(
     if ended:
         watch = Watch(recorded, done, design.declared, design.partial)
         comparisons = explained(comparisons, [_judged_by(case) for case in judged], watch, design.settings, 0.95)
+    claims = answered(design, Judged(judged, comparisons, catalogue, sides, failed))
     return Summary(
         title=design.title,
         primary=design.primary,
@@ -86,6 +89,7 @@ def summarise(
         block_io=block_io(requests, histograms, done, design),
         distributions=distributions(histograms, metrics, done, design),
         effects=effects_of(recorded, design, _asked(design, catalogue, planned)) if ended else (),
+        claims=claims,
     )
 
 
@@ -159,11 +163,15 @@ def _until(after: int, recorded: Recorded, done: pl.DataFrame) -> tuple[Recorded
     return Recorded(series, values), done.filter(pl.col("round") <= after)
 
 
-def _sides(recorded: Recorded, done: pl.DataFrame, planned: list[Planned]) -> Series:
-    """The series that comparisons need, in order of the rounds; NaN in done rounds without the metric."""
-    cells_and_keys = dict.fromkeys(
+def _sides(
+    recorded: Recorded, done: pl.DataFrame, planned: list[Planned], further: list[tuple[int, str, str]]
+) -> Series:
+    """The series that comparisons need, and ``further`` ones, in order of the rounds; NaN in done rounds without the
+    metric."""
+    compared = (
         (cell, item.question.source, item.question.metric) for item in planned for both in item.cells for cell in both
     )
+    cells_and_keys = dict.fromkeys((*compared, *further))
     columns = {"cell": pl.Int64, "source": pl.String, "metric": pl.String}
     wanted = pl.DataFrame(list(cells_and_keys), schema=columns, orient="row")
     series = recorded.series.join(wanted, on=KEYS).select("series", *KEYS)

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 import orjson
 
+from storlab.analysis.claims.data import Claim
 from storlab.analysis.effects.data import Effects
 from storlab.errors import ParseError
 
@@ -253,7 +254,7 @@ class Comparison:
     factor: str
     a: str
     b: str
-    within: dict[str, str]  # levels of the other factors; empty where pooled
+    within: dict[str, str]  # levels of the other factors; where pooled, only those that are fixed
     pooled: bool  # over all combinations of the other factors
     source: str
     metric: str
@@ -274,6 +275,7 @@ class Comparison:
     rests_after: int | None = None  # the round as of which it stands, where its cells were not due any more
     undecided: Undecided | None = None  # null: decided, not interleaved, or nothing that more rounds could decide
     why: Underneath | None = None  # null: not better or worse, or the run goes on, or nothing was watched
+    described: str = ""  # a sentence: why it is shown and not judged
 
 
 @dataclass(frozen=True)
@@ -296,6 +298,7 @@ class Summary:
     block_io: tuple[BlockIO, ...] = ()  # block requests as the kernel issued them, where they were counted
     effects: tuple[Effects, ...] = ()  # of factors, where two or more vary; only in summaries of runs that ended
     distributions: tuple[Distribution, ...] = ()  # of latencies, over all rounds, nodes and jobs, and of each node
+    claims: tuple[Claim, ...] = ()  # in the study's order
 
 
 def to_json(summary: Summary) -> bytes:
@@ -305,6 +308,7 @@ def to_json(summary: Summary) -> bytes:
     """
     _require_finite(summary.facts, "facts")
     kinds = {"estimates": summary.estimates, "comparisons": summary.comparisons, "by_node": summary.by_node}
+    kinds["claims"] = summary.claims
     for kind, rows in kinds.items():
         _require_finite([vars(row) for row in rows], kind)
     return orjson.dumps(summary, option=orjson.OPT_INDENT_2) + b"\n"

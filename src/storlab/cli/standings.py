@@ -48,7 +48,7 @@ def table(summary: Summary) -> Group | None:
 
 
 def _where(c: Comparison) -> str:
-    place = heading(c.metric, c.source, {} if c.pooled else c.within)
+    place = heading(c.metric, c.source, c.within)
     return f"{place}, {words.POOLED}" if c.pooled else place
 
 

@@ -123,6 +123,11 @@ class Prepared:
         """What a reader of the results must know first."""
         return ()
 
+    @property
+    def emulated(self) -> bool:
+        """Whether its nodes' instructions are emulated, so that speeds are those of the emulator."""
+        return False
+
     def lacks(self, needs: Needs) -> list[str]:
         """What nodes that don't run yet will lack of ``needs``, in words."""
         return []

@@ -154,6 +154,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     devices: tuple[PlannedDevice, ...] = ()
     platform_notes: tuple[str, ...] = ()
     cautions: tuple[str, ...] = ()  # sentences without which the numbers would be misread
+    emulated: bool = False  # whether nodes are virtual machines without hardware virtualisation
     unconfined: bool = False  # loads could touch all that Storlab itself may
     code: tuple[str, ...] = ()  # paths of code that loads were allowed to load
     gates: tuple[str, ...] = ()  # of `--fail-on`

@@ -42,7 +42,7 @@ def groups(given: RunsCompared) -> dict[str, list[RunComparison]]:
 def place(c: RunComparison) -> str:
     """What a comparison is about and where it holds: "write.bandwidth: load, bs=4k"."""
     answer = c.comparison
-    where = heading(answer.metric, answer.source, {} if answer.pooled else answer.within)
+    where = heading(answer.metric, answer.source, answer.within)
     return f"{where}, {words.POOLED}" if answer.pooled else where
 
 

@@ -12,6 +12,8 @@ from storlab.grouping import grouped
 from storlab.metrics import Specs
 from storlab.report import format as fmt
 from storlab.report import words
+from storlab.report.claims import LEAD as CLAIMS
+from storlab.report.claims import ClaimLine
 from storlab.report.escape import adoc as escaped
 from storlab.report.grid import MANY
 from storlab.report.input import ReportInput
@@ -44,6 +46,8 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     for text in (shown.overview, shown.resting, shown.certainty):
         if text:
             yield from (escaped(text), "")
+    if shown.claims:
+        yield from _claims(shown.claims)
     if shown.why:
         yield from _why(shown.why)
     for warning in shown.warnings:
@@ -62,6 +66,12 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     yield from _section("Latency", shown.latencies)
     yield from _section("Set-up", shown.setup)
     yield from _reproduce(given)
+
+
+def _claims(claims: Sequence[ClaimLine]) -> Iterator[str]:
+    yield from ("== Claims", "", CLAIMS, "")
+    yield from (f"- {line.mark} {escaped(' '.join((line.sentence, *line.notes)))}" for line in claims)
+    yield ""
 
 
 def _why(why: WhyChapter) -> Iterator[str]:

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from storlab.grouping import grouped
 from storlab.report.charts import Kind, Panel, all_panels
+from storlab.report.claims import LEAD as CLAIMS
 from storlab.report.input import ReportInput
 from storlab.report.setup import node_sheets, stack_sheets
 from storlab.report.view import View
@@ -45,6 +46,7 @@ def page_of(given: ReportInput, panels: list[Panel]) -> str:
         view=shown,
         sections=[(anchor, name) for anchor, name, there in _sections(shown, charts, given) if there],
         charts=charts,
+        claims_lead=CLAIMS,
         repeated=any(estimate.rounds > 1 for estimate in given.summary.estimates),
         course=_by_group(charts["course"] + charts["series"]),
         variability=[_by_group([each for each in charts["variability"] if each[0].aside is a]) for a in (False, True)],
@@ -63,6 +65,7 @@ def page_of(given: ReportInput, panels: list[Panel]) -> str:
 def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) -> Iterator[tuple[str, str, bool]]:
     manifest = given.manifest
     yield "verdicts", "Verdicts", True
+    yield "claims", "Claims", bool(shown.claims)
     yield "why", "Why", shown.why is not None
     yield "measured", "Measured", bool(shown.measured)
     yield "nodes", "Nodes", bool(shown.nodes or shown.guests)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from storlab.report.claims import LEAD as CLAIMS
+from storlab.report.claims import ClaimLine
 from storlab.report.escape import markdown as escaped
 from storlab.report.input import ReportInput
 from storlab.report.tables import Table
@@ -27,6 +29,8 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     for note in shown.platform_notes:
         yield from (f"> **Note:** {escaped(note)}", "")
     yield from _verdicts(shown)
+    if shown.claims:
+        yield from _claims(shown.claims)
     if shown.why:
         yield from _why(shown.why)
     if shown.warnings:
@@ -68,6 +72,14 @@ def _verdict_group(group: VerdictGroup) -> Iterator[str]:
     for line in group.lines:
         yield f"- {line.mark} {escaped(line.sentence)}"
         yield from (f"  - {escaped(warning)}" for warning in line.notes)
+    yield ""
+
+
+def _claims(claims: Sequence[ClaimLine]) -> Iterator[str]:
+    yield from ("## Claims", "", CLAIMS, "")
+    for line in claims:
+        yield f"- {line.mark} {escaped(line.sentence)}"
+        yield from (f"  - {escaped(note)}" for note in line.notes)
     yield ""
 
 

@@ -131,12 +131,12 @@ def comparison_tables(comparisons: Sequence[Comparison]) -> list[Table]:
 
 def _comparison_table(group: Sequence[Comparison]) -> Table:
     first, notes = group[0], Notes()
-    places = [{"": words.POOLED} if c.pooled else c.within for c in group]
+    places = [{"": words.POOLED, **c.within} if c.pooled else c.within for c in group]
     shared, factors = split_levels(places)
     placed = bool(factors) and any(places)
     rows = []
     for c, where in zip(group, places, strict=True):
-        text = words.POOLED if c.pooled else words.levels({f: where[f] for f in factors if f in where})
+        text = words.place(c) if c.pooled else words.levels({f: where[f] for f in factors if f in where})
         doubts = [c.reason] if c.verdict == "undecided" and c.reason else []  # a ratio and its interval don't tell
         verdict = notes.mark(f"{words.MARKS[c.verdict]} {c.verdict}", doubts)
         numbers = (words.ratio(c), fmt.ratio_interval(c.low, c.high, c.ratio) or "none")

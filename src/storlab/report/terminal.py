@@ -19,6 +19,8 @@ from rich.text import Text
 from storlab.analysis.summary import GateResult, Verdict
 from storlab.report import format as fmt
 from storlab.report import words
+from storlab.report.claims import LEAD as CLAIMS
+from storlab.report.claims import ClaimLine
 from storlab.report.input import ReportInput
 from storlab.report.tables import Span, Table
 from storlab.report.view import VerdictGroup, View
@@ -231,6 +233,8 @@ def _parts(shown: View, width: int) -> Iterator[RenderableType]:
             yield bullet("−", "yellow", sentence)
     yield Text()
     yield foreign(" ".join(part for part in (shown.overview, shown.resting, shown.certainty) if part), "dim")
+    if shown.claims:
+        yield from _claims(shown.claims)
     if shown.warnings:
         yield Text()
         for warning in shown.warnings:
@@ -276,6 +280,19 @@ def _verdicts(group: VerdictGroup) -> Iterator[RenderableType]:
             yield Padding(foreign(EVIDENCE, "dim"), (0, 0, 0, 4))
         for sentence in line.why:
             yield bullet("·", "dim", sentence, indent=4)
+
+
+_CLAIMS = {"holds": "bold green", "does not hold": "bold red", "undecided": "bold yellow", "not measured": "dim"}
+
+
+def _claims(claims: Sequence[ClaimLine]) -> Iterator[RenderableType]:
+    yield Text()
+    yield Rule(Text("Claims", "bold"), align="left", style="dim")
+    yield foreign(CLAIMS, "dim")
+    for line in claims:
+        yield bullet(line.mark, _CLAIMS[line.verdict], line.sentence)
+        for note in line.notes:
+            yield bullet("·", "dim", note, indent=2)
 
 
 _OUTCOMES = {"hit": ("✗", "bold red"), "passed": ("✓", "green"), "undecided": ("?", "yellow")}

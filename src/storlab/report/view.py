@@ -10,6 +10,7 @@ from storlab.grouping import grouped
 from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.block import block_detail_tables, block_tables
+from storlab.report.claims import claim_lines
 from storlab.report.effects import effect_tables, how_made
 from storlab.report.grid import further_tables, measured_tables
 from storlab.report.input import ReportInput, split
@@ -86,6 +87,7 @@ class View:
         self.guests = guest_tables(summary, given.declared)
         self.block = block_tables(summary)
         self.block_details = block_detail_tables(summary)
+        self.claims = claim_lines(summary)
         self.why = why_chapter(summary)
         self.comparisons = comparison_tables(summary.comparisons)
         self.effects = effect_tables(summary)
@@ -133,7 +135,7 @@ def verdict_groups(comparisons: Iterable[Comparison]) -> list[VerdictGroup]:
 
 def _verdict_group(group: Sequence[Comparison]) -> VerdictGroup:
     first = group[0]
-    where = heading(first.metric, first.source, {} if first.pooled else first.within)
+    where = heading(first.metric, first.source, first.within)
     bare = any(not words.speaks_for_itself(level) for c in group for level in (c.a, c.b))
     parts = (where, words.POOLED if first.pooled else "", f"by {first.factor}" if bare else "")
     return VerdictGroup(

@@ -122,7 +122,7 @@ def why_chapter(summary: Summary) -> WhyChapter | None:
     differing = [c for c in looked if differs(c)]
     groups: dict[str, list[WhyPart]] = {}
     for c in differing:
-        where = heading(c.metric, c.source, {} if c.pooled else c.within) + (f", {words.POOLED}" if c.pooled else "")
+        where = heading(c.metric, c.source, c.within) + (f", {words.POOLED}" if c.pooled else "")
         groups.setdefault(where, []).append(_part(c))
     empty = [c for c in looked if not differs(c)]
     left = sum(c.why is None and c.verdict in ("better", "worse") for c in summary.comparisons)

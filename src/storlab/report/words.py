@@ -48,7 +48,7 @@ def named(factor: str, level: str) -> str:
 
 def place(comparison: Comparison) -> str:
     """Where a comparison holds: levels of the other factors, or all of them pooled."""
-    return POOLED if comparison.pooled else levels(comparison.within)
+    return ", ".join(filter(None, (POOLED if comparison.pooled else "", levels(comparison.within))))
 
 
 def listed(names: Sequence[str]) -> str:
@@ -83,7 +83,7 @@ def claim(comparison: Comparison) -> str:
     if comparison.verdict == "equivalent":
         return f"{a} and {b} are equivalent within {fmt.margin(comparison.margin)}"
     if comparison.verdict == "undecided":
-        return f"{a} against {b} is undecided"
+        return f"{a} against {b}{'' if comparison.described else ' is undecided'}"
     return f"{a} is {comparison.verdict} than {b}"
 
 
@@ -93,6 +93,8 @@ def evidence(comparison: Comparison) -> str:
     text = f"({span}, {fmt.plural(comparison.rounds, 'round')})."
     if comparison.verdict != "undecided":
         return text
+    if comparison.described:
+        return f"{text} {comparison.described}"
     return " ".join(filter(None, (text, lacking(comparison), more_rounds(comparison))))
 
 
@@ -195,14 +197,16 @@ def _are_better(names: Sequence[str], than: Sequence[str]) -> str:
 def tally(comparisons: Sequence[Comparison]) -> str:
     """ "4 better or worse, 1 undecided": the whole study in one line."""
     compared = [c.verdict for c in comparisons if c.ratio is not None]
-    undecided = compared.count("undecided")
+    described = sum(c.ratio is not None and bool(c.described) for c in comparisons)
+    undecided = compared.count("undecided") - described
     leaning = sum(c.undecided is not None and c.undecided.kind == "leaning" for c in comparisons)
     equivalent = compared.count("equivalent")
-    decided = len(compared) - undecided - equivalent
+    decided = len(compared) - undecided - equivalent - described
     parts = [
         f"{decided} better or worse" if decided else "",
         f"{equivalent} equivalent" if equivalent else "",
         f"{undecided} undecided{f' ({leaning} leaning)' if leaning else ''}" if undecided else "",
+        f"{described} described" if described else "",
         f"{len(comparisons) - len(compared)} without an answer" if len(comparisons) > len(compared) else "",
     ]
     return ", ".join(part for part in parts if part)

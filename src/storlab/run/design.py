@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from storlab.analysis.design import CompareSpec, Design, Rest
+from storlab.analysis.design import ClaimSpec, CompareSpec, Design, Rest
 from storlab.analysis.stopping import Rule
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
@@ -18,6 +18,7 @@ from storlab.run.limits import NO_LIMITS, Limits, precision_of
 
 if TYPE_CHECKING:
     from storlab.study.cells import Cell
+    from storlab.study.questions import Claim
     from storlab.study.study import Study
 
 _GOING_ON = "The run has not ended yet."
@@ -29,8 +30,11 @@ def design_of(
     warnings: tuple[str, ...] = (),
     gates: tuple[str, ...] = (),
     rests: Iterable[RecordedRest] = (),
+    emulated: bool = False,
 ) -> Design:
-    """Factors, cells and planned comparisons. ``stopped``: why the run ended, in one sentence."""
+    """Factors, cells and planned comparisons. ``stopped``: why the run ended, in one sentence. ``emulated``: whether
+    any node is.
+    """
     factors = {factor.name: tuple(level.label for level in factor.levels) for factor in study.factors}
     comparisons = tuple(
         CompareSpec(
@@ -40,6 +44,7 @@ def design_of(
             pooled=spec.pooled,
             metrics=spec.metrics,
             margin=spec.margin,
+            native=spec.native,
         )
         for spec in study.model.compare
         if factors
@@ -56,7 +61,31 @@ def design_of(
         gates=gates,
         rests=tuple(Rest(rest.cell, rest.after, rest.why) for rest in rests),
         partial=frozenset(cell.number for cell in study.cells if _leaves_out_a_warm_up(cell)),
+        claims=tuple(_claimed(claim, factors) for claim in study.model.claim),
+        emulated=emulated,
     )
+
+
+def _claimed(claim: Claim, factors: Mapping[str, tuple[str, ...]]) -> ClaimSpec:
+    asked = dict.fromkeys(each for _, side in claim.sides for each in side.items())
+    missing = [f"{name}={level}" for name, level in asked if level not in factors[name]]
+    about = ClaimSpec(
+        claim.name,
+        claim.metric,
+        left=claim.left or claim.at or {},
+        right=claim.right or {},
+        margin=claim.margin,
+        source=claim.source,
+        native=claim.native,
+        absent=f"This run has no {' and no '.join(missing)}." if missing else "",
+    )
+    if claim.between is not None:
+        return replace(about, word="between", between=claim.between)
+    assert claim.expect is not None
+    from storlab.study.questions import read_expected  # a study is loaded by now
+
+    expected = read_expected(claim.expect)
+    return replace(about, word=expected.word, limit=expected.limit)
 
 
 def _leaves_out_a_warm_up(cell: Cell) -> bool:
@@ -78,10 +107,11 @@ def summary_of(
     *,
     gates: tuple[str, ...] = (),
     rests: Iterable[RecordedRest] = (),
+    emulated: bool = False,
     ended: bool = False,
 ) -> Summary:
     """What the tables say about the study's question so far. ``ended``: with what is only said of a run that has."""
-    return _summary(tables, design_of(study, stopped, tables.warnings(), gates, rests), ended)
+    return _summary(tables, design_of(study, stopped, tables.warnings(), gates, rests, emulated), ended)
 
 
 def _summary(tables: Tables, design: Design, ended: bool) -> Summary:
@@ -103,7 +133,8 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
     imported = manifest.imported
     if imported is None:
         stopped = manifest.stopped or _GOING_ON
-        design = design_of(manifest.study(), stopped, tables.warnings(), manifest.gates, manifest.rests)
+        warnings, emulated = tables.warnings(), manifest.emulated
+        design = design_of(manifest.study(), stopped, warnings, manifest.gates, manifest.rests, emulated)
         return replace(design, declared=tables.declared())
     return Design(
         title=manifest.title,

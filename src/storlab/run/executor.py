@@ -148,6 +148,7 @@ def begin_manifest(folder: Path, run: str, session: Session, plan: Plan, limits:
         plan=msgspec.convert(plan.as_dict(), Planned),
         platform_notes=tuple(plan.notes),
         cautions=plan.cautions,
+        emulated=plan.emulated,
         unconfined=plan.permissions.unconfined,
         code=plan.permissions.code,
         gates=limits.gates,
@@ -301,7 +302,9 @@ class _Executor:
 
     def _summarise(self, *, ended: bool = False) -> Summary:
         gates, rests = self._limits.gates, self._schedule.rests
-        return summary_of(self._study, self._tables, self._stopped, gates=gates, rests=rests, ended=ended)
+        emulated = self._plan.emulated
+        study, tables, stopped = self._study, self._tables, self._stopped
+        return summary_of(study, tables, stopped, gates=gates, rests=rests, emulated=emulated, ended=ended)
 
     def _write_tables(self) -> None:
         write_tables(self._held.run, self._tables)

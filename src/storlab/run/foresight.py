@@ -25,7 +25,7 @@ RUNS = Path("runs")
 def foresight_of(made: Plan) -> Foresight | None:
     """``None`` where the study compares nothing."""
     study = made.study
-    planned = foreseen(study, made.unsupported)
+    planned = foreseen(study, made.unsupported, made.emulated)
     if not planned:
         return None
     return foresee(planned, study.model.confidence, design_of(study).min_rounds, made.rounds[1], typical_noise(study))

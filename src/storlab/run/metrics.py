@@ -67,29 +67,31 @@ def refuse_unknown_metrics(study: Study) -> None:
             listed = f": nothing in this study yields it; `storlab list --metrics {study.file}` lists what there is"
             raise study.problem(path, f"unknown metric {name!r}{nearest(name, names) or listed}")
         by_it = tuple(replace(spec, metrics=(name,)) for spec in comparisons if design.pairs(spec))
-        planned = each_planned(replace(design, comparisons=by_it), Catalogue(metrics, {})) if by_it else iter(())
+        asked = replace(design, comparisons=by_it, claims=())
+        planned = each_planned(asked, Catalogue(metrics, {})) if by_it else iter(())
         first = next(planned, None)
         if by_it and (first is None or first.problem) and all(item.problem for item in planned):
             why = first.problem if first is not None else "none of the levels that are compared has it."
             raise study.problem(path, f"nothing can be compared by {name!r}: {why}")
 
 
-def foreseen(study: Study, unsupported: Mapping[int, Sequence[str]]) -> list[Planned]:
+def foreseen(study: Study, unsupported: Mapping[int, Sequence[str]], emulated: bool = False) -> list[Planned]:
     """The comparisons that the study asks for, as far as they are known before it runs.
 
     ``unsupported``: cell → why.
     """
-    cells, design = {cell.number: metrics_of(cell) for cell in study.cells}, design_of(study)
+    cells = {cell.number: metrics_of(cell) for cell in study.cells}
+    design = design_of(study, emulated=emulated)
     reasons = {number: " ".join(why) for number, why in unsupported.items()}
     found: dict[tuple[object, ...], Planned] = {}
     for spec in design.planned():
         for name in spec.metrics or (design.primary,):
             metrics = {number: _meant(name, known) for number, known in cells.items()}
-            asked = replace(design, comparisons=(replace(spec, metrics=(name,)),))
+            asked = replace(design, comparisons=(replace(spec, metrics=(name,)),), claims=())
             for item in each_planned(asked, Catalogue(metrics, reasons)):
                 q = item.question
-                key = (q.factor, q.a, q.b, tuple(q.within.items()), q.pooled, q.source, q.metric)
-                found.setdefault(key, item)
+                if q.mirrored not in found:
+                    found.setdefault(q.key, item)
     return list(found.values())
 
 
@@ -100,6 +102,9 @@ def _asked(study: Study, planned: Sequence[CompareSpec]) -> Iterator[tuple[Path,
     for at, spec in enumerate(study.model.compare):
         for number, name in enumerate(spec.metrics or ()):
             yield ("compare", at, "metrics", number), name, planned[at : at + 1]
+    for at, claim in enumerate(study.model.claim):
+        if claim.metric is not None:
+            yield ("claim", at, "metric"), claim.metric, ()
 
 
 def _names(known: Declarations, with_source: bool) -> Iterator[str]:

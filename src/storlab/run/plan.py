@@ -65,6 +65,11 @@ class Plan:
         freedom = [UNCONFINED] if self.permissions.unconfined else []
         return tuple(dict.fromkeys((*freedom, *of_nodes, *_kept(self.supported), *_in_memory(self.supported))))
 
+    @property
+    def emulated(self) -> bool:
+        """Whether any node is."""
+        return any(prepared.emulated for prepared in self.prepared.values())
+
     def refuse_empty(self) -> None:
         """Raise ``UserError`` with the reasons where this machine supports no cell at all."""
         if not self.supported:

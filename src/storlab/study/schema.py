@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     Strict,
     WithJsonSchema,
@@ -26,8 +25,8 @@ from storlab.model import Model
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.shaping.keys import Tcp
 from storlab.registry import node_kinds, own_keys
-from storlab.study.factors import label_of
-from storlab.units import Duration, Share, parse_share, shown
+from storlab.study.questions import Claim, Compare, Label
+from storlab.units import Duration, parse_share, shown
 
 HOST = "host"
 """This machine, as a node."""
@@ -42,13 +41,6 @@ def _checked(value: str, pattern: re.Pattern[str], signs: str) -> str:
         raise ValueError(f"{shown(value)} is not a valid name: at most 63 letters, digits, {signs}, a letter first")
     return value
 
-
-def _label(value: object) -> object:
-    return label_of(value) if isinstance(value, int | float) else value
-
-
-Label = Annotated[str, BeforeValidator(_label), WithJsonSchema({"type": ["string", "number", "boolean"]})]
-"""A level's name; a level that is a number may be written as one."""
 
 Name = Annotated[str, AfterValidator(lambda value: _checked(value, NAME, "- _ and ."))]
 WordName = Annotated[str, AfterValidator(lambda value: _checked(value, WORD, "- and _"))]
@@ -244,25 +236,6 @@ class Trial(Model):
         return self.parallel or self.slices is not None
 
 
-class Compare(Model):
-    """Which levels to compare with each other."""
-
-    factor: str | None = Field(None, description="By default the first factor.")
-    pairs: Annotated[tuple[tuple[Label, Label], ...], Field(min_length=1)] | None = Field(
-        None, description="By default all pairs of its levels."
-    )
-    within: bool = Field(True, description="Within each combination of the other factors.")
-    pooled: bool = Field(True, description="Over all combinations of the other factors together.")
-    metrics: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
-        None, description="By default the primary metric."
-    )
-    margin: Share | None = Field(
-        None,
-        description="Differences up to this do not matter: the verdict is `equivalent`. By default 1 % for counts "
-        "(bytes, requests, shares of them), 10 % for rates, times and means, 25 % for tails (p99 and beyond, maxima).",
-    )
-
-
 class StudyFile(Model):
     """A study: which storage set-ups to compare, under which load, on which machines."""
 
@@ -300,6 +273,7 @@ class StudyFile(Model):
     trial: dict[str, Any] = Field(default_factory=dict, description="The phases of a trial.")
     repeat: Repeat = Field(Repeat(), description="When to stop repeating.")
     compare: tuple[Compare, ...] = Field((Compare(),), description="Which levels to compare; [] compares nothing.")
+    claim: tuple[Claim, ...] = Field((), description="What somebody said, each tested by name.")
 
     @field_validator("scratch")
     @classmethod

@@ -22,6 +22,7 @@ from storlab.study.factors import Factor, read_factors
 from storlab.study.messages import explain, nearest, unknown
 from storlab.study.networks import check_networks, network_notes
 from storlab.study.overrides import apply_only, apply_override, apply_profile
+from storlab.study.questions import check_claims
 from storlab.study.read_cells import Report, Source, expand
 from storlab.study.schema import StudyFile
 from storlab.study.substitution import Outgrown
@@ -134,6 +135,7 @@ def parse_study(
         factors = apply_only(only, every)
         levels = {factor.name: [level.label for level in factor.levels] for factor in every}
         _check_names(model, levels, report)
+        check_claims(model.claim, levels, _possible(data, file) if model.claim else {}, report)
         _check_profiles(model, report)
         _limit_cells(factors, report)
         refuse_if_any()
@@ -170,6 +172,19 @@ def _model(raw: Mapping[str, Any], report: Report) -> StudyFile | None:
         for where, message in explain(error, StudyFile):
             report(where, message)
         return None
+
+
+def _possible(data: bytes, file: str) -> dict[str, list[str]]:
+    """Levels of each factor as the file has them, with its own parameters and with those of each of its profiles."""
+    _, written = read_toml(data, file)
+    given, parameters, profiles = (
+        value if isinstance(value := written.get(key), dict) else {} for key in ("factors", "parameters", "profiles")
+    )
+    found: dict[str, list[str]] = {}
+    for values in ({}, *(values for values in profiles.values() if isinstance(values, dict))):
+        for factor in read_factors(given, lambda _where, _message: None, {**parameters, **values}):
+            found.setdefault(factor.name, []).extend(level.label for level in factor.levels)
+    return found
 
 
 def _check_profiles(model: StudyFile, report: Report) -> None:

@@ -98,9 +98,12 @@ class Boot(Prepared):
     confinement: Confinement
 
     @property
+    def emulated(self) -> bool:
+        return self.acceleration.accelerator != "kvm"
+
+    @property
     def cautions(self) -> tuple[str, ...]:
-        found = self.acceleration
-        return () if found.accelerator == "kvm" else (f"{_CAUTION} ({found.reason}).",)
+        return (f"{_CAUTION} ({self.acceleration.reason}).",) if self.emulated else ()
 
     def lacks(self, needs: Needs) -> list[str]:
         image = self.image

@@ -1,0 +1,1 @@
+"""Claims of a study, each with its answer."""

@@ -1,0 +1,261 @@
+"""Whether claims hold, by the evidence of comparisons that are judged anyway.
+
+*More* and *less* follow their comparison: they hold where it differs that way, by closed testing over the family, and
+do not hold where it differs the other way or is equivalent. Claims with a limit, and *equivalent*, are about whether
+the true ratio lies beyond a limit: either answer needs the evidence that one statement among all comparisons (or among
+all such claims, if these are more) needs, so that any of them is false with a chance of at most α. At most one of the
+two answers can be false.
+
+A claim about a value is answered by the interval of the typical value over rounds, by signs and ranks, Bonferroni's
+correction over all cells that such claims are about. That supposes that rounds vary symmetrically about it: no order is
+drawn between a cell and a number.
+
+Nothing is answered where combinations that were pooled say different things, nor where a failed round might have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from storlab.analysis.claims.data import Claim, ClaimVerdict
+from storlab.analysis.compare import failed_of
+from storlab.analysis.design import ClaimSpec, Design
+from storlab.analysis.judging import Case
+from storlab.analysis.questions import EMULATED, Catalogue, matching, plan
+from storlab.analysis.stats.anytime import Floats
+from storlab.analysis.stats.pairing import Rounds
+from storlab.analysis.stats.signed_rank import log_evidence
+from storlab.analysis.summary import Comparison
+from storlab.analysis.verdict import Failed, Rules, Span, beyond, safe_exp, span
+from storlab.analysis.wording import level_names, percent, plural
+from storlab.metrics import Key
+
+_NONE: Floats = np.empty(0, dtype=np.float64)
+
+Series = Mapping[tuple[int, Key], tuple[Rounds, Floats]]
+"""Rounds and values of one metric in one cell; NaN in done rounds without it."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a claim's answer rests on: all comparisons of the study, and the series of its cells."""
+
+    cases: Sequence[Case]
+    comparisons: Sequence[Comparison]
+    catalogue: Catalogue
+    series: Series
+    failed: Mapping[int, Rounds]
+
+
+def answered(design: Design, by: Judged) -> tuple[Claim, ...]:
+    """One for each claim, or one for each metric or cell where a claim is about several."""
+    return tuple(found for spec in design.claims for found in _answers(spec, design, by))
+
+
+def value_keys(design: Design, catalogue: Catalogue) -> Iterator[tuple[int, str, str]]:
+    """Cell, source and metric of each value that claims are about."""
+    for spec in design.claims:
+        for cell in _cells(spec, design):
+            for source, metric in matching(spec.metric or design.primary, catalogue.metrics.get(cell, {})):
+                yield cell, source, metric
+
+
+def _answers(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
+    if not design.compared:
+        yield _not_measured(spec, design, "The cells were not run against each other.")
+    elif spec.absent:
+        yield _not_measured(spec, design, spec.absent)
+    elif spec.native and design.emulated and not spec.right:
+        yield replace(_not_measured(spec, design, EMULATED), verdict="undecided")
+    elif spec.factor:
+        yield from _of_comparisons(spec, design, by)
+    else:
+        yield from _of_values(spec, design, by)
+
+
+def _not_measured(spec: ClaimSpec, design: Design, why: str) -> Claim:
+    metric = spec.metric or design.primary
+    return Claim(spec.name, spec.source, "not measured", why, metric, "", "", spec.left, spec.right, _expected(spec))
+
+
+def _expected(spec: ClaimSpec) -> str:
+    if spec.word == "between":
+        low, high = spec.between
+        return f"at least {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
+    if spec.word != "equivalent":
+        return spec.word if spec.limit == 1 else f"{spec.word} than {spec.limit:g}×"
+    return spec.word if spec.margin is None else f"{spec.word} within ±{percent(spec.margin)}"
+
+
+def _of_comparisons(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
+    asked = spec.compared()
+    assert asked is not None
+    planned = plan(replace(design, comparisons=(asked,), claims=()), by.catalogue)
+    known = {case.item.question.key: index for index, case in enumerate(by.cases)}
+    found = False
+    for item in planned:
+        q = item.question
+        index = known.get(q.key, known.get(q.mirrored))
+        if index is not None:
+            found = True
+            yield _of_comparison(spec, design, by, index, mirrored=q.key not in known)
+    if not found:
+        yield _not_measured(spec, design, "No cells of this study differ in these levels alone.")
+
+
+def _of_comparison(spec: ClaimSpec, design: Design, by: Judged, index: int, *, mirrored: bool) -> Claim:
+    case, comparison = by.cases[index], by.comparisons[index]
+    q, pairs = case.item.question, case.pairs
+    claim = replace(
+        _not_measured(spec, design, comparison.reason),
+        metric=q.metric, source=q.source, unit=q.unit, rounds=comparison.rounds, warnings=comparison.warnings,
+    )  # fmt: skip
+    if comparison.described:
+        return replace(claim, verdict="undecided", reason=comparison.described)
+    if case.item.problem or (pairs is not None and pairs.problem):
+        return claim
+    if pairs is None or len(pairs.log_ratios) == 0:
+        return replace(claim, verdict="undecided")
+    sign = -1 if mirrored else 1
+    counted = sum(1 for each in design.claims if each.word == "equivalent" or each.limit != 1)
+    evidence = _Evidence(
+        sign * pairs.log_ratios,
+        {name: sign * part for name, part in pairs.parts.items()},
+        failed_of(pairs),
+        case.needed,
+        Rules(1 - design.confidence, spec.margin or q.margin, "neither", design.min_rounds, max(case.family, counted)),
+        comparison.verdict == "equivalent",
+    )
+    verdict, reason, seen = evidence.answer(spec)
+    return replace(
+        claim,
+        verdict=verdict,
+        reason=reason,
+        value=safe_exp(seen.typical),
+        low=safe_exp(seen.low) if seen.bounded else None,
+        high=safe_exp(seen.high) if seen.bounded else None,
+        confidence=1 - 1 / seen.threshold,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Evidence:
+    """Log ratios left ÷ right with all by which a claim on them is judged. ``alike``: whether they are equivalent."""
+
+    ratios: Floats
+    parts: Mapping[str, Floats]
+    failed: Failed
+    needed: float
+    rules: Rules
+    alike: bool
+
+    def answer(self, spec: ClaimSpec) -> tuple[ClaimVerdict, str, Span]:
+        """The verdict, its reason, and the interval that goes with it."""
+        plain = spec.word != "equivalent" and spec.limit == 1
+        seen = span(self.ratios, self.needed if plain and not self.alike else self.rules.family / self.rules.alpha / 2)
+        if seen.n < self.rules.min_rounds:
+            return "undecided", f"{plural(seen.n, 'round')} of at least {self.rules.min_rounds}.", seen
+        if spec.word == "equivalent":
+            verdict, reason = self._equivalent()
+        elif plain:
+            verdict, reason = self._differs(1 if spec.word == "more" else -1)
+        else:
+            verdict, reason = self._beyond(math.log(spec.limit), 1 if spec.word == "more" else -1, spec.limit)
+        if verdict != "undecided" and (against := self._against(spec, verdict)):
+            return "undecided", f"Combinations differ: not so in {', '.join(against)}.", seen
+        return verdict, reason, seen
+
+    def _differs(self, side: int) -> tuple[ClaimVerdict, str]:
+        if self.alike:
+            return "does not hold", f"They are equivalent within ±{percent(self.rules.margin)}."
+        for sign, verdict in ((side, "holds"), (-side, "does not hold")):
+            lost = self.failed.a + self.failed.b
+            enough = log_evidence(self.ratios, 0.0, sign, lost) >= math.log(2 * self.needed)
+            if enough and sign * float(self.ratios.mean()) > 0:
+                where = "above" if sign > 0 else "below"
+                return ("holds" if verdict == "holds" else "does not hold"), f"The ratio is surely {where} 1."
+        return "undecided", "The evidence is not enough for either side of 1."
+
+    def _beyond(self, edge: float, side: int, limit: float) -> tuple[ClaimVerdict, str]:
+        for sign in (side, -side):
+            if beyond(self.ratios, edge, sign, self.rules, self.failed):
+                where = "above" if sign > 0 else "below"
+                return ("holds" if sign == side else "does not hold"), f"The ratio is surely {where} {limit:g}."
+        return "undecided", f"The evidence is not enough for either side of {limit:g}."
+
+    def _equivalent(self) -> tuple[ClaimVerdict, str]:
+        edge, within = math.log1p(self.rules.margin), f"the margin of ±{percent(self.rules.margin)}"
+        if edge > 0 and all(beyond(self.ratios, -s * edge, s, self.rules, self.failed) for s in (1, -1)):
+            return "holds", f"The ratio is surely within {within}."
+        if any(beyond(self.ratios, s * edge, s, self.rules, self.failed) for s in (1, -1)):
+            return "does not hold", f"The ratio is surely beyond {within}."
+        return "undecided", f"The evidence is not enough to tell whether the ratio lies within {within}."
+
+    def _against(self, spec: ClaimSpec, verdict: ClaimVerdict) -> list[str]:
+        """Combinations whose own interval contradicts the answer that all of them together give."""
+        edge = math.log1p(self.rules.margin)
+        low, high = (-edge, edge) if spec.word == "equivalent" else (math.log(spec.limit), math.inf)
+        if spec.word == "less":
+            low, high = -math.inf, math.log(spec.limit)
+        own = {name: span(part, self.needed) for name, part in self.parts.items() if len(part)}
+        if verdict == "holds":
+            return [name for name, each in own.items() if each.high < low or each.low > high]
+        return [name for name, each in own.items() if low < each.low and each.high < high]
+
+
+def _cells(spec: ClaimSpec, design: Design) -> list[int]:
+    """Those that a claim about a value is about."""
+    if spec.right or spec.absent:
+        return []
+    return [cell for cell, levels in design.cells if spec.left.items() <= levels.items()]
+
+
+def _of_values(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
+    """One for each cell and metric; where there are several cells, each with its levels."""
+    count = sum(len(_cells(each, design)) for each in design.claims)
+    levels = dict(design.cells)
+    for cell in _cells(spec, design):
+        here = replace(spec, left=levels[cell])
+        if why := by.catalogue.unsupported.get(cell):
+            yield _not_measured(here, design, f"{level_names(levels[cell])} is unsupported: {why}")
+            continue
+        metrics = matching(spec.metric or design.primary, by.catalogue.metrics.get(cell, {}))
+        for key in metrics:
+            yield _of_value(here, design, by, (cell, key), count, metrics[key].unit)
+        if not metrics:
+            waiting = cell not in by.catalogue.metrics
+            why = "No trial of it is done." if waiting else f"It has no {spec.metric or design.primary}."
+            yield replace(_not_measured(here, design, why), verdict="undecided" if waiting else "not measured")
+
+
+def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], count: int, unit: str) -> Claim:
+    cell, (source, metric) = of
+    _, values = by.series.get(of, (None, _NONE))
+    claim = replace(_not_measured(spec, design, ""), verdict="undecided", metric=metric, source=source, unit=unit)
+    claim = replace(claim, rounds=len(values))
+    lost = len(by.failed.get(cell, ())) + sum(not math.isfinite(value) for value in values.tolist())
+    if lost:
+        return replace(claim, reason=f"{plural(lost, 'round')} without a value might have told otherwise.")
+    if len(values) == 0:
+        return replace(claim, reason="No trial of it is done.")
+    seen = span(values, count / (1 - design.confidence))
+    claim = replace(
+        claim,
+        value=seen.typical,
+        low=seen.low if seen.bounded else None,
+        high=seen.high if seen.bounded else None,
+        confidence=1 - 1 / seen.threshold,
+    )
+    low, high = spec.between
+    said = _expected(spec)
+    if seen.n < design.min_rounds:
+        return replace(claim, reason=f"{plural(seen.n, 'round')} of at least {design.min_rounds}.")
+    if low <= seen.low and seen.high <= high and seen.bounded and low <= seen.mean <= high:
+        return replace(claim, verdict="holds", reason=f"The interval lies within what is claimed, {said}.")
+    if (seen.high < low and seen.mean < low) or (seen.low > high and seen.mean > high):
+        return replace(claim, verdict="does not hold", reason=f"The interval lies outside of what is claimed, {said}.")
+    return replace(claim, reason=f"The interval reaches beyond what is claimed, {said}.")

@@ -1,0 +1,183 @@
+"""What a study asks: which levels it compares, and claims that it tests by name; and whether its cells can answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, Strict, WithJsonSchema, field_validator, model_validator
+
+from storlab.model import Model
+from storlab.study.factors import label_of
+from storlab.study.messages import nearest
+from storlab.study.toml_text import Path
+from storlab.units import Share, shown
+
+Report = Callable[[Path, str], None]
+
+
+def _label(value: object) -> object:
+    return label_of(value) if isinstance(value, int | float) else value
+
+
+Label = Annotated[str, BeforeValidator(_label), WithJsonSchema({"type": ["string", "number", "boolean"]})]
+"""A level's name; a level that is a number may be written as one."""
+
+Levels = dict[str, Label]
+Number = Annotated[float, Strict()]
+
+
+class Compare(Model):
+    """Which levels to compare with each other."""
+
+    factor: str | None = Field(None, description="By default the first factor.")
+    pairs: Annotated[tuple[tuple[Label, Label], ...], Field(min_length=1)] | None = Field(
+        None, description="By default all pairs of its levels."
+    )
+    within: bool = Field(True, description="Within each combination of the other factors.")
+    pooled: bool = Field(True, description="Over all combinations of the other factors together.")
+    metrics: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+        None, description="By default the primary metric."
+    )
+    margin: Share | None = Field(
+        None,
+        description="Differences up to this do not matter: the verdict is `equivalent`. By default 1 % for counts "
+        "(bytes, requests, shares of them), 10 % for rates, times and means, 25 % for tails (p99 and beyond, maxima).",
+    )
+    native: bool = Field(
+        False,
+        description="Judge only where no guest is emulated; elsewhere show ratios and intervals, and judge nothing: "
+        "rates there are the emulator's.",
+    )
+
+
+_EXPECTED = re.compile(r"(more|less) than ([0-9]{1,9}(?:\.[0-9]{1,9})?) ?[x×]", re.ASCII)
+_WORDS: dict[str, Literal["more", "less", "equivalent"]] = {
+    "more": "more",
+    "less": "less",
+    "equivalent": "equivalent",
+}
+_FORMS = "more, less, equivalent, more than 2x, less than 0.5x"
+_COMPARES, _MEASURES = ("left", "right", "expect"), ("at", "between")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What ``left`` ÷ ``right`` is said to be: above or below ``limit``, or about 1."""
+
+    word: Literal["more", "less", "equivalent"]
+    limit: float = 1.0
+
+
+def read_expected(text: str) -> Expected:
+    """ "more than 2x". Raises ``ValueError``."""
+    if text in _WORDS:
+        return Expected(_WORDS[text])
+    found = _EXPECTED.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{shown(text)} is none of: {_FORMS}")
+    limit = float(found[2])
+    if found[1] == "more":
+        if limit < 1:
+            raise ValueError(f'more than {found[2]}x may be less: write 1x or more, or "less than …"')
+        return Expected("more", limit)
+    if not 0 < limit <= 1:
+        raise ValueError(f"less than {found[2]}x is not less: write 1x or less, such as 0.5x")
+    return Expected("less", limit)
+
+
+class Claim(Model):
+    """Something that somebody said, which the report answers: it holds, it does not hold, or it is undecided.
+
+    Of two levels, by ``left``, ``right`` and ``expect``; or of one metric's value, by ``at`` and ``between``.
+    """
+
+    name: str = Field(min_length=1, max_length=300, description="The claim in one sentence.")
+    source: str = Field("", max_length=300, description="Who says so, and where.")
+    metric: str | None = Field(None, description="By default the primary metric.")
+    left: Levels | None = Field(
+        None, min_length=1, description='Levels of one side: { transport = "iscsi" }. Factors left out are pooled.'
+    )
+    right: Levels | None = Field(None, min_length=1, description="Those of the other: the same but for one level.")
+    expect: str | None = Field(
+        None,
+        description="What left is against right: `more`, `less`, `equivalent`, `more than 2x` or `less than 0.5x`.",
+    )
+    margin: Share | None = Field(
+        None, description="Of `equivalent`: differences up to this do not matter. By default as in `compare`."
+    )
+    native: bool = Field(
+        False, description="Answer only where no guest is emulated, as `native` of `compare`: for claims about rates."
+    )
+    at: Levels | None = Field(None, min_length=1, description="Levels of the cells whose value is meant.")
+    between: tuple[Number, Number] | None = Field(
+        None, description="What the metric's value is there, from and to: `[1.9, 2.1]`; `inf` for no upper end."
+    )
+
+    @field_validator("expect")
+    @classmethod
+    def _can_be_read(cls, value: str | None) -> str | None:
+        if value is not None:
+            read_expected(value)
+        return value
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        compares, measures = ([getattr(self, key) is not None for key in keys] for keys in (_COMPARES, _MEASURES))
+        if not (all(compares) and not any(measures)) and not (all(measures) and not any(compares)):
+            raise ValueError("a claim has either left, right and expect, or at and between")
+        if self.between is not None and not self.between[0] < self.between[1]:
+            raise ValueError(f"between = {shown(list(self.between))}: its first number must be the smaller one")
+        if self.margin is not None and self.expect != "equivalent":
+            raise ValueError('margin is for expect = "equivalent"; write "more than 1.1x" for a limit')
+        return self
+
+    @property
+    def sides(self) -> Iterator[tuple[str, Levels]]:
+        """Its tables of levels, by key."""
+        for key in ("left", "right", "at"):
+            if (levels := getattr(self, key)) is not None:
+                yield key, levels
+
+    @property
+    def differing(self) -> list[str]:
+        """The factors of which its two sides have different levels."""
+        left, right = self.left or {}, self.right or {}
+        return [factor for factor in left if left[factor] != right.get(factor)]
+
+
+def check_claims(
+    claims: Sequence[Claim],
+    levels: Mapping[str, Sequence[str]],
+    possible: Mapping[str, Sequence[str]],
+    report: Report,
+) -> None:
+    """Report claims that no choice of parameters could answer. ``possible``: levels with other parameters, too."""
+    names: set[str] = set()
+    for index, claim in enumerate(claims):
+        path: Path = ("claim", index)
+        if claim.name in names:
+            report((*path, "name"), "this is claimed already")
+        names.add(claim.name)
+        for key, side in claim.sides:
+            for factor, level in side.items():
+                if factor not in levels:
+                    has = nearest(factor, levels) or (f"; there are: {', '.join(levels)}" if levels else "")
+                    report((*path, key, factor), f"unknown factor {factor!r}{has}")
+                elif level not in levels[factor] and level not in possible.get(factor, ()):
+                    has = nearest(level, levels[factor]) or f"; it has {', '.join(levels[factor])}"
+                    report((*path, key, factor), f"{factor} has no level {level!r}{has}")
+        if claim.left is not None and claim.right is not None:
+            _check_sides(claim.left, claim.right, claim.differing, path, report)
+
+
+def _check_sides(left: Levels, right: Levels, differing: Sequence[str], path: Path, report: Report) -> None:
+    if set(left) != set(right):
+        alone = sorted(set(left) ^ set(right))
+        report((*path, "right"), f"left and right must name the same factors, and one of them lacks {', '.join(alone)}")
+    elif not differing:
+        report((*path, "right"), "left and right are the same levels")
+    elif len(differing) > 1:
+        report((*path, "right"), f"left and right may differ in one factor, not in {' and '.join(differing)}")

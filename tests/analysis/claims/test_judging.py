@@ -1,0 +1,159 @@
+"""Claims: which of the four answers each gets, and that nothing is answered which rounds can't tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from storlab.analysis.claims.data import Claim
+from storlab.analysis.design import ClaimSpec, CompareSpec
+from storlab.analysis.summarise import summarise
+from storlab.analysis.summary import Summary, from_json, to_json
+
+from ..simulate import Factors, Values, design, tables
+
+FACTORS: Factors = {"transport": ("iscsi", "nvme", "nbd"), "sack": ("on", "off")}
+MEANS = {"iscsi": 46.0, "nvme": 4.0, "nbd": 4.0}
+MORE = ClaimSpec("iSCSI takes more ACKs", None, {"transport": "iscsi"}, {"transport": "nvme"})
+VALUE = ClaimSpec("2 MSS per ACK", None, {"transport": "nvme"}, word="between", between=(3.0, 5.0))
+
+
+def claimed(claim: ClaimSpec, *, rounds: int = 12, noise: float = 0.002, **changes: Any) -> Summary:
+    """What a study says whose off is as on, but where ``changes`` say otherwise: by levels, joined by an underscore."""
+    rng = np.random.default_rng(7)
+    of = {key: changes.pop(key) for key in list(changes) if "_" in key}
+    values: Values = {
+        (transport, sack): [
+            float(v) for v in of.get(f"{transport}_{sack}", mean) * np.exp(noise * rng.normal(size=rounds))
+        ]
+        for transport, mean in MEANS.items()
+        for sack in FACTORS["sack"]
+    }
+    trials, metrics, cells = tables(values, FACTORS, metric="acks", better="lower")
+    asked = design(FACTORS, cells, (CompareSpec("transport", (("nvme", "nbd"),), within=False),))
+    asked = replace(asked, primary="acks", claims=(claim,), **changes)
+    return summarise(trials, metrics, asked)
+
+
+def only(claim: ClaimSpec, **changes: Any) -> Claim:
+    (found,) = claimed(claim, **changes).claims
+    return found
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({"word": "more"}, "holds"),
+        ({"word": "less"}, "does not hold"),
+        ({"word": "more", "limit": 10.0}, "holds"),
+        ({"word": "more", "limit": 12.0}, "does not hold"),
+        ({"word": "more", "limit": 11.5}, "undecided"),
+        ({"word": "less", "limit": 0.5}, "does not hold"),
+        ({"word": "equivalent"}, "does not hold"),
+    ],
+)
+def test_a_claim_on_two_levels_follows_the_ratio(changes: dict[str, Any], verdict: str) -> None:
+    found = only(replace(MORE, **changes), noise=0.0005 if changes.get("limit") != 11.5 else 0.01)
+    assert found.verdict == verdict, found
+    assert found.value == pytest.approx(11.5, rel=0.02) and found.rounds == 12
+
+
+def test_sides_may_stand_the_other_way_round_than_in_the_comparison() -> None:
+    turned = ClaimSpec("NBD as NVMe", None, {"transport": "nbd"}, {"transport": "nvme"}, "equivalent")
+    summary = claimed(turned, nbd_on=5.0, nbd_off=5.0)
+    assert len(summary.comparisons) == 1, "the comparison that is there answers it"
+    (found,) = summary.claims
+    assert found.verdict == "does not hold" and found.value == pytest.approx(1.25, rel=0.01)
+    (found,) = claimed(replace(turned, word="more"), nbd_on=5.0, nbd_off=5.0).claims
+    assert found.verdict == "holds"
+
+
+def test_two_that_are_equivalent_have_no_more_and_no_less() -> None:
+    same = ClaimSpec("NBD has more", None, {"transport": "nbd"}, {"transport": "nvme"})
+    assert only(same).verdict == "does not hold"
+    assert only(replace(same, word="equivalent")).verdict == "holds"
+    assert only(replace(same, word="equivalent", margin=0.0001)).verdict == "undecided", "its own margin counts"
+
+
+def test_noise_decides_nothing() -> None:
+    same = ClaimSpec("NBD has more", None, {"transport": "nbd"}, {"transport": "nvme"})
+    assert only(same, noise=0.3).verdict == "undecided"
+    assert only(MORE, rounds=3).verdict == "undecided"
+
+
+def test_the_comparison_of_a_claim_belongs_to_the_family() -> None:
+    assert claimed(VALUE).family == 1
+    assert claimed(MORE).family == 2
+    assert [c.within for c in claimed(MORE).comparisons] == [{}, {}]
+
+
+def test_levels_that_are_fixed_leave_the_others_to_be_pooled() -> None:
+    one = ClaimSpec(
+        "x", None, {"transport": "iscsi", "sack": "on"}, {"transport": "iscsi", "sack": "off"}, "equivalent"
+    )
+    summary = claimed(one)
+    assert summary.claims[0].verdict == "holds"
+    assert (summary.comparisons[-1].within, summary.comparisons[-1].pooled) == ({"transport": "iscsi"}, False)
+    pooled = claimed(replace(one, left={"sack": "on"}, right={"sack": "off"}))
+    assert (pooled.comparisons[-1].within, pooled.comparisons[-1].pooled) == ({}, True)
+
+
+def test_combinations_that_say_different_things_leave_a_claim_undecided() -> None:
+    assert only(MORE, iscsi_off=2.0, nvme_off=4.0).verdict == "undecided"
+    assert "Combinations differ" in only(MORE, iscsi_off=2.0, nvme_off=4.0).reason
+
+
+def test_what_the_run_does_not_have_is_not_measured() -> None:
+    found = only(replace(MORE, absent="This run has no transport=aoe."))
+    assert (found.verdict, found.reason) == ("not measured", "This run has no transport=aoe.")
+    assert only(replace(MORE, metric="no.such")).verdict == "not measured"
+
+
+@pytest.mark.parametrize(
+    ("between", "verdict"),
+    [((3.9, 4.1), "holds"), ((4.5, 5.0), "does not hold"), ((4.0, 4.5), "undecided"), ((3.0, float("inf")), "holds")],
+)
+def test_a_claim_on_a_value_is_answered_by_its_interval_in_each_cell(
+    between: tuple[float, float], verdict: str
+) -> None:
+    found = claimed(replace(VALUE, between=between)).claims
+    assert [(claim.left["sack"], claim.verdict) for claim in found] == [("on", verdict), ("off", verdict)]
+
+
+def test_a_value_needs_as_many_rounds_as_a_verdict() -> None:
+    assert {claim.verdict for claim in claimed(VALUE, rounds=4, noise=0.0).claims} == {"undecided"}
+
+
+def test_what_is_described_answers_no_claim_and_counts_in_no_family() -> None:
+    spec = CompareSpec("transport", (("iscsi", "nvme"),), within=False, native=True)
+    summary = claimed(MORE, comparisons=(spec,), emulated=True)
+    (comparison,) = summary.comparisons
+    assert (comparison.verdict, comparison.settled, summary.family) == ("undecided", True, 1)
+    assert comparison.described and comparison.ratio == pytest.approx(11.5, rel=0.01)
+    assert summary.claims[0].verdict == "undecided"
+    assert claimed(MORE, comparisons=(spec,)).comparisons[0].verdict == "worse", (
+        "it is judged where nothing is emulated"
+    )
+
+
+def test_claims_are_part_of_the_summary_that_is_written() -> None:
+    summary = claimed(MORE)
+    assert from_json(to_json(summary)).claims == summary.claims
+
+
+@pytest.mark.parametrize("claim", [MORE, replace(MORE, limit=1.01), replace(MORE, word="equivalent", margin=0.01)])
+def test_no_claim_on_pure_noise_is_ever_answered_falsely_in_more_studies_than_it_may(claim: ClaimSpec) -> None:
+    """Two sides that do not differ: "more" never holds, and they are never beyond a margin."""
+    rng = np.random.default_rng(11)
+    false = 0
+    for _ in range(60):
+        values: Values = {(t,): [float(v) for v in np.exp(0.05 * rng.normal(size=15))] for t in ("iscsi", "nvme")}
+        factors: Factors = {"transport": ("iscsi", "nvme")}
+        trials, metrics, cells = tables(values, factors, metric="acks")
+        asked = replace(design(factors, cells, ()), primary="acks", claims=(claim,))
+        (found,) = summarise(trials, metrics, asked).claims
+        false += found.verdict == ("does not hold" if claim.word == "equivalent" else "holds")
+    assert false <= 6, "60 studies, 5 % each: more than 7 have a chance of 1 in 100"
