@@ -1,9 +1,10 @@
 """Does the chapter "why" name what was planted, and nothing where nothing was?
 
-    sudo python -m benchmarks.why [--studies 20] [--rounds 7] [--simulated 500] [--json FILE]
+    sudo python -m benchmarks.why [--studies 20] [--rounds 7] [--simulated 500] [--planted WORD] [--json FILE]
 
-Real loads on loop devices. In each study one mechanism is planted: an fsync after each write; read-ahead of half the
-size; requests of a sixteenth of the size. It is found if one of the first three lines is about it. Then both levels are
+Real loads on loop devices, and over NBD between two guests. In each study one mechanism is planted: an fsync after each
+write; read-ahead of half the size; requests of a sixteenth of the size; Nagle's algorithm left on by a server. It is
+found if one of the first three lines is about it. Then both levels are
 the same, and any line at all is false. A study is a window of rounds of one long run: windows share no round, and every
 round has a stack of its own. What differs is looked at whatever the verdict on speed is, which on a busy machine is
 often none.
@@ -42,23 +43,34 @@ ALPHA = 0.05
 DISK = '{ layer = "file", size = "96M", allocate = "preallocated" }, { layer = "loop" }'
 EXT4 = '{ layer = "file", size = "512M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }'
 
+# A header by itself, then 4 KiB, both less than a segment: the data wait for the header's ACK.
+NBD = """
+network = { mtu = 9000 }
+nodes.server = { kind = "vm", memory = "256M", keep = "run", stack = [
+  { layer = "file", size = "16M" }, { layer = "virtio-blk" }] }
+nodes.client = { kind = "vm", memory = "256M", from = "server", stack = [
+  { layer = "nbd-export" }, { layer = "relay", head = 16, nagle = "{side}" }, { layer = "nbd" }] }
+"""
+
 
 @dataclass(frozen=True)
 class Planted:
     """A load with what tells its two levels apart; ``{side}`` stands for it. ``about``: metrics that show it."""
 
     name: str
-    levels: tuple[str, str]
+    levels: tuple[str | bool, str | bool]
     stack: str
     fio: str
     metric: str
     prepare: str
     about: tuple[str, ...]
+    nodes: str = ""  # what the study has instead of ``stack``, with probes to watch it
 
     @property
     def nothing(self) -> Planted:
         """The same load, with nothing that differs."""
-        same = {field: getattr(self, field).replace("{side}", self.levels[0]) for field in ("fio", "prepare")}
+        same = {field: getattr(self, field).replace("{side}", str(self.levels[0])) for field in ("fio", "prepare")}
+        same["nodes"] = self.nodes.replace('"{side}"', json.dumps(self.levels[0]))
         return Planted(f"nothing: {self.name}", ("one", "other"), self.stack, metric=self.metric, about=(), **same)
 
 
@@ -91,6 +103,16 @@ PLANTED = (
         '["sh", "-c", "echo {side} > /sys/class/block/${1#/dev/}/queue/max_sectors_kb", "sh", "{target}"]',
         ("disk.target.writes", "disk.target.write_size"),
     ),
+    Planted(
+        "Nagle's algorithm left on by a server",
+        (False, True),
+        "",
+        'rw = "randread", bs = "4k", ioengine = "psync", direct = 1, size = "4M", io_size = "256k"',
+        "iops",
+        "",
+        ("delayed-acks",),
+        NBD,
+    ),
 )
 
 
@@ -102,15 +124,17 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=7)
     options.add_argument("--simulated", type=int, default=500)
     options.add_argument("--json", type=Path, help="write the figures there too")
+    options.add_argument("--planted", default="", metavar="WORD", help="only those whose name has this word")
     chosen = options.parse_args()
+    every = [planted for planted in PLANTED if chosen.planted in planted.name]
     studies, simulated = (2, 50) if chosen.quick else (chosen.studies, chosen.simulated)
     figures: dict[str, Any] = {"rounds": chosen.rounds, "planted": [], "nothing": [], "simulated": []}
     with tempfile.TemporaryDirectory(prefix="storlab-bench-") as folder:
-        for planted in PLANTED:
+        for planted in every:
             figures["planted"].append(_planted(planted, studies, chosen.rounds, Path(folder)))
             print(figures["planted"][-1], flush=True)
-        for planted in PLANTED:
-            each = -(-studies // len(PLANTED))
+        for planted in every:
+            each = -(-studies // len(every))
             figures["nothing"].append(_nothing(planted.nothing, each, chosen.rounds, Path(folder)))
             print(figures["nothing"][-1], flush=True)
     for kind in KINDS:
@@ -122,20 +146,21 @@ def main() -> None:
 
 def _study(planted: Planted, rounds: int) -> str:
     prepare = f"prepare = [{planted.prepare}]" if planted.prepare else ""
+    setup = planted.nodes or f'stack = [{planted.stack}]\nnodes.host.keep = "round"'
     fio = planted.fio.replace("{side}", '"{side}"')
     return f"""
 schema = 1
 title = "{planted.name}"
 primary = "{planted.metric}"
-stack = [{planted.stack}]
+{setup}
 repeat = {{ until = "max", min = {rounds}, max = {rounds} }}
 factors.side = {{ levels = {json.dumps(planted.levels)} }}
 trial = {{ {", ".join(filter(None, ["settle = { sync = false, drop_caches = false }", prepare]))} }}
-nodes.host.keep = "round"
 workload.load.fio = {{ {fio} }}
 [probes]
 host-load = {{}}
 stalls = {{}}
+{"tcp = {}" if planted.nodes else ""}
 """
 
 

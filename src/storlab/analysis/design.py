@@ -51,8 +51,8 @@ class CompareSpec:
 class ClaimSpec:
     """Something that is claimed. ``left`` and ``right`` are levels of which one differs: left ÷ right is said to be
     ``word`` ("more", "less": above or below ``limit``; "equivalent": within the ``margin``). Without ``right``: in each
-    cell that has ``left`` the metric is said to be ``between`` two values. ``native``: not answered where nodes are emulated. ``absent``: why no cell can
-    answer.
+    cell that has ``left`` the metric is said to be ``between`` two values. ``native``: not answered where nodes are
+    emulated. ``absent``: why no cell can answer.
     """
 
     name: str

@@ -26,7 +26,7 @@ from storlab.cli.plan.nodes import (
 )
 from storlab.grouping import grouped
 from storlab.run.foresight import foresight_of
-from storlab.study.schema import Compare
+from storlab.study.questions import Compare
 from storlab.units import size_text
 
 if TYPE_CHECKING:
@@ -224,6 +224,7 @@ def _questions(made: Plan) -> Iterator[str]:
         yield "none: compare = [] compares nothing"
     else:
         yield from (_question(made, compare) for compare in made.study.model.compare)
+    yield from (f"claim: {claim.name}" for claim in made.study.model.claim)
 
 
 def _question(made: Plan, compare: Compare) -> str:
