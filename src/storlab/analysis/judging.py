@@ -103,7 +103,8 @@ def _answer(
 ) -> Comparison:
     question: Question = item.question
     if pairs is not None and item.described:
-        return _described(compare(question, pairs, alpha, min_rounds), item.described)
+        found = compare(question, pairs, alpha, min_rounds)
+        return found if found.ratio is None else _described(found, item.described)
     if pairs is not None:
         return compare(question, pairs, alpha, min_rounds, family, needed)
     confidence = 1 - 1 / needed

@@ -181,6 +181,8 @@ def lead(comparisons: Sequence[Comparison]) -> str:
     for name in names:
         if wins[name] == set(names) - {name}:
             return f"{name} is better than {listed([n for n in names if n in wins[name]])}."
+    if all(c.described for c in comparisons):
+        return ""
     if not any(wins.values()):
         return "No level is better than another so far."
     alike = grouped((tuple(n for n in names if n in wins[name]), name) for name in names if wins[name])

@@ -157,3 +157,9 @@ def test_no_claim_on_pure_noise_is_ever_answered_falsely_in_more_studies_than_it
         (found,) = summarise(trials, metrics, asked).claims
         false += found.verdict == ("does not hold" if claim.word == "equivalent" else "holds")
     assert false <= 6, "60 studies, 5 % each: more than 7 have a chance of 1 in 100"
+
+
+def test_a_value_of_one_cell_is_named_as_the_claim_does() -> None:
+    one = replace(VALUE, left={"transport": "nvme", "sack": "on"})
+    (found,) = claimed(one).claims
+    assert (found.left, found.verdict) == (one.left, "holds")

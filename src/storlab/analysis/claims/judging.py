@@ -112,8 +112,12 @@ def _of_comparison(spec: ClaimSpec, design: Design, by: Judged, index: int, *, m
     q, pairs = case.item.question, case.pairs
     claim = replace(
         _not_measured(spec, design, comparison.reason),
-        metric=q.metric, source=q.source, unit=q.unit, rounds=comparison.rounds, warnings=comparison.warnings,
-    )  # fmt: skip
+        metric=q.metric,
+        source=q.source,
+        unit=q.unit,
+        rounds=comparison.rounds,
+        warnings=comparison.warnings if comparison.rounds >= design.min_rounds else (),
+    )
     if comparison.described:
         return replace(claim, verdict="undecided", reason=comparison.described)
     if case.item.problem or (pairs is not None and pairs.problem):
@@ -215,11 +219,13 @@ def _cells(spec: ClaimSpec, design: Design) -> list[int]:
 
 
 def _of_values(spec: ClaimSpec, design: Design, by: Judged) -> Iterator[Claim]:
-    """One for each cell and metric; where there are several cells, each with its levels."""
+    """One for each cell and metric; where there are several cells, each with all its levels."""
     count = sum(len(_cells(each, design)) for each in design.claims)
-    levels = dict(design.cells)
-    for cell in _cells(spec, design):
-        here = replace(spec, left=levels[cell])
+    levels, cells = dict(design.cells), _cells(spec, design)
+    if not cells:
+        yield _not_measured(spec, design, "No cell of this run has these levels.")
+    for cell in cells:
+        here = replace(spec, left=levels[cell]) if len(cells) > 1 else spec
         if why := by.catalogue.unsupported.get(cell):
             yield _not_measured(here, design, f"{level_names(levels[cell])} is unsupported: {why}")
             continue
