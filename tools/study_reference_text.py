@@ -96,6 +96,20 @@ theirs.
 """,
 }
 
+
+def _shared(server: str, client: str) -> str:
+    return f"""
+[nodes.server]
+kind  = "vm"
+stack = [{{ layer = "file", size = "512M" }}, {{ layer = "virtio-blk" }}, {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}]
+
+[nodes.client]
+kind  = "vm"
+from  = "server"
+stack = [{{ {server} }}, {{ {client} }}]
+"""
+
+
 EXAMPLES: dict[str, str] = {
     "study": """
 schema  = 1
@@ -263,16 +277,6 @@ bs = ["512", "1M"]
 where   = { bs = "512" }
 timeout = "30m"
 """,
-    "layer relay": """
-[nodes.server]
-kind  = "vm"
-stack = [{ layer = "file", size = "1G" }, { layer = "virtio-blk" }, { layer = "nbd-export" }, { layer = "relay", nagle = true }]
-
-[nodes.client]
-kind  = "vm"
-from  = "server"
-stack = [{ layer = "nbd" }]
-""",
     "kind local": """
 [nodes.writers]
 kind  = "local"
@@ -427,6 +431,16 @@ kind  = "vm"
 from  = "server"
 stack = [{ layer = "aoe-target", buffers = 128 }, { layer = "aoe" }, { layer = "mkfs", type = "xfs" }, { layer = "mount" }]
 """,
+    "layer relay": """
+[nodes.server]
+kind  = "vm"
+stack = [{ layer = "file", size = "1G" }, { layer = "virtio-blk" }, { layer = "nbd-export" }, { layer = "relay", nagle = true }]
+
+[nodes.client]
+kind  = "vm"
+from  = "server"
+stack = [{ layer = "nbd" }]
+""",
     "layer virtio-blk": """
 [nodes.vm]
 kind  = "vm"
@@ -519,6 +533,12 @@ stack = [{ layer = "nbd-export" }, { layer = "connect" }]
 [workload.read]
 command = { argv = ["fio", "--name=read", "--rw=read", "--ioengine=nbd", "--uri={target}"] }
 """,
+    "layer nfs-export": _shared('layer = "nfs-export", versions = ["3"]', 'layer = "nfs", version = "3"'),
+    "layer nfs": _shared('layer = "nfs-export"', 'layer = "nfs", rsize = "64k", wsize = "64k"'),
+    "layer smb-share": _shared('layer = "smb-share"', 'layer = "smb"'),
+    "layer smb": _shared('layer = "smb-share"', 'layer = "smb", give_up = "5s"'),
+    "layer ssh-share": _shared('layer = "ssh-share"', 'layer = "sshfs"'),
+    "layer sshfs": _shared('layer = "ssh-share"', 'layer = "sshfs", give_up = "5s"'),
     "base image": """
 [nodes.vm]
 kind  = "vm"
@@ -561,6 +581,10 @@ even      = { min = "1k", max = "64k" }
 lognormal = { median = "4k", sigma = 1.5, max = "1M" }
 weighted  = [{ size = "4k", weight = 9 }, { size = "1M", weight = 1 }]
 """,
+    "workload bonnie": """
+[workload.classic]
+bonnie = { size = "64M", fast = true, direct = true }
+""",
     "workload command": """
 [workload.copy.command]
 argv    = ["dd", "if=/dev/zero", "of={target}/zeros", "bs=1M", "count=64", "conv=fsync"]
@@ -584,33 +608,6 @@ processes = { interval = "500ms" }
     "probe alignment": """
 [probes]
 alignment = { at = "below", disks = ["nvme0n1"], by_comm = true }
-""",
-}
-
-
-def _shared(server: str, client: str) -> str:
-    return f"""
-[nodes.server]
-kind  = "vm"
-stack = [{{ layer = "file", size = "512M" }}, {{ layer = "virtio-blk" }}, {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount" }}]
-
-[nodes.client]
-kind  = "vm"
-from  = "server"
-stack = [{{ {server} }}, {{ {client} }}]
-"""
-
-
-EXAMPLES |= {
-    "layer nfs-export": _shared('layer = "nfs-export", versions = ["3"]', 'layer = "nfs", version = "3"'),
-    "layer nfs": _shared('layer = "nfs-export"', 'layer = "nfs", rsize = "64k", wsize = "64k"'),
-    "layer smb-share": _shared('layer = "smb-share"', 'layer = "smb"'),
-    "layer smb": _shared('layer = "smb-share"', 'layer = "smb", give_up = "5s"'),
-    "layer ssh-share": _shared('layer = "ssh-share"', 'layer = "sshfs"'),
-    "layer sshfs": _shared('layer = "ssh-share"', 'layer = "sshfs", give_up = "5s"'),
-    "workload bonnie": """
-[workload.classic]
-bonnie = { size = "64M", fast = true, direct = true }
 """,
     "probe tcp": """
 [probes]

@@ -34,7 +34,7 @@ def log_evidence(values: Floats, centre: float = 0.0) -> tuple[Floats, Floats]:
     """log P and log N of ``centre`` after every round of every row."""
     off = values - centre
     off = np.where(np.abs(off) <= 1e-12, 0.0, np.round(off, 12))
-    stakes = odds(signed_ranks(off), np.arange(1, values.shape[1] + 1))
+    stakes = odds(signed_ranks(off), np.arange(1.0, values.shape[1] + 1))
 
     def one(side: int) -> Floats:
         bets = zip(stakes, WEIGHTS, strict=True)

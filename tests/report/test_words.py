@@ -147,7 +147,7 @@ def test_comparisons_without_an_answer_share_one_sentence_and_no_verdict() -> No
         "ext4 against zfs and xfs against zfs can't be compared: zfs is unsupported: no module."
     ]
     lacking = [replace(BASE, ratio=None, reason="No trial of xfs is done.", within={"bs": bs}) for bs in ("4k", "8k")]
-    assert not_compared([BASE, *lacking, replace(lacking[0], pooled=True)]) == [
+    assert not_compared([BASE, *lacking, replace(lacking[0], pooled=True, within={})]) == [
         "ext4 against xfs can't be compared (bs=4k; bs=8k; all combinations pooled): No trial of xfs is done."
     ]
     assert not_compared(lacking) == ["ext4 against xfs can't be compared: No trial of xfs is done."]

@@ -9,11 +9,12 @@ fair coins wins much: with bets that use only what is known before the sign, the
 
 is a martingale if the log ratios are symmetric about c, and the chance that it ever reaches 1/α is at most α (Ville's
 inequality). ``score_i`` grows with the rank of |log ratio_i − c| among the first i rounds (ties share theirs), and the
-strengths λ find weak steady effects and strong ones. The middle bets score a rank by what normal noise would have there,
-Φ⁻¹((1 + (rank − ½)/i) / 2), which in such noise is the best that ranks can do (van der Waerden 1952) and in any noise no
-worse than a t test (Chernoff and Savage 1958). Others score by rank/i: the strongest, which decide while rounds are few,
-and the weakest, which lets a level that fails now and then lose less by it. N(c) is the same for "below c", with the signs turned. M = (P(0) + N(0)) / 2
-is the evidence that the two differ at all; that for one direction is its half of M.
+strengths λ find weak steady effects and strong ones. The middle bets score a rank by what normal noise would have
+there, Φ⁻¹((1 + (rank − ½)/i) / 2), which in such noise is the best that ranks can do (van der Waerden 1952) and in any
+noise no worse than a t test (Chernoff and Savage 1958). Others score by rank/i: the strongest, which decide while
+rounds are few, and the weakest, which lets a level that fails now and then lose less by it. N(c) is the same for
+"below c", with the signs turned. M = (P(0) + N(0)) / 2 is the evidence that the two differ at all; that for one
+direction is its half of M.
 
 P falls and N rises with c: as c passes a mean of two log ratios, the rank of one of them changes in favour of "below",
 and its score with it.
@@ -76,7 +77,7 @@ def odds(signed_ranks: Floats, numbers: Floats) -> Floats:
 
 def _log_lost(rounds: int, lost: int) -> Floats:
     """What each bet loses by ``lost`` rounds after ``rounds`` others: each is of the highest rank, against the bet."""
-    return np.asarray(log_stake(-odds(np.ones(lost), rounds + 1 + np.arange(lost))).sum(axis=1))
+    return np.asarray(log_stake(-odds(np.ones(lost), np.arange(rounds + 1.0, rounds + lost + 1.0))).sum(axis=1))
 
 
 def sequential_signed_ranks(values: Floats) -> Floats:
@@ -105,7 +106,7 @@ def log_growth(values: Floats, centre: float, side: int) -> Floats:
     """
     off = values - centre
     off = np.where(np.abs(off) <= ROUNDING, 0.0, np.round(off, 12))  # equal but for rounding is a tie
-    return log_stake(side * odds(sequential_signed_ranks(off), np.arange(1, len(values) + 1)))
+    return log_stake(side * odds(sequential_signed_ranks(off), np.arange(1.0, len(values) + 1)))
 
 
 def log_evidence(values: Floats, centre: float = 0.0, side: int = 1, lost: int = 0) -> float:
