@@ -128,7 +128,8 @@ impl Watcher {
             monotonic_ns: clock::monotonic_ns(),
             realtime_ns: clock::realtime_ns(),
         };
-        tell(&mut self.out, &line)?;
+        // It comes out with the first sample: whoever waits for it begins a load, all of which is to be seen.
+        put(&mut self.out, &line)?;
         self.sample(false)
     }
 
@@ -176,7 +177,8 @@ impl Watcher {
         let (monotonic_ns, connections) = (begun, changed);
         let line =
             output::Sample { last, monotonic_ns, took_ns, connections, gone, counters, lost, disks, acks };
-        tell(&mut self.out, &line)?;
+        put(&mut self.out, &line)?;
+        self.out.flush()?;
         self.known = now;
         Ok(())
     }
@@ -198,17 +200,16 @@ impl Watcher {
         let Some(attached) = &mut self.attached else { return Ok(()) };
         for (monotonic_ns, each) in attached.closed() {
             if each.is_wanted(&self.options.endpoints) {
-                tell(&mut self.out, &output::Closed { monotonic_ns, connection: output::row(&each) })?;
+                put(&mut self.out, &output::Closed { monotonic_ns, connection: output::row(&each) })?;
             }
         }
         Ok(())
     }
 }
 
-fn tell(out: &mut impl Write, line: &impl Serialize) -> Result<(), TcpError> {
+fn put(out: &mut impl Write, line: &impl Serialize) -> Result<(), TcpError> {
     serde_json::to_writer(&mut *out, line).map_err(io::Error::from)?;
     out.write_all(b"\n")?;
-    out.flush()?;
     Ok(())
 }
 
