@@ -108,7 +108,7 @@ def metric_frame(rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
 def design(
     factors: Factors,
     cells: tuple[tuple[int, dict[str, str]], ...],
-    comparisons: tuple[CompareSpec, ...] = (),
+    comparisons: tuple[CompareSpec, ...] | None = None,
     primary: str = "bandwidth",
 ) -> Design:
     return Design("A study", primary, factors, cells, comparisons)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from storlab.run.design import design_of
-from storlab.study.study import load_study, shipped_studies
+from storlab.study.study import load_study, parse_study, shipped_studies
 
 STUDY = shipped_studies()["network-block"]
 
@@ -25,3 +25,22 @@ def test_a_claim_adds_its_comparison_and_the_levels_that_are_fixed() -> None:
     design = design_of(load_study(STUDY, ["profile=full"]))
     (sack,) = (spec for spec in design.planned() if spec.factor == "sack")
     assert (sack.pairs, sack.only, sack.within) == ((("true", "false"),), {"transport": "iscsi"}, False)
+
+
+STUDY_OF_TWO = """
+schema = 1
+title = "two"
+primary = "iops"
+{compare}
+stack = [{{ layer = "directory", path = "/tmp" }}]
+factors.bs = {{ levels = ["4k", "8k"] }}
+workload.load.fio = {{ rw = "randread", bs = "{{bs}}", size = "16M" }}
+"""
+
+
+def test_a_study_compares_its_first_factor_and_with_an_empty_list_nothing() -> None:
+    def planned(compare: str) -> int:
+        text = STUDY_OF_TWO.format(compare=compare).encode()
+        return len(design_of(parse_study(text, "two.toml", lambda name: "")).planned())
+
+    assert (planned(""), planned("compare = []")) == (1, 0)

@@ -88,8 +88,8 @@ class Design:
     """A study, as far as statistics are concerned. Raises ``ValueError`` where its parts do not fit together.
 
     ``primary`` and other names of metrics are as ``metrics.named`` has them. ``factors``: name → levels, in the order
-    of the study. ``cells``: number and levels of each cell. ``comparisons``: empty for the default, all pairs of the
-    first factor's levels within each combination of the others, and pooled. ``min_rounds``: no verdict of fewer rounds.
+    of the study. ``cells``: number and levels of each cell. ``comparisons``: none at all where empty; ``None`` for the
+    default, all pairs of the first factor's levels within each combination of the others, and pooled. ``min_rounds``: no verdict of fewer rounds.
     ``compared``: false where the cells were not run against each other, so that nothing could be concluded from a
     difference. ``order``: of each round the cells in the order in which they ran, where nobody knows that it was drawn
     at random; empty where it was. ``declared``: what the metrics are. ``gates``: as `--fail-on` has them.
@@ -102,7 +102,7 @@ class Design:
     primary: str
     factors: Mapping[str, tuple[str, ...]]
     cells: tuple[tuple[int, Levels], ...]
-    comparisons: tuple[CompareSpec, ...] = ()
+    comparisons: tuple[CompareSpec, ...] | None = None
     confidence: float = 0.95
     min_rounds: int = MIN_ROUNDS
     stopped: str = ""
@@ -125,7 +125,7 @@ class Design:
             raise ValueError(f"min_rounds is {self.min_rounds}; one round has no spread, so 2 is the least")
         for cell, levels in self.cells:
             self._check_cell(cell, levels)
-        for spec in self.comparisons:
+        for spec in self.comparisons or ():
             self._check_spec(spec)
 
     @property
@@ -137,9 +137,9 @@ class Design:
         if not self.compared:
             return ()
         claimed = tuple(spec for claim in self.claims if (spec := claim.compared()) is not None)
-        if self.comparisons or not self.factors:
+        if self.comparisons is not None:
             return (*self.comparisons, *claimed)
-        return (CompareSpec(next(iter(self.factors))), *claimed)
+        return (*(CompareSpec(factor) for factor in list(self.factors)[:1]), *claimed)
 
     def pairs(self, spec: CompareSpec) -> Sequence[tuple[str, str]]:
         return spec.pairs if spec.pairs is not None else tuple(combinations(self.factors[spec.factor], 2))

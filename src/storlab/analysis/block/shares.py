@@ -79,7 +79,7 @@ def histograms_of(declared: Declarations, histograms: pl.DataFrame, *quantities:
 
 def unit_of(design: Design) -> int:
     """The unit that the study asks about with its metrics; 16 KiB where it asks about none."""
-    names = [design.primary, *(name for spec in design.comparisons for name in spec.metrics or ())]
+    names = [design.primary, *(name for spec in design.comparisons or () for name in spec.metrics or ())]
     units = {(source, spec.name): spec.granule for source, specs in design.declared.items() for spec in specs}
     asked = (units[key] for name in names for key in named(name, [key for key, unit in units.items() if unit]))
     return next(asked, DEFAULT_UNIT)
