@@ -27,6 +27,7 @@ SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
 CHAINS = int(os.environ.get("STORLAB_ATTACKS", "20"))
 KILLS = int(os.environ.get("STORLAB_KILLS", "2"))
 WITH_GUESTS = 5  # every so many-th chain: they take longest
+NETWORKED = max(KILLS // WITH_GUESTS, 1)  # of those over a network
 MOST_KILLS = 3
 _PROGRAMS = {"load": ("fio", "mkfs.ext4", "mkfs.xfs", "losetup", "qemu-img"), "server": ("qemu-nbd",)}
 NO_VERDICT_OF_OURS = {0, 1, 3, -signal.SIGKILL}
@@ -192,13 +193,13 @@ def kill_and_clean(lab: Laboratory, study: str, number: int, victims: tuple[str,
 
 @needs_root
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [number for number in range(KILLS) if (number + 1) % WITH_GUESTS])
+@pytest.mark.parametrize("number", range(KILLS - NETWORKED))
 def test_a_run_over_a_network_of_which_anything_is_killed_is_cleaned(lab: Laboratory, number: int) -> None:
     kill_and_clean(lab, NETWORK, number, ("controller", "controller", "agent", "server", "load", "all"))
 
 
 @needs_guests
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [number for number in range(KILLS) if (number + 1) % WITH_GUESTS == 0])
+@pytest.mark.parametrize("number", range(KILLS - NETWORKED, KILLS))
 def test_a_run_over_a_network_of_guests_of_which_anything_is_killed_is_cleaned(lab: Laboratory, number: int) -> None:
     kill_and_clean(lab, NETWORKED_GUESTS, number, ("controller", "agent", "qemu", "all"))

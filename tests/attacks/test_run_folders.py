@@ -58,7 +58,8 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_file_of_a_run_that_is_no_file_neither_hangs_nor_fills_memory(kind: str, run: Path, finished: Path) -> None:
-    for path in map(run.joinpath, (each.relative_to(finished) for each in files_of(finished))):
+    one_of_each = {each.name: each for each in files_of(finished)}  # all trials have the same
+    for path in map(run.joinpath, (each.relative_to(finished) for each in one_of_each.values())):
         lay(kind, path)
         with bounded():
             answered(call("report", str(run), "--format", "json"))
