@@ -28,6 +28,7 @@ from storlab.nodes.kinds.vm.kind import initrd_with_agent
 from storlab.nodes.kinds.vm.qmp import execute
 from storlab.nodes.network import RunNetwork, remove_network
 from storlab.nodes.node import Node
+from storlab.nodes.processes import Agents, Controller, cgroup_name
 from storlab.run.undoing import undo_table
 
 from .guests import image_with
@@ -166,7 +167,9 @@ async def two_guests(memory: str = "512M") -> AsyncIterator[Pair]:
     """A server and a client, booted, with scratch folders on file systems of their own."""
     image = image_with()
     async with AsyncExitStack() as stack:
-        host = await stack.enter_async_context(local_node("host"))
+        # By its cgroup's name the run is alive: else `storlab clean`, as other tests call it, would take its network.
+        cgroup = cgroup_name(Agents(RUN, Controller.this(), "host"), secrets.randbelow(1 << 31))
+        host = await stack.enter_async_context(local_node("host", cgroup=cgroup))
         network = RunNetwork(f"{RUN}-{secrets.token_hex(8)}", lambda: host, lambda *names, **arguments: None)
         stack.push_async_callback(remove_network.function, host, {"name": network.name})
         initrd = initrd_with_agent(image)
