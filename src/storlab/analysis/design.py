@@ -88,14 +88,15 @@ class Design:
     """A study, as far as statistics are concerned. Raises ``ValueError`` where its parts do not fit together.
 
     ``primary`` and other names of metrics are as ``metrics.named`` has them. ``factors``: name → levels, in the order
-    of the study. ``cells``: number and levels of each cell. ``comparisons``: none at all where empty; ``None`` for the
-    default, all pairs of the first factor's levels within each combination of the others, and pooled. ``min_rounds``: no verdict of fewer rounds.
-    ``compared``: false where the cells were not run against each other, so that nothing could be concluded from a
-    difference. ``order``: of each round the cells in the order in which they ran, where nobody knows that it was drawn
-    at random; empty where it was. ``declared``: what the metrics are. ``gates``: as `--fail-on` has them.
-    ``claims``: their comparisons are among those that are planned. ``emulated``: whether any node is.
-    ``rests``: cells that were not due in all rounds. ``partial``: cells whose loads don't count what they did in a
-    warm-up. ``settings``: of each cell's stack, by name, those that were the same in all of its trials.
+    of the study. ``cells``: number and levels of each cell. ``comparisons``: none at all where empty; ``None`` for
+    the default, all pairs of the first factor's levels within each combination of the others, and pooled.
+    ``min_rounds``: no verdict of fewer rounds. ``compared``: false where the cells were not run against each other,
+    so that nothing could be concluded from a difference. ``order``: of each round the cells in the order in which
+    they ran, where nobody knows that it was drawn at random; empty where it was. ``declared``: what the metrics are.
+    ``gates``: as `--fail-on` has them. ``claims``: their comparisons are among those that are planned. ``emulated``:
+    whether any node is. ``rests``: cells that were not due in all rounds. ``partial``: cells whose loads don't count
+    what they did in a warm-up. ``settings``: of each cell's stack, by name, those that were the same in all of its
+    trials.
     """
 
     title: str

@@ -118,8 +118,12 @@ async def running_guest(
         except NodeLost as error:
             raise NodeError(str(error)) from None
         node = Node(spec.name, connection, pid=greeting.pid, address=spec.card.address if spec.card else None)
-        with understood(spec.name, "its network is set up"):
-            await _settle_in(node, spec)
+        try:
+            async with asyncio.timeout(BOOT):  # nobody watches over its heartbeat yet
+                with understood(spec.name, "its network is set up"):
+                    await _settle_in(node, spec)
+        except TimeoutError:
+            raise NodeError(f"node {spec.name}: its network was not set up within {BOOT:g} s") from None
         guest = Guest(spec, node, qmp, process, files, saved is not None, causes, time.monotonic() - began, tuple(argv))
         watching = asyncio.create_task(_watch(guest, on_lost), name=f"heartbeat of {spec.name}")
         stack.push_async_callback(cancelled, watching)
