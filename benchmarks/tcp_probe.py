@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.trace_cost import measuring, programs_of, watching
+from benchmarks.trace_cost import measuring, programs_of, see_tracefs, watching
 from storlab.nodes.agent_binary import agent_path
 
 _PORT = 17890
@@ -56,10 +56,7 @@ def main() -> None:
     chosen = options.parse_args()
     if os.geteuid():
         raise SystemExit("network namespaces and eBPF take root: run it as root")
-    if not Path("/sys/kernel/tracing/events").is_dir():  # nobody has mounted it, and bpftrace does not
-        script = 'mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"'
-        again = [sys.executable, "-m", "benchmarks.tcp_probe", *sys.argv[1:]]
-        os.execvp("unshare", ["unshare", "--mount", "sh", "-c", script, "sh", *again])
+    see_tracefs("benchmarks.tcp_probe")
     rounds, seconds = (2, 3.0) if chosen.quick else (7, 10.0)
     with namespace() as name, measuring():
         inside = ["ip", "netns", "exec", name]

@@ -63,10 +63,7 @@ def main() -> None:
     chosen = options.parse_args()
     if os.geteuid():
         raise SystemExit("only root may watch block I/O: run it as root")
-    if not Path("/sys/kernel/tracing/events").is_dir():  # nobody has mounted it, and bpftrace does not
-        script = 'mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"'
-        again = [sys.executable, "-m", "benchmarks.trace_cost", *sys.argv[1:]]
-        os.execvp("unshare", ["unshare", "--mount", "sh", "-c", script, "sh", *again])
+    see_tracefs("benchmarks.trace_cost")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the disk is torn down
     rounds, seconds = (2, 1.0) if chosen.quick else (7, 3.0)
     with disk_in_memory() as disk, measuring():
@@ -89,6 +86,15 @@ def disk_in_memory() -> Iterator[str]:
             yield device
         finally:
             subprocess.run(["losetup", "--detach", device], check=False)
+
+
+def see_tracefs(module: str) -> None:
+    """Start this program once more where tracefs is mounted, if nobody has mounted it: bpftrace does not."""
+    if Path("/sys/kernel/tracing/events").is_dir():
+        return
+    script = 'mount -t tracefs tracefs /sys/kernel/tracing && exec "$@"'
+    again = [sys.executable, "-m", module, *sys.argv[1:]]
+    os.execvp("unshare", ["unshare", "--mount", "sh", "-c", script, "sh", *again])
 
 
 @contextmanager

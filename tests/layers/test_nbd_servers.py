@@ -1,4 +1,4 @@
-"""The programs that serve NBD: what each is told, and what each is not asked for."""
+"""The programs that serve NBD: how each is called, and what each can't be asked for."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ for line in sys.stdin:
             at.close()
     print("done", flush=True)
 """
-"""Does so many of them as it is told, over one connection, or each over a connection of its own. That one it closes
+"""Does as many of them as it reads, over one connection, or each over a connection of its own. That one it closes
 when the server has: of a socket that is closed before, the kernel keeps no counters until the end.
 """
 

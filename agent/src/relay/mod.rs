@@ -25,7 +25,7 @@ pub const MOST: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 const STACK: usize = 128 * 1024; // bytes of a thread: buffers are on the heap
 
-/// Relays until it is killed. Ends with a status other than 0 where it can't listen, or is told nonsense.
+/// Relays until it is killed. Ends with a status other than 0 where it can't listen, or its options make no sense.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
     let options = match parse(arguments) {
         Ok(options) => options,

@@ -179,7 +179,7 @@ impl Diag {
         Ok(found)
     }
 
-    /// A dump is not of one instant: a socket that moves in the kernel's table meanwhile may be told twice, or not at
+    /// A dump is not of one instant: a socket that moves in the kernel's table meanwhile may be listed twice, or not at
     /// all. Of those told twice the later account is taken; cookies tell.
     fn dump(&mut self, family: u8, endpoints: &[Endpoint], found: &mut Vec<Connection>) -> io::Result<()> {
         self.answer(&request(family, NLM_F_REQUEST | NLM_F_DUMP, &[0; 48]), &mut |each| {

@@ -20,7 +20,7 @@ from storlab.report.input import ReportInput
 from storlab.report.nodes import GUESTS, HOST_LOAD, LOADS, NODES, STALLS, Numbers
 from storlab.report.tables import Table
 from storlab.report.view import View, split_primary
-from storlab.report.why import WhyChapter
+from storlab.report.why import chapter_lines
 from storlab.text import plain
 
 
@@ -49,7 +49,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     if shown.claims:
         yield from _claims(shown.claims)
     if shown.why:
-        yield from _why(shown.why)
+        yield from chapter_lines(shown.why, "==", escaped)
     for warning in shown.warnings:
         yield from (f"WARNING: {escaped(warning)}", "")
     if len(given.summary.cells) > MANY:
@@ -72,19 +72,6 @@ def _claims(claims: Sequence[ClaimLine]) -> Iterator[str]:
     yield from ("== Claims", "", CLAIMS, "")
     yield from (f"- {line.mark} {escaped(' '.join((line.sentence, *line.notes)))}" for line in claims)
     yield ""
-
-
-def _why(why: WhyChapter) -> Iterator[str]:
-    yield from ("== Why", "", escaped(why.lead), "")
-    for group in why.groups:
-        yield from (f"=== {escaped(group.heading)}", "")
-        for part in group.parts:
-            yield from (escaped(part.claim), "")
-            yield from (f"- {escaped(sentence)}" for sentence in part.sentences)
-            yield from ("", *(line for note in part.notes for line in (escaped(note), "")))
-    if why.nothing:
-        yield from (*(f"- {escaped(sentence)}" for sentence in why.nothing), "")
-    yield from (escaped(why.method), "")
 
 
 def _results(given: ReportInput) -> Iterator[str]:

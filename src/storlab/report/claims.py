@@ -10,7 +10,7 @@ from storlab.report import format as fmt
 from storlab.report import words
 
 MARKS: dict[ClaimVerdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?", "not measured": "−"}
-"""A shape for each answer, so that none is told by colour alone."""
+"""A shape for each answer, so that none depends on colour alone."""
 
 LEAD = "What others said, each tested by name. Undecided is neither: these rounds can't tell."
 

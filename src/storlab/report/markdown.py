@@ -10,7 +10,7 @@ from storlab.report.escape import markdown as escaped
 from storlab.report.input import ReportInput
 from storlab.report.tables import Table
 from storlab.report.view import VerdictGroup, View
-from storlab.report.why import WhyChapter
+from storlab.report.why import chapter_lines
 from storlab.text import plain
 
 
@@ -32,7 +32,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     if shown.claims:
         yield from _claims(shown.claims)
     if shown.why:
-        yield from _why(shown.why)
+        yield from chapter_lines(shown.why, "##", escaped)
     if shown.warnings:
         yield from ("## Warnings", "")
         yield from (f"- {escaped(warning)}" for warning in shown.warnings)
@@ -81,19 +81,6 @@ def _claims(claims: Sequence[ClaimLine]) -> Iterator[str]:
         yield f"- {line.mark} {escaped(line.sentence)}"
         yield from (f"  - {escaped(note)}" for note in line.notes)
     yield ""
-
-
-def _why(why: WhyChapter) -> Iterator[str]:
-    yield from ("## Why", "", escaped(why.lead), "")
-    for group in why.groups:
-        yield from (f"### {escaped(group.heading)}", "")
-        for part in group.parts:
-            yield from (escaped(part.claim), "")
-            yield from (f"- {escaped(sentence)}" for sentence in part.sentences)
-            yield from ("", *(line for note in part.notes for line in (escaped(note), "")))
-    if why.nothing:
-        yield from (*(f"- {escaped(sentence)}" for sentence in why.nothing), "")
-    yield from (escaped(why.method), "")
 
 
 def _section(title: str, tables: Sequence[Table]) -> Iterator[str]:

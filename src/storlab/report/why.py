@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from storlab.analysis.summary import Comparison, Difference, Summary, Underneath
@@ -55,6 +55,20 @@ class WhyChapter:
     groups: tuple[WhyGroup, ...]
     nothing: tuple[str, ...]
     method: str
+
+
+def chapter_lines(why: WhyChapter, mark: str, escaped: Callable[[str], str]) -> Iterator[str]:
+    """The chapter in a format whose list items begin with a dash; ``mark``: what its headings begin with, "##"."""
+    yield from (f"{mark} Why", "", escaped(why.lead), "")
+    for group in why.groups:
+        yield from (f"{mark}{mark[0]} {escaped(group.heading)}", "")
+        for part in group.parts:
+            yield from (escaped(part.claim), "")
+            yield from (f"- {escaped(sentence)}" for sentence in part.sentences)
+            yield from ("", *(line for note in part.notes for line in (escaped(note), "")))
+    if why.nothing:
+        yield from (*(f"- {escaped(sentence)}" for sentence in why.nothing), "")
+    yield from (escaped(why.method), "")
 
 
 def best_lines(comparison: Comparison) -> tuple[str, ...]:

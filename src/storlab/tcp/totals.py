@@ -128,8 +128,8 @@ class Moment:
 def moments(looks: Sequence[Look]) -> Iterator[Moment]:
     """Each sample, with the connections in it that it does not repeat, and without those that closed during the look.
 
-    Whether a connection closed before a sample or after it is told by the order of lines: a look takes a while, in
-    which the clock tells nothing.
+    The order of lines says whether a connection closed before a sample or after it: a look takes a while, in which
+    the clock says nothing.
     """
     now: dict[int, Connection] = {}
     for sample, ends in looks:

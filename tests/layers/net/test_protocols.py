@@ -1,4 +1,4 @@
-"""Every protocol of network block devices between two real guests: set up, used, told apart by its keys, torn down."""
+"""Every protocol of network block devices between two real guests: set up, used, with each of its keys, torn down."""
 
 from __future__ import annotations
 

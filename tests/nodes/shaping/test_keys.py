@@ -1,4 +1,4 @@
-"""What a study may ask of its network and of TCP, and what it is told otherwise."""
+"""What a study may ask of its network and of TCP, and how it is refused otherwise."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class NbdExportLayer(ServerLayer):
 
     @staticmethod
     async def _advertised(export: Export, context: LayerContext) -> dict[str, Any]:
-        """What clients are told; empty where there is no qemu-nbd to ask. nbdkit serves under any name.
+        """What the server says to clients; empty where there is no qemu-nbd to ask. nbdkit serves under any name.
 
         nbd-server looks at a file only once a client has chosen it, and until then tells of a size of 0.
         """
