@@ -179,6 +179,24 @@ def test_connecting_to_a_server_that_is_not_there_fails_in_time(shop: Shop, prot
 
 
 @needs_root
+def test_a_target_that_announces_itself_leaves_no_disk_on_a_client_that_had_others_before(shop: Shop) -> None:
+    """The driver of AoE makes a disk of whatever it hears, where it listens."""
+    pair = shop.pair
+
+    async def check() -> None:
+        async with pair.crossed(*stack("aoe")):
+            pass
+        async with pair.crossed(*stack("aoe")[:-1]):
+            await pair.server.cut()
+            await pair.server.cut(up=True)
+            await asyncio.sleep(1)
+            assert await pair.client.output(USED) == ""
+        await nothing_is_left(pair)
+
+    shop.run(check())
+
+
+@needs_root
 @by_protocol
 def test_a_cut_that_heals_before_anything_fails_is_reported_with_its_length(shop: Shop, protocol: str) -> None:
     pair = shop.pair

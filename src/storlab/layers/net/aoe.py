@@ -20,13 +20,18 @@ from storlab.nodes.node import Node
 from storlab.nodes.undo import RunId, undo
 
 _FORGET = 'printf %s "$1" > /dev/etherd/flush'  # without a newline
+# A driver that listens makes a disk of whatever announces itself, with nobody to forget it. "-" is no card's name.
+_LISTEN_NO_MORE = """
+for each in /sys/block/etherd*; do [ ! -e "$each" ] || exit 0; done
+[ ! -e /dev/etherd/interfaces ] || printf - > /dev/etherd/interfaces
+"""
 _PARAMETERS = "/sys/module/aoe/parameters"
 _SECTOR = 512
 # Where the driver was loaded by somebody else, its cards are theirs, and it listens on others.
 _CONNECT = r"""
 set -eu
 [ "$(readlink /proc/self/ns/net)" = "$(readlink /proc/1/ns/net)" ] || { echo "namespace" >&2; exit 7; }
-modprobe aoe
+modprobe aoe aoe_iflist="$0"
 for each in "$@"; do echo "${each#*=}" > "/sys/module/aoe/parameters/${each%%=*}"; done
 printf %s "$0" > /dev/etherd/interfaces
 printf x > /dev/etherd/discover
@@ -43,13 +48,19 @@ class _Attached(Struct, frozen=True, forbid_unknown_fields=True):
 
 @undo("aoe.forget", arguments=_Attached)
 async def _forget(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    name = f"etherd/{arguments['device']}"
-    if not await _is_served_by(node, name, arguments["mac"]):
+    before = await _flush(node, arguments["device"], arguments["mac"])
+    await node.run(["sh", "-c", _LISTEN_NO_MORE], check=False)
+    return await _flush(node, arguments["device"], arguments["mac"]) or before  # it may have appeared meanwhile
+
+
+async def _flush(node: Node, device: str, mac: str) -> str | None:
+    name = f"etherd/{device}"
+    if not await _is_served_by(node, name, mac):
         return None
     for _ in range(int(UNTIL_THERE / LOOK)):
-        await node.run(["sh", "-c", _FORGET, "forget", arguments["device"]], check=False)
-        if not await _is_served_by(node, name, arguments["mac"]):
-            return f"forgot {arguments['device']}"
+        await node.run(["sh", "-c", _FORGET, "forget", device], check=False)
+        if not await _is_served_by(node, name, mac):
+            return f"forgot {device}"
         await asyncio.sleep(LOOK)
     raise TrialError(f"node {node.name}: the driver does not let go of /dev/{name}: it is in use")
 
