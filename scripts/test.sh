@@ -23,8 +23,8 @@ python_environment dev
 build_agent
 begin=$SECONDS
 image=0
-if [[ $(missing_packages image) ]] || ! .venv/bin/storlab image build --with zfs --if-missing; then
-    say "storlab: there is no guest image: tests that boot one are skipped" >&2
+if [[ $(missing_packages image) ]] || ! .venv/bin/storlab image build --with zfs --if-missing || ! virtiofsds; then
+    say "storlab: there is no guest image, or no virtiofsd: tests that need them are skipped" >&2
     image=1
 fi
 say "Guest image: $((SECONDS - begin)) s"
@@ -46,7 +46,7 @@ if ((rust != 0)); then
 fi
 # Skipped tests would look like passed ones, where nothing but a failed build is the reason.
 if ((image != 0)) && can_install; then
-    say "storlab: the guest image could not be built, see above the tests" >&2
+    say "storlab: the guest image could not be built, or virtiofsd not unpacked, see above the tests" >&2
     exit 1
 fi
 exit "$python"

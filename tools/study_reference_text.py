@@ -474,12 +474,6 @@ stack = [
   { layer = "mount" },
 ]
 """,
-    "layer 9p": """
-[nodes.vm]                          # two virtual machines with one folder of this machine
-kind  = "vm"
-count = 2
-stack = [{ layer = "directory" }, { layer = "9p", cache = "mmap" }]
-""",
     "layer nbd": """
 [nodes.server]
 kind  = "vm"
@@ -532,6 +526,30 @@ stack = [{ layer = "nbd-export" }, { layer = "connect" }]
 
 [workload.read]
 command = { argv = ["fio", "--name=read", "--rw=read", "--ioengine=nbd", "--uri={target}"] }
+""",
+    "layer virtiofsd": """
+[factors.daemon]                    # the same, with and without threads of its own
+one  = { layer = "virtiofsd", cache = "always", xattr = true }
+many = { layer = "virtiofsd", cache = "always", xattr = true, thread_pool = 16 }
+
+[nodes.vm]
+kind  = "vm"
+stack = [{ layer = "directory" }, "{daemon}", { layer = "virtiofs" }]
+""",
+    "layer virtiofs": """
+[nodes.vm]                          # three virtual machines on one XFS of this machine, each with a daemon of its own
+kind  = "vm"
+count = 3
+stack = [
+    { layer = "file", size = "2G" }, { layer = "loop" }, { layer = "mkfs", type = "xfs" }, { layer = "mount" },
+    { layer = "virtiofsd", cache = "always" }, { layer = "virtiofs", queue_size = 1024 },
+]
+""",
+    "layer 9p": """
+[nodes.vm]                          # two virtual machines with one folder of this machine
+kind  = "vm"
+count = 2
+stack = [{ layer = "directory" }, { layer = "9p", cache = "mmap" }]
 """,
     "layer nfs-export": _shared('layer = "nfs-export", versions = ["3"]', 'layer = "nfs", version = "3"'),
     "layer nfs": _shared('layer = "nfs-export"', 'layer = "nfs", rsize = "64k", wsize = "64k"'),

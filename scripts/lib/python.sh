@@ -110,3 +110,8 @@ install_uv() {
     fi
     quietly pip "${pip[@]}" install --quiet --disable-pip-version-check --target "$made/uv" "$wanted"
 }
+
+# Both that there are, so that studies can compare them.
+virtiofsds() {
+    .venv/bin/storlab image virtiofsd && .venv/bin/storlab image virtiofsd --implementation c
+}

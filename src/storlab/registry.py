@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 from storlab.layers.attach.attachment import NvmeLayer, VirtioBlkLayer, VirtioScsiLayer
 from storlab.layers.attach.ninep import NinePLayer
+from storlab.layers.attach.virtiofs import VirtiofsLayer
+from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.layers.base import Layer
 from storlab.layers.block.device import DeviceLayer
 from storlab.layers.block.loop import LoopLayer
@@ -63,7 +65,8 @@ _LAYERS: tuple[type[Layer], ...] = (
     DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, MkfsLayer, MountLayer,
     ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZfsLayer,
     NbdExportLayer, IscsiTargetLayer, NvmeTargetLayer, AoeTargetLayer, RelayLayer,
-    VirtioBlkLayer, VirtioScsiLayer, NvmeLayer, NinePLayer, NbdLayer, IscsiLayer, NvmeTcpLayer, AoeLayer, ConnectLayer,
+    VirtioBlkLayer, VirtioScsiLayer, NvmeLayer, NbdLayer, IscsiLayer, NvmeTcpLayer, AoeLayer, ConnectLayer,
+    VirtiofsdLayer, VirtiofsLayer, NinePLayer,
     NfsExportLayer, NfsLayer, SmbShareLayer, SmbLayer, SshShareLayer, SshfsLayer,
 )  # fmt: skip
 _WORKLOADS: tuple[type[Workload], ...] = (FioWorkload, FilesWorkload, BonnieWorkload, CommandWorkload)

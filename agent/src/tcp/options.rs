@@ -127,11 +127,11 @@ fn endpoint(value: &str) -> Result<Endpoint, OptionError> {
 }
 
 fn disk(value: &str) -> Result<String, OptionError> {
-    let name = value.trim_start_matches("/dev/");
-    if name.is_empty() || name.starts_with('.') || name.contains('/') {
+    let name = value.trim_start_matches("/dev/").replace('/', "!"); // as `/sys` has it: `etherd!e1.0`
+    if name.is_empty() || name.starts_with('.') {
         return Err(OptionError(format!("--disk is the kernel's name of a disk, not {value:?}")));
     }
-    Ok(name.to_owned())
+    Ok(name)
 }
 
 fn seconds(name: &str, value: &str) -> Result<Duration, OptionError> {
@@ -189,6 +189,7 @@ mod tests {
     fn what_is_wrong_is_named() {
         let said = |line: &str| parse_words(line).unwrap_err().0;
         assert_eq!(said("--interval 0"), "--interval is a time in seconds, at least 0.01, not \"0\"");
+        assert_eq!(parse_words("--disk etherd/e1.0").unwrap().disks, ["etherd!e1.0"]);
         assert_eq!(said("--disk ../x"), "--disk is the kernel's name of a disk, not \"../x\"");
         assert_eq!(said(&"--endpoint *:1 ".repeat(17)), "--endpoint was given 17 times: 16 at most");
     }

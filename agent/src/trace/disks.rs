@@ -22,13 +22,13 @@ pub struct Extent {
 #[error("there is no disk {0:?} here; `lsblk` lists those that there are")]
 pub struct NoDisk(pub String);
 
-/// Finds the disk or partition of this name.
+/// Finds the disk or partition of this name. A slash in it, as AoE's disks have one, is another sign in `/sys`.
 pub fn find(sys: &Path, name: &str) -> Result<Extent, NoDisk> {
     let none = || NoDisk(name.to_owned());
-    if name.is_empty() || name.starts_with('.') || name.contains('/') {
+    if name.is_empty() || name.starts_with('.') {
         return Err(none());
     }
-    let folder = fs::canonicalize(sys.join("class/block").join(name)).map_err(|_| none())?;
+    let folder = fs::canonicalize(sys.join("class/block").join(name.replace('/', "!"))).map_err(|_| none())?;
     let number = |folder: &Path, file| read_number(folder, file).map_err(|_| none());
     let is_part = folder.join("partition").exists();
     let whole = if is_part { folder.parent().ok_or_else(none)? } else { &folder };
@@ -90,6 +90,8 @@ mod tests {
         fs::create_dir_all(folder.join("devices/vda/mq")).unwrap();
         fs::create_dir_all(folder.join("devices/dm-0")).unwrap();
         fs::write(folder.join("devices/dm-0/dev"), "253:0\n").unwrap();
+        fs::create_dir_all(folder.join("devices/etherd!e1.0")).unwrap();
+        fs::write(folder.join("devices/etherd!e1.0/dev"), "152:0\n").unwrap();
         fs::create_dir_all(folder.join("class/block")).unwrap();
         fs::create_dir_all(folder.join("dev/block")).unwrap();
         fs::write(folder.join("devices/vda/dev"), "254:0\n").unwrap();
@@ -102,6 +104,7 @@ mod tests {
             ("class/block/vda", "devices/vda"),
             ("class/block/vda1", "devices/vda/vda1"),
             ("class/block/dm-0", "devices/dm-0"),
+            ("class/block/etherd!e1.0", "devices/etherd!e1.0"),
         ] {
             std::os::unix::fs::symlink(folder.join(to), folder.join(link)).unwrap();
         }
@@ -122,6 +125,7 @@ mod tests {
             Extent { device, first: 2048, end: 6144, takes_bios: false }
         );
         assert!(find(&folder, "dm-0").unwrap().takes_bios);
+        assert_eq!(find(&folder, "etherd/e1.0").unwrap().device, 152 << 20);
         for wrong in ["vdb", "", "..", "../vda", "class/block/vda"] {
             assert!(find(&folder, wrong).is_err(), "{wrong}");
         }

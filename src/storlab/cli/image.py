@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     from storlab.study.study import Study
 
 _MIRROR = "http://deb.debian.org/debian"
+
+
+class ImplementationName(StrEnum):
+    """For the options of commands."""
+
+    rust = "rust"
+    c = "c"
+
 
 image = typer.Typer(name="image", help="Build, list and remove what guests boot.", no_args_is_help=True)
 
@@ -67,7 +76,7 @@ def _build(extras: Sequence[str], mirror: str, if_missing: bool, quiet: bool) ->
 
 
 @contextmanager
-def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
+def _progress(quiet: bool, doing: str = "building a guest image") -> Iterator[Callable[[str], None]]:
     """A line that changes on a terminal, a line a step elsewhere; on standard error, as all progress."""
     if quiet:
         yield lambda step: None
@@ -77,7 +86,7 @@ def _progress(quiet: bool) -> Iterator[Callable[[str], None]]:
         from storlab.cli.console import Console
 
         console = Console(stderr=True)
-        with console.status("building a guest image") as status:
+        with console.status(doing) as status:
             yield lambda step: status.update(Text(step))
     else:
         yield warn
@@ -110,6 +119,28 @@ async def _wanted(study: Study) -> list[frozenset[str]]:
             if (extras := group.image(needs)) is not None:
                 wanted.add(extras)
     return sorted(wanted, key=len, reverse=True)
+
+
+@image.command("virtiofsd")
+def image_virtiofsd(
+    implementation: Annotated[
+        ImplementationName, Option("--implementation", help="rust: the current one. c: of QEMU up to 7.2.")
+    ] = ImplementationName.rust,
+    mirror: Annotated[str, Option("--mirror", metavar="URL", help="A mirror of Debian.")] = _MIRROR,
+    quiet: Quiet = False,
+) -> None:
+    """Unpack a virtiofsd, which shares folders with virtual machines.
+
+    With its libraries, into the cache: nothing is installed. One that is installed is preferred by studies.
+    """
+    import asyncio
+
+    from storlab.images.virtiofsd import unpack_virtiofsd
+
+    with _progress(quiet, "unpacking virtiofsd") as told:
+        part = asyncio.run(unpack_virtiofsd(implementation.value, told, mirror))
+    if not quiet:
+        show(f"virtiofsd {part.about.versions['virtiofsd']} is ready")
 
 
 @image.command("list")

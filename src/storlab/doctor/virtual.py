@@ -10,21 +10,22 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from storlab.doctor.machine import Check, Machine, missing, ok, program, version, warn
+from storlab.doctor.machine import Check, Machine, missing, ok, program, warn
 from storlab.errors import MissingImage, StorlabError
 from storlab.images.cache import storlab_cache
 from storlab.images.image import find_image
 from storlab.images.manifest import Listed, list_images
+from storlab.images.virtiofsd import IMPLEMENTATIONS, find_virtiofsd
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration
 from storlab.nodes.kinds.vm.command import QEMU
 from storlab.nodes.kinds.vm.confinement import Confinement, find_confinement
 from storlab.nodes.kinds.vm.kind import initrd_with_agent
+from storlab.nodes.needs import remedy
 
 GROUP = "Virtual machines"
 _BUILD = "storlab image build"
 _KVM_GET_API_VERSION = 0xAE00  # linux/kvm.h
-_VIRTIOFSD = ("/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd")  # Debian 13, Debian 12
 _UNSOUND = ("7.2",)  # QEMU of Debian 12: emulated guests panicked at varying places, and none with 10.0
 
 
@@ -35,7 +36,7 @@ def checks(machine: Machine) -> list[Check]:
     made = (("qemu-img", "it makes qcow2 disks"), ("qemu-nbd", "it serves disks over NBD"))
     tools = (program(machine, GROUP, name, "qemu-utils", what=what) for name, what in made)
     found = [kvm(machine, boot_a_guest), qemu(machine, f"qemu-system-{architecture}", system), *tools]
-    found += [confinement(confine_a_qemu), numa(machine), network(machine), virtiofsd(machine, system)]
+    found += [confinement(confine_a_qemu), numa(machine), network(machine), virtiofsd(machine)]
     return [*found, saved_guests(storlab_cache() / "saved"), guest_image(list_images())]
 
 
@@ -139,12 +140,13 @@ def network(machine: Machine) -> Check:
     return ok(name, GROUP, "a tap was made in a namespace, and is gone again")
 
 
-def virtiofsd(machine: Machine, package: str) -> Check:
-    """The daemon that shares a folder with a guest: Rust's, or the C one of QEMU up to 7."""
-    path = machine.which("virtiofsd") or next((path for path in _VIRTIOFSD if machine.exists(path)), None)
-    if path is None:
-        return missing("virtiofsd", GROUP, "not installed", f"apt-get install {package}")
-    return ok("virtiofsd", GROUP, f"{path}: {version(machine, path)}")
+def virtiofsd(machine: Machine) -> Check:
+    """The daemon that shares a folder with a guest: in Rust, or the one in C of QEMU up to 7."""
+    found = {each: words for each in IMPLEMENTATIONS if (words := find_virtiofsd(each)) is not None}
+    if not found:
+        return missing("virtiofsd", GROUP, "not installed", remedy("virtiofsd"))
+    said = (f"{words[-1]}: {machine.run([*words, '--version']).first_line}" for words in found.values())
+    return ok("virtiofsd", GROUP, "; ".join(said))
 
 
 def saved_guests(folder: Path) -> Check:

@@ -42,12 +42,12 @@ class Bootstrap:
     inside: Sequence[str] = ()
     results: Mapping[str, Path] = field(default_factory=dict)  # name in EXCHANGE → where it goes
 
-    def command(self, mode: str) -> list[str]:
-        """mmdebstrap's. ``mode``: root or unshare."""
+    def command(self) -> list[str]:
+        """mmdebstrap's, but for its mode."""
         quoted = shlex.quote
         archives = quoted(str(self.archives))
         hand_in = " ".join(quoted(str(path)) for path in self.fetched)
-        argv = ["mmdebstrap", f"--mode={mode}", "--variant=minbase", "--format=null"]
+        argv = ["mmdebstrap", "--variant=minbase", "--format=null"]
         argv += [f"--architectures={recipe.ARCHITECTURE}", f"--aptopt={self.apt.acquire}"]
         argv += ['--aptopt=APT::Install-Recommends "false"', f"--include={','.join(self.packages)}"]
         argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in recipe.NOT_UNPACKED]
@@ -67,16 +67,23 @@ class Bootstrap:
 
     async def run(self, work: Path, log: Path, told: Callable[[str], None]) -> None:
         """Build it in ``work``, run the scripts, fetch the results, remove it. Raises ``ImageError``."""
-        environment = {"SOURCE_DATE_EPOCH": str(recipe.TIMESTAMP)}
-        if os.geteuid() == 0:
-            alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
-            argv = ["setpriv", "--pdeathsig", "KILL", "--", *alone, *self.command("root")]
-            (work / "tmp").mkdir(exist_ok=True)
-            environment["TMPDIR"] = str(work / "tmp")
-        else:
-            # In TMPDIR or /tmp: the users of its namespace may not be able to reach our cache.
-            argv = ["setpriv", "--pdeathsig", "TERM", "--", *self.command("unshare")]
-        await commands.follow(argv, log, _teller(told), environment)
+        await run_apart(self.command(), work, log, _teller(told))
+
+
+async def run_apart(
+    argv: Sequence[str], work: Path, log: Path, seen: Callable[[str], None] = lambda line: None
+) -> None:
+    """Run mmdebstrap so that it leaves nothing behind; ``seen`` gets what it prints. Raises ``ImageError``."""
+    environment = {"SOURCE_DATE_EPOCH": str(recipe.TIMESTAMP)}
+    if os.geteuid() == 0:
+        alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+        whole = ["setpriv", "--pdeathsig", "KILL", "--", *alone, argv[0], "--mode=root", *argv[1:]]
+        (work / "tmp").mkdir(exist_ok=True)
+        environment["TMPDIR"] = str(work / "tmp")
+    else:
+        # In TMPDIR or /tmp: the users of its namespace may not be able to reach our cache.
+        whole = ["setpriv", "--pdeathsig", "TERM", "--", argv[0], "--mode=unshare", *argv[1:]]
+    await commands.follow(whole, log, seen, environment)
 
 
 def _teller(told: Callable[[str], None]) -> Callable[[str], None]:

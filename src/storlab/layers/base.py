@@ -160,6 +160,8 @@ class Layer(Model):
     takes: ClassVar[tuple[type[Resource] | None, ...]]
     gives: ClassVar[type[Resource]]
     undoes: ClassVar[tuple[Undo, ...]] = ()
+    serves_one: ClassVar[bool] = False
+    """Whether what it gives is for one node alone, so that each node of a group has one of its own."""
     flush: ClassVar[tuple[str, ...]] = ()
     """A command that writes back what this kind of layer holds back and ``sync`` does not write."""
 

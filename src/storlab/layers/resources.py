@@ -159,10 +159,11 @@ class Server(Resource):
 
 @dataclass(frozen=True)
 class Share(Resource):
-    """A directory that a file server offers by ``protocol``: ``nfs``, ``smb`` or ``sftp``.
+    """A directory that a file server offers by ``protocol``: ``nfs``, ``smb``, ``sftp`` or ``virtiofs``.
 
-    ``name`` is what clients call it: a path or the name of a share. ``access``: whatever else a client must know, a
-    password or a key among it, so it is never shown or recorded.
+    ``name`` is what clients call it: a path or the name of a share. ``socket``: of a server that is not reached over a
+    network, and so has neither ``host`` nor ``port``, the path of its Unix socket. ``access``: whatever else a
+    client must know, a password or a key among it, so it is never shown or recorded.
     """
 
     protocol: str
@@ -170,11 +171,14 @@ class Share(Resource):
     port: int
     name: str
     access: Mapping[str, str] = field(default_factory=dict, repr=False)
+    socket: str = ""
     kind: ClassVar[str] = "Share"
-    has_words: ClassVar[frozenset[str]] = frozenset({"target", "host", "port", "share"})
+    has_words: ClassVar[frozenset[str]] = frozenset({"target", "host", "port", "share", "socket"})
 
     def words(self) -> dict[str, str]:
-        """``target`` is its address as a URL, see RFC 2224 for that of NFS."""
+        """``target`` is its address as a URL, see RFC 2224 for that of NFS; or its socket, where it has no address."""
+        if self.socket:
+            return {"target": self.socket, "socket": self.socket, "share": self.name}
         target = f"{self.protocol}://{self.host}:{self.port}/{self.name.lstrip('/')}"
         return {"target": target, "host": self.host, "port": str(self.port), "share": self.name}
 

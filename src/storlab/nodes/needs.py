@@ -71,8 +71,16 @@ def version_commands(names: Iterable[str]) -> dict[str, list[str]]:
     return {name: [name, *(PROGRAMS[name].version if name in PROGRAMS else ())] for name in sorted(set(names))}
 
 
+_REMEDIES = {
+    "virtiofsd": "storlab image virtiofsd",
+    "virtiofsd of QEMU 7": "storlab image virtiofsd --implementation c",
+}
+
+
 def remedy(name: str) -> str:
     """How to get a missing program."""
+    if name in _REMEDIES:
+        return _REMEDIES[name]
     known = PROGRAMS | _UNASKED_PROGRAMS
     return f"apt-get install {known.get(name, Program(name)).package}"
 

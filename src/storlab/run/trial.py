@@ -155,6 +155,8 @@ class TrialRun:
             # What is written back on one end may be new to the other: whoever serves is flushed after its clients.
             for groups in self.cell.outward:
                 await all_of(*(self._settle(node) for group in groups for node in self.built.group(group)))
+            if self._host_serves():
+                await self._settle(self.session.host)
         await self._refuse_other_devices()
         async with self._phase("measure"):
             record = await self._measure(record, places)
@@ -258,6 +260,13 @@ class TrialRun:
         for place in places:
             raw = raw_folder(self.folder, place.node.name, "precondition")
             await fetch_folder(place.node, place.folder, raw, self.allowance)
+
+    def _host_serves(self) -> bool:
+        """Whether guests stand on this machine's page cache, and not only on its QEMU."""
+        host = self.session.host
+        return host.name not in self.built.nodes and any(
+            part.node is host and part.stack.resources for part in self.built.parts.values()
+        )
 
     async def _settle(self, node: Node) -> None:
         settle = self.cell.trial.settle

@@ -266,11 +266,15 @@ def _export(crossing: Crossing, each: Declared, at: int, link: Link, chains: Cha
 
 def _shared(below: Sequence[Link]) -> int:
     """How many layers stand once for all nodes: up to the last pool, directory or share, but for what ``once`` says."""
-    holds = [index for index, link in enumerate(below) if issubclass(link.layer.gives, Pool | Dir | Share)]
+    many = [(index, link) for index, link in enumerate(below) if not link.layer.serves_one]
+    holds = [index for index, link in many if issubclass(link.layer.gives, Pool | Dir | Share)]
     shared = holds[-1] + 1 if holds else 0
     said = [(index, link) for index, link in enumerate(below) if link.layer.once is not None]
     for index, link in said:
         if link.layer.once:
+            if (alone := next((each.layer for each in below[: index + 1] if each.layer.serves_one), None)) is not None:
+                reason = f"{alone.layer} serves one node alone: leave once out, each node gets its own"
+                raise ChainError(link.origin, f"layer {link.layer.layer} with once = true: {reason}")
             shared = max(shared, index + 1)
     for index, link in said:
         if not link.layer.once:

@@ -40,6 +40,15 @@ from storlab.formats.fio.document import (
 from storlab.formats.fio.metrics import Direction, Job, Steady
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
 
+
+class JobFailed(CommandFailed):
+    """A job of fio's ended with an error; ``number`` is its errno."""
+
+    def __init__(self, message: str, detail: str, number: int) -> None:
+        super().__init__(message, detail)
+        self.number = number
+
+
 _FULL = re.compile(r"error on file (?P<path>.+?): No space left on device")
 _LAST_BIN = str(histogram.VALUE_NS[-1])
 _ALL_CLIENTS = "All clients"  # fio --client adds this sum of all jobs of all servers
@@ -135,7 +144,7 @@ def _failure(ended: Sequence[Job], source: str, messages: Sequence[str]) -> Comm
     said = min(told, key=lambda line: "io_u error on file" not in line, default="")
     name = errno.errorcode.get(first.error, "unknown")
     said = said.removeprefix("fio:").strip() or f"error {first.error} ({name})"
-    return CommandFailed(f"{source}: fio: job {first.name}: {said}", detail)
+    return JobFailed(f"{source}: fio: job {first.name}: {said}", detail, first.error)
 
 
 def _job_blocks(document: Document, source: str) -> list[JobBlock]:

@@ -7,12 +7,15 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from storlab.errors import CommandFailed, Unsupported
+from storlab.layers.attach.mounting import last_of_kernel, mount_options
 from storlab.layers.base import Crossing, LayerContext
-from storlab.layers.fs.mount import unmount
+from storlab.layers.fs.mount import MountOptions, unmount
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.needs import Needs
 from storlab.units import Size
+
+_LARGEST = 500 * 1024  # bytes; the transport's own limit, see p9_virtio_trans in net/9p/trans_virtio.c
 
 
 class NinePLayer(Crossing):
@@ -22,7 +25,14 @@ class NinePLayer(Crossing):
     cache: Literal["none", "mmap", "loose"] = Field(
         "none", description="`none`: the guest caches nothing. `mmap`: what is mapped. `loose`: all, never checked."
     )
-    msize: Size = Field(512 * 1024, ge=4096, le=1024 * 1024, description="Largest message in bytes.")
+    msize: Size = Field(
+        _LARGEST, ge=4096, le=_LARGEST, description="Largest message: at most 500k, as much as virtio carries."
+    )
+    sync: bool = Field(False, description="Mounted with `sync,dirsync`: each write waits until the host has it.")
+    options: MountOptions = Field((), description='Further mount options: "noatime" or a list.')
+    multidevs: Literal["remap", "forbid", "warn"] = Field(
+        "remap", description="What to do where the directory has several file systems, with equal inode numbers."
+    )
     security_model: Literal["none", "passthrough", "mapped-xattr", "mapped-file"] = Field(
         "mapped-xattr", description="How owners and modes of the guest's files are kept on the host."
     )
@@ -40,7 +50,8 @@ class NinePLayer(Crossing):
 
     def demands(self, below: Resource, slot: str) -> Demands:
         assert isinstance(below, Dir)
-        share = {"fsdriver": "local", "id": slot, "path": below.path, "security_model": self.security_model}
+        how = {"security_model": self.security_model, "multidevs": self.multidevs}
+        share = {"fsdriver": "local", "id": slot, "path": below.path, **how}
         device = {"driver": "virtio-9p-pci", "id": f"{slot}-device", "fsdev": slot, "mount_tag": slot}
         return Demands(Devices(fsdevs=(share,), devices=(device,)))
 
@@ -52,15 +63,15 @@ class NinePLayer(Crossing):
         await context.node.run(["modprobe", "-a", "9pnet_virtio", "9p"], check=False)
         await context.register_undo("mount.unmount", path=path)
         await context.node.run(["mkdir", "--parents", "--", path])
-        options = f"trans=virtio,version=9p2000.L,cache={self.cache},msize={self.msize}"
+        options = ["trans=virtio", "version=9p2000.L", f"cache={self.cache}", f"msize={self.msize}", *self.options]
+        words = ",".join([*options, *(("sync", "dirsync") if self.sync else ())])
         try:
-            await context.node.run(["mount", "-t", "9p", "-o", options, context.slot, path])
+            await context.node.run(["mount", "-t", "9p", "-o", words, "--", context.slot, path])
         except CommandFailed as error:
-            raise Unsupported(f"this kernel refuses such a mount of 9p: {error}") from None
+            said = await last_of_kernel(context.node, "9p") or str(error)
+            raise Unsupported(f"node {context.node.name}: this kernel refuses such a mount of 9p: {said}") from None
         return Dir(context.node.name, path)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Dir)
-        mounts = (await context.node.read_text("/proc/self/mountinfo")).splitlines()
-        options = [line.split()[-1] for line in mounts if line.split()[4:5] == [resource.path]]
-        return {"options": options[-1].split(",") if options else []}
+        return {"options": await mount_options(context.node, resource.path)}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field
 
 from storlab.errors import CommandFailed, StorlabError, Unsupported
 from storlab.layers.base import Layer, LayerContext
@@ -68,20 +68,26 @@ async def _mounts(node: Node) -> list[Mount]:
     return parse_mountinfo(await node.read_text("/proc/self/mountinfo"))
 
 
+def _split(value: object) -> object:
+    return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value
+
+
+MountOptions = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_split, json_schema_input_type=str | tuple[str, ...]),
+]
+"""Options of mount(8): one string as mount takes it, or a list."""
+
+
 class MountLayer(Layer):
     """Mounts the file system beneath, on a directory of Storlab's own."""
 
     layer: Literal["mount"] = "mount"
-    options: tuple[str, ...] = Field((), description='Mount options: "noatime,discard" or a list.')
+    options: MountOptions = Field((), description='Mount options: "noatime,discard" or a list.')
 
     takes: ClassVar = (Disk,)
     gives: ClassVar = Dir
     undoes: ClassVar = (unmount,)
-
-    @field_validator("options", mode="before")
-    @classmethod
-    def _one_string_or_a_list(cls, value: object) -> object:
-        return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value
 
     def needs(self) -> Needs:
         return Needs(programs=("mount", "umount"), root="mounts")

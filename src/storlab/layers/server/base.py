@@ -182,6 +182,10 @@ class ServerLayer(Layer):
     """Its executable."""
     first_port: ClassVar[int | None] = None
     """The port that it has by custom, which is tried first; ``None`` for a program that other nodes don't reach."""
+    keeps_data: ClassVar[bool] = True
+    """Whether it has a folder of its own in the directory beneath; else it serves the directory itself."""
+    ends_with_its_client: ClassVar[bool] = False
+    """Whether it ends by itself, with status 0, once its client is gone."""
     users: ClassVar[tuple[str, ...]] = ()
     """For programs that refuse root: where Storlab is root, it runs as the first of these system users that exists."""
     stop_signal: ClassVar[str] = "SIGTERM"
@@ -252,7 +256,7 @@ class ServerLayer(Layer):
         return {"version": None if tool is None else tool["version"]}
 
     async def _context(self, below: Resource | None, context: LayerContext) -> ServerContext:
-        data = f"{below.path}/{self.layer}" if isinstance(below, Dir) else None
+        data = f"{below.path}/{self.layer}" if self.keeps_data and isinstance(below, Dir) else None
         host = None if self.first_port is None else context.node.address
         server = ServerContext(context, below, context.path(self.layer), data, host=host)
         if not self.users or (await context.node.output("id", "--user")).strip() != "0":
@@ -347,13 +351,17 @@ class _Running:
         context = self.server.context
         if ended is None or self.server.node.named.get(self.server.name) is not self.process:
             return  # its node is lost, which is known elsewhere, or it was given up
+        if self.layer.ends_with_its_client and ended.ok:
+            return  # whatever became of the client is known elsewhere
         if ended.stopped_by is None:
             context.notify_lost(self._reason(ended), self.log.tail)
         elif ended.stopped_by == "KILL":
             context.warn(f"node {self.server.node.name}: {self.layer.executable()} had to be killed")
 
     def _reason(self, ended: Exit) -> str:
-        return self._sentence(replace(ended, argv=tuple(self.command)).describe())
+        context, name = self.server.context, self.layer.executable()
+        whose = f"{name} of {context.owner}" if self.layer.serves_one else name
+        return self._sentence(replace(ended, argv=(whose,)).describe())
 
     def _sentence(self, how: str) -> str:
         return f"node {self.server.node.name}: {self.layer.reason(how, self.log.lines)}"

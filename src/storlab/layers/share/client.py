@@ -38,7 +38,7 @@ _UMOUNT = ("umount", "--internal-only", "--no-canonicalize")
 # just now, and writing back starts hundreds of others, each of which a killed load waits for until it has timed out.
 _SHUT_NFS = 'if [ -e "/sys/fs/nfs/$1/shutdown" ]; then echo 1 > "/sys/fs/nfs/$1/shutdown"; fi'
 
-CLIENTS: Mapping[str, str] = {"nfs": "nfs", "smb": "smb", "sftp": "sshfs"}
+CLIENTS: Mapping[str, str] = {"nfs": "nfs", "smb": "smb", "sftp": "sshfs", "virtiofs": "virtiofs"}
 """Protocol → the layer that mounts what is served by it."""
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
-from storlab.errors import UserError
+from storlab.errors import Unsupported, UserError
 from storlab.formats.fio.declared import declared
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.measurements import Measurements
@@ -21,6 +23,9 @@ from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, W
 from storlab.workloads.fio import checking, reach, sliced
 from storlab.workloads.fio import options as fio_options
 from storlab.workloads.fio.options import Job, Option, Options, Sections
+
+_UNMAPPED = {errno.EINVAL, errno.ENODEV}
+"""What mmap(2) says of files that can't be mapped, or not to be written, as on shared folders without a cache."""
 
 _LOG_INTERVALS = {60.0: 100, 600.0: 250, float("inf"): 1000}
 """Seconds of load, at most → milliseconds of its logs: fine enough to see when no operation completed."""
@@ -204,9 +209,16 @@ class FioWorkload(Workload):
         return fio_options.in_job_file(job_file, fio_options.below_directory) if is_directory else job_file
 
     def parse(self, raw: Path) -> Measurements:
-        from storlab.workloads.fio.results import read_results  # numpy and polars: not needed to load a study
+        from storlab.formats.fio.output import JobFailed  # numpy and polars: not needed to load a study
+        from storlab.workloads.fio.results import read_results
 
-        return read_results(raw, self._log_interval() / 1000)
+        try:
+            return read_results(raw, self._log_interval() / 1000)
+        except JobFailed as error:
+            if error.number in _UNMAPPED and set(reach.engines_of(self._jobs())) == {"mmap"}:
+                said = f"{errno.errorcode[error.number]}, {os.strerror(error.number).lower()}"
+                raise Unsupported(f"files can't be mapped there: fio's engine mmap got {said}") from None
+            raise
 
 
 async def _files(place: RunContext) -> str:

@@ -5,6 +5,7 @@ No network, no graphics, no default device: a guest has what the study gives it,
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from storlab.errors import Unsupported
 from storlab.images.image import Image
 from storlab.nodes.binding import numactl
 from storlab.nodes.demands import NO_DEVICES, Devices, escaped
+from storlab.nodes.kinds.vm import shared_copy
 from storlab.nodes.kinds.vm.confinement import UNCONFINED, Confinement
 from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.nodes.network import Card
@@ -45,6 +47,7 @@ class GuestSpec:
     within: tuple[str, ...] = ()
     qemu: str = ""  # its version, for the records
     confinement: Confinement = UNCONFINED
+    shared_memory: bool = False  # another program maps its memory as well
     ports: int = _PORTS_AT_ONCE  # for devices that are plugged in while it runs, on machines that need them
 
     def with_ports(self) -> GuestSpec:
@@ -82,10 +85,14 @@ class Files:
 
 @dataclass(frozen=True)
 class Memory:
-    """The file that is a guest's memory, where it has one: ``shared`` to write it, else a private copy of it."""
+    """The file that is a guest's memory, where it has one: ``shared`` to write it, else a private copy of it.
+
+    ``copied``: the guest writes to a copy of the file, which others can map as well.
+    """
 
     file: Path
-    shared: bool
+    shared: bool = False
+    copied: bool = False
 
 
 def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, incoming: bool = False) -> list[str]:
@@ -97,6 +104,7 @@ def command(spec: GuestSpec, files: Files, *, memory: Memory | None = None, inco
     argv = [
         *spec.within,  # which network, CPUs and memory of this machine QEMU gets
         *numactl(hardware.pin, hardware.numa),
+        *([sys.executable, "-I", "-S", shared_copy.__file__, str(memory.file)] if memory and memory.copied else []),
         QEMU,
         # Nothing that a user's or the system's configuration adds.
         *("-no-user-config", "-nodefaults", "-display", "none"),
@@ -141,8 +149,9 @@ def _memory(spec: GuestSpec, memory: Memory | None) -> str:
     if memory is None:
         return f"memory-backend-memfd,id=memory,share=on,{size}"
     # A private mapping: the file's pages are shared by all copies until one of them writes.
-    share = "on" if memory.shared else "off"
-    return f"memory-backend-file,id=memory,mem-path={escaped(str(memory.file))},share={share},{size}"
+    share = "on" if memory.shared or memory.copied else "off"
+    path = shared_copy.COPY_PATH if memory.copied else str(memory.file)
+    return f"memory-backend-file,id=memory,mem-path={escaped(path)},share={share},{size}"
 
 
 def _kernel_command_line(spec: GuestSpec) -> str:

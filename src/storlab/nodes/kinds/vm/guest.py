@@ -98,7 +98,7 @@ async def running_guest(
     ``on_lost`` is called where the guest is gone before the context ends.
     """
     began = time.monotonic()
-    memory = Memory(saved / "memory", shared=False) if saved is not None else None
+    memory = Memory(saved / "memory", copied=spec.shared_memory) if saved is not None else None
     argv = command(spec, files, memory=memory, incoming=saved is not None)
     async with AsyncExitStack() as stack:
         process = await host.start(argv)

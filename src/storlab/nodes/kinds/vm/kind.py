@@ -180,10 +180,20 @@ class VmLauncher(Launcher[VmKind]):
                 stack.push_async_callback(network.take_back, card)
             boot, kvm = prepared, prepared.acceleration.accelerator
             guest_spec = GuestSpec(
-                name, spec, boot.image, boot.initrd, kvm, demands.devices, card, within, boot.qemu, confinement
+                name,
+                spec,
+                boot.image,
+                boot.initrd,
+                kvm,
+                demands.devices,
+                card,
+                within,
+                boot.qemu,
+                confinement,
+                demands.shared_memory,
             ).with_ports()
             saved = None
-            if spec.start == "restored" and not (demands.cold or demands.shared_memory):
+            if spec.start == "restored" and not demands.cold:
                 saved = await saved_guest(guest_spec, host, self._folder, self.services.notify)
             running = running_guest(guest_spec, host, files, saved, partial(self._lost, instance))
             guest = await stack.enter_async_context(running)

@@ -42,7 +42,14 @@ async def saved_guest(spec: GuestSpec, host: Node, sockets: Path, notify: Callab
     """
     anywhere = spec.hardware.model_copy(update={"pin": None, "numa": None})
     generic = replace(
-        spec, name="storlab", hardware=anywhere, devices=NO_DEVICES, card=None, within=(), confinement=UNCONFINED
+        spec,
+        name="storlab",
+        hardware=anywhere,
+        devices=NO_DEVICES,
+        card=None,
+        within=(),
+        confinement=UNCONFINED,
+        shared_memory=False,
     )
     folder = storlab_cache() / "saved" / _fingerprint(generic)
     async with _locked(folder):

@@ -1,0 +1,91 @@
+"""Layer ``virtiofs``: a virtual machine's mount of what ``virtiofsd`` serves.
+
+See Documentation/filesystems/virtiofs.rst in the kernel's sources, hw/virtio/vhost-user-fs.c in QEMU's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from storlab.errors import CommandFailed, Unsupported
+from storlab.layers.attach.mounting import last_of_kernel, mount_options
+from storlab.layers.attach.virtiofsd import VirtiofsdLayer
+from storlab.layers.base import Crossing, Layer, LayerContext
+from storlab.layers.fs.mount import MountOptions, unmount
+from storlab.layers.resources import Dir, Resource, Share
+from storlab.layers.share.client import CLIENTS
+from storlab.nodes.demands import Demands, Devices
+from storlab.nodes.needs import Needs
+from storlab.units import power_of_two
+
+_PATIENCE = 20.0  # s for an answer of the daemon; an emulated guest needs some for the command alone
+
+
+class VirtiofsLayer(Crossing):
+    """The directory that a virtiofsd of the guest's own serves."""
+
+    layer: Literal["virtiofs"] = "virtiofs"
+    queue_size: Annotated[int, power_of_two("queue", 2, 1024)] = Field(
+        128, description="Requests in flight, a power of two up to 1024; QEMU's default is 128."
+    )
+    queues: int = Field(1, ge=1, le=64, description="Request queues.")
+    dax: Literal["never", "always", "inode"] = Field(
+        "never", description="Whether files are mapped from the host's page cache, which no QEMU of Debian can do."
+    )
+    options: MountOptions = Field((), description='Further mount options: "noatime" or a list.')
+
+    takes: ClassVar = (Share,)
+    gives: ClassVar = Dir
+    transport: ClassVar = "hypervisor"
+    undoes: ClassVar = (unmount,)
+
+    def label(self) -> str:
+        return "virtiofs" + (f" dax={self.dax}" if self.dax != "never" else "")
+
+    def check_above(self, below: Layer | None) -> str | None:
+        if below is None or getattr(below, "protocol", "") == VirtiofsdLayer.protocol:
+            return None
+        served = getattr(below, "protocol", "")
+        right = f'write {{ layer = "{CLIENTS[served]}" }}' if served in CLIENTS else "put virtiofsd below it"
+        return f"it mounts what virtiofsd serves, and layer {below.layer} is no virtiofsd: {right}"
+
+    def needs(self) -> Needs:
+        return Needs(filesystems=("virtiofs",), root="mounts")
+
+    def demands(self, below: Resource, slot: str) -> Demands:
+        assert isinstance(below, Share)
+        chardev = f"{slot}-socket"
+        queues = {"queue-size": self.queue_size, "num-request-queues": self.queues}
+        device = {"driver": "vhost-user-fs-pci", "id": f"{slot}-device", "chardev": chardev, "tag": slot, **queues}
+        return Demands(Devices(chardevs=((chardev, below.socket),), devices=(device,)), shared_memory=True)
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
+        node, path = context.node, context.path("virtiofs")
+        await node.run(["modprobe", "virtiofs"], check=False)
+        await context.register_undo("mount.unmount", path=path)
+        await node.run(["mkdir", "--parents", "--", path])
+        options = [*self.options, *(() if self.dax == "never" else (f"dax={self.dax}",))]
+        words = ["-o", ",".join(options)] if options else []
+        try:
+            await node.run(["mount", "-t", "virtiofs", *words, "--", context.slot, path], timeout=_PATIENCE)
+        except CommandFailed as error:
+            said = await last_of_kernel(node, "virtiofs", "virtio_fs", "fuse") or str(error)
+            raise Unsupported(f"node {node.name}: virtiofs can't be mounted: {said}") from None
+        return Dir(node.name, path)
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Dir)
+        queues = {"queue_size": self.queue_size, "queues": self.queues}
+        return {**queues, "options": await mount_options(context.node, resource.path)}
+
+    async def sever(self, resource: Resource, context: LayerContext) -> None:
+        """Give the guest up where its daemon is gone: no request ever returns then, unmounting included."""
+        assert isinstance(resource, Dir)
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await context.node.run(["stat", "--file-system", "--", resource.path], check=False)
+        except TimeoutError:
+            context.node.connection.give_up(f"its virtiofsd did not answer within {_PATIENCE:g} s")

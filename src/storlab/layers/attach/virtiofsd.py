@@ -1,0 +1,172 @@
+"""Layer ``virtiofsd``: the directory beneath, served to one virtual machine by a daemon on the machine that runs it.
+
+The one in Rust (https://gitlab.com/virtio-fs/virtiofsd) and the one in C that QEMU had up to 7.2 do the same by other
+options; what either takes by default is written out here, so that both get the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from storlab.errors import Unsupported
+from storlab.images.virtiofsd import Implementation, find_virtiofsd
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.resources import Dir, Resource, Share
+from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.nodes import binding
+from storlab.nodes.needs import Needs
+
+Caching = Literal["auto", "always", "never", "metadata"]
+
+PROGRAMS: Mapping[Implementation, str] = {"rust": "virtiofsd", "c": "virtiofsd of QEMU 7"}
+"""What each is called where it is missing."""
+
+_OF_RUST: Mapping[str, Any] = {"inode_file_handles": "never", "allow_mmap": False}
+"""What only the one in Rust can do, and the values that do nothing."""
+_VERSION = re.compile(r"virtiofsd (?P<c>version )?(?P<version>\d+(?:\.\d+)+)")
+
+
+class VirtiofsdLayer(ServerLayer):
+    """A daemon of its own for each virtual machine; several of them may serve one directory."""
+
+    layer: Literal["virtiofsd"] = "virtiofsd"
+    cache: Caching = Field(
+        "auto",
+        description="What the guest may cache. `auto`: names and attributes for a second, data while a file is open. "
+        "`always`: everything, unchecked. `never` (or `none`): nothing. `metadata`: all but data.",
+    )
+    implementation: Implementation = Field("rust", description="`rust`, or `c`: the daemon of QEMU up to 7.2.")
+    path: str | None = Field(None, pattern="^/[^\\x00]+$", max_length=4095, description="A virtiofsd of your own.")
+    thread_pool: int = Field(0, ge=0, le=1024, description="Threads that serve requests; 0 serves them one by one.")
+    writeback: bool = Field(False, description="The guest gathers writes in its page cache.")
+    xattr: bool = Field(False, description="Extended attributes.")
+    posix_acl: bool = Field(False, description="Access control lists; takes `xattr = true`.")
+    allow_direct_io: bool = Field(False, description="O_DIRECT in the guest is O_DIRECT on the host, too.")
+    allow_mmap: bool = Field(False, description="Shared mappings without a cache (`never`, `metadata`).")
+    inode_file_handles: Literal["never", "prefer", "mandatory"] = Field(
+        "never", description="Files are found again by file handles, in place of a descriptor kept open for each."
+    )
+    readdirplus: bool = Field(True, description="Attributes come with the names of a directory.")
+    announce_submounts: bool = Field(True, description="Mounts below the directory are mounts in the guest, too.")
+    sandbox: Literal["namespace", "chroot", "none"] = Field(
+        "namespace",
+        description="How the daemon is locked in: namespaces, or only chroot(2). The C daemon has no `none`.",
+    )
+
+    takes: ClassVar = (Dir,)
+    gives: ClassVar = Share
+    program: ClassVar = "virtiofsd"
+    protocol: ClassVar = "virtiofs"
+    serves_one: ClassVar = True
+    keeps_data: ClassVar = False
+    ends_with_its_client: ClassVar = True
+    start_patience: ClassVar = 30.0
+    stop_patience: ClassVar = 5.0
+
+    @field_validator("cache", mode="before")
+    @classmethod
+    def _by_either_name(cls, value: object) -> object:
+        return "never" if value == "none" else value
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        if self.posix_acl and not self.xattr:
+            raise ValueError("posix_acl = true takes xattr = true: lists are kept in extended attributes")
+        if self.allow_mmap and self.cache not in ("never", "metadata"):
+            raise ValueError(f'allow_mmap is for cache = "never" or "metadata": {self.cache!r} maps files anyway')
+        if self.implementation == "c":
+            self._check_c()
+        return self
+
+    def _check_c(self) -> None:
+        for key, nothing in _OF_RUST.items():
+            if getattr(self, key) != nothing:
+                raise ValueError(f'{key}: the C daemon can\'t do that; leave it out, or write implementation = "rust"')
+        if self.cache == "metadata":
+            raise ValueError('cache = "metadata": the C daemon has auto, always and none')
+        if self.sandbox == "none":
+            raise ValueError('sandbox = "none": the C daemon has namespace and chroot')
+
+    def label(self) -> str:
+        return f"virtiofsd {self.cache}" + (" (C)" if self.implementation == "c" else "")
+
+    def words(self) -> tuple[str, ...] | None:
+        """What starts it, without options; ``None`` where there is none."""
+        return (self.path,) if self.path is not None else find_virtiofsd(self.implementation)
+
+    def needs(self) -> Needs:
+        words = self.words()
+        program = PROGRAMS[self.implementation] if words is None else words[0]
+        root = 'sandbox = "chroot"' if self.sandbox == "chroot" else ""
+        return Needs(programs=(program, *binding.programs(self.pin, self.numa)), root=root)
+
+    def command(self, server: ServerContext) -> Sequence[str]:
+        words = self.words()
+        assert words is not None and isinstance(server.below, Dir), "checked before"
+        options = self._options_of_c(server.below.path) if self.implementation == "c" else self._options(server.below)
+        return [*words, f"--socket-path={server.socket}", f"--thread-pool-size={self.thread_pool}", *options]
+
+    def _options(self, below: Dir) -> list[str]:
+        switches = {
+            "--writeback": self.writeback,
+            "--xattr": self.xattr,
+            "--posix-acl": self.posix_acl,
+            "--allow-direct-io": self.allow_direct_io,
+            "--allow-mmap": self.allow_mmap,
+            "--no-readdirplus": not self.readdirplus,
+            "--announce-submounts": self.announce_submounts,
+            "--no-announce-submounts": not self.announce_submounts,
+        }
+        handles = [f"--inode-file-handles={self.inode_file_handles}"]
+        where = [f"--shared-dir={below.path}", f"--cache={self.cache}", f"--sandbox={self.sandbox}"]
+        return [*where, *handles, *(name for name, wanted in switches.items() if wanted)]
+
+    def _options_of_c(self, path: str) -> list[str]:
+        if "," in path or "\\" in path:
+            raise Unsupported(f"the C virtiofsd can't serve {path}, whose name has a comma or a backslash")
+        switches = {
+            "writeback": self.writeback,
+            "xattr": self.xattr,
+            "posix_acl": self.posix_acl,
+            "allow_direct_io": self.allow_direct_io,
+            "readdirplus": self.readdirplus,
+        }
+        options = [f"source={path}", f"cache={'none' if self.cache == 'never' else self.cache}"]
+        options += [f"sandbox={self.sandbox}", *(name if on else f"no_{name}" for name, on in switches.items())]
+        return ["-f", "-o", ",".join([*options, *(["announce_submounts"] if self.announce_submounts else [])])]
+
+    async def prepare(self, server: ServerContext) -> None:
+        words = self.words()
+        if words is None:
+            raise Unsupported(f"there is no {PROGRAMS[self.implementation]} any more")
+        ended = await server.node.run([*words, "--version"], check=False, timeout=self.start_patience)
+        said = _VERSION.search(ended.stdout.decode(errors="replace"))
+        if said is None:
+            raise Unsupported(f"{words[-1]} does not say that it is a virtiofsd: {ended.describe()}")
+        is_c = said["c"] is not None
+        if is_c != (self.implementation == "c"):
+            right = "c" if is_c else "rust"
+            raise Unsupported(f'{words[-1]} is virtiofsd {said["version"]}: write implementation = "{right}"')
+
+    async def answers(self, server: ServerContext) -> bool:
+        return (await server.node.run(["test", "-S", server.socket], check=False)).ok
+
+    async def resource(self, server: ServerContext) -> Share:
+        assert isinstance(server.below, Dir)
+        return Share(server.node.name, self.protocol, "", 0, server.below.path, socket=server.socket)
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        """Its version and all options, those that were left out as well."""
+        words = self.words() or ()
+        said = (await context.node.run([*words, "--version"], check=False)).stdout.decode(errors="replace")
+        version = _VERSION.search(said)
+        keys = set(type(self).model_fields) - set(Layer.model_fields) - {"pin", "numa", "path"}
+        options = {key: getattr(self, key) for key in sorted(keys)}
+        return {"version": None if version is None else version["version"], "program": words[-1:], **options}
+
+    def complaint(self, lines: Sequence[str]) -> str:
+        return super().complaint([line for line in lines if "Client disconnected" not in line])
