@@ -171,7 +171,7 @@ class Share(Resource):
     port: int
     name: str
     access: Mapping[str, str] = field(default_factory=dict, repr=False)
-    socket: str = ""
+    socket: str = field(default="", compare=False)  # several servers may offer the same directory
     kind: ClassVar[str] = "Share"
     has_words: ClassVar[frozenset[str]] = frozenset({"target", "host", "port", "share", "socket"})
 

@@ -28,7 +28,7 @@ class VirtiofsLayer(Crossing):
     """The directory that a virtiofsd of the guest's own serves."""
 
     layer: Literal["virtiofs"] = "virtiofs"
-    queue_size: Annotated[int, power_of_two("queue", 2, 1024)] = Field(
+    queue_size: Annotated[int, power_of_two("length of a queue", 2, 1024)] = Field(
         128, description="Requests in flight, a power of two up to 1024; QEMU's default is 128."
     )
     queues: int = Field(1, ge=1, le=64, description="Request queues.")

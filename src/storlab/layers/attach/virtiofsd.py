@@ -152,6 +152,9 @@ class VirtiofsdLayer(ServerLayer):
             right = "c" if is_c else "rust"
             raise Unsupported(f'{words[-1]} is virtiofsd {said["version"]}: write implementation = "{right}"')
 
+    def listens_on_socket(self, server: ServerContext) -> bool:
+        return True
+
     async def answers(self, server: ServerContext) -> bool:
         return (await server.node.run(["test", "-S", server.socket], check=False)).ok
 

@@ -28,6 +28,7 @@ from storlab.nodes import binding
 from storlab.nodes.binding import Numbers
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit, Node, Process
+from storlab.nodes.private import SOCKETS, make_private, private_name, remove_private
 from storlab.nodes.process import telling
 from storlab.nodes.undo import (
     LONG,
@@ -125,14 +126,16 @@ class ServerContext:
     """Where one server works.
 
     ``folder`` is its own in the scratch folder, for its configuration and socket; ``data`` its own in the directory
-    beneath, where there is one. ``user`` and ``group`` own both, and it runs as them; ``None``: as Storlab's own user.
-    ``host`` and ``port``: where it is to listen for other nodes; ``None``: its node is not in the run's network.
+    beneath, where there is one; ``sockets`` one for its socket, where the path in ``folder`` would be too long.
+    ``user`` and ``group`` own them, and it runs as both; ``None``: as Storlab's own user. ``host`` and ``port``: where
+    it is to listen for other nodes; ``None``: its node is not in the run's network.
     """
 
     context: LayerContext
     below: Resource | None
     folder: str
     data: str | None = None
+    sockets: str | None = None
     user: str | None = None
     group: str | None = None
     host: str | None = None
@@ -150,14 +153,13 @@ class ServerContext:
 
     @property
     def socket(self) -> str:
-        """The path for its socket. Raises ``Unsupported`` where no socket can have such a path."""
-        path = f"{self.folder}/socket"
-        if len(path.encode()) > _LONGEST_SOCKET:
-            raise Unsupported(
-                f"the socket {path} has a path of more than {_LONGEST_SOCKET} bytes, the longest that Linux allows: "
-                "set scratch to a folder with a shorter path"
-            )
-        return path
+        """The path for its socket."""
+        return f"{self.sockets or self.folder}/socket"
+
+    @property
+    def folders(self) -> list[str]:
+        """All that are its own."""
+        return [self.folder, *filter(None, (self.data, self.sockets))]
 
     async def run(self, *argv: str) -> Exit:
         """Run a command to its end as the server's user. Raises where it fails."""
@@ -177,7 +179,7 @@ class ServerLayer(Layer):
     It runs in the foreground: the agent ends whatever a finished command leaves behind.
     """
 
-    undoes: ClassVar[tuple[Undo, ...]] = (stop,)
+    undoes: ClassVar[tuple[Undo, ...]] = (stop, remove_private)
     program: ClassVar[str]
     """Its executable."""
     first_port: ClassVar[int | None] = None
@@ -218,6 +220,10 @@ class ServerLayer(Layer):
         """Files in its folder that it reads at its start: name → contents. They are kept in the run's records."""
         return {}
 
+    def listens_on_socket(self, server: ServerContext) -> bool:
+        """Whether clients reach it by its socket."""
+        return False
+
     async def prepare(self, server: ServerContext) -> None:
         """What is to be done before it starts, such as making its database."""
 
@@ -234,12 +240,17 @@ class ServerLayer(Layer):
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
         server = await self._context(below, context)
-        folders = [server.folder, *filter(None, [server.data])]
+        folders = server.folders
         end = {"signal": self.stop_signal, "patience": self.stop_patience}
         await context.register_undo("server.stop", name=server.name, program=self.executable(), folders=folders, **end)
         await server.node.run(["mkdir", "--mode=0700", "--", *folders])
+        if self.listens_on_socket(server) and len(server.socket.encode()) > _LONGEST_SOCKET:
+            server = replace(server, sockets=f"{SOCKETS}/{private_name(context.run)}")
+            assert server.sockets is not None
+            await context.register_undo(remove_private.name, path=server.sockets)
+            await make_private(server.node, server.sockets)
         if server.user is not None:
-            await self._hand_over(server, folders)
+            await self._hand_over(server, server.folders)
         await self.prepare(server)
         return await self.resource(await self._start(server))
 

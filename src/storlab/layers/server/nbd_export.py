@@ -103,6 +103,9 @@ class NbdExportLayer(ServerLayer):
     def reason(self, how: str, lines: Sequence[str]) -> str:
         return self._server.reason(how, lines)
 
+    def listens_on_socket(self, server: ServerContext) -> bool:
+        return server.host is None
+
     async def resource(self, server: ServerContext) -> Export:
         assert server.below is not None
         cache = has_write_cache(self._cache) and (

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -31,22 +30,15 @@ from storlab.nodes.kinds.vm.saved import saved_guest
 from storlab.nodes.needs import Needs
 from storlab.nodes.network import remove_network
 from storlab.nodes.node import Node
-from storlab.nodes.private import make_private, private_name
+from storlab.nodes.private import SOCKETS, make_private, private_name, remove_private
 from storlab.nodes.shaping.apply import SHAPING_UNDOES
-from storlab.nodes.undo import AtPath, remove_folder, undo
 from storlab.units import size_text
 
-_SOCKETS = "/tmp"
 _KEPT = 8  # initial RAM disks: pairs of an image and an agent; the ones not used for longest give way
 _EXTRAS = {"zfs": "zfs"}  # kernel module → the part of the image that has it
 _OWN_MEMORY = 200 * 1024**2  # bytes of QEMU itself for each guest, emulated: mostly translated code
 _START = 4.0  # s
 _CAUTION = "The virtual machines are emulated: good for counts and for relations, not for absolute speeds"
-
-
-@undo("sockets.remove", outlives_boot=True, arguments=AtPath)
-async def _remove_sockets(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    return await remove_folder(node, arguments["path"])
 
 
 class VmKind(Hardware, NodeKind):
@@ -57,7 +49,7 @@ class VmKind(Hardware, NodeKind):
     session: ClassVar = False
     volatile: ClassVar = True
     transports: ClassVar = frozenset({"hypervisor", "network"})
-    undoes: ClassVar = (_remove_sockets, remove_network, *SHAPING_UNDOES)
+    undoes: ClassVar = (remove_private, remove_network, *SHAPING_UNDOES)
 
     def needs(self) -> Needs:
         return Needs(programs=(QEMU, *programs(self.pin, self.numa)))
@@ -133,7 +125,7 @@ class VmLauncher(Launcher[VmKind]):
         self._boots: dict[tuple[Any, ...], Boot] = {}
         self._contexts: dict[str, AsyncExitStack] = {}
         self._lock = asyncio.Lock()
-        self._folder = Path(_SOCKETS) / private_name(services.run)  # for its guests' sockets: short, see unix(7)
+        self._folder = Path(SOCKETS) / private_name(services.run)  # for its guests' sockets: short, see unix(7)
         self._confinement: Confinement | None = None
         self._made_folder = False
         self._count = 0
@@ -230,7 +222,7 @@ class VmLauncher(Launcher[VmKind]):
     async def _make_folder(self) -> None:
         async with self._lock:
             if not self._made_folder:
-                self.services.announce(_remove_sockets.name, path=str(self._folder))
+                self.services.announce(remove_private.name, path=str(self._folder))
                 await make_private(self.services.host, str(self._folder))
                 self._made_folder = True
 

@@ -1,0 +1,108 @@
+"""Folders of this machine in guests: over virtiofs and 9p, with each daemon; what can't be, and what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+import pytest
+
+from laboratory import Laboratory
+from laboratory.guests import BEGUN, endings, guests, kill_guest, needs_guests, once_begun
+from storlab.images.virtiofsd import IMPLEMENTATIONS, find_virtiofsd
+from storlab.study.study import load_study, shipped_studies
+
+STUDY = shipped_studies()["shared-folders"]
+SMALL = ("size=2M", "runtime=0.2s", "nodes.vm.memory=384M", 'ioengines=["psync", "mmap"]', 'patterns=["randwrite"]')
+DAEMON = '[{ layer = "directory" }, { layer = "virtiofsd" }, { layer = "virtiofs" }]'
+READS = f"""
+dd if=/dev/zero of=$target/$node bs=4k count=1 conv=fsync status=none; echo "{BEGUN}" > /dev/console
+i=0; while [ $trial = 1 ] && [ $i -lt 3000 ]; do
+    i=$((i + 1)); dd if=/dev/zero of=$target/$node bs=4k count=1 conv=notrunc,fsync status=none || exit 1
+done
+"""
+
+needs_virtiofsd = pytest.mark.skipif(
+    any(find_virtiofsd(each) is None for each in IMPLEMENTATIONS),
+    reason="virtiofsd is not there: `storlab image virtiofsd` unpacks it",
+)
+pytestmark = needs_virtiofsd
+
+
+def test_its_profiles_are_what_virtiofs_tests_runs() -> None:
+    assert len(load_study(STUDY).cells) == 9 * 2 * 2
+    assert len(load_study(STUDY, ["profile=full"]).cells) == 9 * 30
+
+
+@pytest.mark.timeout(1200)
+@needs_guests
+def test_nine_set_ups_run_and_what_can_not_be_has_its_reason(lab: Laboratory) -> None:
+    settings = [word for each in SMALL for word in ("--set", each)]
+    ran = lab.storlab("run", STUDY, "--out", lab.out, "--rounds", "1", "--quiet", *settings, timeout=1100)
+    assert ran.status == 0, ran
+    found = {(r.levels["setup"], r.levels["ioengine"]): (r.status, r.reason or "") for r in lab.records()}
+    assert len(found) == 18
+    for setup, engine in found:
+        status, reason = found[setup, engine]
+        if setup.endswith("-dax"):
+            assert (status, "No cache capability" in reason) == ("unsupported", True), reason
+        elif engine == "mmap" and setup in ("none", "9p-none"):
+            errno = "ENODEV, no such device" if setup == "none" else "EINVAL, invalid argument"
+            assert (status, reason.endswith(f"fio's engine mmap got {errno}")) == ("unsupported", True), reason
+        else:
+            assert status == "done", (setup, engine, reason)
+    assert lab.leftovers() == []
+    table = lab.storlab("report", lab.out, "--format", "virtiofs-tests").stdout
+    lines = {(fields[0], fields[1]): fields[2:] for line in table.splitlines() if (fields := line.split())}
+    assert lines["none", "randwrite-mmap"] == lines["none-dax", "randwrite-psync"] == ["0kb", "0"]
+    assert lines["9p-loose", "randwrite-psync"][1] != "0"
+
+
+@pytest.mark.timeout(600)
+@needs_guests
+@pytest.mark.parametrize(("implementation", "version"), [("rust", "1."), ("c", "7.")])
+def test_each_guest_has_a_daemon_of_its_own_and_sees_what_the_other_writes(
+    lab: Laboratory, implementation: str, version: str
+) -> None:
+    load = "echo $node > $target/../$node.txt; i=0; while [ $(cat $target/../*.txt | wc -l) != 2 ]; do"
+    load += " i=$((i + 1)); [ $i -lt 100 ] || exit 1; sleep 0.2; done"
+    daemon = f'{{ layer = "virtiofsd", cache = "none", implementation = "{implementation}" }}'
+    stack = f'[{{ layer = "directory" }}, {daemon}, {{ layer = "virtiofs" }}]'
+    lab.execute(guests(load, stack=stack, memory='"256M"'), unconfined=True)
+    assert endings(lab) == [("done", None)]
+    (record,) = lab.records()
+    facts = [each for layers in record.facts.values() for each in layers if each["layer"] == "virtiofsd"]
+    assert [each["version"].startswith(version) for each in facts] == [True, True]
+    assert lab.leftovers() == []
+
+
+@pytest.mark.timeout(600)
+@needs_guests
+def test_a_daemon_that_is_killed_fails_the_trial_at_once_and_the_next_one_runs(lab: Laboratory) -> None:
+    study = guests(READS, stack=DAEMON, memory='"256M"', rounds=2)
+    with once_begun(lab, ("vm-1", "vm-2"), lambda: kill_daemon(lab)):
+        lab.execute(study)
+    first, second = endings(lab)
+    reason = r"node host: virtiofsd of vm-[12] was killed by SIGKILL.*"
+    assert first[0] == "failed" and re.fullmatch(reason, str(first[1])), first
+    assert second == ("done", None)
+    assert lab.leftovers() == []
+
+
+@pytest.mark.timeout(600)
+@needs_guests
+def test_a_guest_that_is_killed_is_named_and_not_its_daemon(lab: Laboratory) -> None:
+    study = guests(READS, stack=DAEMON, memory='"256M"', rounds=2)
+    with once_begun(lab, ("vm-1", "vm-2"), lambda: kill_guest(lab, "vm-1")):
+        lab.execute(study)
+    first, second = endings(lab)
+    assert first[0] == "failed" and "vm-1" in str(first[1]) and "virtiofsd" not in str(first[1]), first
+    assert second == ("done", None)
+    assert lab.leftovers() == []
+
+
+def kill_daemon(lab: Laboratory) -> None:
+    """One of them."""
+    daemons = [pid for pid, words in lab.commands().items() if any(word.startswith("--socket-path=") for word in words)]
+    os.kill(daemons[0], signal.SIGKILL)
