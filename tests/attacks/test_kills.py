@@ -29,7 +29,7 @@ KILLS = int(os.environ.get("STORLAB_KILLS", "2"))
 WITH_GUESTS = 5  # every so many-th chain: they take longest
 NETWORKED = max(KILLS // WITH_GUESTS, 1)  # of those over a network
 MOST_KILLS = 3
-_PROGRAMS = {"load": ("fio", "mkfs.ext4", "mkfs.xfs", "losetup", "qemu-img"), "server": ("qemu-nbd",)}
+_PROGRAMS = {"load": ("fio", "mkfs.ext4", "mkfs.xfs", "losetup", "qemu-img"), "server": ("qemu-nbd", "virtiofsd")}
 NO_VERDICT_OF_OURS = {0, 1, 3, -signal.SIGKILL}
 """What may come of a command beside which things are killed: never 2, which blames its user."""
 
@@ -38,6 +38,12 @@ GUESTS = guests(
     rounds=2,
     stack='[{ layer = "file", size = "32M" }, { layer = "virtio-blk" }, { layer = "mkfs", type = "ext4" }, '
     '{ layer = "mount" }]',
+)
+FOLDERS = guests(
+    "dd if=/dev/zero of=$target/x bs=64k count=16 conv=fsync status=none",
+    rounds=2,
+    memory='"256M"',
+    stack='[{ layer = "directory" }, { layer = "virtiofsd" }, { layer = "virtiofs" }]',
 )
 _NETWORK = """
 primary = "elapsed"
@@ -126,7 +132,8 @@ class Chain:
             return [*controller, *commands]
         if victim == "agent":
             return [pid for pid, words in commands.items() if "serve" in words[1:2]]
-        return [pid for pid, words in commands.items() if words[0] in _PROGRAMS[victim]][:1]
+        names = {pid: [Path(word).name for word in words[:4]] for pid, words in commands.items()}  # one may be a loader
+        return [pid for pid, found in names.items() if set(found) & set(_PROGRAMS[victim])][:1]
 
     def _check_finished(self, result: Ended) -> None:
         """What was once recorded stays as it was, to the byte."""
@@ -178,7 +185,9 @@ def test_a_run_of_which_anything_is_killed_loses_no_finished_trial_and_leaves_no
 def test_a_run_with_guests_of_which_anything_is_killed_loses_no_finished_trial_and_leaves_nothing(
     lab: Laboratory, number: int
 ) -> None:
-    kill_again_and_again(lab, GUESTS, number, ("controller", "agent", "qemu", "all"))
+    of_shares = number % 2 == 1
+    victims = ("controller", "agent", "qemu", "all", *(("server",) if of_shares else ()))
+    kill_again_and_again(lab, FOLDERS if of_shares else GUESTS, number, victims)
 
 
 def kill_and_clean(lab: Laboratory, study: str, number: int, victims: tuple[str, ...]) -> None:
