@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.starts import Start, cpu_seconds, memory
 from storlab.images.image import Image
-from storlab.nodes.demands import Devices
+from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.kinds.vm.accelerator import find_acceleration, qemu_version
 from storlab.nodes.kinds.vm.command import Accelerator, Files, GuestSpec
@@ -81,10 +81,19 @@ class Laboratory:
         await guest.node.output("uname", "-r")
         return guest, answered
 
-    async def guest(self, stack: AsyncExitStack, hardware: Hardware) -> Guest:
+    async def guest(self, stack: AsyncExitStack, hardware: Hardware, demands: Demands | None = None) -> Guest:
         """A guest that ends with ``stack``."""
-        number = next(self.numbers)
-        spec = GuestSpec(f"vm-{number}", hardware, self.image, self.initrd, self.accelerator, _DISK, qemu=self.qemu)
+        number, demands = next(self.numbers), demands or Demands(_DISK)
+        spec = GuestSpec(
+            f"vm-{number}",
+            hardware,
+            self.image,
+            self.initrd,
+            self.accelerator,
+            demands.devices,
+            qemu=self.qemu,
+            shared_memory=demands.shared_memory,
+        )
         saved = await saved_guest(spec, self.host, self.folder, print) if hardware.start == "restored" else None
         files = Files(*(self.folder / f"{number}.{kind}" for kind in ("qmp", "agent", "console")))
         return await stack.enter_async_context(running_guest(spec, self.host, files, saved, lambda guest: None))

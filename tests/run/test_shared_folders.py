@@ -102,7 +102,31 @@ def test_a_guest_that_is_killed_is_named_and_not_its_daemon(lab: Laboratory) -> 
     assert lab.leftovers() == []
 
 
-def kill_daemon(lab: Laboratory) -> None:
-    """One of them."""
+@pytest.mark.timeout(600)
+@needs_guests
+def test_a_daemon_that_stands_still_ends_with_the_trials_time_out(lab: Laboratory) -> None:
+    study = guests(READS, stack=DAEMON, memory='"256M"', rounds=2, trial='timeout = "20s"')
+    with once_begun(lab, ("vm-1", "vm-2"), lambda: kill_daemon(lab, signal.SIGSTOP)):
+        lab.execute(study)
+    first, second = endings(lab)
+    assert first[0] == "failed" and "stopped at its time-out of 20 s" in str(first[1]), first
+    assert second == ("done", None)
+    assert lab.leftovers() == []
+
+
+@pytest.mark.timeout(600)
+@needs_guests
+@pytest.mark.parametrize("crossing", ['{ layer = "virtiofsd" }, { layer = "virtiofs" }', '{ layer = "9p" }'])
+def test_a_host_folder_that_is_full_is_named(lab: Laboratory, crossing: str) -> None:
+    below = '{ layer = "file", size = "16M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }'
+    load = "dd if=/dev/zero of=$target/x bs=64k count=512 conv=fsync"
+    lab.execute(guests(load, stack=f'[{below}, {{ layer = "mount" }}, {crossing}]', count="1", memory='"256M"'))
+    ((status, reason),) = endings(lab)
+    assert status == "failed" and "No space left on device" in str(reason), reason
+    assert lab.leftovers() == []
+
+
+def kill_daemon(lab: Laboratory, number: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal to one of them."""
     daemons = [pid for pid, words in lab.commands().items() if any(word.startswith("--socket-path=") for word in words)]
-    os.kill(daemons[0], signal.SIGKILL)
+    os.kill(daemons[0], number)

@@ -21,7 +21,8 @@ from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.needs import Needs
 from storlab.units import power_of_two
 
-_PATIENCE = 20.0  # s for an answer of the daemon; an emulated guest needs some for the command alone
+_PATIENCE = 60.0  # s for a mount, in an emulated guest beside others
+_SILENT = 5.0  # s; what is given up for nothing belongs to a trial that has failed
 
 
 class VirtiofsLayer(Crossing):
@@ -85,7 +86,7 @@ class VirtiofsLayer(Crossing):
         """Give the guest up where its daemon is gone: no request ever returns then, unmounting included."""
         assert isinstance(resource, Dir)
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_SILENT):
                 await context.node.run(["stat", "--file-system", "--", resource.path], check=False)
         except TimeoutError:
-            context.node.connection.give_up(f"its virtiofsd did not answer within {_PATIENCE:g} s")
+            context.node.connection.give_up(f"its virtiofsd did not answer within {_SILENT:g} s")
