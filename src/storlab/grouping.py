@@ -32,3 +32,14 @@ def connected(things: Iterable[K], pairs: Iterable[tuple[K, K]]) -> dict[K, K]:
         low, high = sorted((root(a), root(b)), key=place.__getitem__)
         first[high] = low
     return {thing: root(thing) for thing in first}
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Of numbers in ascending order, ``1–3, 7``."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(f"{first}" if first == last else f"{first}–{last}" for first, last in found)

@@ -176,6 +176,7 @@ def test_the_list_names_every_study_and_every_part() -> None:
         "network-block": ["virtual machines"],
         "quick": ["root"],
         "quick-directory": [],
+        "shared-folder-options": ["virtual machines"],
         "shared-folders": ["virtual machines"],
         "vm-backing": ["virtual machines"],
     }

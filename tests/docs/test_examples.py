@@ -24,7 +24,7 @@ def test_a_plan_of_the_study_runs_here(study: Path, tmp_path: Path) -> None:
     ended = storlab("plan", str(study), folder=tmp_path)
     assert ended.returncode == 0, ended.stderr
     notes = [line for line in ended.stdout.splitlines() if line.startswith("Note:")]
-    shared = ("kept for each round", "set up side by side")
+    shared = ("Kept for each round", "set up side by side")
     assert all(any(said in line for said in shared) for line in notes), "what is shared is said, and nothing is amiss"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from storlab.analysis.questions import compared_cells
 from storlab.errors import MissingImage, MissingTool, UserError
-from storlab.grouping import connected, grouped
+from storlab.grouping import connected, grouped, ranges
 from storlab.layers.base import Layer
 from storlab.nodes.kind import Prepared
 from storlab.nodes.needs import together
@@ -181,12 +181,15 @@ def _shared_in_rounds(cells: Sequence[Cell]) -> Iterator[str]:
     for cell in cells:
         if shared := kept_for_a_round(cell):
             blocks.setdefault(shared, []).append(cell)
-    for those in blocks.values():
-        links = (link for unit in units(those[0]) for link in unit.links if link.keep == "round")
-        kept = ", ".join(dict.fromkeys(link.layer.label() for link in links))
-        if len(those) > 1:
-            numbers = ", ".join(str(cell.number) for cell in those)
-            yield f"{kept}: kept for each round; the cells {numbers} share it and follow each other, a block"
+    shared_by = [(_kept_for(those[0]), [cell.number for cell in those]) for those in blocks.values() if len(those) > 1]
+    if shared_by:
+        listed = "; ".join(f"{kept} (cells {ranges(numbers)})" for kept, numbers in shared_by)
+        yield f"Kept for each round, by cells that follow each other: {listed}"
+
+
+def _kept_for(cell: Cell) -> str:
+    links = (link for unit in units(cell) for link in unit.links if link.keep == "round")
+    return ", ".join(dict.fromkeys(link.layer.label() for link in links))
 
 
 def _kept(cells: Sequence[Cell]) -> Iterator[str]:

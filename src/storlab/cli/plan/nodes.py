@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from storlab.grouping import grouped
+from storlab.grouping import grouped, ranges
 from storlab.study.cells import Cell
 from storlab.study.chains import Chain, Link
 from storlab.study.schema import NodeGroup
@@ -19,15 +19,7 @@ CROSSES = " ⇢ "
 
 def cells_text(numbers: Sequence[int], of: int) -> str:
     """``1–3, 7``; ``all`` where these are as many as there are."""
-    if len(numbers) == of:
-        return "all"
-    ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and ranges[-1][1] == number - 1:
-            ranges[-1][1] = number
-        else:
-            ranges.append([number, number])
-    return ", ".join(f"{first}" if first == last else f"{first}–{last}" for first, last in ranges)
+    return "all" if len(numbers) == of else ranges(numbers)
 
 
 def chain_text(cell: Cell, chain: Chain) -> str:
