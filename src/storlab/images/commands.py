@@ -53,12 +53,12 @@ def find(program: str) -> str | None:
     return shutil.which(program, path=PATH)
 
 
-def need(programs: Sequence[str]) -> None:
+def need(programs: Sequence[str], what: str = "building a guest image") -> None:
     """Raises ``MissingTool`` unless all of these are installed."""
     missing = [program for program in programs if find(program) is None]
     if missing:
         packages = " ".join(sorted({_PACKAGES.get(program, program) for program in missing}))
-        raise MissingTool(f"building a guest image needs {', '.join(missing)}; apt-get install {packages}")
+        raise MissingTool(f"{what} needs {', '.join(missing)}; apt-get install {packages}")
 
 
 def run(argv: Sequence[str], log: Path, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> bytes:
@@ -137,7 +137,7 @@ def failure(program: str, status: int, log: Path) -> ImageError:
         text = log.read_text("utf-8", "replace")
     except OSError:
         text = ""
-    return ImageError(f"the guest image is not built: {cause(text, program, status, log)}. All output: {log}")
+    return ImageError(f"nothing was built: {cause(text, program, status, log)}. All output: {log}")
 
 
 def cause(text: str, program: str, status: int, log: Path) -> str:

@@ -65,7 +65,7 @@ async def unpack_virtiofsd(
     """Unpack it into the cache, where it is missing. Raises ``UserError``, ``MissingTool``, ``ImageError``."""
     if platform.machine() != "x86_64":
         raise UserError(f"virtiofsd is unpacked for x86-64 only, and this machine is {platform.machine()}")
-    commands.need(_PROGRAMS)
+    commands.need(_PROGRAMS, "unpacking virtiofsd")
     cache, name = Cache(cache_folder()), _name(implementation)
     async with cache.locked(told):
         if cache.part(name) is None:
