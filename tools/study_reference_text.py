@@ -53,7 +53,7 @@ that says "Crosses" is a [crossing](#nodes). These keys are common to all layers
 
 All workloads of a cell run at once.
 """,
-    "Probes": """`[probes]` holds a table for each probe that watches; without `[probes]`, all of these do but `alignment`, which needs root,
+    "Probes": """`[probes]` holds a table for each probe that watches; without `[probes]`, `host-load`, `stalls` and `processes` do,
 and an empty `[probes]` means none.
 """,
 }
@@ -626,6 +626,10 @@ processes = { interval = "500ms" }
     "probe alignment": """
 [probes]
 alignment = { at = "below", disks = ["nvme0n1"], by_comm = true }
+""",
+    "probe share-requests": """
+[probes]
+share-requests = {}
 """,
     "probe tcp": """
 [probes]

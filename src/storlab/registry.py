@@ -50,6 +50,7 @@ from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe
+from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.stalls import StallsProbe
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.workloads.base import Workload
@@ -70,7 +71,9 @@ _LAYERS: tuple[type[Layer], ...] = (
     NfsExportLayer, NfsLayer, SmbShareLayer, SmbLayer, SshShareLayer, SshfsLayer,
 )  # fmt: skip
 _WORKLOADS: tuple[type[Workload], ...] = (FioWorkload, FilesWorkload, BonnieWorkload, CommandWorkload)
-_PROBES: tuple[type[Probe], ...] = (HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe)
+_PROBES: tuple[type[Probe], ...] = (
+    HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe, ShareRequestsProbe,
+)  # fmt: skip
 
 
 @cache

@@ -38,6 +38,7 @@ from attacks.samples import (
     qemu,
     sampled,
     samples_of_fio,
+    share_requests,
     stats,
     stream,
     these,
@@ -47,6 +48,7 @@ from layers.net.test_answers import ATTRIBUTES
 from layers.test_nbd_export import LISTING
 from layers.test_zfs_output import STATUS
 from nodes.shaping.samples import CONNECTIONS, FEATURES, LINK, PING, QUEUES
+from probes import test_share_requests
 from probes.test_backing import PATHS
 from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
 from storlab.blockio.text import event_form, tables
@@ -86,6 +88,8 @@ from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe, ProbeRecord, Window
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe
+from storlab.probes.requests.histogram import parse_histogram
+from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.stalls import StallsProbe
 from storlab.probes.subject import NAME as SUBJECT
@@ -305,9 +309,13 @@ PARSERS: dict[str, Parser] = {
     "alignment": Parser(probed(AlignmentProbe(), ONE_DISK, TRACE), traced, slow=True, together=aligned),
     "trace": Parser(of_file(TRACE, shown_trace), traced),
     "tcp": Parser(probed(TcpProbe(), ONE_DISK, TCP), connections),
+    "share-requests": Parser(probed(ShareRequestsProbe(), test_share_requests.EVERY), share_requests),
     "notes": Parser(of_file(NOTES, lambda path: read_notes(path.parent)), these('["a", "b"]')),
     "subject": Parser(of_file(SUBJECT, lambda path: read_subject(path.parent)), these(*SUBJECT_JSON)),
     # What tools and kernels print
+    "histograms of events": Parser(
+        of_text(parse_histogram), golden("probes/golden/fuse_request_*.txt", "probes/golden/9p_client_req.txt")
+    ),
     "mountinfo": Parser(of_text(parse_mountinfo), golden("layers/golden/mountinfo.txt")),
     "dumpe2fs": Parser(of_text(parse_dumpe2fs), golden("layers/golden/dumpe2fs.txt")),
     "xfs_info": Parser(of_text(parse_xfs_info), golden("layers/golden/xfs_info.txt")),

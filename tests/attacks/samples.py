@@ -12,6 +12,7 @@ from attacks.liar import EXIT, HELLO, OUTPUT, STARTED
 from formats.fio.test_histogram_log import line
 from formats.fio.test_packed_log import FORMS, sample
 from importing.virtiofs_sample import ran, raw_file, refused, terse
+from probes import test_share_requests as requests
 from probes.test_alignment import LATENCY, LOST, OTHERS, REQUESTS
 from probes.test_alignment import STARTED as TRACING
 from probes.test_backing import STAT
@@ -45,6 +46,10 @@ def host_load() -> list[bytes]:
     first, *lines = (TESTS / "probes/golden/host-load.jsonl").read_bytes().splitlines()
     looks = [{**orjson.loads(line), "t": 99.0 + at} for at, line in enumerate(lines[:4])]
     return [b"\n".join([first, *map(orjson.dumps, looks)]) + b"\n"]
+
+
+def share_requests() -> list[bytes]:
+    return [sampled(requests.PATHS, [requests.NONE] * 3, [requests.SEND, requests.END, requests.OF_9P])]
 
 
 DISK = "/sys/class/block/sda/stat"

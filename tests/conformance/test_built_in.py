@@ -15,7 +15,7 @@ import pytest
 from formats.fio.samples import golden as fio_golden
 from importing import virtiofs_sample
 from importing.test_table import TWO, WIDE
-from probes import test_alignment, test_processes, test_stalls
+from probes import test_alignment, test_processes, test_share_requests, test_stalls
 from storlab.conformance import (
     check_importer,
     check_layer,
@@ -136,6 +136,11 @@ def _alignment(raw: Path) -> ProbeRecord:
     return ProbeRecord(raw, test_alignment.WINDOW, test_alignment.VDA)
 
 
+def _share_requests(raw: Path) -> ProbeRecord:
+    after = [test_share_requests.SEND, test_share_requests.END, test_share_requests.OF_9P]
+    return test_share_requests.record(raw, [[test_share_requests.NONE] * 3, [*after]], test_share_requests.VIRTIOFS)
+
+
 def _tcp(raw: Path) -> ProbeRecord:
     disks = [["nbd0", [1, 2, 4096, 8192]]], [["nbd0", [5, 2, 4096, 8192]]]
     after = lines.connection(bytes_sent=9000, segs_out=40, segs_in=9, data_segs_out=8, snd_mss=1448, rtt=200, cwnd=10)
@@ -148,6 +153,7 @@ PROBES: Mapping[type[Probe], Callable[[Path], ProbeRecord]] = {
     probe_types()["alignment"]: _alignment,
     probe_types()["host-load"]: _host_load,
     probe_types()["processes"]: _processes,
+    probe_types()["share-requests"]: _share_requests,
     probe_types()["stalls"]: _stalls,
     probe_types()["tcp"]: _tcp,
 }

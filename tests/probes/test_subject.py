@@ -16,6 +16,7 @@ from storlab.probes.subject import (
     Interface,
     ProcessGroup,
     Service,
+    ShareMount,
     Subject,
     of_machine,
     read_subject,
@@ -34,6 +35,9 @@ subjects = st.builds(
     processes=st.dictionaries(
         names, st.builds(ProcessGroup, role=st.sampled_from(["guest", "server"]), pid=st.integers(1), cgroup=names)
     ),
+    shares=st.lists(
+        st.builds(ShareMount, protocol=st.sampled_from(["fuse", "9p"]), path=names, device=st.just("0:35")), max_size=2
+    ).map(tuple),
     servers=st.lists(st.builds(Service, dialect=names, address=names, here=st.booleans()), max_size=2).map(tuple),
 )
 

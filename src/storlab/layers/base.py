@@ -244,6 +244,8 @@ class Crossing(Layer):
     """Takes a resource of one node to another."""
 
     transport: ClassVar[Transport]
+    requests: ClassVar[Literal["fuse", "9p"] | None] = None
+    """How the consumer's kernel asks for what it mounts, where such requests can be counted."""
 
     @abstractmethod
     def demands(self, below: Resource, slot: str) -> Demands:

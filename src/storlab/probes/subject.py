@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from storlab.errors import ParseError
 from storlab.metrics import END
@@ -18,7 +18,7 @@ NAME = "subject.json"
 End = Literal["load", "below"]
 """``load``: nothing else stands on the node. ``below``: the storage, or the whole machine, of other nodes is on it."""
 
-Kind = Literal["machine", "disks", "interfaces", "processes", "server"]
+Kind = Literal["machine", "disks", "interfaces", "processes", "server", "shares"]
 """What a node may have for probes to watch. Every node has its machine."""
 
 
@@ -49,12 +49,31 @@ class Service(Model):
     here: bool
 
 
+RequestProtocol = Literal["fuse", "9p"]
+"""How a kernel asks the server of a share, where its requests can be counted; virtiofs and sshfs are FUSE."""
+
+
+class ShareMount(Model):
+    """A share that a virtual machine has mounted. ``device``: its number as mountinfo has it, ``major:minor``."""
+
+    protocol: RequestProtocol
+    path: str
+    device: str = Field(pattern=r"^\d{1,4}:\d{1,7}$")
+
+    @property
+    def number(self) -> int:
+        """The same within the kernel, ``MKDEV`` in include/linux/kdev_t.h."""
+        major, minor = self.device.split(":")
+        return int(major) << 20 | int(minor)
+
+
 class Subject(Model):
     """What there is to watch on one node. ``group`` is the node's in the study; ``host`` for this machine.
 
     ``disks``: the kernel's names of those under test or, at an end below, of those that the storage of the nodes
     ``above`` lies on; empty where there is storage but no known disk, ``None`` where there is no storage.
-    ``processes`` by name: of a guest, or of a server's program.
+    ``processes`` by name: of a guest, or of a server's program. ``shares``: of a virtual machine, whose kernel is
+    Storlab's alone.
     """
 
     group: str
@@ -64,6 +83,7 @@ class Subject(Model):
     interfaces: tuple[Interface, ...] = ()
     processes: Mapping[str, ProcessGroup] = {}
     servers: tuple[Service, ...] = ()
+    shares: tuple[ShareMount, ...] = ()
 
     @property
     def kinds(self) -> frozenset[Kind]:
@@ -74,6 +94,7 @@ class Subject(Model):
             "interfaces": bool(self.interfaces),
             "processes": bool(self.processes),
             "server": bool(self.servers),
+            "shares": bool(self.shares),
         }
         return frozenset(kind for kind, is_there in there.items() if is_there)
 
@@ -99,6 +120,7 @@ def of_machine(subjects: Mapping[str, Subject], group: str) -> Subject:
         interfaces=tuple(interface for each in subjects.values() for interface in each.interfaces),
         processes={name: of for each in subjects.values() for name, of in each.processes.items()},
         servers=tuple(dict.fromkeys(service for each in subjects.values() for service in each.servers)),
+        shares=tuple(share for each in subjects.values() for share in each.shares),
     )
 
 

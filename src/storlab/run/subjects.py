@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from storlab.errors import StorlabError
 from storlab.layers.base import Crossing
+from storlab.layers.fs.mount import parse_mountinfo
 from storlab.layers.resources import Dir, Disk, Export, Server, Share
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of
 from storlab.probes.base import Probe
-from storlab.probes.subject import End, Interface, Kind, ProcessGroup, Service, Subject
+from storlab.probes.subject import End, Interface, Kind, ProcessGroup, Service, ShareMount, Subject
 from storlab.run.session import Session
 from storlab.run.setup.build import Built
 from storlab.run.setup.parts import Part
@@ -40,6 +41,8 @@ def _expected(cell: Cell) -> dict[str, tuple[End, set[Kind]]]:
             for link in links:
                 if issubclass(link.layer.gives, Disk | Dir):
                     kinds[name].add("disks")
+                if isinstance(link.layer, Crossing) and link.layer.requests and cell.nodes[name].volatile:
+                    kinds[name].add("shares")
                 if issubclass(link.layer.gives, Server | Export | Share):
                     kinds[name] |= {"server"} if isinstance(link.layer, Crossing) else {"server", "processes"}
     below = {name for name in kinds if name in above or (name == HOST and guests)}
@@ -68,6 +71,7 @@ async def subjects_of(built: Built, session: Session) -> dict[str, Subject]:
             interfaces=await _interfaces(node, [addresses[each] for each in (*mine, *below) if each in addresses]),
             processes={**(guests if name == HOST else {}), **_programs(built, node)},
             servers=_servers(built, node),
+            shares=await _shares(built, node),
         )
 
     found = await all_of(*(subject(name, node) for name, node in nodes.items()))
@@ -96,6 +100,15 @@ def _programs(built: Built, node: Node) -> dict[str, ProcessGroup]:
         for part in _parts_on(built, node)
         for program in part.programs
     }
+
+
+async def _shares(built: Built, node: Node) -> tuple[ShareMount, ...]:
+    crossings = [each for part in _parts_on(built, node) for each in part.crossings]
+    found = [(c.requests, top.path) for c, top, _ in crossings if c.requests is not None and isinstance(top, Dir)]
+    if not found or not node.identity.volatile:
+        return ()
+    devices = {mount.path: mount.device for mount in parse_mountinfo(await node.read_text("/proc/self/mountinfo"))}
+    return tuple(ShareMount(protocol=p, path=path, device=devices[path]) for p, path in found if path in devices)
 
 
 def _servers(built: Built, node: Node) -> tuple[Service, ...]:

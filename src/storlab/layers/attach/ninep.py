@@ -40,6 +40,7 @@ class NinePLayer(Crossing):
     takes: ClassVar = (Dir,)
     gives: ClassVar = Dir
     transport: ClassVar = "hypervisor"
+    requests: ClassVar = "9p"
     undoes: ClassVar = (unmount,)
 
     def label(self) -> str:

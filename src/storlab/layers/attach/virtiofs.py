@@ -41,6 +41,7 @@ class VirtiofsLayer(Crossing):
     takes: ClassVar = (Share,)
     gives: ClassVar = Dir
     transport: ClassVar = "hypervisor"
+    requests: ClassVar = "fuse"
     undoes: ClassVar = (unmount,)
 
     def label(self) -> str:

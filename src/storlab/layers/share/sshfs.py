@@ -71,6 +71,7 @@ class SshfsLayer(ShareClient):
 
     undoes: ClassVar = (unmount_share, *Reachable.undoes)
     protocol: ClassVar = "sftp"
+    requests: ClassVar = "fuse"
 
     def needs(self) -> Needs:
         return super().needs() | Needs(programs=("sshfs", "ssh"), filesystems=("fuse",))
