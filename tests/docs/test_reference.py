@@ -88,7 +88,7 @@ def _section(source: str) -> str:
 STUDY = """
 title = "every kind of metric that needs no virtual machine"
 stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
-probes = { host-load = {}, stalls = {}, processes = {}, alignment = {} }
+probes = { host-load = {}, stalls = {}, processes = {}, alignment = {}, share-requests = {} }
 [nodes.n]
 count = 2
 [workload.fio.fio]
@@ -112,7 +112,8 @@ def test_every_metric_of_a_real_run_is_documented_as_it_is(tmp_path: Path) -> No
     ended = storlab("run", "all.toml", "--rounds", "1", "--out", "run", "--quiet", folder=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = _documented(tmp_path / "run")
-    others = {"Importer `pcap`", "Probe `processes`", "Probe `tcp`", "Workload `bonnie`"}  # that this study has not
+    guests = {"Probe `processes`", "Probe `share-requests`"}
+    others = {"Importer `pcap`", "Probe `tcp`", "Workload `bonnie`"} | guests  # that this study has not
     assert found == {title for title, *_ in _rules()} - others
     assert _undeclared(tmp_path / "run", tmp_path / "all.toml") == []
 

@@ -13,6 +13,7 @@ from storlab.probes.alignment.probe import AlignmentProbe
 from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe
+from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.stalls import StallsProbe
 from storlab.probes.subject import Interface, Subject, read_subject
 from storlab.run.subjects import watched_groups
@@ -137,6 +138,16 @@ on = "vm"
 fio = {{ rw = "write", bs = "64k", size = "4M", ioengine = "psync" }}
 """
 
+SHARED = f"""
+primary = "bandwidth"
+nodes.vm = {{ {VM}, stack = [{{ layer = "directory" }}, {{ layer = "9p" }}] }}
+{LOAD}"""
+OVER_SSH = f"""
+primary = "bandwidth"
+nodes.store = {{ kind = "KIND", stack = [{{ layer = "directory" }}] }}
+nodes.client = {{ kind = "KIND", from = "store", stack = [{{ layer = "ssh-share" }}, {{ layer = "sshfs" }}] }}
+{LOAD}"""
+
 
 @pytest.mark.parametrize(
     ("study", "probe", "groups"),
@@ -152,6 +163,10 @@ fio = {{ rw = "write", bs = "64k", size = "4M", ioengine = "psync" }}
         (TWO_GUESTS, AlignmentProbe(at="each"), ["store", "vm", "host"]),
         (TWO_GUESTS, AlignmentProbe(at="below"), ["store", "host"]),
         (TWO_GUESTS, ProcessesProbe(), ["store", "host"]),
+        (TWO_GUESTS, ShareRequestsProbe(), []),
+        (SHARED, ShareRequestsProbe(), ["vm"]),
+        (OVER_SSH.replace("KIND", "vm"), ShareRequestsProbe(), ["client"]),
+        (OVER_SSH.replace("KIND", "netns"), ShareRequestsProbe(), []),
     ],
 )
 def test_it_is_known_before_a_run_where_a_probe_will_watch(study: str, probe: Probe, groups: list[str]) -> None:

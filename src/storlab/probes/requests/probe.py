@@ -33,10 +33,11 @@ _END_TIMEOUT = 5.0  # s
 
 # With the names of tracepoints and what makes each count.
 _BEGIN = f"""
+if ! test -d {INSTANCE.rpartition("/")[0]}; then echo "tracefs is not mounted" >&2; exit 1; fi
 if test -d {INSTANCE}; then rmdir {INSTANCE} || exit; fi
 mkdir {INSTANCE} && cd {INSTANCE}/events || exit
 while test $# -gt 0; do
-    if ! test -d "$1"; then echo "Linux $(uname -r) has no tracepoint $1, which 6.12 has" >&2; exit 1; fi
+    if ! test -d "$1"; then echo "Linux $(uname -r) has no tracepoint $1; 6.12 has it" >&2; exit 1; fi
     if ! test -e "$1/hist"; then echo "Linux $(uname -r) was built without CONFIG_HIST_TRIGGERS" >&2; exit 1; fi
     echo "$2" > "$1/trigger" || exit
     shift 2
