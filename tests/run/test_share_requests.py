@@ -7,6 +7,7 @@ import secrets
 import shlex
 import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +48,7 @@ TRACED = """#!/bin/sh
 case "$*" in *--version) exec {words} "$@";; esac
 exec strace -f -qq -e trace=preadv,preadv2,pwritev,pwritev2 -o {log} {words} "$@"
 """
+# A call that was interrupted by another thread's stands on two lines, of which the last has the result.
 _CALL = re.compile(r"^\d+ +(?:<\.\.\. )?(preadv|pwritev)2?\b.*= \d+$", re.MULTILINE)
 
 
@@ -72,7 +74,8 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     if words is None or shutil.which("strace") is None:
         pytest.skip("there is no virtiofsd, or no strace: run storlab image virtiofsd, and make setup")
     scratch = Path("/tmp") / secrets.token_hex(2)  # short: the path of a socket may have 107 characters
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+        stack.callback(scratch.rmdir)
         folder = tmp_path_factory.mktemp("requests")
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         patch.setattr(Laboratory, "scratch", property(lambda self: scratch))
@@ -84,7 +87,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
         (record,) = lab.records()
         assert record.status == "done", record.reason
         assert lab.leftovers() == []
-        scratch.rmdir()
         raw = lab.run_folder.trial_folder(1) / "v" / "probe-share-requests"
         rows = lab.run_folder.metrics.filter(node="v", source="probe:share-requests")
         totals = dict(rows.select("metric", "value").iter_rows())
