@@ -17,6 +17,7 @@ from storlab.metrics import PROBE, MetricSpec, Value
 from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
+from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.records.amplification import (
     METRICS,
@@ -32,6 +33,7 @@ from storlab.records.amplification import (
 from storlab.records.observations import Done, Observations
 from storlab.records.run_folder import TrialRecord, raw_folder
 from storlab.records.segments import segments_per_request
+from storlab.records.share_requests import requests_per_operation
 from storlab.records.stacked import Group, Measured, Told, rows_of
 from storlab.records.tables import Declared, Notes, Observed, TrialTables
 from storlab.records.within_trials import add_within_trials
@@ -131,6 +133,9 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
             parsed.observed += [Observed(record.cell, node, name, to_builtins(each)) for node, each in facts if each]
         if isinstance(cell.probes[name], TcpProbe):
             _add_segments(parsed, record, PROBE + name, ends)
+        if isinstance(cell.probes[name], ShareRequestsProbe) and _measures_all(trial):
+            loads = [load for each in measured.values() for load in each]
+            parsed.tell(record, PROBE + name, None, requests_per_operation(loads, ends.get(PROBE + name, {}).values()))
     _add_amplification(parsed, trial, observations, measured)
     _add_backings(parsed, trial, observations, measured)
     if len(measured) > 1 and record.start_skew is not None:

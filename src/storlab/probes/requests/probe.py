@@ -55,7 +55,9 @@ _NOUNS = {
     "sync": "syncs of the share",
     OTHER: "other requests to the share",
 }
-_ALL = MetricSpec("requests", "1", noun="requests to the share")
+ALL = MetricSpec("requests", "1", noun="requests to the share")
+PER_OPERATION = MetricSpec("requests.per-operation", "1", "lower", "none", evidence="none")
+"""For each operation of the loads: ``storlab.records.share_requests``."""
 _METADATA = MetricSpec("requests.metadata", "1", evidence="none")  # its parts say more
 _OF_KIND = {
     kind: MetricSpec(f"requests.{kind}", "1", noun=noun, evidence="rare" if kind == "sync" else "")
@@ -70,7 +72,7 @@ class ShareRequestsProbe(Probe):
 
     kind: ClassVar[str] = "share-requests"
     watches: ClassVar[frozenset[Kind]] = frozenset({"shares"})
-    metrics: ClassVar[tuple[MetricSpec, ...]] = (_ALL, *_OF_KIND.values(), _METADATA, _SENT, _RECEIVED)
+    metrics: ClassVar[tuple[MetricSpec, ...]] = (ALL, PER_OPERATION, *_OF_KIND.values(), _METADATA, _SENT, _RECEIVED)
 
     @asynccontextmanager
     async def watch(self, context: ProbeContext) -> AsyncIterator[None]:
@@ -140,7 +142,7 @@ def _entries(look: Snapshot, tracepoint: str, counting: Counting, ours: Collecti
 def _values(counts: Mapping[str, int], *, lengths: bool) -> list[Value]:
     of_kind = {kind: counts.get(kind, 0) for kind in _OF_KIND}
     total = sum(of_kind.values())
-    found = [_ALL.value(total), *(_OF_KIND[kind].value(count) for kind, count in of_kind.items())]
+    found = [ALL.value(total), *(_OF_KIND[kind].value(count) for kind, count in of_kind.items())]
     found.append(_METADATA.value(total - of_kind["read"] - of_kind["write"]))
     return [*found, *(spec.value(counts.get(spec.name, 0)) for spec in (_SENT, _RECEIVED) if lengths)]
 
