@@ -603,6 +603,13 @@ weighted  = [{ size = "4k", weight = 9 }, { size = "1M", weight = 1 }]
 [workload.classic]
 bonnie = { size = "64M", fast = true, direct = true }
 """,
+    "workload posix": """
+[workload.check]
+posix = {}
+
+[workload.locks]
+posix = { checks = ["lock-records", "lock-wait", "lock-open-file", "flock"], limit = "5s" }
+""",
     "workload command": """
 [workload.copy.command]
 argv    = ["dd", "if=/dev/zero", "of={target}/zeros", "bs=1M", "count=64", "conv=fsync"]

@@ -25,6 +25,7 @@ from storlab.layers.fs.mount import Mount, parse_mountinfo
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Resource, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.measurements import (
+    CHECK_COLUMNS,
     HISTOGRAM_COLUMNS,
     METRIC_COLUMNS,
     REQUEST_COLUMNS,
@@ -50,14 +51,14 @@ from storlab.units import Duration, Size
 from storlab.workloads.base import Launch, OptionError, RunContext, Workload, read_exit
 
 __all__ = [
-    "HISTOGRAM_COLUMNS", "LONG", "METRIC_COLUMNS", "REQUEST_COLUMNS", "SERIES_COLUMNS", "AgentLauncher",
-    "CommandFailed", "Crossing", "Demands", "Dir", "Disk", "DiskFull", "Duration", "End", "Exit", "ExitRecord",
-    "Export", "File", "Importer", "Interface", "Kind", "Launch", "Launcher", "Layer", "LayerContext", "Loss",
-    "Measurements", "MetricSpec", "MissingTool", "Mount", "Needs", "Node", "NodeError", "NodeIdentity", "NodeKind",
-    "NodeLost", "OptionError", "ParseError", "Part", "Pool", "Prepared", "Probe", "ProbeContext", "ProbeRecord",
-    "Process", "ProcessGroup", "Resource", "RunContext", "SafetyError", "Server", "ServerContext", "ServerLayer",
-    "Service", "Services", "Size", "StorlabError", "Subject", "TimedOut", "Transport", "TrialError", "Undo",
-    "Unsupported", "UserError", "Value", "Window", "Workload", "agent_path", "around", "declared_by", "end_marked",
-    "latencies", "metric_frame", "parse_mountinfo", "percentiles_of", "read_exit", "read_samples", "refuse_foreign",
-    "remove_folder", "sampling", "undo",
+    "CHECK_COLUMNS", "HISTOGRAM_COLUMNS", "LONG", "METRIC_COLUMNS", "REQUEST_COLUMNS", "SERIES_COLUMNS",
+    "AgentLauncher", "CommandFailed", "Crossing", "Demands", "Dir", "Disk", "DiskFull", "Duration", "End", "Exit",
+    "ExitRecord", "Export", "File", "Importer", "Interface", "Kind", "Launch", "Launcher", "Layer", "LayerContext",
+    "Loss", "Measurements", "MetricSpec", "MissingTool", "Mount", "Needs", "Node", "NodeError", "NodeIdentity",
+    "NodeKind", "NodeLost", "OptionError", "ParseError", "Part", "Pool", "Prepared", "Probe", "ProbeContext",
+    "ProbeRecord", "Process", "ProcessGroup", "Resource", "RunContext", "SafetyError", "Server", "ServerContext",
+    "ServerLayer", "Service", "Services", "Size", "StorlabError", "Subject", "TimedOut", "Transport", "TrialError",
+    "Undo", "Unsupported", "UserError", "Value", "Window", "Workload", "agent_path", "around", "declared_by",
+    "end_marked", "latencies", "metric_frame", "parse_mountinfo", "percentiles_of", "read_exit", "read_samples",
+    "refuse_foreign", "remove_folder", "sampling", "undo",
 ]  # fmt: skip

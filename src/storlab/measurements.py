@@ -57,6 +57,13 @@ REQUEST_COLUMNS: dict[str, pl.DataType] = {
 }
 """Block requests, counted by what they were. ``storlab.blockio`` computes from them."""
 
+CHECK_COLUMNS: dict[str, pl.DataType] = {
+    "check": pl.String(),  # "rename-over-open"
+    "outcome": pl.String(),  # "pass", "fail", "unsupported"
+    "reason": pl.String(),  # "mmap: EINVAL"; of one that passed a remark, or ""
+}
+"""What was looked at beside what was measured."""
+
 
 def metric_frame(values: Iterable[Value]) -> pl.DataFrame:
     """``values`` as a frame of ``METRIC_COLUMNS``."""
@@ -69,8 +76,8 @@ def empty(columns: dict[str, pl.DataType]) -> pl.DataFrame:
     return pl.DataFrame(schema=columns)
 
 
-_NO_METRICS, _NO_SERIES, _NO_HISTOGRAMS, _NO_REQUESTS = map(
-    empty, (METRIC_COLUMNS, SERIES_COLUMNS, HISTOGRAM_COLUMNS, REQUEST_COLUMNS)
+_NO_METRICS, _NO_SERIES, _NO_HISTOGRAMS, _NO_REQUESTS, _NO_CHECKS = map(
+    empty, (METRIC_COLUMNS, SERIES_COLUMNS, HISTOGRAM_COLUMNS, REQUEST_COLUMNS, CHECK_COLUMNS)
 )
 
 
@@ -90,6 +97,7 @@ class Measurements:
     facts: dict[str, object] = field(default_factory=dict)
     requests: pl.DataFrame = field(default_factory=lambda: _NO_REQUESTS)
     declared: tuple[MetricSpec, ...] = ()
+    checks: pl.DataFrame = field(default_factory=lambda: _NO_CHECKS)
 
     def totals(self) -> dict[str, float]:
         """Metric → value of all jobs together. Not by Polars' expressions: each takes longer than so few rows."""

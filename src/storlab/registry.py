@@ -58,6 +58,7 @@ from storlab.workloads.bonnie.workload import BonnieWorkload
 from storlab.workloads.command import CommandWorkload
 from storlab.workloads.files.workload import FilesWorkload
 from storlab.workloads.fio.workload import FioWorkload
+from storlab.workloads.posix.workload import PosixWorkload
 
 T = TypeVar("T")
 
@@ -70,7 +71,7 @@ _LAYERS: tuple[type[Layer], ...] = (
     VirtiofsdLayer, VirtiofsLayer, NinePLayer,
     NfsExportLayer, NfsLayer, SmbShareLayer, SmbLayer, SshShareLayer, SshfsLayer,
 )  # fmt: skip
-_WORKLOADS: tuple[type[Workload], ...] = (FioWorkload, FilesWorkload, BonnieWorkload, CommandWorkload)
+_WORKLOADS: tuple[type[Workload], ...] = (FioWorkload, FilesWorkload, BonnieWorkload, PosixWorkload, CommandWorkload)
 _PROBES: tuple[type[Probe], ...] = (
     HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe, ShareRequestsProbe,
 )  # fmt: skip

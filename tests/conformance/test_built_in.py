@@ -95,10 +95,14 @@ COMMAND = {
 }
 FILES = (TESTS / "workloads/golden/files.json").read_bytes()
 BONNIE = (TESTS / "workloads/golden/bonnie.stdout").read_bytes()
+POSIX = b"""{"check": "fsync", "outcome": "pass", "reason": ""}
+{"check": "flock", "outcome": "unsupported", "reason": "flock: EOPNOTSUPP"}
+"""
 WORKLOADS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, bytes]]] = {
     "bonnie": ({"size": "160M", "files": 1}, {"stdout": BONNIE, "stderr": b"", "free": b"301592576 87020"}),
     "command": (COMMAND, {"stdout": b"rate 3\n", "out.json": b'{"latency": {"p99": 0.25}}'}),
     "files": ({"files": 1, "fsync": "directory"}, {"stdout": FILES, "stderr": b""}),
+    "posix": ({"checks": ["fsync", "flock"]}, {"stdout": POSIX, "stderr": b""}),
     "fio": ({"rw": "randrw"}, {"fio.json": fio_golden("fio-plain.json"), "stderr": b""}),
 }
 """Keys of each, and what its command leaves, which also is how it ended."""

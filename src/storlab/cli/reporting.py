@@ -22,6 +22,7 @@ def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInpu
         metrics=tables.frame("metrics"),
         series=tables.frame("series"),
         histograms=tables.frame("histograms"),
+        checks=tables.frame("checks"),
         findings=tables.frame("findings"),
         declared=tables.declared(),
         manifest=run.manifest,

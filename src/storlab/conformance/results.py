@@ -16,7 +16,14 @@ import polars as pl
 from storlab.conformance.says import Faults
 from storlab.errors import ParseError
 from storlab.importing.importer import Importer, Part
-from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS, SERIES_COLUMNS, Measurements
+from storlab.measurements import (
+    CHECK_COLUMNS,
+    HISTOGRAM_COLUMNS,
+    METRIC_COLUMNS,
+    REQUEST_COLUMNS,
+    SERIES_COLUMNS,
+    Measurements,
+)
 from storlab.metrics import HISTOGRAMS, Across, Better, MetricSpec, Specs
 
 UNITS = ("s", "B", "1", "1/s", "B/s")
@@ -30,6 +37,7 @@ _TABLES = {
     "series": SERIES_COLUMNS,
     "histograms": HISTOGRAM_COLUMNS,
     "requests": REQUEST_COLUMNS,
+    "checks": CHECK_COLUMNS,
 }
 
 

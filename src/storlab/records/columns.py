@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS, SERIES_COLUMNS
+from storlab.measurements import CHECK_COLUMNS, HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS, SERIES_COLUMNS
 
 PLACES: dict[str, pl.DataType] = {
     **dict.fromkeys(("trial", "round", "cell"), pl.Int64()),
@@ -28,5 +28,6 @@ COLUMNS: dict[str, dict[str, pl.DataType]] = {
     "series": PLACES | SERIES_COLUMNS,
     "histograms": PLACES | HISTOGRAM_COLUMNS,
     "requests": PLACES | REQUEST_COLUMNS,
+    "checks": PLACES | CHECK_COLUMNS,
     "findings": PLACES | _FINDINGS,
 }

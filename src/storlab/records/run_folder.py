@@ -103,7 +103,7 @@ def raw_folder(trial: Path, node: str, source: str) -> Path:
     return trial / node / source.replace(":", "-")
 
 
-TABLES = ("trials", "metrics", "series", "histograms", "requests", "findings")
+TABLES = ("trials", "metrics", "series", "histograms", "requests", "checks", "findings")
 
 
 @dataclass(frozen=True)
@@ -203,6 +203,11 @@ class RunFolder:
     def requests(self) -> pl.DataFrame:
         """One row a kind of block request; none where no probe counted them."""
         return self._table("requests")
+
+    @cached_property
+    def checks(self) -> pl.DataFrame:
+        """One row a check of a directory and what came of it; none without the workload ``posix``."""
+        return self._table("checks")
 
     @cached_property
     def findings(self) -> pl.DataFrame:

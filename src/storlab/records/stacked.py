@@ -65,7 +65,7 @@ def rows_of(groups: Sequence[Group]) -> TrialTables:
     tables = TrialTables()
     for _, record, source, _, one in each:
         tables.notes.setdefault(record.trial, Notes()).declared.append((source, one.declared))
-    for table in ("series", "histograms", "requests"):
+    for table in ("series", "histograms", "requests", "checks"):
         rows = _placed(places, [getattr(one, table) for one in measured])
         if rows is not None:
             getattr(tables, table).append(rows.select(list(COLUMNS[table])))

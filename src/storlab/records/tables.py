@@ -45,7 +45,7 @@ def said_of(examined: Iterable[ExaminedSeries], levels: Mapping[int, str]) -> li
     return warnings(Examined(name, found, trial, levels.get(trial, "")) for name, found, trial in named)
 
 
-ROWS = ("metrics", "series", "histograms", "requests")
+ROWS = ("metrics", "series", "histograms", "requests", "checks")
 """The tables whose rows come from raw records as they are."""
 
 _DISKS = "disks"  # the same set-up has another loop device in each trial: listed together
@@ -101,6 +101,7 @@ class TrialTables:
     series: list[pl.DataFrame] = field(default_factory=list)
     histograms: list[pl.DataFrame] = field(default_factory=list)
     requests: list[pl.DataFrame] = field(default_factory=list)
+    checks: list[pl.DataFrame] = field(default_factory=list)
     examined: list[ExaminedSeries] = field(default_factory=list)
     notes: dict[int, Notes] = field(default_factory=dict)
 

@@ -34,7 +34,11 @@ def render_json(given: ReportInput) -> str:
     import orjson
 
     options = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
-    facts = given.summary.facts | ({"cautions": given.cautions} if given.cautions else {})
+    from storlab.report.conformance import check_facts
+
+    checks = list(check_facts(given))
+    more = {"cautions": given.cautions, "checks": checks}
+    facts = given.summary.facts | {name: found for name, found in more.items() if found}
     return spelled(orjson.dumps(replace(given.summary, facts=facts), default=str, option=options).decode())
 
 

@@ -60,6 +60,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield from ("== Not measured in full", "")
         yield from (f"- {escaped(f'{cells}, {status}: {reason}')}" for cells, status, reason in shown.absent.rows)
         yield ""
+    yield from _section("Conformance", shown.conformance)
     yield from _section("Block I/O", (*shown.block, *shown.block_details))
     yield from _section("Effects of factors", shown.effects)
     yield from _section("Variability", shown.variability)

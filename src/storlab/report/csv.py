@@ -13,6 +13,8 @@ One row a number with its interval. ``kind`` says which columns are filled:
                 interaction), value, df: a share of the variation of the metric's logarithm
     level-mean  levels: one for a factor, two for an interaction; mean: the geometric one over all combinations
     comparison  factor, a, b, pooled, levels of the other factors, ratio, margin, verdict, undecided, rounds_to_decide
+    check       cell, levels, value, operations: in how many of how many looks (trials, nodes) a check of a directory
+                ended so; metric: its name, verdict: pass, fail or unsupported, reason
     caution     warnings: a sentence without which the numbers would be misread; these rows come first
 
 Text that a spreadsheet would compute has an apostrophe before it: a level named ``=1+1`` is ``'=1+1``. Numbers, and
@@ -28,6 +30,7 @@ from collections.abc import Iterator
 from storlab.analysis.effects.data import Effects
 from storlab.analysis.summary import BlockIO, Comparison, Distribution, Estimate, Share
 from storlab.percentiles import percentile_name
+from storlab.report.conformance import CellOutcome, cell_outcomes
 from storlab.report.input import ReportInput
 from storlab.text import cell
 from storlab.units import size_text
@@ -48,6 +51,7 @@ def render_csv(given: ReportInput) -> str:
         *(b.levels for b in summary.block_io),
         *(d.levels for d in summary.distributions),
         *(c.within for c in summary.comparisons),
+        *(check.levels for check in cell_outcomes(given)),
         *(levels for e in summary.effects for levels in (e.within, *(mean.levels for mean in e.main))),
     ]
     factors = dict.fromkeys(name for levels in all_levels for name in levels)
@@ -72,12 +76,20 @@ def _rows(given: ReportInput) -> Iterator[dict[str, object]]:
     yield from (row for each in summary.block_io for row in _block_io(each))
     yield from (row for each in summary.distributions for row in _latency(each))
     yield from map(_comparison, summary.comparisons)
+    yield from map(_check, cell_outcomes(given))
     yield from (row for each in summary.effects for row in _effects(each))
 
 
 def _estimate(e: Estimate) -> dict[str, object]:
     row = _shared(e) | {f"factor.{name}": level for name, level in e.levels.items()}
     return row | {"kind": "estimate", "cell": e.cell, "mean": e.mean, "median": e.median, "sd": e.sd, "cv": e.cv}
+
+
+def _check(of: CellOutcome) -> dict[str, object]:
+    row = {"kind": "check", "source": of.source, "metric": of.check, "unit": "1", "better": "neither", "cell": of.cell}
+    said = {"verdict": of.outcome.outcome, "reason": "; ".join(of.outcome.reasons)}
+    counts = {"value": of.outcome.count, "operations": of.outcome.times}
+    return row | {f"factor.{name}": level for name, level in of.levels.items()} | said | counts
 
 
 def _block_io(row: BlockIO) -> Iterator[dict[str, object]]:

@@ -68,6 +68,7 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     yield "claims", "Claims", bool(shown.claims)
     yield "why", "Why", shown.why is not None
     yield "measured", "Measured", bool(shown.measured)
+    yield "conformance", "Conformance", bool(shown.conformance)
     yield "nodes", "Nodes", bool(shown.nodes or shown.guests)
     yield "block", "Block I/O", bool(shown.block or shown.block_details)
     yield "compared", "Compared", bool(shown.comparisons)

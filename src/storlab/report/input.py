@@ -42,6 +42,7 @@ class ReportInput:
     metrics: pl.DataFrame = field(default_factory=lambda: _no_rows(COLUMNS["metrics"]))
     series: pl.DataFrame = field(default_factory=lambda: _no_rows(COLUMNS["series"]))
     histograms: pl.DataFrame = field(default_factory=lambda: _no_rows(COLUMNS["histograms"]))
+    checks: pl.DataFrame = field(default_factory=lambda: _no_rows(COLUMNS["checks"]))
     findings: pl.DataFrame = field(default_factory=lambda: _no_rows(COLUMNS["findings"]))
     declared: Declarations = field(default_factory=Declarations)
     manifest: Manifest | None = None

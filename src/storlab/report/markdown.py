@@ -38,6 +38,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield from (f"- {escaped(warning)}" for warning in shown.warnings)
         yield ""
     yield from _section("Measured", shown.measured)
+    yield from _section("Conformance", shown.conformance)
     yield from _section("Node by node", (*shown.nodes, *shown.guests))
     yield from _section("Block I/O", (*shown.block, *shown.block_details))
     yield from _section("Compared", shown.comparisons)

@@ -240,6 +240,7 @@ def _parts(shown: View, width: int) -> Iterator[RenderableType]:
         for warning in shown.warnings:
             yield bullet("!", "yellow", warning)
     yield from section("Measured", shown.measured, width)
+    yield from section("Conformance", shown.conformance_brief, width)
     yield from section("Node by node", shown.nodes, width)
     yield from section("Block I/O", shown.block, width)
     yield from section("Compared", shown.comparisons, width)

@@ -11,6 +11,7 @@ from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.block import block_detail_tables, block_tables
 from storlab.report.claims import claim_lines
+from storlab.report.conformance import conformance_tables
 from storlab.report.effects import effect_tables, how_made
 from storlab.report.grid import further_tables, measured_tables
 from storlab.report.input import ReportInput, split
@@ -83,6 +84,8 @@ class View:
         self.not_compared = not_compared(summary.comparisons)
         self.warnings = [words.stop(warning) for warning in words.once((*unsafe_modes(given), *summary.warnings))]
         self.measured = measured_tables(first, summary.cells)
+        self.conformance = conformance_tables(given)
+        self.conformance_brief = conformance_tables(given, brief=True)
         self.nodes = node_tables(summary, given.declared)
         self.guests = guest_tables(summary, given.declared)
         self.block = block_tables(summary)

@@ -1,0 +1,54 @@
+"""All checks by name, in the order in which they are made and reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from . import attributes, files, locks, mapping, names, space
+
+CHECKS: dict[str, Callable[[], str | None]] = {
+    "rename-over-open": names.rename_over_open,
+    "rename-keeps-inode": names.rename_keeps_inode,
+    "rename-directory": names.rename_directory,
+    "rename-noreplace": names.rename_noreplace,
+    "rename-exchange": names.rename_exchange,
+    "hard-link": names.hard_link,
+    "symbolic-link": names.symbolic_link,
+    "fifo": names.fifo,
+    "unix-socket": names.unix_socket,
+    "long-names": names.long_names,
+    "any-bytes-in-names": names.any_bytes_in_names,
+    "upper-and-lower-case": names.upper_and_lower_case,
+    "remove-while-listing": names.removing_while_listing,
+    "unlinked-fstat": files.unlinked_status,
+    "unlinked-read-write": files.unlinked_contents,
+    "tmpfile": files.unnamed,
+    "append-atomic": files.appending,
+    "exclusive-create": files.exclusive,
+    "direct-io": files.direct,
+    "fsync": files.synced,
+    "fsync-directory": files.synced_directory,
+    "lock-records": locks.record_locks,
+    "lock-wait": locks.waiting_for_a_lock,
+    "lock-open-file": locks.open_file_locks,
+    "flock": locks.whole_file_locks,
+    "mmap-private": mapping.private,
+    "mmap-shared-write": mapping.shared_writing,
+    "mmap-store-then-read": mapping.stored_then_read,
+    "mmap-write-then-load": mapping.written_then_loaded,
+    "mode-bits": attributes.modes,
+    "owners": attributes.owners,
+    "times-nanoseconds": attributes.times,
+    "times-of-changes": attributes.changed_times,
+    "birth-time": attributes.birth_time,
+    "xattr-user": attributes.user_attributes,
+    "acl-access": attributes.access_list,
+    "acl-default": attributes.default_list,
+    "truncate": space.truncated,
+    "offsets-64-bit": space.far_offsets,
+    "seek-data-hole": space.data_and_holes,
+    "fallocate": space.allocated,
+    "punch-hole": space.punched,
+    "zero-range": space.zeroed,
+    "copy-file-range": space.copied,
+}
