@@ -15,6 +15,7 @@ import polars as pl
 
 from storlab.analysis.design import CompareSpec, Design
 from storlab.analysis.summarise import summarise
+from storlab.records.columns import COLUMNS
 from storlab.records.fairness import jain
 from storlab.records.manifest import Cpus, Kernel, Manifest, Memory, NodeFacts
 from storlab.report.input import ReportInput
@@ -75,11 +76,35 @@ def vm_sample(seed: int = 11, rounds: int = ROUNDS) -> ReportInput:
         summary=summarise(done, frame, _design()),
         trials=done,
         metrics=frame,
+        checks=_checks(trials),
         declared=declared("load"),
         manifest=_manifest(seed),
         facts=_facts(),
         guests={cell: {name: _guest(name, rng) for name in (*GUESTS, "storage")} for cell, _ in CELLS},
     )
+
+
+def _checks(trials: list[dict[str, Any]]) -> pl.DataFrame:
+    """One that passes everywhere, one that zvols lack, and one that failed on one guest in one round."""
+    rows = []
+    for trial in trials:
+        place = [trial["trial"], trial["round"], trial["cell"]]
+        lacking = trial["factor.backing"].startswith("zvol")
+        for guest in GUESTS:
+            failed = (trial["factor.backing"], trial["factor.bs"], trial["round"], guest) == ("raw", "4k", 3, "vm-2")
+            rows += [
+                (*place, guest, "check", "fsync", "pass", ""),
+                (*place, guest, "check", "birth-time", *_OUTCOMES["unsupported" if lacking else "pass"]),
+                (*place, guest, "check", "flock", *_OUTCOMES["fail" if failed else "pass"]),
+            ]
+    return pl.DataFrame(rows, schema=COLUMNS["checks"], orient="row")
+
+
+_OUTCOMES = {
+    "pass": ("pass", ""),
+    "fail": ("fail", "flock(LOCK_EX) beside LOCK_SH succeeds, and should be EAGAIN or EACCES"),
+    "unsupported": ("unsupported", "statx gives no birth time"),
+}
 
 
 def _design() -> Design:

@@ -53,7 +53,10 @@ def cell_outcomes(given: ReportInput) -> list[CellOutcome]:
 
 
 def _found(given: ReportInput) -> dict[tuple[str, str, int], list[tuple[str, str]]]:
-    rows = given.checks.select("source", "check", "cell", "outcome", "reason").iter_rows()
+    """By source, check and cell, in the order of the study's cells."""
+    order = {state.cell: number for number, state in enumerate(given.summary.cells)}
+    rows = given.checks.select("source", "check", "cell", "outcome", "reason").rows()
+    rows.sort(key=lambda row: order.get(row[2], len(order)))
     return grouped(((source, check, cell), (outcome, reason)) for source, check, cell, outcome, reason in rows)
 
 

@@ -78,7 +78,9 @@ def parts_of(table: Table, width: int) -> Iterator[Table]:
     """
     table = replace(table, columns=tuple(map(one_line, table.columns)))
     if table.divisible and sum(_sizes(table)) > width + _BETWEEN:
-        table = replace(table, columns=_narrowed(table))
+        columns = _narrowed(table)
+        words = (new for old, new in zip(table.columns, columns, strict=True) if old in table.words)
+        table = replace(table, columns=columns, words=(*table.words, *words))
     sizes = _sizes(table)
     least = _widest_words(table)
     labels = list(range(table.labels))
