@@ -3,7 +3,9 @@
 //! Sources: `capabilities(7)`, `landlock(7)`.
 
 use caps::{CapSet, Capability};
-use landlock::{AccessFs, Ruleset, RulesetAttr, RulesetError, RulesetStatus, Scope};
+use landlock::{
+    AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
 use nix::errno::Errno;
 use nix::sys::prctl;
 
@@ -50,10 +52,15 @@ pub fn give_up(on_device: bool) -> Result<(), Obstacle> {
 /// Whoever is in a Landlock domain, whatever it restricts, changes no mount and looks into no process outside of it.
 /// This one also makes no node of a device, and sends no signal to processes outside. `false` on a kernel without.
 fn restrict() -> Result<bool, RulesetError> {
-    let domain = Ruleset::default()
-        .handle_access(AccessFs::MakeBlock | AccessFs::MakeChar)?
+    let ruleset = Ruleset::default()
+        .handle_access(AccessFs::MakeBlock | AccessFs::MakeChar | AccessFs::Refer)?
         .scope(Scope::Signal)?
-        .create()?
-        .restrict_self()?;
+        .create()?;
+    // Links and renames to another directory are denied in every domain that does not allow them.
+    let domain = match PathFd::new("/") {
+        Ok(root) => ruleset.add_rule(PathBeneath::new(root, AccessFs::Refer))?,
+        Err(_) => ruleset,
+    }
+    .restrict_self()?;
     Ok(domain.ruleset != RulesetStatus::NotEnforced)
 }
