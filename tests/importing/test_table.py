@@ -66,6 +66,11 @@ def test_rows_with_times_are_a_series_and_its_mean() -> None:
             TWO,
             'x.csv:3: column "lat": "1,7" is no number: write it with a point, and none between thousands',
         ),
+        (
+            WIDE.replace(b"900", b"-1e305"),
+            {"value": ["IOPS:M/s:higher"]},
+            'x.csv:3: column "IOPS": "-1e305" is too large',
+        ),
         (WIDE.replace(b"900", b'"12,900.5"'), TWO, 'x.csv:3: column "IOPS": "12,900.5" is no number: write it with'),
         (
             WIDE.replace(b"lat", b"lat (us)"),

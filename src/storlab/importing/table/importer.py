@@ -161,21 +161,25 @@ class _Table:
             self.absent += text in _NO_FIGURE
             if text and text not in _NO_FIGURE:
                 metric = self._level(line, row, self.mapping.metric) if self.mapping.metric else value.metric
-                yield metric, value, self._number(line, row, value.name) * value.factor
+                yield metric, value, self._number(line, row, value)
 
-    def _number(self, line: int, row: dict[str, str], name: str) -> float:
+    def _number(self, line: int, row: dict[str, str], column: ValueColumn) -> float:
+        """In base units."""
+        text = row[column.name]
         try:
-            number = float(row[name])
+            number = float(text)
         except ValueError:
             number = math.nan
-        if not math.isfinite(number) or "_" in row[name]:
-            why = ": write it with a point, and none between thousands" if _COMMA.fullmatch(row[name].strip()) else ""
-            raise ParseError(f"column {shown(name)}: {shown(row[name])} is no number{why}", self.source, line)
-        return number
+        if not math.isfinite(number) or "_" in text:
+            why = ": write it with a point, and none between thousands" if _COMMA.fullmatch(text.strip()) else ""
+            raise ParseError(f"column {shown(column.name)}: {shown(text)} is no number{why}", self.source, line)
+        if not math.isfinite(number * column.factor):
+            raise ParseError(f"column {shown(column.name)}: {shown(text)} is too large", self.source, line)
+        return number * column.factor
 
     def _time(self, line: int, row: dict[str, str]) -> float | None:
         time = self.mapping.time
-        return None if time is None else self._number(line, row, time.name) * time.factor
+        return None if time is None else self._number(line, row, time)
 
     def _round(self, line: int, row: dict[str, str]) -> int | None:
         name = self.mapping.round
