@@ -200,7 +200,7 @@ def declared_by(values: Iterable[Value], sampled: Collection[str] = ()) -> tuple
     specs = [MetricSpec(v.metric, v.unit, v.better, v.across, rate_quantity(v.unit, v.better)) for v in values]
     series = [spec.name for spec in specs if spec.quantity and spec.name in sampled]
     follows = {name: "" if name == series[0] else series[0] for name in series}
-    return tuple(replace(s, series=s.name in follows, follows=follows.get(s.name, "")) for s in specs)
+    return tuple(replace(s, series=True, follows=follows[s.name]) if s.name in follows else s for s in specs)
 
 
 class Specs:

@@ -76,7 +76,7 @@ def read_series(
     names = dict(zip(logged, jobs, strict=True)) if len(jobs) == len(logged) else {}
     rows = [row for kind in ("bw", "iops") for row in _rates(cells[kind], kind, last, names)]
     rows += _latencies(cells["clat"], cells["iops"], names)
-    return _frame(rows, interval)
+    return series_of(rows, interval)
 
 
 class _Cells(NamedTuple):
@@ -91,8 +91,8 @@ class _Cells(NamedTuple):
         return _Cells(self.job[chosen], self.direction[chosen], self.cell[chosen], self.value[chosen])
 
 
-class _Row(NamedTuple):
-    """One series: its name, and cells with their values."""
+class Row(NamedTuple):
+    """One series: its name, and cells (from 1) with their values."""
 
     job: str | None
     metric: str
@@ -145,7 +145,7 @@ def _spread(latency: _Cells, iops: _Cells) -> _Cells:
     return busy.of(kept)._replace(value=latency.value[found[kept]])
 
 
-def _rates(cells: _Cells, kind: str, last: int, names: Mapping[int, str]) -> Iterator[_Row]:
+def _rates(cells: _Cells, kind: str, last: int, names: Mapping[int, str]) -> Iterator[Row]:
     """Series of bandwidth or IOPS, with a 0 for every interval up to ``last`` without a line."""
     if not cells.cell.size:
         return
@@ -156,10 +156,10 @@ def _rates(cells: _Cells, kind: str, last: int, names: Mapping[int, str]) -> Ite
         for direction in directions:
             chosen = own if direction is None else own.of(own.direction == direction)
             summed = np.bincount(chosen.cell - 1, chosen.value, last).astype(np.float64)
-            yield _Row(job, name if direction is None else f"{DIRECTIONS[direction]}.{name}", unit, grid, summed)
+            yield Row(job, name if direction is None else f"{DIRECTIONS[direction]}.{name}", unit, grid, summed)
 
 
-def _latencies(cells: _Cells, iops: _Cells, names: Mapping[int, str]) -> Iterator[_Row]:
+def _latencies(cells: _Cells, iops: _Cells, names: Mapping[int, str]) -> Iterator[Row]:
     """Series of mean latency; of all jobs weighted by their IOPS (equally without logs of them)."""
     for job, own in _everyone(cells, names):
         for direction in np.unique(own.direction).tolist():
@@ -167,7 +167,7 @@ def _latencies(cells: _Cells, iops: _Cells, names: Mapping[int, str]) -> Iterato
             weight = _weights(chosen, iops)
             present, which = np.unique(chosen.cell, return_inverse=True)
             mean = np.bincount(which, chosen.value * weight) / np.bincount(which, weight)
-            yield _Row(job, f"{DIRECTIONS[direction]}.latency", "s", present, mean)
+            yield Row(job, f"{DIRECTIONS[direction]}.latency", "s", present, mean)
 
 
 def _weights(cells: _Cells, iops: _Cells) -> Floats:
@@ -188,7 +188,8 @@ def _everyone(cells: _Cells, names: Mapping[int, str]) -> Iterator[tuple[str | N
         yield name, cells.of(cells.job == job)
 
 
-def _frame(rows: Sequence[_Row], interval: float) -> pl.DataFrame:
+def series_of(rows: Sequence[Row], interval: float) -> pl.DataFrame:
+    """``SERIES_COLUMNS``, one after the other, with ``t`` the end of the interval."""
     if not rows:
         return empty(SERIES_COLUMNS)
     of = pl.Series(np.repeat(np.arange(len(rows), dtype=np.uint32), [row.cell.size for row in rows]))

@@ -15,7 +15,8 @@ import polars as pl
 
 from storlab.formats.fio import histogram
 from storlab.formats.fio.log_lines import DIRECTIONS, Lines, map_chunks
-from storlab.measurements import SERIES_COLUMNS, Measurements, empty
+from storlab.formats.fio.logs import Row, series_of
+from storlab.measurements import Measurements
 from storlab.percentiles import Floats, Ints
 
 
@@ -38,10 +39,8 @@ def read_operations(logs: Mapping[int, Path], interval: float = 1.0, jobs: Seque
     read = [_reduce(path, interval) for path in logs.values()]
     names: list[str | None] = [None, *(jobs if len(jobs) == len(read) else ())]
     sums = [np.concatenate([log.sums for log in read] or [_NO_SUMS], axis=1), *(log.sums for log in read)]
-    series = [empty(SERIES_COLUMNS)]
-    for job, of_job in zip(names, sums, strict=False):
-        series += _series(of_job, interval, job)
-    return Measurements(series=pl.concat(series), histograms=_histograms(read, names))
+    series = [row for job, of_job in zip(names, sums, strict=False) for row in _series(of_job, interval, job)]
+    return Measurements(series=series_of(series, interval), histograms=_histograms(read, names))
 
 
 def longest_gap(logs: Iterable[Path], threshold: float, interval: float = 0.0, duration: float | None = None) -> Gaps:
@@ -122,19 +121,14 @@ def _histograms(read: Sequence[_Log], names: Sequence[str | None]) -> pl.DataFra
     )
 
 
-def _series(sums: Floats, interval: float, job: str | None) -> Iterator[pl.DataFrame]:
+def _series(sums: Floats, interval: float, job: str | None) -> Iterator[Row]:
     """Series of one job, with a 0 for every interval in which nothing completed (and no latency)."""
     cells = int(sums[0].max(initial=-1)) + 1
-    ends = (np.arange(cells) + 1) * interval
+    grid = np.arange(cells) + 1
     for way in np.flatnonzero(np.bincount(sums[1].astype(np.int64), sums[2], _WAYS)):
         mine = sums[:, sums[1] == way]
         ios, value, size = (np.bincount(mine[0].astype(np.int64), added, cells) for added in mine[2:])
         some = ios > 0
-        for name, unit, t, values in (
-            ("bandwidth", "B/s", ends, size / interval),
-            ("iops", "1/s", ends, ios / interval),
-            ("latency", "s", ends[some], value[some] / ios[some] / 1e9),
-        ):
-            same = {"job": job, "metric": f"{DIRECTIONS[way]}.{name}", "unit": unit}
-            named = {key: pl.lit(text, pl.String) for key, text in same.items()}
-            yield pl.DataFrame({"t": t, "value": values}).with_columns(**named).select(*SERIES_COLUMNS)
+        yield Row(job, f"{DIRECTIONS[way]}.bandwidth", "B/s", grid, size / interval)
+        yield Row(job, f"{DIRECTIONS[way]}.iops", "1/s", grid, ios / interval)
+        yield Row(job, f"{DIRECTIONS[way]}.latency", "s", grid[some], value[some] / ios[some] / 1e9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import polars as pl
 
 from storlab.formats.sysbench.intervals import Test
@@ -98,15 +99,16 @@ def _series(run: SysbenchRun) -> pl.DataFrame:
         columns = {column: each for column, each in columns.items() if column not in idle}
     if run.percentile is not None:
         columns["latency"] = (f"latency.p{run.percentile}", _MS, "s")
-    return pl.concat(
-        rows.select(
-            pl.lit(None, pl.String).alias("job"),
-            pl.lit(metric).alias("metric"),
-            "t",
-            (pl.col(column) * factor if factor != 1 else pl.col(column)).alias("value"),
-            pl.lit(unit).alias("unit"),
-        )
-        for column, (metric, factor, unit) in columns.items()
+    which = pl.Series(np.repeat(np.arange(len(columns), dtype=np.uint32), rows.height))
+    metrics, factors, units = zip(*columns.values(), strict=True)
+    return pl.DataFrame(
+        {
+            "job": pl.Series([None], dtype=pl.String).new_from_index(0, len(which)),
+            "metric": pl.Series(metrics)[which],
+            "t": pl.concat([rows["t"]] * len(columns)),
+            "value": pl.concat(rows[column] * factor for column, factor in zip(columns, factors, strict=True)),
+            "unit": pl.Series(units)[which],
+        }
     )
 
 
