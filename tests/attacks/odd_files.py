@@ -59,8 +59,11 @@ class Hang(BaseException):
 
 
 @contextmanager
-def bounded(seconds: int = 20, memory: int = 4 << 30) -> Iterator[None]:
-    """Within, whatever hangs ends with ``Hang``, and whatever reads without end with ``MemoryError``."""
+def bounded(seconds: int = 20, memory: int = 4 << 30) -> Iterator[Callable[[], object]]:
+    """Within, whatever hangs ends with ``Hang``, and whatever reads without end with ``MemoryError``.
+
+    Yields what gives it all of ``seconds`` again, for the next of many things to try.
+    """
 
     def end(*_: object) -> None:
         raise Hang
@@ -71,7 +74,7 @@ def bounded(seconds: int = 20, memory: int = 4 << 30) -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, (now + memory, limits[1]))
     signal.alarm(seconds)
     try:
-        yield
+        yield lambda: signal.alarm(seconds)
     finally:
         signal.alarm(0)
         resource.setrlimit(resource.RLIMIT_AS, limits)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,27 @@ TESTS = Path(__file__).parent.parent
 
 def golden(*patterns: str) -> Callable[[], list[bytes]]:
     return lambda: [path.read_bytes() for pattern in patterns for path in sorted(TESTS.glob(pattern))]
+
+
+def few(pattern: str, alike: bytes, most: int) -> Callable[[], list[bytes]]:
+    """Golden files, of whose lines that are like ``alike`` there are the first few only: all others are as they."""
+    return lambda: [_with_few(data, re.compile(alike), most) for data in golden(pattern)()]
+
+
+def _with_few(data: bytes, alike: re.Pattern[bytes], most: int) -> bytes:
+    number = count()
+    return b"".join(line for line in data.splitlines(keepends=True) if not alike.match(line) or next(number) < most)
+
+
+def files() -> list[bytes]:
+    """The golden files, with three bins of each operation and as many operations as these hold."""
+    documents = [orjson.loads(data) for data in golden("workloads/golden/files*.json")()]
+    for operation in (
+        each for document in documents for phase in document["phases"] for each in phase["operations"].values()
+    ):
+        operation["bins"] = operation["bins"][:3]
+        operation["count"] = sum(count for *_, count in operation["bins"])
+    return [orjson.dumps(document) for document in documents]
 
 
 def these(*samples: str | bytes) -> Callable[[], list[bytes]]:
@@ -93,7 +116,7 @@ def connections() -> list[bytes]:
 
 def samples_of_fio() -> list[bytes]:
     return [
-        b"".join(sample(form, 100 * at, 5000 + at, at % 3, 4096, flags) for at in range(20))
+        b"".join(sample(form, 10_000 * at, 5000 + at, at % 3, 4096, flags) for at in range(8))
         for form in FORMS.values()
         for flags in (0, 1 << 31, 1 << 28)
     ]
@@ -101,7 +124,7 @@ def samples_of_fio() -> list[bytes]:
 
 def histogram_log() -> list[bytes]:
     return [
-        "".join(line(500 * at, at % 3, {700: 9, 900: at}, coarseness) for at in range(1, 4)).encode()
+        "".join(line(50_000 * at, at % 3, {700: 9, 900: at}, coarseness) for at in range(1, 4)).encode()
         for coarseness in (4, 6)
     ]
 
