@@ -163,6 +163,14 @@ def test_prose_around_the_table_is_skipped() -> None:
     assert [values(part.measured) for part in parts(text)] == [values(part.measured) for part in parts(TABLE)]
 
 
+def test_a_line_far_longer_than_a_table_s_is_none_of_it_and_holds_nobody_up() -> None:
+    """To match it, expressions would take hours."""
+    long = b"ours            64M" + b" 1" * 500_000 + b"us\n"
+    lines = TABLE.splitlines(keepends=True)
+    (part, *_) = parts(b"".join([*lines[:3], long, *lines[3:]]))
+    assert values(part.measured) == values(parts(TABLE)[0].measured)
+
+
 def test_a_line_of_csv_of_1_03_is_read() -> None:
     (part,) = parts(
         b"old,16G,42498,98,68708,9,25402,6,30040,66,50496,5,350.6,0,16,1619,5,+++++,+++,2708,7,1,2,3,4,5,6\n"

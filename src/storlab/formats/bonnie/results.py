@@ -34,6 +34,7 @@ _LATENCY = re.compile(r"\d+(\.\d+)?(us|ms|s)")
 _VERSION = re.compile(r"Version\s+(?P<version>[12]\.\d+[a-z]?)\b")
 _FIRST, _WIDTH = 20, 10
 _LENGTH = _FIRST + 6 * _WIDTH - 1
+_LONGEST = 300  # characters of a line with its margin: longer ones are none of a table, and would take long to match
 _LATENCY_END = 28
 _KIB = {"k": 1.0, "m": 1024.0, "g": 1024.0**2, "t": 1024.0**3}
 _FILES = 1024  # of which ``-n`` counts
@@ -59,7 +60,8 @@ def table_runs(lines: Sequence[str], whole: bool, source: str) -> tuple[list[Bon
     """
     read = _Reader(source, [], [])
     for number, line in enumerate(lines, start=1):
-        read.line(line, number, ended=whole or number < len(lines))
+        if len(line) <= _LONGEST:
+            read.line(line, number, ended=whole or number < len(lines))
     return read.runs, read.warnings
 
 
