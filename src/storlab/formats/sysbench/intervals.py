@@ -10,7 +10,8 @@ from __future__ import annotations
 import io
 import string
 from collections.abc import Iterator
-from typing import Literal
+from functools import cache
+from typing import Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -104,30 +105,51 @@ def each(body: bytes, layout: str) -> tuple[int, pl.DataFrame]:
     Lines and layout are split at the same blanks, so a CSV reader finds the numbers, and whatever stands in a place
     of the layout that has no name must be the word that the layout has there.
     """
+    form = _form(layout)
+    table = pl.read_csv(
+        io.BytesIO(form.first + body.translate(_BLANKS)),
+        has_header=False,
+        separator=" ",
+        quote_char=None,
+        schema=form.schema,
+        ignore_errors=True,
+        truncate_ragged_lines=True,
+        encoding="utf8-lossy",
+    ).slice(1)
+    return table.select(form.begun).item(), table.filter(form.like).select(*form.numbers).filter(form.finite)
+
+
+class _Form(NamedTuple):
+    """A layout for ``each``: the first line of its CSV, which says how many columns there are; and what of each line.
+
+    ``begun``: how many begin like it; ``like``: which are like it, but for ``numbers``, which must be ``finite``.
+    """
+
+    first: bytes
+    schema: dict[str, type[pl.DataType]]
+    begun: pl.Expr
+    like: pl.Expr
+    numbers: list[pl.Expr]
+    finite: pl.Expr
+
+
+@cache
+def _form(layout: str) -> _Form:
+    """Kept: of few lines, making expressions takes as long as all else."""
     first = layout.replace("{t}s", "{t}").encode().translate(_BLANKS)
     words = first.decode().split(" ")
     names = {f"c{at}": word.strip("{}") for at, word in enumerate(words) if word.startswith("{")}
     schema: dict[str, type[pl.DataType]] = {
         f"c{at}": pl.Float64 if f"c{at}" in names and word != "{t}" else pl.String for at, word in enumerate(words)
     }
-    table = pl.read_csv(
-        io.BytesIO(first + b" rest\n" + body.translate(_BLANKS)),  # the first line says how many columns there are
-        has_header=False,
-        separator=" ",
-        quote_char=None,
-        schema={**schema, "rest": pl.String},
-        ignore_errors=True,
-        truncate_ragged_lines=True,
-        encoding="utf8-lossy",
-    ).slice(1)
     same = [pl.col(f"c{at}") == word for at, word in enumerate(words) if word and f"c{at}" not in names]
     time = next(column for column, name in names.items() if name == "t")
-    numbers = [column for column in names if column != time]
-    begun = table.select(((pl.col("c0") == "[") & (pl.col("c3") != "queue")).sum()).item()  # see --rate
-    rows = (
-        table.filter(*same, pl.col("rest").fill_null("") == "", pl.col(time).str.ends_with("s"))
-        .with_columns(pl.col(time).str.strip_suffix("s").cast(pl.Float64, strict=False))
-        .filter(pl.all_horizontal(pl.col(time, *numbers).is_finite().fill_null(value=False)))
-        .select(pl.col(column).alias(name) for column, name in names.items())
+    seconds = pl.col(time).str.strip_suffix("s").cast(pl.Float64, strict=False)
+    return _Form(
+        first + b" rest\n",
+        {**schema, "rest": pl.String},
+        ((pl.col("c0") == "[") & (pl.col("c3") != "queue")).sum(),  # see --rate
+        pl.all_horizontal(*same, pl.col("rest").fill_null("") == "", pl.col(time).str.ends_with("s")),
+        [(seconds if column == time else pl.col(column)).alias(name) for column, name in names.items()],
+        pl.all_horizontal(pl.all().is_finite().fill_null(value=False)),
     )
-    return begun, rows
