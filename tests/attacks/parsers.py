@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import zlib
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
 from subprocess import run
 from typing import Any
@@ -64,9 +66,12 @@ from storlab.formats.fio.log_lines import is_cut
 from storlab.formats.fio.logs import read_series
 from storlab.formats.fio.operations import longest_gap, read_operations
 from storlab.formats.pcap.agent_output import decode
+from storlab.formats.pcap.capture import capture_of
+from storlab.formats.pcap.text import Text
 from storlab.images.apt import parse_stanzas
 from storlab.images.manifest import ImageManifest
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
+from storlab.importing.pcap import part_of
 from storlab.importing.registry import importer_of
 from storlab.layers.block.loop import parse_losetup
 from storlab.layers.block.queue import parse_queue
@@ -168,6 +173,12 @@ def imported(kind: str, options: Mapping[str, Any] | None = None) -> Callable[[b
 def capture_file(path: Path) -> object:
     with path.open("rb") as file:
         return importer_of("pcap").read_stream(file, "x", {})
+
+
+def captured(data: bytes) -> None:
+    capture = capture_of(decode(data, "x"))
+    if capture.talks:
+        part_of(capture)
 
 
 def said_of_captures() -> list[bytes]:
@@ -296,7 +307,11 @@ PARSERS: dict[str, Parser] = {
     "bonnie": Parser(imported("bonnie"), golden("importing/golden/bonnie*")),
     "pcap": Parser(imported("pcap"), golden("importing/golden/pcap-*"), slow=True),
     "pcap, from disk": Parser(of_file("x", capture_file), golden("importing/golden/pcap-*.pcap*"), slow=True),
-    "what the agent says of captures": Parser(of_bytes(lambda data: decode(data, "x")), said_of_captures),
+    "tcpdump's text": Parser(
+        of_bytes(lambda data: deque(Text("x").records(BytesIO(data)), maxlen=0)),
+        golden("importing/golden/pcap-tcpdump*"),
+    ),
+    "what the agent says of captures": Parser(of_bytes(captured), said_of_captures),
     "bonnie, live": Parser(bonnie_run, golden("workloads/golden/bonnie.*")),
     "blkalgn": Parser(imported("blkalgn"), these(*BLKALGN)),
     "csv": Parser(imported("csv", TABLE), these(*CSV)),

@@ -38,10 +38,11 @@ class PcapImporter(Importer):
         capture = read_capture(file, source, agent_path())
         if not capture.talks:
             raise ParseError("; ".join(["has no packet of TCP", *capture.warnings]), source)
-        return [_part(capture)]
+        return [part_of(capture)]
 
 
-def _part(capture: Capture) -> Part:
+def part_of(capture: Capture) -> Part:
+    """What TCP did in a capture that has a connection."""
     first, last = min(talk.first for talk in capture.talks), max(talk.last for talk in capture.talks)
     jobs: list[tuple[str | None, Sequence[Talk]]] = [(None, capture.talks)]
     names = [printable(talk.name) for talk in capture.talks[:_JOBS]]

@@ -66,8 +66,7 @@ def read_capture(file: BinaryIO, source: str, agent: Path) -> Capture:
     head = file.read(4)
     file.seek(0)
     if head in _MAGICS:
-        document = read_file(agent, file, source)
-        return _capture(document, document.packets, (), _of_frames(document))
+        return capture_of(read_file(agent, file, source))
     text = Text(source)
     document = read_pieces(agent, text.records(file), source)
     said = {
@@ -75,6 +74,11 @@ def read_capture(file: BinaryIO, source: str, agent: Path) -> Capture:
         _left_out(text.too_many + document.left_out): text.too_many + document.left_out,
     }
     return _capture(document, text.packets, text.names, said)
+
+
+def capture_of(document: Document) -> Capture:
+    """What the agent says of a pcap or a pcapng."""
+    return _capture(document, document.packets, (), _of_frames(document))
 
 
 def _of_frames(document: Document) -> dict[str, int]:
