@@ -250,6 +250,13 @@ def test_of_several_reports_the_last_is_read() -> None:
     assert any("only the last" in warning for warning in measured.warnings)
 
 
+def test_half_a_million_braces_before_a_document_hold_nobody_up() -> None:
+    """To look for the end of each of them in all that follows would take minutes."""
+    whole = (GOLDEN / "fio-plain.json").read_bytes()
+    report = read_report(b"{\n" * 500_000 + whole, "x")
+    assert [job.name for job in report.jobs] == [job.name for job in read_report(whole, "x").jobs]
+
+
 def test_a_truncated_document_is_refused_with_its_line() -> None:
     text = b"note: x\n" + golden("fio-group.json")
     cut = text[: len(text) // 2]

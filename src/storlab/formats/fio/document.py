@@ -184,14 +184,15 @@ def read_documents(output: bytes, source: str) -> tuple[list[Document], list[Par
 
 def _spans(output: bytes) -> Iterator[tuple[int, int]]:
     """Where documents stand. Any may be truncated: by the end, or by the next, whose brace opens a line."""
-    end = 0
+    end = closed = 0
     while (begun := _START.search(output, end)) is not None:
+        if 0 <= closed <= begun.start():  # else it is known where the next is, or that there is none
+            closed = output.find(b"\n}", begun.start())
         # bytes.find, not one expression for the whole: that takes ten times as long as parsing.
         line = output.find(b"\n", begun.end())
         if output[begun.end() : line if line >= 0 else len(output)].rstrip().endswith(b"}"):
             end = line if line >= 0 else len(output)
         else:
-            closed = output.find(b"\n}", begun.start())
             another = output.find(b"\n{", begun.end(), closed if closed >= 0 else len(output))
             end = another + 1 if another >= 0 else closed + 2 if closed >= 0 else len(output)
         yield begun.end() - 1, end
