@@ -153,6 +153,15 @@ def test_what_is_none_of_them_is_refused_in_a_sentence(text: str, says: str) -> 
     assert says in str(error.value)
 
 
+@pytest.mark.parametrize("words", ["rw=x,", "fio: pid=1, err=95/file:func="])
+def test_a_line_far_longer_than_fio_s_messages_is_none_of_them_and_holds_nobody_up(words: str) -> None:
+    """To match it, expressions would take hours."""
+    long = words + words[-5:] * 200_000
+    (plain,) = parts(raw_file("a", [ran("x", terse("x", read=(1, 2)))]))
+    (part,) = parts(raw_file("a", [ran("x", f"{long}\n{terse('x', read=(1, 2))}")]))
+    assert part.measured.facts == plain.measured.facts
+
+
 def test_other_runs_have_no_such_table(tmp_path: Path) -> None:
     table, run = tmp_path / "a.csv", tmp_path / "run"
     table.write_text("x\n1\n")

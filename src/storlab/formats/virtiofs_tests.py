@@ -30,6 +30,7 @@ _HEAD = re.compile(rb"^TEST_NAME=", re.MULTILINE)
 _TERSE = re.compile(r"[2-9];fio-[^;]*;")
 _ERROR = re.compile(r"fio: pid=\d+, err=(?P<errno>\d+)/file:.*?func=(?P<function>[^,]*), error=(?P<error>.*)")
 _ENGINE = re.compile(r"\brw=(?P<rw>[^,]+),.*\bioengine=(?P<engine>[^,]+), iodepth=(?P<depth>\d+)")
+_LONGEST = 2000  # characters of a message of fio's; of more, matching would take time that grows with their square
 _STARTING = re.compile(r"Starting (?P<jobs>\d+) (?:process|thread)")
 
 
@@ -94,10 +95,11 @@ def _run(lines: Sequence[str], source: str, number: int, whole: bool) -> FioRun:
             if whole or at + 1 < len(lines):  # else its last field may be a part of one
                 report = read_terse(line, source, number + at)
             break
-    options = next((found for line in lines if (found := _ENGINE.search(line))), None)
-    jobs = next((found for line in lines if (found := _STARTING.match(line))), None)
+    messages = [line for line in lines if len(line) <= _LONGEST]
+    options = next((found for line in messages if (found := _ENGINE.search(line))), None)
+    jobs = next((found for line in messages if (found := _STARTING.match(line))), None)
     facts = {name: said for found in (options, jobs) if found for name, said in found.groupdict().items()}
-    return FioRun(number, workload, report, facts, _refusal(lines, report))
+    return FioRun(number, workload, report, facts, _refusal(messages, report))
 
 
 def _workload(running: str, source: str, number: int) -> str:
