@@ -58,6 +58,7 @@ def test_durations(written: object, seconds: float) -> None:
     [
         *("", "s", "10", "-1s", "1 fortnight", "1s2", "1h-5m", "ten s", "1e3s", "٥s", "367d", "9" * 400 + "s"),
         *(-1, -0.1, math.nan, math.inf, -math.inf, True, None, [], 10**400),
+        pytest.param("1" * 10**6, id="a million digits, which hold nobody up"),
     ],
 )  # fmt: skip
 def test_what_is_no_duration_is_refused_in_one_sentence(written: object) -> None:
@@ -71,7 +72,13 @@ def test_shares(written: object) -> None:
     assert parse_share(written) == pytest.approx(0.05)
 
 
-@pytest.mark.parametrize("written", ["5", "0%", "100%", "-5%", "5%%", "%", "", 0, 1, 5, -0.1, True, None, math.nan, []])
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("5", "0%", "100%", "-5%", "5%%", "%", "", 0, 1, 5, -0.1, True, None, math.nan, []),
+        pytest.param(" " * 10**6 + "x", id="a million blanks, which hold nobody up"),
+    ],
+)
 def test_what_is_no_share_is_refused(written: object) -> None:
     with pytest.raises(ValueError):
         parse_share(written)

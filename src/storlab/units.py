@@ -20,6 +20,7 @@ MAX_SIZE = 2**63 - 1
 MAX_DURATION = 366 * 86400.0
 """Seconds: nothing here takes longer than a year, and an absurd number is a slip of the pen."""
 
+_LONGEST = 64  # characters; of more, matching would take time that grows with their square
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?\s*", re.IGNORECASE)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(us|µs|ms|s|sec|m|min|h|d)(?=[\s\d]|$)")
@@ -34,7 +35,7 @@ def parse_size(value: object) -> int:
             raise ValueError(f"{shown(value)} is not a size: it is negative")
         size = Fraction(value)
     else:
-        match = _SIZE.fullmatch(value) if isinstance(value, str) and value.isascii() and len(value) < 64 else None
+        match = _SIZE.fullmatch(value) if isinstance(value, str) and value.isascii() and len(value) < _LONGEST else None
         if match is None:
             raise ValueError(f'{shown(value)} is not a size: write bytes, or a number with k, M, G or T, such as "4k"')
         size = Fraction(match[1]) * 1024 ** _POWER[match[2].lower()]  # exact: a float is not, above 8 PiB
@@ -52,7 +53,8 @@ def parse_duration(value: object) -> float:
             raise ValueError(f"{shown(value)} is not a duration: it must be 0 or more seconds")
         seconds: float = value
     else:
-        text = value.strip() if isinstance(value, str) and value.replace("µ", "").isascii() else ""
+        known = isinstance(value, str) and len(value) < _LONGEST and value.replace("µ", "").isascii()
+        text = value.strip() if isinstance(value, str) and known else ""
         parts = list(_DURATION_PART.finditer(text))
         if not parts or _DURATION_PART.sub("", text).strip():
             raise ValueError(f'{shown(value)} is not a duration: write a number with ms, s, m or h, such as "60s"')
@@ -67,7 +69,8 @@ def parse_share(value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         share = value if abs(value) < 1 else 1.0  # an integer may be too large for a float
     else:
-        match = _SHARE.fullmatch(value) if isinstance(value, str) and value.replace("±", "").isascii() else None
+        known = isinstance(value, str) and len(value) < _LONGEST and value.replace("±", "").isascii()
+        match = _SHARE.fullmatch(value) if isinstance(value, str) and known else None
         if match is None:
             raise ValueError(f'{shown(value)} is not a share: write a percentage, such as "5%"')
         share = float(match[1]) / 100
