@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import replace
 
@@ -87,3 +88,13 @@ def test_every_report_has_the_chapter(name: str) -> None:
 def test_json_has_every_field() -> None:
     first = json.loads(render(given(*ALL), "json"))["claims"][0]
     assert (first["verdict"], first["value"], first["confidence"]) == ("holds", 11.8, 0.98)
+
+
+def test_csv_has_a_row_for_each() -> None:
+    rows = [row for row in csv.DictReader(render(given(*ALL), "csv").splitlines()) if row["kind"] == "claim"]
+    storm, value, absent, _ = rows
+    assert (storm["factor"], storm["a"], storm["b"], storm["ratio"]) == ("transport", "iscsi", "nvme", "11.8")
+    assert (storm["verdict"], storm["part"], storm["confidence"]) == ("holds", "more than 2×", "0.98")
+    assert (storm["reason"], storm["warnings"]) == (HOLDS.name, HOLDS.reason)
+    assert (value["factor.transport"], value["value"], value["ratio"], value["factor"]) == ("iscsi", "20.0", "", "")
+    assert (absent["verdict"], absent["ratio"]) == ("not measured", "")

@@ -13,6 +13,9 @@ One row a number with its interval. ``kind`` says which columns are filled:
                 interaction), value, df: a share of the variation of the metric's logarithm
     level-mean  levels: one for a factor, two for an interaction; mean: the geometric one over all combinations
     comparison  factor, a, b, pooled, levels of the other factors, ratio, margin, verdict, undecided, rounds_to_decide
+    claim       part: what is claimed (``more than 2×``); a claim of a ratio: factor, a, b, the levels that both have,
+                ratio; of a value: levels, value; verdict: holds, does not hold, undecided, not measured; reason: the
+                claim in the study's words; warnings: why it is answered so
     check       cell, levels, value, operations: in how many of how many looks (trials, nodes) a check of a directory
                 ended so; metric: its name, verdict: pass, fail or unsupported, reason
     caution     warnings: a sentence without which the numbers would be misread; these rows come first
@@ -27,6 +30,7 @@ import csv
 import io
 from collections.abc import Iterator
 
+from storlab.analysis.claims.data import Claim
 from storlab.analysis.effects.data import Effects
 from storlab.analysis.summary import BlockIO, Comparison, Distribution, Estimate, Share
 from storlab.percentiles import percentile_name
@@ -51,6 +55,7 @@ def render_csv(given: ReportInput) -> str:
         *(b.levels for b in summary.block_io),
         *(d.levels for d in summary.distributions),
         *(c.within for c in summary.comparisons),
+        *(_both(claim) for claim in summary.claims),
         *(check.levels for check in cell_outcomes(given)),
         *(levels for e in summary.effects for levels in (e.within, *(mean.levels for mean in e.main))),
     ]
@@ -76,6 +81,7 @@ def _rows(given: ReportInput) -> Iterator[dict[str, object]]:
     yield from (row for each in summary.block_io for row in _block_io(each))
     yield from (row for each in summary.distributions for row in _latency(each))
     yield from map(_comparison, summary.comparisons)
+    yield from map(_claim, summary.claims)
     yield from map(_check, cell_outcomes(given))
     yield from (row for each in summary.effects for row in _effects(each))
 
@@ -83,6 +89,22 @@ def _rows(given: ReportInput) -> Iterator[dict[str, object]]:
 def _estimate(e: Estimate) -> dict[str, object]:
     row = _shared(e) | {f"factor.{name}": level for name, level in e.levels.items()}
     return row | {"kind": "estimate", "cell": e.cell, "mean": e.mean, "median": e.median, "sd": e.sd, "cv": e.cv}
+
+
+def _both(claim: Claim) -> dict[str, str]:
+    """The levels that both sides have; of a value, its own."""
+    return {name: level for name, level in claim.left.items() if not claim.right or claim.right[name] == level}
+
+
+def _claim(of: Claim) -> dict[str, object]:
+    row: dict[str, object] = {"kind": "claim", "better": "neither", "part": of.expected, "reason": of.name}
+    row |= {name: getattr(of, name) for name in ("source", "metric", "unit", "rounds", "low", "high", "confidence")}
+    row |= {"verdict": of.verdict, "warnings": " ".join([of.reason, *of.warnings])}
+    row |= {f"factor.{name}": level for name, level in _both(of).items()}
+    if not of.right:
+        return row | {"value": of.value}
+    factor = next(name for name, level in of.left.items() if of.right[name] != level)
+    return row | {"factor": factor, "a": of.left[factor], "b": of.right[factor], "ratio": of.value}
 
 
 def _check(of: CellOutcome) -> dict[str, object]:
