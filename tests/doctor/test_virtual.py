@@ -112,3 +112,18 @@ def test_saved_guests_are_counted_with_what_they_take_up(tmp_path: Path) -> None
     for name in ("one", "two"):
         (tmp_path / name / "state").write_bytes(b"")
     assert virtual.saved_guests(tmp_path).says == f"2 in {tmp_path}, 0.0G"
+
+
+def test_virtiofsd_is_said_with_its_version_and_where_it_is_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    unpacked = ("/cache/ld.so", "--library-path", "/cache", "/cache/virtiofsd")
+    found = {"rust": unpacked, "c": ("/usr/lib/qemu/virtiofsd",)}
+    monkeypatch.setattr(virtual, "find_virtiofsd", found.get)
+    programs = {"/cache/ld.so": "virtiofsd 1.13.2", "/usr/lib/qemu/virtiofsd": "virtiofsd version 7.2.22 (Debian …)"}
+    says = virtual.virtiofsd(FakeMachine(programs=programs)).says
+    assert says == "1.13.2 in Rust, unpacked by Storlab; 7.2.22 in C, /usr/lib/qemu/virtiofsd"
+
+
+def test_where_there_is_no_virtiofsd_the_command_that_unpacks_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual, "find_virtiofsd", {}.get)
+    check = virtual.virtiofsd(FakeMachine())
+    assert (check.status, check.remedy) == ("missing", "storlab image virtiofsd")

@@ -26,6 +26,7 @@ from storlab.nodes.needs import remedy
 GROUP = "Virtual machines"
 _BUILD = "storlab image build"
 _KVM_GET_API_VERSION = 0xAE00  # linux/kvm.h
+_LANGUAGES = {"rust": "Rust", "c": "C"}
 _UNSOUND = ("7.2",)  # QEMU of Debian 12: emulated guests panicked at varying places, and none with 10.0
 
 
@@ -145,7 +146,11 @@ def virtiofsd(machine: Machine) -> Check:
     found = {each: words for each in IMPLEMENTATIONS if (words := find_virtiofsd(each)) is not None}
     if not found:
         return missing("virtiofsd", GROUP, "not installed", remedy("virtiofsd"))
-    said = (f"{words[-1]}: {machine.run([*words, '--version']).first_line}" for words in found.values())
+    said = []
+    for each, words in found.items():
+        version = re.search(r"\d+(\.\d+)+", machine.run([*words, "--version"]).first_line)
+        where = "unpacked by Storlab" if len(words) > 1 else words[0]
+        said.append(f"{version[0] if version else 'of no known version'} in {_LANGUAGES[each]}, {where}")
     return ok("virtiofsd", GROUP, "; ".join(said))
 
 
