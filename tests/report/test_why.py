@@ -141,6 +141,7 @@ def test_what_is_undecided_has_no_lines_but_a_place_in_the_chapter() -> None:
     chapter = why_chapter(given(undecided).summary)
     assert chapter is not None
     assert [part.claim for group in chapter.groups for part in group.parts] == ["iSCSI against NVMe/TCP is undecided."]
+    assert "Evidence, not a cause:" not in render(given(undecided), "text")
 
 
 @pytest.mark.parametrize("form", ["text", "md", "adoc", "html"])

@@ -152,7 +152,9 @@ def _verdict_group(group: Sequence[Comparison]) -> VerdictGroup:
 
 def _verdict_line(c: Comparison) -> VerdictLine:
     said = (words.claim(c), words.ratio(c), words.evidence(c), words.stop(c.reason), tuple(map(words.stop, c.warnings)))
-    return VerdictLine(c.verdict, words.MARKS[c.verdict], *said, gates=c.gates, why=best_lines(c), differs=differs(c))
+    why = best_lines(c)
+    named = bool(why) and differs(c)
+    return VerdictLine(c.verdict, words.MARKS[c.verdict], *said, gates=c.gates, why=why, differs=named)
 
 
 def overview(summary: Summary) -> str:
