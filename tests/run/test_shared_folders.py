@@ -47,15 +47,15 @@ def test_nine_set_ups_run_and_what_can_not_be_has_its_reason(lab: Laboratory) ->
         status, reason = found[setup, engine]
         if setup.endswith("-dax"):
             assert (status, "No cache capability" in reason) == ("unsupported", True), reason
-        elif engine == "mmap" and setup in ("none", "9p-none"):
-            errno = "ENODEV, no such device" if setup == "none" else "EINVAL, invalid argument"
+        elif engine == "mmap" and setup in ("virtiofs-none", "9p-none"):
+            errno = "ENODEV, no such device" if setup == "virtiofs-none" else "EINVAL, invalid argument"
             assert (status, reason.endswith(f"fio's engine mmap got {errno}")) == ("unsupported", True), reason
         else:
             assert status == "done", (setup, engine, reason)
     assert lab.leftovers() == []
     table = lab.storlab("report", lab.out, "--format", "virtiofs-tests").stdout
     lines = {(fields[0], fields[1]): fields[2:] for line in table.splitlines() if (fields := line.split())}
-    assert lines["none", "randwrite-mmap"] == lines["none-dax", "randwrite-psync"] == ["0kb", "0"]
+    assert lines["virtiofs-none", "randwrite-mmap"] == lines["virtiofs-none-dax", "randwrite-psync"] == ["0kb", "0"]
     assert lines["9p-loose", "randwrite-psync"][1] != "0"
 
 
