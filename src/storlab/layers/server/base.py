@@ -370,9 +370,9 @@ class _Running:
             context.warn(f"node {self.server.node.name}: {self.layer.executable()} had to be killed")
 
     def _reason(self, ended: Exit) -> str:
-        context, name = self.server.context, self.layer.executable()
-        whose = f"{name} of {context.owner}" if self.layer.serves_one else name
-        return self._sentence(replace(ended, argv=(whose,)).describe())
+        whose = (f"{self.layer.executable()} of {self.server.context.owner}",)
+        argv = whose if self.layer.serves_one else tuple(self.command)
+        return self._sentence(replace(ended, argv=argv).describe())
 
     def _sentence(self, how: str) -> str:
         return f"node {self.server.node.name}: {self.layer.reason(how, self.log.lines)}"
