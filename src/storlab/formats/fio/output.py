@@ -42,9 +42,9 @@ from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_fra
 
 
 class JobFailed(CommandFailed):
-    """A job of fio's ended with an error; ``number`` is its errno."""
+    """A job of fio's ended with an error; ``number`` is its errno, where that is known."""
 
-    def __init__(self, message: str, detail: str, number: int) -> None:
+    def __init__(self, message: str, detail: str = "", number: int = 0) -> None:
         super().__init__(message, detail)
         self.number = number
 
