@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from storlab.errors import Problem, StudyError
 from storlab.text import printable
+from storlab.units import shown
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 
 MAX_TEXT = 4 * 1024 * 1024  # bytes
+_MOST_DOTS = 10_000  # of a line: tomllib takes time for a key that grows with the square of its parts
 
 _HINTS = {
     "illegal character '\\n'": "; a text in quotes ends on the line where it begins",
@@ -26,7 +28,7 @@ _HINTS = {
 }
 
 _WHERE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-_ASSIGNMENT = re.compile(r"\s*[\w.\"' -]+=")
+_ASSIGNMENT = re.compile(r"\s*[\w.\"'-][\w.\"' -]*=")
 _UNQUOTED = re.compile(r"(?:^|[=,\[{])\s*([A-Za-z/.+±-][^\s,\]}\"'#]*|\d[\d._]*[A-Za-z%][^\s,\]}\"'#]*)")
 
 
@@ -44,6 +46,9 @@ def read_toml(data: bytes, file: str) -> tuple[str, dict[str, Any]]:
         text = data.decode("utf-8-sig")  # some editors put a byte order mark first, which TOML 1.0 does not know
     except UnicodeDecodeError as error:
         raise refused("this is not UTF-8 text", data[: error.start].count(b"\n") + 1) from None
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.count(".") > _MOST_DOTS:
+            raise refused(f"a line with more than {_MOST_DOTS:,} dots is too long for a study", number)
     try:
         return text, tomllib.loads(text)
     except RecursionError:
@@ -89,7 +94,7 @@ def _hint(reason: str, text: str, line: int | None, column: int) -> str:
         return "; TOML writes key = value, not key: value"
     slip = next((word for word in _UNQUOTED.finditer(written) if word.end() >= column), None)
     if slip is not None and _ASSIGNMENT.match(written) and slip[1] not in ("true", "false", "inf", "nan"):
-        return f'; text stands in quotes: "{slip[1]}"'
+        return f"; text stands in quotes: {shown(slip[1])}"
     if reason == "unclosed array":
         return "; is a comma or a bracket missing?"
     return "; write key = value" if reason.startswith("expected '=' after a key") else ""
