@@ -634,12 +634,12 @@ processes = { interval = "500ms" }
 [probes]
 alignment = { at = "below", disks = ["nvme0n1"], by_comm = true }
 """,
-    "probe share-requests": """
-[probes]
-share-requests = {}
-""",
     "probe tcp": """
 [probes]
 tcp = {}
+""",
+    "probe share-requests": """
+[probes]
+share-requests = {}
 """,
 }

@@ -168,8 +168,12 @@ fn a_confined_program_gives_up_what_leads_out() {
 #[test]
 fn a_confined_program_links_and_renames_to_other_directories() {
     let mut place = Place::new("confine-refer");
-    let script = "mkdir below && echo x >a && ln a below/b && [ a -ef below/b ] && i=$(stat -c %i a) && mv a below/c";
-    assert_eq!(place.run(&format!("{script} && [ $(stat -c %i below/c) = $i ]"), &[]), (Some(0), String::new()));
+    let script =
+        "mkdir below && echo x >a && ln a below/b && [ a -ef below/b ] && i=$(stat -c %i a) && mv a below/c";
+    assert_eq!(
+        place.run(&format!("{script} && [ $(stat -c %i below/c) = $i ]"), &[]),
+        (Some(0), String::new())
+    );
 }
 
 #[test]

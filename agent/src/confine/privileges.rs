@@ -4,7 +4,8 @@
 
 use caps::{CapSet, Capability};
 use landlock::{
-    AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
+    Scope,
 };
 use nix::errno::Errno;
 use nix::sys::prctl;

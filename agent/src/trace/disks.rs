@@ -28,7 +28,8 @@ pub fn find(sys: &Path, name: &str) -> Result<Extent, NoDisk> {
     if name.is_empty() || name.starts_with('.') {
         return Err(none());
     }
-    let folder = fs::canonicalize(sys.join("class/block").join(name.replace('/', "!"))).map_err(|_| none())?;
+    let folder =
+        fs::canonicalize(sys.join("class/block").join(name.replace('/', "!"))).map_err(|_| none())?;
     let number = |folder: &Path, file| read_number(folder, file).map_err(|_| none());
     let is_part = folder.join("partition").exists();
     let whole = if is_part { folder.parent().ok_or_else(none)? } else { &folder };
