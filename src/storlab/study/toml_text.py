@@ -46,8 +46,8 @@ def read_toml(data: bytes, file: str) -> tuple[str, dict[str, Any]]:
         text = data.decode("utf-8-sig")  # some editors put a byte order mark first, which TOML 1.0 does not know
     except UnicodeDecodeError as error:
         raise refused("this is not UTF-8 text", data[: error.start].count(b"\n") + 1) from None
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.count(".") > _MOST_DOTS:
+    for number, written in enumerate(text.split("\n"), start=1):
+        if written.count(".") > _MOST_DOTS:
             raise refused(f"a line with more than {_MOST_DOTS:,} dots is too long for a study", number)
     try:
         return text, tomllib.loads(text)
