@@ -109,5 +109,10 @@ def test_a_share_that_can_not_be_is_refused_when_the_study_is_loaded(layers: lis
 def test_each_guest_has_a_daemon_of_its_own_on_one_directory() -> None:
     text = STUDY.format(kind="vm", layers=", ".join([DIRECTORY, DAEMON, MOUNT])).replace('"vm"\n', '"vm"\ncount = 3\n')
     (cell,) = parse_study(text.encode(), "study.toml", lambda name: "").cells
-    (chain,) = cell.chains if isinstance(cell.chains, tuple) else cell.chains.values()
+    (chain,) = cell.chains
     assert chain.shared == 1, "the directory alone stands once"
+
+
+def test_a_daemon_of_ones_own_that_is_missing_is_no_package_to_install() -> None:
+    needs = VirtiofsdLayer(path="/opt/virtiofsd").needs()
+    assert (needs.programs, needs.paths) == ((), ("/opt/virtiofsd",))

@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -23,13 +22,6 @@ if TYPE_CHECKING:
     from storlab.study.study import Study
 
 _MIRROR = "http://deb.debian.org/debian"
-
-
-class ImplementationName(StrEnum):
-    """For the options of commands."""
-
-    rust = "rust"
-    c = "c"
 
 
 image = typer.Typer(name="image", help="Build, list and remove what guests boot.", no_args_is_help=True)
@@ -124,8 +116,8 @@ async def _wanted(study: Study) -> list[frozenset[str]]:
 @image.command("virtiofsd")
 def image_virtiofsd(
     implementation: Annotated[
-        ImplementationName, Option("--implementation", help="rust: the current one. c: of QEMU up to 7.2.")
-    ] = ImplementationName.rust,
+        Literal["rust", "c"], Option("--implementation", help="rust: the current one. c: of QEMU up to 7.2.")
+    ] = "rust",
     mirror: Annotated[str, Option("--mirror", metavar="URL", help="A mirror of Debian.")] = _MIRROR,
     quiet: Quiet = False,
 ) -> None:
@@ -138,7 +130,7 @@ def image_virtiofsd(
     from storlab.images.virtiofsd import unpack_virtiofsd
 
     with _progress(quiet, "unpacking virtiofsd") as told:
-        part = asyncio.run(unpack_virtiofsd(implementation.value, told, mirror))
+        part = asyncio.run(unpack_virtiofsd(implementation, told, mirror))
     if not quiet:
         show(f"virtiofsd {part.about.versions['virtiofsd']} is ready")
 

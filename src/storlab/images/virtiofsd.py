@@ -29,7 +29,6 @@ INSTALLED: dict[Implementation, tuple[str, ...]] = {
 }
 """Where packages put it: Debian 13 and Fedora, Debian 12."""
 
-_PROGRAMS = (*bootstrap.PROGRAMS, "mmdebstrap", "tar")
 _PROGRAM, _LOADER = "virtiofsd", "ld-linux-x86-64.so.2"
 _SPACE = 300_000_000  # bytes while it is unpacked; what is kept is a tenth or less
 _RECIPE = 1  # raised when what is made here changes
@@ -65,7 +64,7 @@ async def unpack_virtiofsd(
     """Unpack it into the cache, where it is missing. Raises ``UserError``, ``MissingTool``, ``ImageError``."""
     if platform.machine() != "x86_64":
         raise UserError(f"virtiofsd is unpacked for x86-64 only, and this machine is {platform.machine()}")
-    commands.need(_PROGRAMS, "unpacking virtiofsd")
+    commands.need(bootstrap.PROGRAMS, "unpacking virtiofsd")
     cache, name = Cache(cache_folder()), _name(implementation)
     async with cache.locked(told):
         if cache.part(name) is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from storlab.errors import StorlabError
 from storlab.layers.base import Crossing
-from storlab.layers.fs.mount import parse_mountinfo
+from storlab.layers.fs.mount import mounts_on
 from storlab.layers.resources import Dir, Disk, Export, Server, Share
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of
@@ -107,7 +107,7 @@ async def _shares(built: Built, node: Node) -> tuple[ShareMount, ...]:
     found = [(c.requests, top.path) for c, top, _ in crossings if c.requests is not None and isinstance(top, Dir)]
     if not found or not node.identity.volatile:
         return ()
-    devices = {mount.path: mount.device for mount in parse_mountinfo(await node.read_text("/proc/self/mountinfo"))}
+    devices = {mount.path: mount.device for mount in await mounts_on(node)}
     return tuple(ShareMount(protocol=p, path=path, device=devices[path]) for p, path in found if path in devices)
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from storlab.errors import CommandFailed, Unsupported
-from storlab.layers.attach.mounting import last_of_kernel, mount_options
 from storlab.layers.base import Crossing, LayerContext
-from storlab.layers.fs.mount import MountOptions, unmount
+from storlab.layers.fs.mount import MountOptions, kernel_says, mount_facts, unmount
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.needs import Needs
 from storlab.units import Size
 
 _LARGEST = 500 * 1024  # bytes; the transport's own limit, see p9_virtio_trans in net/9p/trans_virtio.c
+_SAYS = re.compile("^9p")
 
 
 class NinePLayer(Crossing):
@@ -69,10 +70,10 @@ class NinePLayer(Crossing):
         try:
             await context.node.run(["mount", "-t", "9p", "-o", words, "--", context.slot, path])
         except CommandFailed as error:
-            said = await last_of_kernel(context.node, "9p") or str(error)
+            said = await kernel_says(context.node, _SAYS) or str(error)
             raise Unsupported(f"node {context.node.name}: this kernel refuses such a mount of 9p: {said}") from None
         return Dir(context.node.name, path)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Dir)
-        return {"options": await mount_options(context.node, resource.path)}
+        return await mount_facts(context.node, resource.path)

@@ -6,21 +6,22 @@ See Documentation/filesystems/virtiofs.rst in the kernel's sources, hw/virtio/vh
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from storlab.errors import CommandFailed, Unsupported
-from storlab.layers.attach.mounting import last_of_kernel, mount_options
 from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.layers.base import Crossing, Layer, LayerContext
-from storlab.layers.fs.mount import MountOptions, unmount
+from storlab.layers.fs.mount import MountOptions, kernel_says, mount_facts, unmount
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.share.client import CLIENTS
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.needs import Needs
 from storlab.units import power_of_two
 
+_SAYS = re.compile(r"^(virtiofs|virtio_fs|fuse)")
 _PATIENCE = 60.0  # s for a mount, in an emulated guest beside others
 _SILENT = 5.0  # s; what is given up for nothing belongs to a trial that has failed
 
@@ -74,14 +75,14 @@ class VirtiofsLayer(Crossing):
         try:
             await node.run(["mount", "-t", "virtiofs", *words, "--", context.slot, path], timeout=_PATIENCE)
         except CommandFailed as error:
-            said = await last_of_kernel(node, "virtiofs", "virtio_fs", "fuse") or str(error)
+            said = await kernel_says(node, _SAYS) or str(error)
             raise Unsupported(f"node {node.name}: virtiofs can't be mounted: {said}") from None
         return Dir(node.name, path)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Dir)
         queues = {"queue_size": self.queue_size, "queues": self.queues}
-        return {**queues, "options": await mount_options(context.node, resource.path)}
+        return {**queues, **await mount_facts(context.node, resource.path)}
 
     async def sever(self, resource: Resource, context: LayerContext) -> None:
         """Give the guest up where its daemon is gone: no request ever returns then, unmounting included."""

@@ -19,6 +19,7 @@ from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.nodes import binding
 from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
 
 Caching = Literal["auto", "always", "never", "metadata"]
 
@@ -99,10 +100,10 @@ class VirtiofsdLayer(ServerLayer):
         return (self.path,) if self.path is not None else find_virtiofsd(self.implementation)
 
     def needs(self) -> Needs:
-        words = self.words()
-        program = PROGRAMS[self.implementation] if words is None else words[0]
         root = 'sandbox = "chroot"' if self.sandbox == "chroot" else ""
-        return Needs(programs=(program, *binding.programs(self.pin, self.numa)), root=root)
+        own = (self.path,) if self.path is not None else ()
+        missing = (PROGRAMS[self.implementation],) if self.words() is None else ()
+        return Needs(programs=(*missing, *binding.programs(self.pin, self.numa)), paths=own, root=root)
 
     def command(self, server: ServerContext) -> Sequence[str]:
         words = self.words()
@@ -140,17 +141,20 @@ class VirtiofsdLayer(ServerLayer):
         return ["-f", "-o", ",".join([*options, *(["announce_submounts"] if self.announce_submounts else [])])]
 
     async def prepare(self, server: ServerContext) -> None:
+        program, implementation, version = await self._identify(server.node)
+        if implementation != self.implementation:
+            raise Unsupported(f'{program} is virtiofsd {version}: write implementation = "{implementation}"')
+
+    async def _identify(self, node: Node) -> tuple[str, Implementation, str]:
+        """The program, which one it is, and its version. Raises ``Unsupported``."""
         words = self.words()
         if words is None:
             raise Unsupported(f"there is no {PROGRAMS[self.implementation]} any more")
-        ended = await server.node.run([*words, "--version"], check=False, timeout=self.start_patience)
+        ended = await node.run([*words, "--version"], check=False, timeout=self.start_patience)
         said = _VERSION.search(ended.stdout.decode(errors="replace"))
         if said is None:
             raise Unsupported(f"{words[-1]} does not say that it is a virtiofsd: {ended.describe()}")
-        is_c = said["c"] is not None
-        if is_c != (self.implementation == "c"):
-            right = "c" if is_c else "rust"
-            raise Unsupported(f'{words[-1]} is virtiofsd {said["version"]}: write implementation = "{right}"')
+        return words[-1], "rust" if said["c"] is None else "c", said["version"]
 
     def listens_on_socket(self, server: ServerContext) -> bool:
         return True
@@ -164,12 +168,7 @@ class VirtiofsdLayer(ServerLayer):
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         """Its version and all options, those that were left out as well."""
-        words = self.words() or ()
-        said = (await context.node.run([*words, "--version"], check=False)).stdout.decode(errors="replace")
-        version = _VERSION.search(said)
+        program, _, version = await self._identify(context.node)
         keys = set(type(self).model_fields) - set(Layer.model_fields) - {"pin", "numa", "path"}
         options = {key: getattr(self, key) for key in sorted(keys)}
-        return {"version": None if version is None else version["version"], "program": words[-1:], **options}
-
-    def complaint(self, lines: Sequence[str]) -> str:
-        return super().complaint([line for line in lines if "Client disconnected" not in line])
+        return {"version": version, "program": program, **options}

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from storlab.errors import UserError
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.fs.mount import parse_mountinfo
+from storlab.layers.fs.mount import mounts_on
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes.node import Node
 from storlab.nodes.private import make_private, private_name, refuse_replaceable
@@ -55,8 +55,7 @@ class DirectoryLayer(Layer):
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Dir)
-        mounts = parse_mountinfo(await context.node.read_text("/proc/self/mountinfo"))
-        inside = [m for m in mounts if resource.path.startswith(m.path.rstrip("/") + "/")]
+        inside = [m for m in await mounts_on(context.node) if resource.path.startswith(m.path.rstrip("/") + "/")]
         if not inside:  # in a chroot, "/" need not be a mount
             filesystem = await context.node.output("stat", "--file-system", "--format=%T", resource.path)
             return {"filesystem": filesystem.strip()}

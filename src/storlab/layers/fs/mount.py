@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from storlab.errors import CommandFailed, StorlabError, Unsupported
+from storlab.errors import CommandFailed, StorlabError, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.holders import until_ended
 from storlab.layers.fs.mkfs import MkfsLayer
@@ -17,6 +17,10 @@ from storlab.layers.resources import Dir, Disk, Resource
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AtPath, refuse_foreign, undo, until_free
+from storlab.text import plain
+
+_LAST = 50  # lines
+_STAMP = re.compile(r"^\[[^\]]*\]\s*")
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ async def unmount(node: Node, arguments: Mapping[str, Any]) -> str | None:
     path = arguments["path"]
     refuse_foreign(path)  # a link in it leads to no other mount: the kernel names mounts by their real paths
     done = None
-    while mount := next((mount for mount in await _mounts(node) if mount.path == path), None):
+    while mount := await mount_at(node, path):
         if (pid := await until_ended(node, mount.device)) is not None:
             raise StorlabError(f"{path}: target is busy: a load that can't be killed has it, process {pid}")
         if not await until_free(node, ["umount", "--", path]):
@@ -64,8 +68,29 @@ async def unmount(node: Node, arguments: Mapping[str, Any]) -> str | None:
     return done or (f"removed {path}" if removed.ok else None)
 
 
-async def _mounts(node: Node) -> list[Mount]:
+async def mounts_on(node: Node) -> list[Mount]:
+    """All of a node, in the order in which they were mounted."""
     return parse_mountinfo(await node.read_text("/proc/self/mountinfo"))
+
+
+async def mount_at(node: Node, path: str) -> Mount | None:
+    """What is mounted on this path; of several, the lowest."""
+    return next((mount for mount in await mounts_on(node) if mount.path == path), None)
+
+
+async def mount_facts(node: Node, path: str) -> dict[str, Any]:
+    """What the kernel says of the mount on this path. Raises ``TrialError`` where it is gone."""
+    mount = await mount_at(node, path)
+    if mount is None:
+        raise TrialError(f"node {node.name}: nothing is mounted on {path} any more")
+    return {"filesystem": mount.filesystem, "source": mount.source, "options": mount.options}
+
+
+async def kernel_says(node: Node, says: re.Pattern[str]) -> str | None:
+    """Of the kernel's last lines, the newest that matches, where they may be read: mount(8) itself gives no reason."""
+    log = await node.run(["dmesg"], check=False)
+    lines = [_STAMP.sub("", line) for line in log.stdout.decode(errors="replace").splitlines()[-_LAST:]]
+    return next((plain(line) for line in reversed(lines) if says.search(line)), None)
 
 
 def _split(value: object) -> object:
@@ -106,19 +131,12 @@ class MountLayer(Layer):
         try:
             await context.node.run(["mount", "-t", below.filesystem, *options, below.path, path])
         except CommandFailed as error:
-            reason = await _kernel_says(context.node, below)
+            says = re.compile(rf"\({re.escape(below.name)}\)(?!.*\bunmounting filesystem)", re.I)
+            reason = (await kernel_says(context.node, says) or "").replace(f" ({below.name})", "")
             # We made this file system a moment ago: that it won't mount is the kernel's limit, not damage.
             raise Unsupported(f"the kernel does not mount it: {reason}" if reason else str(error)) from None
         return Dir(context.node.name, path, disk=below.name)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Dir)
-        mount = next(mount for mount in await _mounts(context.node) if mount.path == resource.path)
-        return {"filesystem": mount.filesystem, "source": mount.source, "options": mount.options}
-
-
-async def _kernel_says(node: Node, disk: Disk) -> str:
-    """The kernel log's last line about this disk, where the log may be read; without its name, which may change."""
-    log = await node.run(["dmesg"], check=False)
-    lines = [line for line in log.stdout.decode(errors="replace").splitlines() if f"({disk.name})" in line]
-    return lines[-1].partition("] ")[2].replace(f" ({disk.name})", "") if lines else ""
+        return await mount_facts(context.node, resource.path)

@@ -16,7 +16,7 @@ from pydantic import Field
 from storlab.errors import CommandFailed, StorlabError, TimedOut, TrialError, Unsupported
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.fs.holders import load_with
-from storlab.layers.fs.mount import Mount, parse_mountinfo
+from storlab.layers.fs.mount import Mount, mount_at
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.demands import Demands
@@ -86,12 +86,6 @@ async def let_go(node: Node, path: str) -> None:
 
 async def _umount(node: Node, limit: float, *words: str) -> bool:
     return (await node.run([*_UMOUNT, *words], check=False, timeout=limit)).ok
-
-
-async def mount_at(node: Node, path: str) -> Mount | None:
-    """What is mounted on this path; of several, the lowest."""
-    mounts = parse_mountinfo(await node.read_text("/proc/self/mountinfo"))
-    return next((mount for mount in mounts if mount.path == path), None)
 
 
 class ShareClient(Crossing):

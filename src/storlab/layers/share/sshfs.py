@@ -9,9 +9,10 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from storlab.layers.base import LayerContext
+from storlab.layers.fs.mount import mount_at
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.server.base import ServerContext, ServerLayer
-from storlab.layers.share.client import ShareClient, mount_at, read_ahead_at, unmount_share
+from storlab.layers.share.client import ShareClient, read_ahead_at, unmount_share
 from storlab.layers.share.watch import Reachable
 from storlab.nodes.needs import Needs
 
