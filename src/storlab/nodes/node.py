@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -124,7 +124,7 @@ class Node:
         timeout: float | None = None,
         grace: float = 2.0,
         start_at: float | None = None,
-        stdin: bytes | None = None,
+        stdin: bytes | AsyncIterator[bytes] | None = None,
         stdout_file: str | None = None,
         name: str | None = None,
         on_output: OnOutput | None = None,

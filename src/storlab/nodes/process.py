@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -133,11 +133,17 @@ class Process:
         line, end, _ = self._first.partition(b"\n")
         return line if end else None
 
-    async def feed(self, data: bytes) -> None:
-        """Give it this as its whole standard input."""
-        for offset in range(0, max(len(data), 1), CHUNK):
-            last = offset + CHUNK >= len(data)
-            await self._connection.ask("stdin", data[offset : offset + CHUNK], run=self._id, eof=last)
+    async def feed(self, data: bytes | AsyncIterator[bytes]) -> None:
+        """Give it this as its whole standard input, or as much of it as it takes."""
+        if isinstance(data, bytes):
+            for offset in range(0, len(data), CHUNK):
+                await self._connection.ask("stdin", data[offset : offset + CHUNK], run=self._id, eof=False)
+        else:
+            async for piece in data:
+                if self._following.done():
+                    break
+                await self._connection.ask("stdin", piece, run=self._id, eof=False)
+        await self._connection.ask("stdin", b"", run=self._id, eof=True)
 
     async def wait(self) -> Exit:
         """Wait for its end. A cancelled caller stops it, and waits until it is at rest."""

@@ -140,6 +140,7 @@ class ServerContext:
     group: str | None = None
     host: str | None = None
     port: int | None = None
+    socket_name: str = "socket"  # ``{port}`` stands for the port
 
     @property
     def node(self) -> Node:
@@ -154,7 +155,7 @@ class ServerContext:
     @property
     def socket(self) -> str:
         """The path for its socket."""
-        return f"{self.sockets or self.folder}/socket"
+        return f"{self.sockets or self.folder}/{self.socket_name.replace('{port}', str(self.port))}"
 
     @property
     def folders(self) -> list[str]:
@@ -184,6 +185,8 @@ class ServerLayer(Layer):
     """Its executable."""
     first_port: ClassVar[int | None] = None
     """The port that it has by custom, which is tried first; ``None`` for a program that other nodes don't reach."""
+    socket_name: ClassVar[str] = "socket"
+    """Of its socket, where it insists on one; ``{port}`` stands for the port, which is then the customary one."""
     keeps_data: ClassVar[bool] = True
     """Whether it has a folder of its own in the directory beneath; else it serves the directory itself."""
     ends_with_its_client: ClassVar[bool] = False
@@ -245,10 +248,11 @@ class ServerLayer(Layer):
         await context.register_undo("server.stop", name=server.name, program=self.executable(), folders=folders, **end)
         await server.node.run(["mkdir", "--mode=0700", "--", *folders])
         if self.listens_on_socket(server) and len(server.socket.encode()) > _LONGEST_SOCKET:
-            server = replace(server, sockets=f"{SOCKETS}/{private_name(context.run)}")
-            assert server.sockets is not None
-            await context.register_undo(remove_private.name, path=server.sockets)
-            await make_private(server.node, server.sockets)
+            private = f"{SOCKETS}/{private_name(context.run)}"
+            await context.register_undo(remove_private.name, path=private)
+            await make_private(server.node, private)
+            server = replace(server, sockets=f"{private}/s")  # within: the folder itself remains Storlab's own user's
+            await server.node.run(["mkdir", "--mode=0700", "--", f"{private}/s"])
         if server.user is not None:
             await self._hand_over(server, server.folders)
         await self.prepare(server)
@@ -269,7 +273,8 @@ class ServerLayer(Layer):
     async def _context(self, below: Resource | None, context: LayerContext) -> ServerContext:
         data = f"{below.path}/{self.layer}" if self.keeps_data and isinstance(below, Dir) else None
         host = None if self.first_port is None else context.node.address
-        server = ServerContext(context, below, context.path(self.layer), data, host=host)
+        socket = self.socket_name if host is not None else self.socket_name.replace("{port}", str(self.first_port))
+        server = ServerContext(context, below, context.path(self.layer), data, host=host, socket_name=socket)
         if not self.users or (await context.node.output("id", "--user")).strip() != "0":
             return server
         for user in self.users:
@@ -370,9 +375,9 @@ class _Running:
             context.warn(f"node {self.server.node.name}: {self.layer.executable()} had to be killed")
 
     def _reason(self, ended: Exit) -> str:
-        whose = (f"{self.layer.executable()} of {self.server.context.owner}",)
-        argv = whose if self.layer.serves_one else tuple(self.command)
-        return self._sentence(replace(ended, argv=argv).describe())
+        program = self.layer.executable()
+        name = f"{program} of {self.server.context.owner}" if self.layer.serves_one else program
+        return self._sentence(replace(ended, argv=(name,)).describe())
 
     def _sentence(self, how: str) -> str:
         return f"node {self.server.node.name}: {self.layer.reason(how, self.log.lines)}"
