@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
     from storlab.layers.block.identity import DeviceIdentity
@@ -136,7 +136,8 @@ class Server(Resource):
     """A program that answers clients, such as a database. ``dialect`` is what it speaks: ``redis``, ``mysql``.
 
     It listens on a Unix socket, at a host and port, or both; ``database`` is the one to use, where it has several.
-    ``disk`` is the kernel's name of the device beneath it on the same node, where there is one.
+    ``disk`` is the kernel's name of the device beneath it on the same node, where there is one; ``data``: what of a
+    database was loaded into it, such as ``{"tables": 4, "rows": 50000}``.
     """
 
     dialect: str
@@ -145,6 +146,7 @@ class Server(Resource):
     socket: str | None = None
     database: str = ""
     disk: str | None = None
+    data: Mapping[str, Any] = field(default_factory=dict)
     kind: ClassVar[str] = "Server"
     has_words: ClassVar[frozenset[str]] = frozenset({"target", "host", "port", "socket", "database"})
 

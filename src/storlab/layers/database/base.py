@@ -1,0 +1,231 @@
+"""What all databases have in common: the data set that each starts from, settings, and reading them back."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+
+from storlab.errors import CommandFailed, TrialError, Unsupported, UserError
+from storlab.images.cache import Part
+from storlab.layers.base import LayerContext
+from storlab.layers.database.clients import DATABASE, sql
+from storlab.layers.database.data_set import DataSet, Recipe, data_sets, pack, unpack, version_in
+from storlab.layers.resources import Dir, Resource, Server
+from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.nodes import binding
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.undo import own_folders
+from storlab.units import Size, size_text
+
+Clone = Literal["copy", "reflink"]
+
+# PostgreSQL names a setting that it refuses in a line of its log, and then says only that there was one.
+_ERROR = re.compile(r"(?:\[ERROR\] (?!Aborting)|\b(?:FATAL|ERROR|PANIC):|LOG:(?=.* (?:parameter|setting) ))\s*(.+)")
+_SAYS_NOTHING = re.compile(r"^configuration file .* contains errors$")
+# Of InnoDB and of PostgreSQL: whatever names files, code, commands of a shell, or who may come in.
+_NAMES_FILES = re.compile(
+    r"(^|_)(\w*dir|directory|directories|file|files|path|log|socket|sockets|port|user|librar\w+|command|include|load|add)$"
+    r"|^(plugin|init|ssl|hba|ident|unix_socket|listen|bind|archive|restore|log_dest|event_source|wsrep)_"
+)
+
+
+def _no_files(settings: dict[str, str]) -> dict[str, str]:
+    for name in settings:
+        if _NAMES_FILES.search(name):
+            raise ValueError(f"{name}: Storlab says where a server's files, plugins and ports are; leave it out")
+    return settings
+
+
+def _as_written(value: object) -> object:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value) if isinstance(value, int | float) else value
+
+
+SettingName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+# No blank, quote or slash: a setting can neither end its line, nor name a file of somebody else's.
+SettingValue = Annotated[
+    str,
+    BeforeValidator(_as_written, json_schema_input_type=str | int | float | bool),
+    StringConstraints(pattern=r"^[A-Za-z0-9_.,:=+%-]{1,200}$"),
+]
+Settings = Annotated[dict[SettingName, SettingValue], AfterValidator(_no_files)]
+
+
+class DatabaseLayer(ServerLayer):
+    """A database in the directory beneath, whose data are put there anew whenever it is set up."""
+
+    data: DataSet | None = Field(
+        None,
+        description="What it starts with: `{ tables = 4, rows = 50000 }` for sysbench, `{ scale = 10 }` for "
+        "pgbench; by default nothing.",
+    )
+    clone: Clone = Field(
+        "copy",
+        description="How each trial gets its data: `copy`, or `reflink`: sharing extents with a copy in the same file "
+        "system, which first writes then take apart.",
+    )
+    pool: Size = Field(128 * 1024**2, ge=8 * 1024**2, description="Memory for its pages.")
+    settings: Settings = Field(default_factory=dict, description="More of its settings, as the server names them.")
+    bindir: str | None = Field(
+        None, pattern=r"^/[^\x00]+$", max_length=4095, description="Where programs of your own lie."
+    )
+
+    takes: ClassVar = (Dir,)
+    gives: ClassVar = Server
+    dialect: ClassVar[str]
+    start_patience: ClassVar = 300.0  # it may have to recover first
+    stop_patience: ClassVar = 120.0  # it writes back what its pool holds
+
+    def executable(self) -> str:
+        return self.located(self.program)
+
+    def located(self, program: str) -> str:
+        """A program of the server's: in ``bindir``, where the study names one."""
+        return program if self.bindir is None else f"{self.bindir}/{program}"
+
+    def needs(self) -> Needs:
+        own = (self.executable(),) if self.bindir is not None else ()
+        programs = () if self.bindir is not None else (self.program,)
+        tool = () if self.data is None else (self.data.tool,)
+        return Needs(programs=(*programs, *tool, *binding.programs(self.pin, self.numa)), paths=own)
+
+    async def check_node(self, node: Node) -> None:
+        memory = (await node.facts({}))["memory"]["total_bytes"]
+        if self.pool > memory:
+            raise UserError(
+                f"node {node.name}: pool = {size_text(self.pool)} is more than its memory, {size_text(memory)}; "
+                "take a smaller one",
+                key=("pool",),
+            )
+
+    @abstractmethod
+    def made_with(self) -> Mapping[str, str]:
+        """The settings that its files depend on from the start."""
+
+    @abstractmethod
+    def make(self, server: ServerContext) -> tuple[str, ...]:
+        """A command that makes its files in ``server.data``, with the data set, and shuts the server down in order."""
+
+    @abstractmethod
+    async def settings_of(self, server: Server, node: Node) -> dict[str, str]:
+        """What the server says of its settings. Raises ``TrialError`` where one did not take."""
+
+    async def version(self, node: Node) -> str:
+        """The server's. Raises ``Unsupported``."""
+        return await version_of(node, self.executable())
+
+    def listens_on_socket(self, server: ServerContext) -> bool:
+        return True
+
+    async def answers(self, server: ServerContext) -> bool:
+        return (await server.node.run(sql(self.served(server), "SELECT 1"), check=False)).ok
+
+    async def resource(self, server: ServerContext) -> Server:
+        return self.served(server)
+
+    def served(self, server: ServerContext) -> Server:
+        """What its clients are told."""
+        assert isinstance(server.below, Dir)
+        data = {} if self.data is None else self.data.words()
+        port = None if server.host is None else server.port
+        where = (server.host, port, server.socket, DATABASE, server.below.disk)
+        return Server(server.node.name, self.dialect, *where, data=data)
+
+    async def prepare(self, server: ServerContext) -> None:
+        recipe = Recipe(f"{self.layer} {await self.version(server.node)}", self.made_with(), self.data)
+        part = await self._data_set(server, recipe)
+        assert server.data is not None
+        if self.clone == "copy":
+            await unpack(server.node, part, server.data, server.as_user())
+        else:
+            await self._share(server, part)
+        await server.node.run(["sync", "--file-system", "--", server.data])
+
+    async def _data_set(self, server: ServerContext, recipe: Recipe) -> Part:
+        """Made in the server's own place where there is none yet: the node may have no room anywhere else."""
+        cache, name = data_sets(), recipe.name(server.node)
+        part = cache.used(name)
+        if part is not None:
+            return part
+        assert server.data is not None
+        async with cache.locked(lambda step: None):
+            part = cache.used(name)
+            if part is None:
+                await self._make(server)
+                part = await pack(server.node, server.data, recipe, cache)
+                await server.run("find", server.data, "-mindepth", "1", "-delete")
+        return part
+
+    async def _make(self, server: ServerContext) -> None:
+        try:
+            await server.run(*self.make(server))
+        except CommandFailed as error:
+            why = self.complaint(error.detail.splitlines())
+            what = f"node {server.node.name}: {self.layer} can't make its data"
+            raise CommandFailed(f"{what}: {why}", error.detail) from None
+
+    async def _share(self, server: ServerContext, part: Part) -> None:
+        """Unpack it once for all that work on this file system, and share its extents."""
+        assert isinstance(server.below, Dir) and server.data is not None
+        master = f"{server.below.path}/data-set-{part.name}"
+        async with server.node.lock(master):
+            if not (await server.node.run(["test", "-d", master], check=False)).ok:
+                await self._unpack_master(server, part, master)
+        copied = await server.node.run(
+            [*server.as_user(), "cp", "--archive", "--reflink=always", "--", f"{master}/.", server.data], check=False
+        )
+        if not copied.ok:
+            said = copied.stderr.decode(errors="replace").splitlines()
+            why = said[0].rpartition(": ")[2] if said else copied.describe()
+            raise Unsupported(
+                f'node {server.node.name}: this file system does not share extents ({why}): write clone = "copy"'
+            )
+
+    async def _unpack_master(self, server: ServerContext, part: Part, master: str) -> None:
+        node, half = server.node, f"{master}.half"
+        await node.run(["rm", "--recursive", "--force", "--", half])  # of one that was stopped
+        await node.run(["mkdir", "--mode=0700", "--", half])
+        if server.user is not None:
+            await node.run(["chown", f"{server.user}:{server.group}", "--", half])
+            await node.run(["chmod", "o+x", "--", *own_folders(half)])
+        await unpack(node, part, half, server.as_user())
+        await node.run(["mv", "--", half, master])
+        await node.run(["sync", "--file-system", "--", master])
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        """Its version, its settings as it says itself, and what it started from."""
+        assert isinstance(resource, Server)
+        version, settings = await asyncio.gather(self.version(context.node), self.settings_of(resource, context.node))
+        data = "empty" if self.data is None else self.data.words()
+        return {"version": version, "data": data, "clone": self.clone, **settings}
+
+    def complaint(self, lines: Sequence[str]) -> str:
+        """The last line that is an error; the last of all where there is none."""
+        errors = [found[1] for line in lines if (found := _ERROR.search(line)) is not None]
+        telling = [error for error in errors if not _SAYS_NOTHING.match(error)]
+        return telling[-1] if telling else super().complaint(lines)
+
+
+async def version_of(node: Node, program: str) -> str:
+    """What a program prints of itself. Raises ``Unsupported``."""
+    ended = await node.run([program, "--version"], check=False)
+    version = version_in(ended.stdout.decode(errors="replace"))
+    if version is None:
+        raise Unsupported(f"node {node.name}: {program} does not say its version: {ended.describe()}")
+    return version
+
+
+async def answer_of(node: Node, argv: Sequence[str]) -> str:
+    """What a client prints. Raises ``TrialError``."""
+    ended = await node.run(argv, check=False)
+    if not ended.ok:
+        said = ended.stderr.decode(errors="replace").strip()
+        raise TrialError(f"node {node.name}: the database gives no answer: {said or ended.describe()}")
+    return ended.stdout.decode(errors="replace")

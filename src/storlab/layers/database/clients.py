@@ -1,0 +1,59 @@
+"""How programs reach a database: sysbench, and each database's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from storlab.layers.resources import Server
+
+DATABASE, USER = "storlab", "storlab"
+"""What clients use; nobody but Storlab reaches the server, so there is no password."""
+
+DIALECTS = ("mysql", "postgresql")
+CLIENTS = {"mysql": "mariadb", "postgresql": "psql"}
+"""Dialect → the program that takes SQL."""
+
+
+def sysbench_options(server: Server, user: str = USER) -> list[str]:
+    """By which sysbench finds it."""
+    prefix = {"mysql": "mysql", "postgresql": "pgsql"}[server.dialect]
+    options = [f"--db-driver={prefix}", f"--{prefix}-user={user}", f"--{prefix}-db={server.database}"]
+    if server.socket is None:
+        return [*options, f"--{prefix}-host={server.host}", f"--{prefix}-port={server.port}"]
+    if prefix == "mysql":
+        return [*options, f"--mysql-socket={server.socket}"]
+    folder, port = socket_of_postgres(server.socket)
+    return [*options, f"--pgsql-host={folder}", f"--pgsql-port={port}"]
+
+
+def libpq_options(server: Server, user: str = USER) -> list[str]:
+    """By which programs of PostgreSQL find it; the database is for the caller to name."""
+    host, port = (server.host, server.port) if server.socket is None else socket_of_postgres(server.socket)
+    return [f"--host={host}", f"--port={port}", f"--username={user}"]
+
+
+def sql(server: Server, statement: str, user: str = USER) -> Sequence[str]:
+    """A command that prints a statement's rows, columns parted by tabs, without a heading."""
+    if server.dialect == "postgresql":
+        options = ["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--field-separator=\t"]
+        return [
+            "psql",
+            *options,
+            "-v",
+            "ON_ERROR_STOP=1",
+            *libpq_options(server, user),
+            "-d",
+            server.database,
+            "-c",
+            statement,
+        ]
+    where = [f"--socket={server.socket}"] if server.socket else [f"--host={server.host}", f"--port={server.port}"]
+    options = ["--batch", "--skip-column-names", f"--user={user}", *where]
+    return ["mariadb", "--no-defaults", *options, f"--database={server.database}", "-e", statement]
+
+
+def socket_of_postgres(path: str) -> tuple[str, int]:
+    """Its folder and its port: libpq puts the name together of these."""
+    socket = PurePosixPath(path)
+    return str(socket.parent), int(socket.suffix.lstrip("."))
