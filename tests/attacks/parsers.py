@@ -51,6 +51,7 @@ from attacks.samples import (
     these,
     traced,
 )
+from formats.pgbench.test_results import LOG, SUMMARY
 from layers.net.test_answers import ATTRIBUTES
 from layers.test_nbd_export import LISTING
 from layers.test_zfs_output import STATUS
@@ -68,6 +69,7 @@ from storlab.formats.fio.operations import longest_gap, read_operations
 from storlab.formats.pcap.agent_output import decode
 from storlab.formats.pcap.capture import capture_of
 from storlab.formats.pcap.text import Text
+from storlab.formats.pgbench.results import read_pgbench
 from storlab.images.apt import parse_stanzas
 from storlab.images.manifest import ImageManifest
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
@@ -168,6 +170,11 @@ def imported(kind: str, options: Mapping[str, Any] | None = None) -> Callable[[b
         return importer.read(data, "x", options or {})
 
     return read
+
+
+def of_pgbench(data: bytes, folder: Path) -> object:
+    text, _, log = data.partition(b"\0")
+    return read_pgbench(text.decode(errors="replace"), [log], "x")
 
 
 def capture_file(path: Path) -> object:
@@ -304,6 +311,7 @@ PARSERS: dict[str, Parser] = {
     # What is imported
     "fio": Parser(imported("fio"), golden("formats/fio/golden/*.json")),
     "sysbench": Parser(imported("sysbench"), few("importing/golden/sysbench*", rb"\[ \d+s \]|.* \|", 4)),
+    "pgbench": Parser(of_pgbench, these(SUMMARY.encode() + b"\0" + LOG)),
     "bonnie": Parser(imported("bonnie"), golden("importing/golden/bonnie*")),
     "pcap": Parser(imported("pcap"), golden("importing/golden/pcap-*"), slow=True),
     "pcap, from disk": Parser(of_file("x", capture_file), golden("importing/golden/pcap-*.pcap*"), slow=True),

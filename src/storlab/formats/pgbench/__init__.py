@@ -1,0 +1,1 @@
+"""What pgbench prints, and its log of transactions."""
