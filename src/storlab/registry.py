@@ -17,6 +17,8 @@ from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.layers.base import Layer
 from storlab.layers.block.device import DeviceLayer
 from storlab.layers.block.loop import LoopLayer
+from storlab.layers.database.mariadb import MariadbLayer
+from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.layers.fs.directory import DirectoryLayer
 from storlab.layers.fs.file import FileLayer
 from storlab.layers.fs.mkfs import MkfsLayer
@@ -56,6 +58,8 @@ from storlab.probes.tcp.probe import TcpProbe
 from storlab.workloads.base import Workload
 from storlab.workloads.bonnie.workload import BonnieWorkload
 from storlab.workloads.command import CommandWorkload
+from storlab.workloads.database.pgbench import PgbenchWorkload
+from storlab.workloads.database.sysbench import SysbenchWorkload
 from storlab.workloads.files.workload import FilesWorkload
 from storlab.workloads.fio.workload import FioWorkload
 from storlab.workloads.posix.workload import PosixWorkload
@@ -70,8 +74,11 @@ _LAYERS: tuple[type[Layer], ...] = (
     VirtioBlkLayer, VirtioScsiLayer, NvmeLayer, NbdLayer, IscsiLayer, NvmeTcpLayer, AoeLayer, ConnectLayer,
     VirtiofsdLayer, VirtiofsLayer, NinePLayer,
     NfsExportLayer, NfsLayer, SmbShareLayer, SmbLayer, SshShareLayer, SshfsLayer,
+    MariadbLayer, PostgresqlLayer,
 )  # fmt: skip
-_WORKLOADS: tuple[type[Workload], ...] = (FioWorkload, FilesWorkload, BonnieWorkload, PosixWorkload, CommandWorkload)
+_WORKLOADS: tuple[type[Workload], ...] = (
+    FioWorkload, FilesWorkload, BonnieWorkload, PosixWorkload, SysbenchWorkload, PgbenchWorkload, CommandWorkload,
+)  # fmt: skip
 _PROBES: tuple[type[Probe], ...] = (
     HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe, ShareRequestsProbe,
 )  # fmt: skip

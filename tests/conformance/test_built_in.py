@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from formats.fio.samples import golden as fio_golden
+from formats.pgbench.test_results import LOG as PGBENCH_LOG
+from formats.pgbench.test_results import SUMMARY as PGBENCH
 from importing import virtiofs_sample
 from importing.test_table import TWO, WIDE
 from probes import test_alignment, test_processes, test_share_requests, test_stalls
@@ -95,6 +97,7 @@ COMMAND = {
 }
 FILES = (TESTS / "workloads/golden/files.json").read_bytes()
 BONNIE = (TESTS / "workloads/golden/bonnie.stdout").read_bytes()
+SYSBENCH = (TESTS / "workloads/golden/sysbench-mariadb.txt").read_bytes()
 POSIX = b"""{"check": "fsync", "outcome": "pass", "reason": ""}
 {"check": "flock", "outcome": "unsupported", "reason": "flock: EOPNOTSUPP"}
 """
@@ -102,6 +105,8 @@ WORKLOADS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, bytes]]] = {
     "bonnie": ({"size": "160M", "files": 1}, {"stdout": BONNIE, "stderr": b"", "free": b"301592576 87020"}),
     "command": (COMMAND, {"stdout": b"rate 3\n", "out.json": b'{"latency": {"p99": 0.25}}'}),
     "files": ({"files": 1, "fsync": "directory"}, {"stdout": FILES, "stderr": b""}),
+    "pgbench": ({}, {"stdout": PGBENCH.encode(), "stderr": b"", "transactions.71": PGBENCH_LOG}),
+    "sysbench": ({}, {"stdout": SYSBENCH, "stderr": b""}),
     "posix": ({"checks": ["fsync", "flock"]}, {"stdout": POSIX, "stderr": b""}),
     "fio": ({"rw": "randrw"}, {"fio.json": fio_golden("fio-plain.json"), "stderr": b""}),
 }

@@ -72,6 +72,7 @@ class StackReader:
                 self._check_types(chain, chains, accepted.get(key, ()))
                 self._check_others(chain, chains)
         self._check_words(chains, loads)
+        self._check_loads(chains, loads)
         self._check_room(chains, loads)
         return tuple(self._declared)
 
@@ -166,6 +167,17 @@ class StackReader:
                 for word in sorted((set(words) & set(RESOURCE_WORDS)) - kind.has_words):
                     has = ", ".join(f"{{{each}}}" for each in RESOURCE_WORDS if each in kind.has_words)
                     self.cell.problem(path, f"the stack ends as a {kind.kind}, which has no {{{word}}}, but {has}")
+
+    def _check_loads(self, chains: Chains, loads: Sequence[Load]) -> None:
+        """Whether each load can do what it shall on its stack, as far as that follows from what is written."""
+        for load in loads:
+            for chain in (chains.get((target.group, target.chain)) for target in load.on):
+                if chain is None or not chain.links:
+                    continue
+                layers = [layer for each in reversed([*down(chain, chains)]) for layer in each.layers]
+                if (message := load.workload.check_on(layers)) is not None:
+                    self.cell.problem(("workload", load.name), message)
+                    break
 
     def _check_room(self, chains: Chains, loads: Sequence[Load]) -> None:
         """Refuse a load that can't fit on its stack, where the study itself says how large both are."""

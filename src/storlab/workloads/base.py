@@ -12,6 +12,7 @@ from typing import ClassVar, Self
 import orjson
 
 from storlab.errors import ParseError, RecordsError, TrialError
+from storlab.layers.base import Layer
 from storlab.layers.resources import RESOURCE_WORDS, Dir, Disk, Resource
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec, Value
@@ -105,6 +106,10 @@ class Workload(Model):
     def takes(self) -> tuple[type[Resource], ...]:
         """The kinds of resource that it can run on with these options."""
         return self.accepts
+
+    def check_on(self, layers: Sequence[Layer]) -> str | None:
+        """What is wrong with it on this stack, lowest layer first, beyond the type of what that gives."""
+        return None
 
     @abstractmethod
     def declares(self) -> tuple[MetricSpec, ...]:

@@ -12,7 +12,7 @@ MISTAKES = read(
 load = "fio"  #! "fio" should be a table
 """,
         "an empty workload": """
-[workload.load]  #! is one of: fio = { … }, files = { … }, bonnie = { … }, posix = { … }, command = { … }; here are none
+[workload.load]  #! posix = { … }, sysbench = { … }, pgbench = { … }, command = { … }; here are none
 """,
         "a misspelt kind of workload": """
 [workload.load]

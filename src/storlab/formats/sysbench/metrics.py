@@ -68,6 +68,13 @@ _METRICS = by_name(
     ]
 )
 DECLARED = tuple(_METRICS.values())
+LIVE = (
+    *(_METRICS[name] for name in ("tps", "qps", "transactions", "queries", *(f"queries.{kind}" for kind in _QUERIES))),
+    *(_METRICS[name] for name in ("events", "errors", "reconnects", "latency.sum", "time")),
+    *(spec for name, spec in _METRICS.items() if name.startswith("threads.")),
+    *latencies("latency", "events"),
+)
+"""What the workload yields: of databases alone, and percentiles of its histogram."""
 _SCALES = {
     **dict.fromkeys(("bandwidth", "read.bandwidth", "write.bandwidth"), _MIB),
     **dict.fromkeys(("latency.mean", "latency.min", "latency.max", "latency.sum", _PERCENTILE.name), _MS),

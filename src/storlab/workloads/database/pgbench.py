@@ -1,0 +1,96 @@
+"""Workload ``pgbench``: PostgreSQL's own benchmark. See https://www.postgresql.org/docs/15/pgbench.html."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, PrivateAttr, model_validator
+
+from storlab.layers.database.base import DatabaseLayer
+from storlab.layers.database.clients import libpq_options
+from storlab.measurements import Measurements
+from storlab.metrics import MetricSpec
+from storlab.nodes.needs import Needs
+from storlab.workloads.base import ELAPSED, Launch, OptionError, ReadInput, RunContext
+from storlab.workloads.database.base import DatabaseWorkload
+
+SCRIPT, LOG = "script.sql", "transactions"
+_RUNS_COMMANDS = re.compile(r"^\s*\\(?:set)?shell\b", re.M)
+
+
+class PgbenchWorkload(DatabaseWorkload):
+    """Runs pgbench's transactions, its own or those of a script, and keeps how long each took."""
+
+    kind: ClassVar[str] = "pgbench"
+    dialects: ClassVar[tuple[str, ...]] = ("postgresql",)
+
+    test: Literal["tpcb-like", "simple-update", "select-only"] = Field(
+        "tpcb-like", description="One of its own; they need data = { scale = … }."
+    )
+    script: str | None = Field(
+        None, max_length=65536, description="In its place, a file of SQL and pgbench's commands, beside the study."
+    )
+    workers: int = Field(1, ge=1, le=1000, description="Threads of pgbench itself, which share the clients.")
+    prepared: bool = Field(False, description="Prepared statements, in place of parsing each anew.")
+    _text: str | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _can_be_done(self) -> Self:
+        if self.runtime != int(self.runtime):
+            raise OptionError("pgbench counts whole seconds", "runtime")
+        if self.workers > self.threads:
+            raise OptionError(f"{self.workers} workers for {self.threads} clients (threads): take fewer", "workers")
+        return self
+
+    def resolve(self, read: ReadInput) -> Self:
+        if self.script is None:
+            return self
+        text = read(self.script)
+        if _RUNS_COMMANDS.search(text):
+            raise OptionError("a script may not run commands of the shell: take \\shell and \\setshell out", "script")
+        resolved = self.model_copy()
+        resolved._text = text
+        return resolved
+
+    def declares(self) -> tuple[MetricSpec, ...]:
+        from storlab.formats.pgbench.declared import METRICS
+
+        return (*METRICS.values(), *ELAPSED)
+
+    def needs(self) -> Needs:
+        return Needs(programs=("pgbench", "psql"))
+
+    def lacks_data(self, database: DatabaseLayer) -> str | None:
+        if self.script is not None or (database.data is not None and database.data.scale is not None):
+            return None
+        return f"the tables of pgbench are missing: write data = {{ scale = 10 }} in layer {database.layer}"
+
+    async def prepare(self, place: RunContext) -> None:
+        if self._text is not None:
+            await place.node.write(f"{place.folder}/{SCRIPT}", self._text.encode())
+
+    async def launch(self, place: RunContext) -> Launch:
+        if place.warm_up:
+            limit = f"--time={max(1, round(place.warm_up))}"
+            await place.node.run([*self._arguments(place), limit, self._database(place)])
+        await self.settle(place)
+        log = ["--log", f"--log-prefix={place.folder}/{LOG}"]
+        argv = (*self._arguments(place), f"--time={round(self.runtime)}", *log, self._database(place))
+        return Launch(argv, env={"LC_ALL": "C"}, cwd=place.folder)
+
+    def _database(self, place: RunContext) -> str:
+        return self.server(place).database
+
+    def _arguments(self, place: RunContext) -> list[str]:
+        what = f"--file={place.folder}/{SCRIPT}" if self._text is not None else f"--builtin={self.test}"
+        numbers = [f"--client={self.threads}", f"--jobs={self.workers}", f"--random-seed={place.seed % 2**31}"]
+        rate = [f"--rate={self.rate:g}"] if self.rate else []
+        how = ["--no-vacuum", f"--protocol={'prepared' if self.prepared else 'simple'}"]
+        return ["pgbench", *libpq_options(self.server(place)), what, *numbers, *rate, *how]
+
+    def parse(self, raw: Path) -> Measurements:
+        from storlab.workloads.database.pgbench_results import read_results  # polars: not needed to load a study
+
+        return read_results(raw, LOG)

@@ -1,0 +1,119 @@
+"""Workload ``sysbench``: its tests of databases, or a Lua file of one's own. See https://github.com/akopytov/sysbench.
+
+The warm-up is a run of its own before the measured one: sysbench's ``--warmup-time`` was reported to count into the
+sums (akopytov/sysbench#167), and with ``--rate`` leaves a backlog (#408).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from storlab.layers.database.base import DatabaseLayer
+from storlab.layers.database.clients import DIALECTS, sysbench_options
+from storlab.measurements import Measurements
+from storlab.metrics import MetricSpec
+from storlab.nodes.needs import Needs
+from storlab.units import Share
+from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext
+from storlab.workloads.database.base import DatabaseWorkload
+
+Test = Literal[
+    "oltp_read_write", "oltp_read_only", "oltp_write_only", "oltp_point_select", "oltp_insert", "oltp_delete",
+    "oltp_update_index", "oltp_update_non_index", "select_random_points", "select_random_ranges",
+]  # fmt: skip
+OptionName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+OptionValue = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.,:+-]{1,200}$")]
+_OURS = {"threads", "time", "events", "rate", "tables", "table-size", "rand-type", "rand-seed", "report-interval"}
+_OURS |= {"percentile", "histogram", "warmup-time", "config-file", "luajit-cmd", "debug", "verbosity"}
+
+
+class SysbenchWorkload(DatabaseWorkload):
+    """Runs sysbench's transactions on a database: MariaDB, MySQL or PostgreSQL."""
+
+    kind: ClassVar[str] = "sysbench"
+    dialects: ClassVar[tuple[str, ...]] = DIALECTS
+
+    test: Test = Field("oltp_read_write", description="One of sysbench's own tests.")
+    script: str | None = Field(
+        None, pattern=r"^/[^\x00]+\.lua$", max_length=4095, description="In its place, a Lua file on the node."
+    )
+    tables: int | None = Field(None, ge=1, le=10_000, description="Of its tables; by default all of the data set.")
+    rows: int | None = Field(None, ge=1, le=10**9, description="Of each table; by default those of the data set.")
+    distribution: Literal["special", "uniform", "gaussian", "pareto", "zipfian"] = Field(
+        "special", description="Which rows it picks. `special`: most of the time the same few."
+    )
+    max_errors: Share = Field(
+        0.01, ge=0, le=1, description="Errors that sysbench ignores, such as deadlocks: above this, a trial fails."
+    )
+    options: dict[OptionName, OptionValue | int | bool] = Field(
+        default_factory=dict, description="More options of the test, without the dashes: `point-selects`, `skip-trx`."
+    )
+
+    @model_validator(mode="after")
+    def _can_be_done(self) -> Self:
+        for name in self.options:
+            if name.replace("_", "-") in _OURS or name.startswith(("mysql", "pgsql", "db-")):
+                raise OptionError("this is a key of its own, or Storlab's to say", "options", name)
+        if self.runtime != int(self.runtime):
+            raise OptionError("sysbench counts whole seconds", "runtime")
+        return self
+
+    def declares(self) -> tuple[MetricSpec, ...]:
+        from storlab.formats.sysbench.metrics import LIVE
+
+        return (*LIVE, *ELAPSED)
+
+    def needs(self) -> Needs:
+        return Needs(programs=("sysbench",), paths=(self.script,) if self.script else ())
+
+    def loads_code(self) -> tuple[str, ...]:
+        return () if self.script is None else (self.script,)
+
+    def lacks_data(self, database: DatabaseLayer) -> str | None:
+        data = database.data
+        if data is None and self.script is None and None in (self.tables, self.rows):
+            return f"the tables are missing: write data = {{ tables = 4, rows = 50000 }} in layer {database.layer}"
+        if data is None or self.script is not None:
+            return None
+        if data.tables is None:
+            return f"these are tables of pgbench: write data = {{ tables = 4, rows = 50000 }} in layer {database.layer}"
+        for name, has in (("tables", data.tables), ("rows", data.rows)):
+            wanted = getattr(self, name)
+            if wanted is not None and wanted > (has or 0):
+                return f"{name} = {wanted} is more than the data set has: {has}"
+        return None
+
+    async def prepare(self, place: RunContext) -> None:
+        if "tables" in self.server(place).data:
+            return
+        await place.node.run([*self._arguments(place), "cleanup"], check=False)  # of an earlier trial
+        await place.node.run([*self._arguments(place), "prepare"])
+
+    async def launch(self, place: RunContext) -> Launch:
+        if place.warm_up:  # here, and not before caches are dropped
+            await place.node.run([*self._arguments(place), f"--time={max(1, round(place.warm_up))}", "run"])
+        await self.settle(place)
+        measured = [f"--time={round(self.runtime)}", "--report-interval=1", "--histogram=on", "--percentile=95"]
+        return Launch((*self._arguments(place), *measured, "run"), env={"LC_ALL": "C"}, cwd=place.folder)
+
+    def _arguments(self, place: RunContext) -> list[str]:
+        server = self.server(place)
+        tables = self.tables or server.data.get("tables")
+        rows = self.rows or server.data.get("rows")
+        own = {"tables": tables, "table-size": rows, "rand-type": self.distribution, "rand-seed": place.seed % 2**31}
+        given = {**{name: value for name, value in own.items() if value is not None}, **self.options}
+        spelled = [f"--{name.replace('_', '-')}={_word(value)}" for name, value in given.items()]
+        limits = [f"--threads={self.threads}", "--events=0", *([f"--rate={self.rate:g}"] if self.rate else [])]
+        return ["sysbench", self.script or self.test, *sysbench_options(server), *limits, *spelled]
+
+    def parse(self, raw: Path) -> Measurements:
+        from storlab.workloads.database.sysbench_results import read_results  # polars: not needed to load a study
+
+        return read_results(raw, self.max_errors)
+
+
+def _word(value: str | int | bool) -> str:
+    return ("on" if value else "off") if isinstance(value, bool) else str(value)

@@ -1,0 +1,64 @@
+"""What sysbench left of one trial, as measurements; or why it failed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+
+from storlab.errors import CommandFailed, ParseError, TimedOut, TrialError
+from storlab.formats.sysbench.metrics import LIVE, measured
+from storlab.formats.sysbench.text import read_sysbench
+from storlab.measurements import Measurements, metric_frame
+from storlab.metrics import by_name
+from storlab.nodes.process import ExitRecord, telling
+from storlab.percentiles import PERCENTILES, percentile_name, percentiles
+from storlab.workloads.base import bytes_of, elapsed_values, read_exit
+
+_FATAL = re.compile(rb"^FATAL: (.+)$", re.M)
+_SPECS = by_name(LIVE)
+
+
+def read_results(raw: Path, max_errors: float) -> Measurements:
+    """``max_errors``: those that it ignored, for each transaction.
+
+    Raises ``TimedOut``, ``CommandFailed`` with its own message, ``TrialError`` for too many errors, ``ParseError``.
+    """
+    ended, text = read_exit(raw), bytes_of(raw / "stdout")
+    if not ended.ok:
+        raise _failure(ended, text, bytes_of(raw / "stderr"))
+    source = str(raw / "stdout")
+    runs = read_sysbench(text, source)
+    if len(runs) != 1:
+        raise ParseError(f"holds {len(runs)} results of sysbench, and not one", source)
+    (run,) = runs
+    events = run.closed.get("events", 0)
+    if not events:
+        raise TrialError("sysbench finished no transaction", text.decode(errors="replace"))
+    errors = run.closed.get("errors", 0)
+    ignored = f"sysbench ignored {errors:.0f} errors of the database, such as deadlocks, in {events:.0f} transactions"
+    if errors > max_errors * events:
+        raise TrialError(f"{ignored}: more than max_errors = {max_errors:.1%} allows")
+    found = measured(run)
+    exact = percentiles(run.histogram) if run.histogram.height else {}
+    own = [_SPECS[f"latency.{percentile_name(p)}"].value(exact[p]) for p in PERCENTILES if p in exact]
+    kept = found.metrics.filter(pl.col("metric").is_in(list(_SPECS)) & ~pl.col("metric").str.starts_with("latency.p"))
+    series = found.series.filter(~pl.col("metric").str.starts_with("latency."))
+    return replace(
+        found,
+        metrics=pl.concat([kept, metric_frame([*own, *elapsed_values(ended)])]),
+        series=series,
+        warnings=(*found.warnings, *([f"{ignored}."] if errors else [])),
+        declared=(),
+    )
+
+
+def _failure(ended: ExitRecord, text: bytes, stderr: bytes) -> TrialError:
+    said = (stderr or text).decode(errors="replace")
+    if ended.timed_out:
+        return TimedOut("sysbench was stopped at the time-out", said)
+    fatal = [line.decode(errors="replace") for line in (*_FATAL.findall(text), *_FATAL.findall(stderr))]
+    message = fatal[0] if fatal else telling(said.splitlines() or ["no message"])
+    return CommandFailed(f"{ended.describe()}: {message}", said)

@@ -1,0 +1,90 @@
+"""MariaDB and PostgreSQL under their own loads, on a directory: measured, with what each transaction cost."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from laboratory import Laboratory
+
+STUDY = """
+primary = "bytes_written.per-transaction"
+stack = [{ layer = "directory" }, "{server}"]
+factors.server = { mariadb = { layer = "mariadb", DATA }, postgresql = { layer = "postgresql", DATA } }
+repeat = { until = "max", min = 1, max = 1 }
+trial = { warm_up = "1s" }
+workload.oltp.sysbench = { threads = 2, runtime = "2s", test = "oltp_update_non_index" }
+""".replace("DATA", 'pool = "32M", data = { tables = 1, rows = 1000 }')
+OWN = """
+primary = "tps"
+stack = [{ layer = "directory" }, { layer = "LAYER", pool = "32M", data = { DATA } }]
+repeat = { until = "max", min = 1, max = 1 }
+workload.oltp.LOAD = { threads = 2, runtime = "1s"MORE }
+"""
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
+    """In a folder that the servers' own users may pass through."""
+    with tempfile.TemporaryDirectory(prefix="sl-", dir="/var/tmp") as name:
+        Path(name).chmod(0o711)
+        monkeypatch.setenv("XDG_STATE_HOME", f"{name}/state")
+        monkeypatch.setenv("XDG_CACHE_HOME", f"{name}/cache")
+        with contextlib.closing(Laboratory(Path(name))) as made:
+            yield made
+
+
+def metrics(lab: Laboratory) -> dict[tuple[int, str], float]:
+    found = pl.read_parquet(lab.out / "tables" / "metrics.parquet").filter(pl.col("job").is_null())
+    return {(cell, metric): value for cell, metric, value in found.select("cell", "metric", "value").iter_rows()}
+
+
+def test_both_servers_are_measured_and_what_a_transaction_costs(lab: Laboratory) -> None:
+    ran = lab.run(STUDY)
+    assert ran.status == 0, ran
+    assert [record.status for record in lab.records()] == ["done", "done"], ran
+    found = metrics(lab)
+    for cell in (1, 2):
+        assert found[cell, "tps"] > 0 and found[cell, "latency.p99"] >= found[cell, "latency.p50"] > 0
+        # Each transaction waits for a flush, which two that commit at once may share.
+        assert found[cell, "flushes.per-transaction"] > 0.3
+        assert found[cell, "bytes_written.per-transaction"] > 500
+        assert found[cell, "cpu.time.per-transaction"] > 0
+    for record in lab.records():
+        ((_, server),) = record.facts.values()
+        assert server["data"] == {"tables": 1, "rows": 1000, "seed": 1}
+    assert lab.leftovers() == []
+
+
+def test_pgbench_has_the_latency_of_each_transaction(lab: Laboratory) -> None:
+    (lab.folder / "own.sql").write_text("SELECT 1;\n")
+    more = ', script = "own.sql"'
+    study = OWN.replace("LAYER", "postgresql").replace("DATA", "scale = 1").replace("LOAD", "pgbench")
+    ran = lab.run(study.replace("MORE", more))
+    assert ran.status == 0, ran
+    (record,) = lab.records()
+    assert record.status == "done", record.reason
+    found = metrics(lab)
+    assert found[1, "transactions"] == pl.read_parquet(lab.out / "tables" / "histograms.parquet")["count"].sum()
+
+
+@pytest.mark.parametrize(
+    ("layer", "data", "load", "more", "said"),
+    [
+        ("mariadb", "tables = 1, rows = 10", "pgbench", "", "pgbench is for postgresql, and not for layer mariadb"),
+        ("postgresql", "tables = 1, rows = 10", "pgbench", "", "write data = { scale = 10 } in layer postgresql"),
+        ("postgresql", "scale = 1", "sysbench", "", "write data = { tables = 4, rows = 50000 } in layer postgresql"),
+        ("mariadb", "tables = 1, rows = 10", "sysbench", ", rows = 11", "rows = 11 is more than the data set has: 10"),
+    ],
+)
+def test_a_load_that_lacks_its_data_is_refused_when_the_study_is_read(
+    layer: str, data: str, load: str, more: str, said: str, lab: Laboratory
+) -> None:
+    study = OWN.replace("LAYER", layer).replace("DATA", data).replace("LOAD", load).replace("MORE", more)
+    ran = lab.storlab("plan", lab.study(study))
+    assert ran.status == 2 and said in ran.stderr and "line 8" in ran.stderr, ran

@@ -1,0 +1,91 @@
+"""Loads of databases: what may be asked of them, and what becomes of what they left."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from storlab.errors import CommandFailed, TrialError
+from storlab.nodes.process import ExitRecord
+from storlab.workloads.base import exit_bytes
+from storlab.workloads.database.pgbench import PgbenchWorkload
+from storlab.workloads.database.sysbench import SysbenchWorkload
+
+DONE = ExitRecord(("sysbench",), 0, None, False, None, 0.0, 1.0, 2.0, 0.5, 0.25, 2**21, 0)
+FAILED = ExitRecord(("sysbench",), 1, None, False, None, 0.0, 1.0, 2.0, 0.5, 0.25, 2**21, 0)
+GOLDEN = Path(__file__).parent / "golden" / "sysbench-mariadb.txt"
+
+
+@pytest.mark.parametrize(
+    ("workload", "keys", "said"),
+    [
+        (SysbenchWorkload, {"test": "oltp"}, "oltp_read_write"),
+        (SysbenchWorkload, {"runtime": "1.5s"}, "whole seconds"),
+        (SysbenchWorkload, {"options": {"mysql-host": "x"}}, "Storlab's to say"),
+        (SysbenchWorkload, {"options": {"table_size": 3}}, "Storlab's to say"),
+        (SysbenchWorkload, {"options": {"x": "a b"}}, "should match"),
+        (SysbenchWorkload, {"script": "own.lua"}, "should match"),
+        (PgbenchWorkload, {"workers": 3, "threads": 2}, "take fewer"),
+        (PgbenchWorkload, {"test": "tpcc"}, "tpcb-like"),
+    ],
+)
+def test_what_they_can_not_do_is_refused(workload: Any, keys: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        workload.model_validate(keys)
+
+
+def test_a_script_may_not_run_commands_of_the_shell() -> None:
+    with pytest.raises(ValueError, match="may not run commands of the shell"):
+        PgbenchWorkload(script="x.sql").resolve(lambda name: "SELECT 1;\n  \\setshell a id\n")
+
+
+def test_a_lua_file_is_code_that_is_loaded() -> None:
+    assert SysbenchWorkload(script="/srv/tpcc.lua").loads_code() == ("/srv/tpcc.lua",)
+
+
+def left(folder: Path, ended: ExitRecord, **files: str | bytes) -> Path:
+    for name, text in {"stdout": b"", "stderr": b"", **files, "exit.json": exit_bytes(ended)}.items():
+        (folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
+    return folder
+
+
+def test_percentiles_are_those_of_sysbench_s_histogram(tmp_path: Path) -> None:
+    text = GOLDEN.read_bytes()
+    found = SysbenchWorkload().parse(left(tmp_path, DONE, stdout=text))
+    got = found.totals()
+    assert got["latency.p50"] <= got["latency.p95"] <= got["latency.p99.9"] <= got["latency.max"] * 1.02
+    assert set(got) <= {spec.name for spec in SysbenchWorkload().declares()}
+    assert found.series.filter(metric="tps").height == 5
+
+
+def test_why_sysbench_ended_is_its_own_last_word(tmp_path: Path) -> None:
+    said = (
+        "sysbench 1.0.20 (using system LuaJIT)\n\nFATAL: unable to connect to MySQL server on socket 'x', aborting...\n"
+    )
+    with pytest.raises(CommandFailed, match="sysbench ended with status 1: unable to connect to MySQL server"):
+        SysbenchWorkload().parse(left(tmp_path, FAILED, stdout=said))
+
+
+def test_errors_that_sysbench_ignores_are_told_of_and_many_fail_the_trial(tmp_path: Path) -> None:
+    text = GOLDEN.read_text()
+    ignored = re.sub(r"ignored errors: +0 ", "ignored errors:                      7 ", text)
+    assert ignored != text
+    left(tmp_path, DONE, stdout=ignored)
+    with pytest.raises(TrialError, match=r"sysbench ignored 7 errors .* more than max_errors = 0.1% allows"):
+        SysbenchWorkload(max_errors=0.001).parse(tmp_path)
+    found = SysbenchWorkload().parse(tmp_path)
+    assert found.totals()["errors"] == 7 and found.warnings == (
+        "sysbench ignored 7 errors of the database, such as deadlocks, in 1391 transactions.",
+    )
+
+
+def test_why_pgbench_ended_is_its_own_last_word(tmp_path: Path) -> None:
+    said = (
+        "pgbench: error: connection to server on socket failed\npgbench: error: could not create connection for setup\n"
+    )
+    with pytest.raises(CommandFailed, match="could not create connection for setup"):
+        PgbenchWorkload().parse(left(tmp_path, FAILED, stderr=said))
