@@ -31,6 +31,8 @@ from storlab.records.amplification import (
     moved_bytes,
 )
 from storlab.records.observations import Done, Observations
+from storlab.records.per_transaction import METRICS as PER_TRANSACTION
+from storlab.records.per_transaction import per_transaction
 from storlab.records.run_folder import TrialRecord, raw_folder
 from storlab.records.segments import segments_per_request
 from storlab.records.share_requests import requests_per_operation
@@ -102,7 +104,7 @@ def derive_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
 
 def _tables(parsed: Sequence[Parsed]) -> TrialTables:
     tables = rows_of([group for each in parsed for group in each.groups])
-    own: list[Declared] = [(SOURCE, _AMPLIFICATION), (NODES, _OF_NODES)]
+    own: list[Declared] = [(SOURCE, (*_AMPLIFICATION, *PER_TRANSACTION.values())), (NODES, _OF_NODES)]
     declared = {trial: notes.declared for trial, notes in tables.notes.items()}
     tables.notes = {
         each.trial: Notes(each.warnings, each.observed, [*declared.get(each.trial, []), *own]) for each in parsed
@@ -136,6 +138,8 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
         if isinstance(cell.probes[name], ShareRequestsProbe) and _measures_all(trial):
             loads = [load for each in measured.values() for load in each]
             parsed.tell(record, PROBE + name, None, requests_per_operation(loads, ends.get(PROBE + name, {}).values()))
+        if isinstance(cell.probes[name], HostLoadProbe) and _measures_all(trial):
+            _add_per_transaction(parsed, record, measured, ends)
     _add_amplification(parsed, trial, observations, measured)
     _add_backings(parsed, trial, observations, measured)
     if len(measured) > 1 and record.start_skew is not None:
@@ -148,6 +152,18 @@ def _add_segments(
 ) -> None:
     below = [each for end, seen in ends.items() if end != source for each in seen.values()]
     parsed.tell(record, source, None, segments_per_request(ends.get(source, {}).values(), below))
+
+
+def _add_per_transaction(
+    parsed: Parsed,
+    record: TrialRecord,
+    measured: Mapping[str, Sequence[Measurements]],
+    ends: Mapping[str, Mapping[str, Measurements]],
+) -> None:
+    source = PROBE + HostLoadProbe.kind
+    below = [each for end, seen in ends.items() if end != source for each in seen.values()]
+    loads = [load for each in measured.values() for load in each]
+    parsed.tell(record, SOURCE, None, per_transaction(loads, ends.get(source, {}).values(), below))
 
 
 def in_slices(probe: Probe, seen: Measurements) -> Measurements:

@@ -13,6 +13,7 @@ from storlab.probes.backing import BACKING
 from storlab.probes.host_load import HostLoadProbe
 from storlab.records.amplification import SOURCE, declares
 from storlab.records.derive_trial import NODES, START_SKEW
+from storlab.records.per_transaction import declares as per_transaction
 from storlab.records.tables import derived
 from storlab.run.design import design_of
 from storlab.study.cells import Cell
@@ -39,8 +40,9 @@ def _together(
 ) -> Declarations:
     asked = {spec.quantity for _, specs in loads for spec in specs}
     shared = ((name, (*specs, *derived(specs, count))) for (name, specs), count in zip(loads, nodes, strict=True))
+    costs = per_transaction(specs for _, specs in loads) if amplified else ()
     storage = (
-        (SOURCE, declares(asked, at_disk=amplified, beneath=False)),
+        (SOURCE, (*declares(asked, at_disk=amplified, beneath=False), *costs)),
         (BACKING.kind, (*BACKING.metrics, *declares(asked, at_disk=False, beneath=True)) if crosses else ()),
     )
     return Declarations.union([*shared, *probes, *storage, (NODES, (START_SKEW,) if sum(nodes) > 1 else ())])
