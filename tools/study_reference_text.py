@@ -557,6 +557,18 @@ stack = [{ layer = "directory" }, { layer = "9p", cache = "mmap" }]
     "layer smb": _shared('layer = "smb-share"', 'layer = "smb", give_up = "5s"'),
     "layer ssh-share": _shared('layer = "ssh-share"', 'layer = "sshfs"'),
     "layer sshfs": _shared('layer = "ssh-share"', 'layer = "sshfs", give_up = "5s"'),
+    "layer mariadb": """
+stack = [{ layer = "directory" }, { layer = "mariadb", doublewrite = false, settings = { innodb_io_capacity = 2000 } }]
+
+[workload.clients]
+sysbench = { tables = 2, rows = 1000, threads = 4 }
+""",
+    "layer postgresql": """
+stack = [{ layer = "directory" }, { layer = "postgresql", full_page_writes = false, data = { scale = 10 } }]
+
+[workload.clients]
+pgbench = { threads = 4 }
+""",
     "base image": """
 [nodes.vm]
 kind  = "vm"
@@ -609,6 +621,18 @@ posix = {}
 
 [workload.locks]
 posix = { checks = ["lock-records", "lock-wait", "lock-open-file", "flock"], limit = "5s" }
+""",
+    "workload sysbench": """
+stack = [{ layer = "directory" }, { layer = "mariadb", data = { tables = 4, rows = 50000 } }]
+
+[workload.clients]
+sysbench = { test = "oltp_write_only", threads = 8, runtime = "30s", options = { skip_trx = true } }
+""",
+    "workload pgbench": """
+stack = [{ layer = "directory" }, { layer = "postgresql", data = { scale = 10 } }]
+
+[workload.clients]
+pgbench = { test = "simple-update", threads = 8, workers = 2, runtime = "30s", rate = 200 }
 """,
     "workload command": """
 [workload.copy.command]

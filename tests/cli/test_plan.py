@@ -177,6 +177,7 @@ def test_the_list_names_every_study_and_every_part() -> None:
         "quick": ["root"],
         "quick-directory": [],
         "shared-folder-options": ["virtual machines"],
+        "database-variability": ["root"],
         "shared-folders": ["virtual machines"],
         "vm-backing": ["virtual machines"],
     }
