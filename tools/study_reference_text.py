@@ -666,4 +666,8 @@ tcp = {}
 [probes]
 share-requests = {}
 """,
+    "probe server": """
+[probes]
+server = { interval = "500ms" }
+""",
 }

@@ -53,6 +53,7 @@ from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.processes import ProcessesProbe
 from storlab.probes.requests.probe import ShareRequestsProbe
+from storlab.probes.server.probe import ServerProbe
 from storlab.probes.stalls import StallsProbe
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.workloads.base import Workload
@@ -80,7 +81,7 @@ _WORKLOADS: tuple[type[Workload], ...] = (
     FioWorkload, FilesWorkload, BonnieWorkload, PosixWorkload, SysbenchWorkload, PgbenchWorkload, CommandWorkload,
 )  # fmt: skip
 _PROBES: tuple[type[Probe], ...] = (
-    HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe, ShareRequestsProbe,
+    HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe, ShareRequestsProbe, ServerProbe,
 )  # fmt: skip
 
 

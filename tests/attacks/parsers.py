@@ -56,7 +56,7 @@ from layers.net.test_answers import ATTRIBUTES
 from layers.test_nbd_export import LISTING
 from layers.test_zfs_output import STATUS
 from nodes.shaping.samples import CONNECTIONS, FEATURES, LINK, PING, QUEUES
-from probes import test_share_requests
+from probes import test_server, test_share_requests
 from probes.test_backing import PATHS
 from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
 from storlab.blockio.text import event_form, tables
@@ -103,6 +103,7 @@ from storlab.probes.processes import ProcessesProbe
 from storlab.probes.requests.histogram import parse_histogram
 from storlab.probes.requests.probe import ShareRequestsProbe
 from storlab.probes.sampling import NAME as SAMPLES
+from storlab.probes.server.probe import ServerProbe
 from storlab.probes.stalls import StallsProbe
 from storlab.probes.subject import NAME as SUBJECT
 from storlab.probes.subject import Subject, read_subject
@@ -175,6 +176,12 @@ def imported(kind: str, options: Mapping[str, Any] | None = None) -> Callable[[b
 def of_pgbench(data: bytes, folder: Path) -> object:
     text, _, log = data.partition(b"\0")
     return read_pgbench(text.decode(errors="replace"), [log], "x")
+
+
+def of_server(data: bytes, folder: Path) -> object:
+    record = test_server.record(folder)
+    (folder / "mysql.log").write_bytes(data)
+    return ServerProbe().parse(record)
 
 
 def capture_file(path: Path) -> object:
@@ -349,6 +356,7 @@ PARSERS: dict[str, Parser] = {
     "trace": Parser(of_file(TRACE, shown_trace), traced),
     "tcp": Parser(probed(TcpProbe(), ONE_DISK, TCP), connections),
     "share-requests": Parser(probed(ShareRequestsProbe(), test_share_requests.EVERY), share_requests),
+    "server": Parser(of_server, these(test_server.ANSWERS.encode())),
     "notes": Parser(of_file(NOTES, lambda path: read_notes(path.parent)), these('["a", "b"]')),
     "subject": Parser(of_file(SUBJECT, lambda path: read_subject(path.parent)), these(*SUBJECT_JSON)),
     # What tools and kernels print

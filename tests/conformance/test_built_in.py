@@ -17,7 +17,7 @@ from formats.pgbench.test_results import LOG as PGBENCH_LOG
 from formats.pgbench.test_results import SUMMARY as PGBENCH
 from importing import virtiofs_sample
 from importing.test_table import TWO, WIDE
-from probes import test_alignment, test_processes, test_share_requests, test_stalls
+from probes import test_alignment, test_processes, test_server, test_share_requests, test_stalls
 from storlab.conformance import (
     check_importer,
     check_layer,
@@ -158,10 +158,15 @@ def _tcp(raw: Path) -> ProbeRecord:
     return ProbeRecord(raw, Window(100.0, 200.0), Subject(group="client", disks=("nbd0",)))
 
 
+def _server(raw: Path) -> ProbeRecord:
+    return test_server.record(raw)
+
+
 PROBES: Mapping[type[Probe], Callable[[Path], ProbeRecord]] = {
     probe_types()["alignment"]: _alignment,
     probe_types()["host-load"]: _host_load,
     probe_types()["processes"]: _processes,
+    probe_types()["server"]: _server,
     probe_types()["share-requests"]: _share_requests,
     probe_types()["stalls"]: _stalls,
     probe_types()["tcp"]: _tcp,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from storlab.layers.resources import Server
@@ -11,8 +10,6 @@ DATABASE, USER = "storlab", "storlab"
 """What clients use; nobody but Storlab reaches the server, so there is no password."""
 
 DIALECTS = ("mysql", "postgresql")
-CLIENTS = {"mysql": "mariadb", "postgresql": "psql"}
-"""Dialect → the program that takes SQL."""
 
 
 def sysbench_options(server: Server, user: str = USER) -> list[str]:
@@ -33,24 +30,20 @@ def libpq_options(server: Server, user: str = USER) -> list[str]:
     return [f"--host={host}", f"--port={port}", f"--username={user}"]
 
 
-def sql(server: Server, statement: str, user: str = USER) -> Sequence[str]:
-    """A command that prints a statement's rows, columns parted by tabs, without a heading."""
+def client(server: Server, user: str = USER) -> list[str]:
+    """A command that takes statements and prints their rows, columns parted by tabs, without a heading."""
     if server.dialect == "postgresql":
         options = ["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--field-separator=\t"]
-        return [
-            "psql",
-            *options,
-            "-v",
-            "ON_ERROR_STOP=1",
-            *libpq_options(server, user),
-            "-d",
-            server.database,
-            "-c",
-            statement,
-        ]
+        where = [*libpq_options(server, user), f"--dbname={server.database}"]
+        return ["psql", *options, "--set=ON_ERROR_STOP=1", *where]
     where = [f"--socket={server.socket}"] if server.socket else [f"--host={server.host}", f"--port={server.port}"]
-    options = ["--batch", "--skip-column-names", f"--user={user}", *where]
-    return ["mariadb", "--no-defaults", *options, f"--database={server.database}", "-e", statement]
+    options = ["--batch", "--unbuffered", "--skip-column-names", f"--user={user}", *where]
+    return ["mariadb", "--no-defaults", *options, f"--database={server.database}"]
+
+
+def sql(server: Server, statement: str, user: str = USER) -> list[str]:
+    """A command that prints what one statement answers."""
+    return [*client(server, user), "-c" if server.dialect == "postgresql" else "-e", statement]
 
 
 def socket_of_postgres(path: str) -> tuple[str, int]:

@@ -1,0 +1,77 @@
+"""What is asked of each database, and what of it becomes which metric.
+
+See https://mariadb.com/kb/en/innodb-status-variables/, and "The Cumulative Statistics System" of PostgreSQL's manual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from storlab.metrics import MetricSpec, by_name
+
+END = "end"
+"""What the last line of an answer says."""
+
+SPECS = by_name(
+    [
+        MetricSpec("log.bytes", "B", "lower", noun="written to the database's log"),
+        MetricSpec("log.flushes", "1", "lower", noun="flushes of the database's log", evidence="rare"),
+        MetricSpec("log.full_pages", "1", "lower", noun="whole pages in the database's log"),
+        MetricSpec("doublewrite.pages", "1", "lower", noun="pages written to the doublewrite buffer"),
+        MetricSpec("pages.written", "1", "lower", noun="pages written back"),
+        MetricSpec("pages.read", "1", "lower", noun="pages read into the pool"),
+        MetricSpec("checkpoints", "1", "lower", noun="checkpoints", evidence="rare"),
+        MetricSpec("lock.waits", "1", "lower", noun="waits for locks of rows"),
+        MetricSpec("dirty.pages.max", "1", across="max", evidence="none"),
+        MetricSpec("checkpoint.age.max", "B", across="max", evidence="none"),
+        MetricSpec("purge.lag.max", "1", across="max", evidence="none"),
+    ]
+)
+SERIES = {"dirty.pages": "1", "checkpoint.age": "B", "purge.lag": "1"}
+"""What is a state, and no count: a sample each, of which ``….max`` is the largest."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """``statement`` answers in lines of a name and a number; ``counts`` and ``states``: name → metric."""
+
+    statement: str
+    counts: Mapping[str, str]
+    states: Mapping[str, str]
+
+
+def _of_innodb() -> Asked:
+    counts = {
+        "INNODB_OS_LOG_WRITTEN": "log.bytes",
+        "INNODB_OS_LOG_FSYNCS": "log.flushes",
+        "INNODB_DBLWR_PAGES_WRITTEN": "doublewrite.pages",
+        "INNODB_BUFFER_POOL_PAGES_FLUSHED": "pages.written",
+        "INNODB_BUFFER_POOL_READS": "pages.read",
+        "INNODB_ROW_LOCK_WAITS": "lock.waits",
+    }
+    states = {
+        "INNODB_BUFFER_POOL_PAGES_DIRTY": "dirty.pages",
+        "INNODB_CHECKPOINT_AGE": "checkpoint.age",
+        "INNODB_HISTORY_LIST_LENGTH": "purge.lag",
+    }
+    names = ", ".join(f"'{name}'" for name in (*counts, *states))
+    of = f"FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME IN ({names})"
+    return Asked(f"SELECT VARIABLE_NAME, VARIABLE_VALUE {of} UNION ALL SELECT '{END}', 0;", counts, states)
+
+
+def _of_postgres() -> Asked:
+    sources = {
+        "log.bytes": "wal_bytes FROM pg_stat_wal",
+        "log.flushes": "wal_sync FROM pg_stat_wal",
+        "log.full_pages": "wal_fpi FROM pg_stat_wal",
+        "pages.written": "buffers_checkpoint + buffers_clean + buffers_backend FROM pg_stat_bgwriter",
+        "pages.read": "blks_read FROM pg_stat_database WHERE datname = current_database()",
+        "checkpoints": "checkpoints_timed + checkpoints_req FROM pg_stat_bgwriter",
+    }
+    rows = [f"SELECT '{name}', {source}" for name, source in sources.items()]
+    return Asked(" UNION ALL ".join([*rows, f"SELECT '{END}', 0"]) + ";", {name: name for name in sources}, {})
+
+
+ASKED: Mapping[str, Asked] = {"mysql": _of_innodb(), "postgresql": _of_postgres()}
+"""By dialect."""

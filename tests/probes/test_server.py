@@ -1,0 +1,90 @@
+"""The probe ``server``: what MariaDB and PostgreSQL answered, as differences over the measured phase."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.errors import ParseError
+from storlab.measurements import Measurements
+from storlab.probes.base import ProbeRecord, Window
+from storlab.probes.server.probe import ServerProbe, read_answers
+from storlab.probes.subject import Service, Subject
+
+MARIADB = Subject(group="host", servers=(Service(dialect="mysql", address="/x/socket", here=True),))
+POSTGRES = Subject(group="host", servers=(Service(dialect="postgresql", address="10.0.0.1:5432", here=True),))
+OTHERS = Subject(
+    group="host",
+    servers=(
+        Service(dialect="nbd", address="/x/nbd", here=True),
+        Service(dialect="mysql", address="10.0.0.1:3306", here=False),
+    ),
+)
+WINDOW = Window(100.0, 110.0)
+
+
+def answer(t: float, log: int, dirty: int) -> str:
+    return (
+        f"{t:.6f} INNODB_OS_LOG_WRITTEN\t{log}\n{t:.6f} INNODB_DBLWR_PAGES_WRITTEN\t{log // 10}\n"
+        f"{t:.6f} INNODB_BUFFER_POOL_PAGES_DIRTY\t{dirty}\n{t:.6f} end\t0\n"
+    )
+
+
+ANSWERS = (
+    answer(98.5, 1000, 3) + answer(99.5, 2000, 5) + answer(104, 5000, 90) + answer(111, 9000, 7) + answer(112, 1, 1)
+)
+
+
+def record(folder: Path, text: str = ANSWERS, subject: Subject = MARIADB) -> ProbeRecord:
+    for service in subject.servers:
+        (folder / f"{service.dialect}.log").write_text(text)
+    return ProbeRecord(folder, WINDOW, subject)
+
+
+def parsed(folder: Path, text: str = ANSWERS, subject: Subject = MARIADB) -> Measurements:
+    return ServerProbe().parse(record(folder, text, subject))
+
+
+def test_counts_are_those_between_the_last_answer_before_and_the_first_after(tmp_path: Path) -> None:
+    found = parsed(tmp_path)
+    assert found.totals() == {"log.bytes": 7000, "doublewrite.pages": 700, "dirty.pages.max": 90}
+    assert found.series.select("metric", "t", "value").rows() == [("dirty.pages", 4.0, 90.0)]
+
+
+def test_postgres_says_what_it_counts_by_the_metric_s_name(tmp_path: Path) -> None:
+    text = "99 log.bytes\t10\n99 log.full_pages\t1\n99 end\t0\n110 log.bytes\t30\n110 log.full_pages\t4\n110 end\t0\n"
+    assert parsed(tmp_path, text, POSTGRES).totals() == {"log.bytes": 20, "log.full_pages": 3}
+
+
+def test_servers_of_other_kinds_and_of_other_nodes_are_not_asked(tmp_path: Path) -> None:
+    assert parsed(tmp_path, "", OTHERS).metrics.is_empty()
+
+
+def test_an_answer_that_was_cut_short_does_not_count(tmp_path: Path) -> None:
+    cut = ANSWERS + "113.000000 INNODB_OS_LOG_WRITTEN\t12"
+    assert len(read_answers(record(tmp_path, cut).raw / "mysql.log")) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no answer both before the load and after it"),
+        (answer(99, 1, 1), "no answer both before the load and after it"),
+        (answer(99, 9000, 1) + answer(111, 10, 1), "ran backwards"),
+        ("ERROR 2002 (HY000): Can't connect\n", "no answer both"),
+    ],
+)
+def test_what_can_not_be_told_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ParseError, match=said):
+        parsed(tmp_path, text)
+
+
+@given(st.text(alphabet="0129.e \tend\nINODB_S-+x", max_size=200))
+def test_whatever_was_printed_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    folder = tmp_path_factory.mktemp("probe")
+    with suppress(ParseError):
+        parsed(folder, text)
