@@ -622,6 +622,13 @@ posix = {}
 [workload.locks]
 posix = { checks = ["lock-records", "lock-wait", "lock-open-file", "flock"], limit = "5s" }
 """,
+    "workload ledger": """
+[workload.commits]
+ledger = { commit = "rename", runtime = "10s" }
+
+[workload.pages]
+ledger = { commit = "overwrite", record_size = "16k", doublewrite = true }
+""",
     "workload sysbench": """
 stack = [{ layer = "directory" }, { layer = "mariadb", data = { tables = 4, rows = 50000 } }]
 

@@ -63,6 +63,7 @@ from storlab.workloads.database.pgbench import PgbenchWorkload
 from storlab.workloads.database.sysbench import SysbenchWorkload
 from storlab.workloads.files.workload import FilesWorkload
 from storlab.workloads.fio.workload import FioWorkload
+from storlab.workloads.ledger.workload import LedgerWorkload
 from storlab.workloads.posix.workload import PosixWorkload
 
 T = TypeVar("T")
@@ -78,7 +79,8 @@ _LAYERS: tuple[type[Layer], ...] = (
     MariadbLayer, PostgresqlLayer,
 )  # fmt: skip
 _WORKLOADS: tuple[type[Workload], ...] = (
-    FioWorkload, FilesWorkload, BonnieWorkload, PosixWorkload, SysbenchWorkload, PgbenchWorkload, CommandWorkload,
+    FioWorkload, FilesWorkload, BonnieWorkload, PosixWorkload, LedgerWorkload, SysbenchWorkload, PgbenchWorkload,
+    CommandWorkload,
 )  # fmt: skip
 _PROBES: tuple[type[Probe], ...] = (
     HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe, ShareRequestsProbe, ServerProbe,

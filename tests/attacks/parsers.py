@@ -51,6 +51,7 @@ from attacks.samples import (
     these,
     traced,
 )
+from crash.logs import Request, log_bytes
 from formats.pgbench.test_results import LOG, SUMMARY
 from layers.net.test_answers import ATTRIBUTES
 from layers.test_nbd_export import LISTING
@@ -66,6 +67,7 @@ from storlab.formats.fio.histogram_log import read_histogram_logs
 from storlab.formats.fio.log_lines import is_cut
 from storlab.formats.fio.logs import read_series
 from storlab.formats.fio.operations import longest_gap, read_operations
+from storlab.formats.log_writes import Flag, read_log
 from storlab.formats.pcap.agent_output import decode
 from storlab.formats.pcap.capture import capture_of
 from storlab.formats.pcap.text import Text
@@ -122,6 +124,7 @@ from storlab.workloads.files.report import measurements, read_document
 from storlab.workloads.fio.checking import bad_option, complaint
 from storlab.workloads.fio.options import directions, duration, in_job_file, total_size
 from storlab.workloads.fio.reach import jobs_in
+from storlab.workloads.ledger.results import read_commits
 
 WINDOW = Window(100.0, 110.0)
 INTERVAL = 50.0  # s, of logs: of shorter ones there are millions until the latest time that a log may have
@@ -295,6 +298,11 @@ def noise(path: Path) -> None:
         rounds_to_see(0.1, float(f"{sd:.0e}"), 0.05)  # forecasts are kept, and take longer than all else
 
 
+def write_logs() -> list[bytes]:
+    requests = [Request(2, b"a" * 512), Request(flags=Flag.FLUSH), Request(0, b"", Flag.DISCARD, 8)]
+    return [log_bytes(requests), log_bytes([*requests, Request(flags=Flag.MARK, mark=b"here")], count=2)]
+
+
 def answered(data: bytes) -> None:
     for frame in Decoder().feed(data):
         answer_of(frame)
@@ -343,6 +351,8 @@ PARSERS: dict[str, Parser] = {
     # What loads and probes leave
     "files": Parser(of_bytes(files_measured), files),
     "rules": Parser(of_text(ruled), these("x\nrate: 1,000.5\nrate: 2e3\n", '{"runs": [{"rate": 1}, {"rate": 2.5}]}')),
+    "commits of a ledger": Parser(of_bytes(read_commits), these('{"elapsed": 1.5, "latencies": [0.5, 0.25, 1e-9]}')),
+    "logs of writes": Parser(of_file("write.log", read_log), write_logs),
     "exit.json": Parser(of_file(EXIT_FILE, exit_file), exits),
     "host-load": Parser(probed(HostLoadProbe(), Subject(group="host", disks=("vda",))), host_load),
     "stalls": Parser(probed(StallsProbe(), ONE_DISK), these(sampled([DISK], *([stats(at // 2)] for at in range(7))))),

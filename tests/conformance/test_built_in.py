@@ -105,6 +105,7 @@ WORKLOADS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, bytes]]] = {
     "bonnie": ({"size": "160M", "files": 1}, {"stdout": BONNIE, "stderr": b"", "free": b"301592576 87020"}),
     "command": (COMMAND, {"stdout": b"rate 3\n", "out.json": b'{"latency": {"p99": 0.25}}'}),
     "files": ({"files": 1, "fsync": "directory"}, {"stdout": FILES, "stderr": b""}),
+    "ledger": ({}, {"commits.json": b'{"elapsed": 1.5, "latencies": [0.5, 0.25, 0.125]}', "stderr": b""}),
     "pgbench": ({}, {"stdout": PGBENCH.encode(), "stderr": b"", "transactions.71": PGBENCH_LOG}),
     "sysbench": ({}, {"stdout": SYSBENCH, "stderr": b""}),
     "posix": ({"checks": ["fsync", "flock"]}, {"stdout": POSIX, "stderr": b""}),
