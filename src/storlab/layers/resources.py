@@ -53,6 +53,18 @@ class File(_AtPath):
 
 
 @dataclass(frozen=True)
+class LoggedFile(File):
+    """A raw file whose writes and flushes QEMU logs, if it is opened as a disk; nothing else may open it.
+
+    ``log`` is the path of the log, see ``storlab.formats.log_writes``, and ``start`` that of a copy of the file as it
+    was when the log was empty.
+    """
+
+    log: str = ""
+    start: str = ""
+
+
+@dataclass(frozen=True)
 class Disk(_AtPath):
     """A block device. ``ours``: all of its contents are Storlab's own; a device that the study names is not.
 
