@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from storlab.cli.clean import clean
 from storlab.cli.compare import compare
+from storlab.cli.crash import crash
 from storlab.cli.doctor import doctor
 from storlab.cli.image import image
 from storlab.cli.import_.command import import_
@@ -73,6 +74,7 @@ def _print_version() -> None:
 app.command()(run)
 app.command()(shell)
 app.command()(plan)
+app.command()(crash)
 app.command()(noise)
 app.command()(resume)
 app.command()(report)

@@ -110,7 +110,7 @@ def _run(options: RunOptions) -> int:
     study = options.load()
     if options.build and (status := build_images(study, options.quiet or options.json)):
         return status
-    folder = options.out or _new_folder(Path(study.file).stem)
+    folder = options.out or new_folder(Path(study.file).stem)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     with observer(options.quiet or options.json) as watching:
         try:
@@ -129,7 +129,7 @@ def _rounds(options: RunOptions, study: Study) -> tuple[int, int]:
     return (least, MOST_ROUNDS) if options.limits.minutes is not None and options.rounds is None else (least, most)
 
 
-def _new_folder(study: str) -> Path:
+def new_folder(study: str) -> Path:
     """``runs/NAME-TIME`` in the current folder."""
     name = f"{study}-{datetime.now():%Y%m%d-%H%M%S}"
     folder = Path("runs") / name

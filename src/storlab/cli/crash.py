@@ -1,0 +1,131 @@
+"""``storlab crash``: what a power cut would leave of what a study's load was promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from storlab.cli.failure import GATE_HIT, INTERRUPTED, TRIALS_FAILED
+from storlab.cli.options import Json, Only, Quiet, Seed, Set, StudyName, StudyOptions, print_json
+from storlab.cli.output import show, warn
+from storlab.errors import UserError
+
+if TYPE_CHECKING:
+    from storlab.crash.results import CrashResult, SetUp
+
+_UNITS = {"512": 512, "4k": 4096, "16k": 16384}
+
+
+def crash(
+    study: StudyName,
+    moments: Annotated[int, Option("--moments", min=1, max=10_000, help="Power cuts of each set-up.")] = 30,
+    seed: Seed = None,
+    unit: Annotated[str, Option("--unit", help="What the disk writes whole or not at all: 512, 4k or 16k.")] = "512",
+    set_: Set = None,
+    only: Only = None,
+    out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for what is found.")] = None,
+    keep: Annotated[bool, Option("--keep", help="Keep the log and the image of each first cut that broke it.")] = False,
+    build: Annotated[bool, Option("--build", help="Build the guest images that it needs, where absent.")] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Cut the power of each set-up of a study at many moments, and look what is left.
+
+    All writes are logged beneath the disk of a virtual machine; what was not flushed is lost or torn at random. The
+    status is 0 where all was recovered, 4 where something broke, 3 where a set-up could not be checked.
+    """
+    if unit not in _UNITS:
+        raise UserError(f"--unit {unit}: a disk writes 512 bytes, 4k or 16k at once; write one of {', '.join(_UNITS)}")
+    options = StudyOptions(study, set_ or [], only or [], None, seed)
+    raise typer.Exit(_crash(options, moments, _UNITS[unit], out, keep, build, quiet, json))
+
+
+def _crash(
+    options: StudyOptions, moments: int, unit: int, out: Path | None, keep: bool, build: bool, quiet: bool, json: bool
+) -> int:
+    import asyncio
+    import random
+
+    from storlab.cli.image import build_images
+    from storlab.cli.progress import observer
+    from storlab.cli.run import new_folder
+    from storlab.crash.run import RECORDS, Asked, crash_check
+
+    loaded = options.load()
+    if build and (status := build_images(loaded, quiet or json)):
+        return status
+    folder = out or new_folder(f"crash-{Path(loaded.file).stem}")
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
+    with observer(quiet or json) as watching:
+        try:
+            result = asyncio.run(crash_check(loaded, folder, Asked(moments, unit, seed, keep), watching))
+        except asyncio.CancelledError:
+            warn("storlab: interrupted; everything is torn down")
+            return INTERRUPTED
+    if json:
+        print_json(result.as_dict())
+    else:
+        for line in lines(result, folder):
+            show(line)
+    for reason in result.left_behind:
+        warn(f"storlab: could not be torn down: {reason}; `storlab clean {folder / RECORDS}` tries again")
+    return status_of(result)
+
+
+def status_of(result: CrashResult) -> int:
+    """3 where a set-up could not be checked or is not believed, else 4 where something broke, else 0."""
+    checked = [each for each in result.set_ups if not each.unsupported]
+    if not checked or not all(each.believed for each in checked):
+        return TRIALS_FAILED
+    return GATE_HIT if any(each.broken for each in checked) else 0
+
+
+def lines(result: CrashResult, folder: Path) -> Iterator[str]:
+    """The result for people: controls first, then what was counted."""
+    yield from _controls(result)
+    yield ""
+    rows = [("SET-UP", "MOMENTS", "AT RISK", "BROKEN", "95 % INTERVAL", "FIRST BROKEN"), *map(_row, result.set_ups)]
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    for row in rows:
+        yield "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[5]]).rstrip()
+    yield ""
+    yield from _words(result, folder)
+
+
+def _controls(result: CrashResult) -> Iterator[str]:
+    yield "Controls"
+    for each in result.set_ups:
+        for control in each.controls:
+            detail = f": {control.detail}" if control.detail else ""
+            yield f"  {'passed' if control.passed else 'FAILED'}  {each.name}: {control.name}{detail}"
+        if each.failure:
+            yield f"  {'unsupported' if each.unsupported else 'not checked'}  {each.name}: {each.failure}"
+
+
+def _row(each: SetUp) -> tuple[str, ...]:
+    if not each.believed:
+        why = "unsupported" if each.unsupported else "not checked" if each.failure else "not believed: a control failed"
+        return each.name, "-", "-", "-", "-", why
+    low, high = each.interval
+    first = each.first_broken
+    reason = f"moment {first.number}: {first.broken.reason}" if first is not None and first.broken is not None else ""
+    return each.name, str(len(each.cuts)), str(each.at_risk), str(each.broken), f"{low:.1%} to {high:.1%}", reason
+
+
+def _words(result: CrashResult, folder: Path) -> Iterator[str]:
+    sound = [each for each in result.set_ups if each.believed and not each.broken]
+    if sound:
+        most = max(each.interval[1] for each in sound)
+        yield (
+            f"Nothing broke in {', '.join(each.name for each in sound)}. That does not mean safe: up to "
+            f"{most:.1%} of the moments may still break it."
+        )
+    yield "AT RISK: moments at which something was not flushed yet; at the others, a power cut had nothing to lose."
+    yield (
+        f"Seed {result.seed}; a disk that writes {result.unit} bytes at once. Everything is in {folder}; what such a "
+        "check cannot tell: docs/explanation/crash-checks.md."
+    )

@@ -1,0 +1,97 @@
+"""A study whose load says what it was promised, with a log beneath the disk that it is promised on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from storlab.errors import UserError
+from storlab.layers.attach.attachment import AttachmentLayer
+from storlab.layers.base import Layer
+from storlab.layers.block.write_log import WriteLogLayer
+from storlab.layers.fs.mkfs import MkfsLayer
+from storlab.layers.fs.mount import MountLayer
+from storlab.layers.resources import Server
+from storlab.layers.stack import type_errors
+from storlab.study.cells import Cell, Load, Target
+from storlab.study.chains import Chain, Declared
+from storlab.study.study import Study
+from storlab.workloads.witness import Witness
+
+
+@dataclass(frozen=True)
+class Witnessed:
+    """The load of a cell that says what it was promised, and the chain of the guest that it works on."""
+
+    load: Load
+    target: Target
+    chain: Chain
+
+    @property
+    def witness(self) -> Witness:
+        """The load's own kind."""
+        assert isinstance(self.load.workload, Witness)
+        return self.load.workload
+
+    @property
+    def attachment(self) -> AttachmentLayer:
+        """How the disk is attached."""
+        assert isinstance(self.chain.crossing, AttachmentLayer)
+        return self.chain.crossing
+
+    @property
+    def above(self) -> tuple[Layer, ...]:
+        """What stands on the disk."""
+        return tuple(link.layer for link in self.chain.above[1:])
+
+
+def logged_study(study: Study) -> Study:
+    """The same study with a log beneath each such disk. Raises ``UserError``, with what of it cannot be checked."""
+    return replace(study, cells=tuple(_logged(cell) for cell in study.cells))
+
+
+def witnessed(cell: Cell) -> Witnessed:
+    """Raises ``UserError`` where nothing in it can tell what a power cut took."""
+    loads = [load for load in cell.loads if isinstance(load.workload, Witness)]
+    if not loads:
+        raise UserError(
+            "no load of this study can tell what a power cut took: add one that commits, such as "
+            "[workload.commits] with ledger = {}"
+        )
+    if len(loads) > 1 or len(loads[0].on) != 1 or cell.groups[loads[0].on[0].group].count != 1:
+        raise UserError("a crash check follows one load on one node, and this study has several that commit")
+    (target,) = loads[0].on
+    chain = cell.chain(*((target.group, target.chain) if target.chain else (target.group,)))
+    if chain is None or not isinstance(chain.crossing, AttachmentLayer):
+        raise UserError(
+            f"load {loads[0].name}: a crash check logs what reaches the disk of a virtual machine, and this one has "
+            'none: write kind = "vm" in its nodes, and virtio-blk in its stack'
+        )
+    return Witnessed(loads[0], target, chain)
+
+
+def _logged(cell: Cell) -> Cell:
+    found = witnessed(cell)
+    for load in cell.loads:
+        away = next((name for name in load.groups if cell.groups[name].session), None)
+        if away is not None:
+            raise UserError(f"load {load.name}: in a crash check all loads run in virtual machines, and {away} is none")
+    for layer in found.above:
+        if not isinstance(layer, MkfsLayer | MountLayer) and not issubclass(layer.gives, Server):
+            raise UserError(
+                f"layer {layer.layer}: nothing here can recover it after a power cut; a crash check knows file systems "
+                "that mkfs makes and mount mounts, and servers on them"
+            )
+    mine = (found.target.group, found.target.chain)
+    declared = tuple(_with_log(each) if (each.group, each.name) == mine else each for each in cell.declared)
+    logged = replace(cell, declared=declared)
+    chain = logged.all_chains[mine]
+    for position, message in type_errors([link.layer for link in chain.links], list(found.load.workload.takes())):
+        at_fault = chain.links[position].layer.layer
+        raise UserError(f"a crash check logs what is written to a raw image file: {at_fault}: {message}")
+    return logged
+
+
+def _with_log(each: Declared) -> Declared:
+    at = next(index for index, layer in enumerate(each.layers) if isinstance(layer, AttachmentLayer))
+    layers = (*each.layers[:at], WriteLogLayer(), *each.layers[at:])
+    return replace(each, layers=layers, origins=(*each.origins[:at], each.origins[at], *each.origins[at:]))

@@ -1,0 +1,114 @@
+"""What can be recovered from the image of a disk after a power cut: mounted here, asked, and checked.
+
+It is mounted on this machine, so its kernel must know the file system, and the journal replays as it would at the next
+boot. All that is set up for it is journalled like anything else of a run, and undone before the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from storlab.crash.load import context_of
+from storlab.crash.logged import Witnessed
+from storlab.crash.results import Broken
+from storlab.errors import CommandFailed, StorlabError, Unsupported
+from storlab.layers.base import LayerContext
+from storlab.layers.block.loop import LoopLayer
+from storlab.layers.fs.mkfs import MkfsLayer
+from storlab.layers.fs.mount import MountLayer
+from storlab.layers.resources import Disk, File, Resource
+from storlab.nodes.process import telling
+from storlab.run.journal import Journal, Pending
+from storlab.run.session import Session
+from storlab.run.teardown import tear_down
+
+_CHECKS = {
+    "ext4": ("e2fsck", "-f", "-n"),
+    "xfs": ("xfs_repair", "-n"),
+    "btrfs": ("btrfs", "check", "--readonly"),
+}
+"""What looks for damage that mounting does not show, and changes nothing."""
+_HARMLESS = ("nodev", "nosuid", "noexec")
+"""A guest made the file system, so nothing in it is run or opened as a device here."""
+_PATIENCE = 300.0  # s
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """Recovers images of one set-up. ``folder`` is in the run's scratch on this machine, and there."""
+
+    session: Session
+    journal: Journal
+    found: Witnessed
+    folder: str
+    seed: int
+
+    async def broken(self, image: Path, acknowledged: int) -> Broken | None:
+        """What a cut broke, of an image that is changed by being looked at; ``None``: nothing is.
+
+        Raises ``StorlabError`` where that cannot be told.
+        """
+        entries: list[Pending] = []
+        try:
+            return await self._looked_at(image, acknowledged, entries)
+        finally:
+            await self._undo(entries)
+
+    async def _looked_at(self, image: Path, acknowledged: int, entries: list[Pending]) -> Broken | None:
+        host = self.session.host
+
+        async def register(undo: str, arguments: object) -> None:
+            assert isinstance(arguments, dict)
+            entries.append(self.journal.register(host.identity, undo, arguments))
+
+        def context(position: int) -> LayerContext:
+            return LayerContext(host, self.folder, position, self.session.run, register)
+
+        file = File(host.name, str(image), image.stat().st_size)
+        loop = LoopLayer(sector_size=self.found.attachment.logical_block_size, direct_io=False)
+        disk: Resource = await loop.set_up(file, context(0))
+        resource = disk
+        for position, layer in enumerate(self.found.above, start=1):
+            if isinstance(layer, MkfsLayer):
+                assert isinstance(resource, Disk)
+                resource = replace(resource, filesystem=layer.type)
+                continue
+            try:
+                made = MountLayer(options=_HARMLESS) if isinstance(layer, MountLayer) else layer
+                resource = await made.set_up(resource, context(position))
+            except (Unsupported, CommandFailed) as error:
+                what = (
+                    "the file system does not mount"
+                    if isinstance(layer, MountLayer)
+                    else f"{layer.layer} does not start"
+                )
+                return Broken("unusable", f"{what}: {error}")
+        place = context_of(self.found.load, host, resource, self.folder, self.seed)
+        damage = await self.found.witness.broken(place, acknowledged)
+        if damage is not None:
+            return Broken(damage.kind, damage.text)
+        assert isinstance(disk, Disk)
+        await self._undo(entries[1:])  # all but the loop device
+        return await self._checked(disk)
+
+    async def _checked(self, disk: Disk) -> Broken | None:
+        host = self.session.host
+        for layer in self.found.above:
+            if isinstance(layer, MkfsLayer):
+                argv = _CHECKS[layer.type]
+                if not (await host.run(["sh", "-c", 'command -v "$0"', argv[0]], check=False)).ok:
+                    return None
+                ended = await host.run([*argv, disk.path], check=False, timeout=_PATIENCE)
+                if not ended.ok:
+                    lines = (ended.stdout + ended.stderr).decode(errors="replace").strip().splitlines()
+                    return Broken(
+                        "unusable", f"{argv[0]} finds the file system damaged: {telling(lines or ['no output'])}"
+                    )
+        return None
+
+    async def _undo(self, entries: list[Pending]) -> None:
+        numbers = {entry.number for entry in entries}
+        result = await tear_down(self.journal, self.session, lambda entry: entry.number in numbers)
+        if result.failed:
+            raise StorlabError(f"could not be torn down: {'; '.join(result.failed)}")

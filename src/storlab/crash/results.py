@@ -1,0 +1,115 @@
+"""What a crash check found, as it is recorded in ``crash.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from storlab.crash.interval import CONFIDENCE, exact_interval
+
+Kind = Literal["lost", "torn", "unusable"]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What a cut broke. ``unusable``: what should hold the data cannot be used or is inconsistent itself."""
+
+    kind: Kind
+    reason: str
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One power cut: after how many ``entries`` of the log, of which so many requests were ``in_flight``.
+
+    ``acknowledged``: commits by then. ``broken``: ``None`` where all was recovered.
+    """
+
+    number: int
+    entries: int
+    in_flight: int
+    acknowledged: int
+    broken: Broken | None
+
+
+@dataclass(frozen=True)
+class Control:
+    """Something of which the answer is known. Where one is not ``passed``, no result of this set-up is believed."""
+
+    name: str
+    passed: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """One cell of the study. ``failure``: why it could not be checked. ``entries``: of the load, in its log."""
+
+    cell: int
+    levels: Mapping[str, str]
+    unit: int
+    entries: int = 0
+    flushes: int = 0
+    bytes_logged: int = 0
+    acknowledged: int = 0
+    controls: Sequence[Control] = ()
+    cuts: Sequence[Cut] = ()
+    failure: str = ""
+    unsupported: bool = False
+
+    @property
+    def name(self) -> str:
+        """``fs ext4, cache none``; its number where the study has no factor."""
+        return ", ".join(f"{factor} {level}" for factor, level in self.levels.items()) or f"set-up {self.cell}"
+
+    @property
+    def at_risk(self) -> int:
+        """At how many moments anything was in flight: at the others, a cut had nothing to lose."""
+        return sum(cut.in_flight > 0 for cut in self.cuts)
+
+    @property
+    def broken(self) -> int:
+        """At how many moments something was."""
+        return sum(cut.broken is not None for cut in self.cuts)
+
+    @property
+    def first_broken(self) -> Cut | None:
+        """The earliest of them."""
+        return next((cut for cut in self.cuts if cut.broken is not None), None)
+
+    @property
+    def believed(self) -> bool:
+        """Whether it was checked, and every control passed."""
+        return not self.failure and bool(self.cuts) and all(control.passed for control in self.controls)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Of the share of moments at which a cut breaks something."""
+        return exact_interval(self.broken, len(self.cuts))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        found = asdict(self) | {"broken": self.broken, "at_risk": self.at_risk, "believed": self.believed}
+        return found | ({"interval": list(self.interval)} if self.cuts else {})
+
+
+@dataclass(frozen=True)
+class CrashResult:
+    """A whole check. ``left_behind``: what could not be torn down, in words."""
+
+    run: str
+    seed: int
+    moments: int
+    unit: int
+    set_ups: Sequence[SetUp] = ()
+    left_behind: Sequence[str] = field(default=())
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        head = {"run": self.run, "seed": self.seed, "moments": self.moments, "unit": self.unit}
+        return head | {
+            "confidence": CONFIDENCE,
+            "set_ups": [each.as_dict() for each in self.set_ups],
+            "left_behind": list(self.left_behind),
+        }

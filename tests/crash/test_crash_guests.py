@@ -1,0 +1,149 @@
+"""``storlab crash`` on real guests: set-ups that keep their promise, planted liars, pages that are torn."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from laboratory import Ended, Laboratory, backing_files, ended, kill, wait_for
+from laboratory.guests import needs_guests, qemus
+from storlab.formats.log_writes import Flag, read_log
+
+pytestmark = pytest.mark.slow
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+FAILS = """factors.set-up.does-not-mount=[
+  { layer = "file", size = "64M" }, { layer = "virtio-blk" },
+  { layer = "mkfs", type = "ext4" }, { layer = "mount", options = "no-such-option" },
+]"""
+WHOLE = "all that was logged, replayed, is the image that the guest left"
+ORDERED = "cuts that lose nothing that was completed recover"
+
+
+class CrashLaboratory(Laboratory):
+    """A crash check keeps its run in a folder of its own folder."""
+
+    @property
+    def check(self) -> Path:
+        return self.folder / "check"
+
+    @property
+    def out(self) -> Path:
+        return self.check / "run"
+
+    def arguments(self, example: str, *more: str) -> list[str]:
+        study, scratch = str(EXAMPLES / example), f"scratch={self.scratch}"
+        return ["crash", study, "--out", str(self.check), "--seed", "7", "--set", scratch, *more]
+
+    def found(self) -> dict[str, dict[str, Any]]:
+        """The last level of each set-up → what was found."""
+        result = json.loads((self.check / "crash.json").read_text())
+        return {[*each["levels"].values()][-1]: each for each in result["set_ups"]}
+
+
+def laboratory(folder: Path) -> Iterator[CrashLaboratory]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        lab = CrashLaboratory(folder)
+        yield lab
+        lab.close()
+        assert lab.leftovers() == []
+
+
+@pytest.fixture(scope="module")
+def set_ups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CrashLaboratory, Ended]]:
+    for lab in laboratory(tmp_path_factory.mktemp("set-ups")):
+        yield lab, lab.storlab(*lab.arguments("power-cut.toml", "--keep", "--set", FAILS), timeout=500)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[CrashLaboratory]:
+    yield from laboratory(tmp_path)
+
+
+def controls(found: dict[str, Any]) -> dict[str, bool]:
+    return {control["name"]: control["passed"] for control in found["controls"]}
+
+
+@needs_guests
+@pytest.mark.parametrize("name", ["xfs", "ext4-scsi"])
+def test_a_set_up_that_keeps_its_promise_survives_every_cut(set_ups: tuple[CrashLaboratory, Ended], name: str) -> None:
+    lab, said = set_ups
+    found = lab.found()[name]
+    assert controls(found) == {WHOLE: True, ORDERED: True}, said
+    assert (len(found["cuts"]), found["broken"]) == (30, 0)
+    assert found["interval"] == pytest.approx([0.0, 0.1157], abs=1e-4)
+    assert found["acknowledged"] > 20
+    assert found["flushes"] > found["acknowledged"]  # of the file, and of its directory
+    assert found["at_risk"] > 0
+    commits = [cut["acknowledged"] for cut in found["cuts"]]
+    assert commits == sorted(commits) and commits[-1] > 0
+
+
+@needs_guests
+@pytest.mark.parametrize("name", ["unsafe", "nobarrier"])
+def test_a_liar_is_caught(set_ups: tuple[CrashLaboratory, Ended], name: str) -> None:
+    lab, said = set_ups
+    found = lab.found()[name]
+    assert controls(found) == {WHOLE: True, ORDERED: True}, said
+    assert found["broken"] >= 25
+    assert {cut["broken"]["kind"] for cut in found["cuts"] if cut["broken"]} & {"lost"}
+    assert name in said.stdout and "acknowledged" in said.stdout
+
+
+@needs_guests
+def test_what_is_needed_to_look_again_is_kept(set_ups: tuple[CrashLaboratory, Ended]) -> None:
+    lab, _ = set_ups
+    number = lab.found()["unsafe"]["cell"]
+    kept = lab.check / "set-ups" / f"{number:04}"
+    log = read_log(kept / "write.log")
+    flushes = [entry for entry in log.entries if entry.flags & Flag.FLUSH]
+    assert log.entries and not flushes  # none reached the log: that is the lie
+    assert (kept / "broken.img").stat().st_size == (kept / "start.img").stat().st_size == 64 * 2**20
+    rows = (kept / "acknowledged.csv").read_text().splitlines()
+    assert rows[0] == "entries,commit" and int(rows[-1].split(",")[1]) == lab.found()["unsafe"]["acknowledged"]
+
+
+@needs_guests
+def test_a_set_up_that_fails_is_not_checked_and_the_others_are(set_ups: tuple[CrashLaboratory, Ended]) -> None:
+    lab, said = set_ups
+    found = lab.found()["does-not-mount"]
+    assert found["cuts"] == [] and not found["believed"]
+    assert "no-such-option" in found["failure"] or "mount" in found["failure"]
+    assert said.status == 3
+
+
+@needs_guests
+def test_pages_break_just_where_they_must(lab: CrashLaboratory) -> None:
+    said = lab.storlab(*lab.arguments("torn-pages.toml", "--moments", "15", "--json"), timeout=400)
+    result = json.loads(said.stdout)
+    protected, torn = result["set_ups"]
+    assert controls(protected) == {WHOLE: True, ORDERED: True, "protected pages, torn at 512 bytes, recover": True}
+    assert protected["broken"] == 0 and protected["believed"]
+    assert controls(torn) == {
+        WHOLE: True,
+        ORDERED: True,
+        "unprotected pages recover where only whole ones are lost": True,
+        "unprotected pages, torn at 512 bytes, break": True,
+    }
+    assert {cut["broken"]["kind"] for cut in torn["cuts"] if cut["broken"]} <= {"torn"}
+    assert result == json.loads((lab.check / "crash.json").read_text())
+
+
+@needs_guests
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_however_it_ends(lab: CrashLaboratory, number: signal.Signals) -> None:
+    """While a cut is looked at, or, where that is missed, while the guest works."""
+    process = lab.start(*lab.arguments("torn-pages.toml", "--only", "doublewrite=true", "--moments", "1000"))
+    wait_for(process, lambda: not qemus(lab) and any("cut.img" in each for each in backing_files() if lab._ours(each)))
+    kill(process, number)
+    status = ended(process).status
+    if number == signal.SIGKILL:
+        assert lab.storlab("clean", lab.out).status == 0
+    else:
+        assert status == 130

@@ -1,0 +1,195 @@
+"""What is on the medium after a power cut, and the images that follow: properties that hold for every log."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crash.logs import SECTOR, Request, log_bytes, replayed
+from storlab.crash.check import Cutter
+from storlab.crash.cut import Loss, drawn, durable, in_flight, nothing, survivors
+from storlab.crash.replay import copy_image, first_difference, replaying
+from storlab.errors import ParseError
+from storlab.formats.log_writes import Flag, WriteLog, read_log
+
+SECTORS = 24
+START = bytes(range(1, SECTORS + 1)) * 1
+DISK = b"".join(bytes([value]) * SECTOR for value in START)
+UNITS = (512, 1024, 4096)
+
+
+def writes(flags: st.SearchStrategy[int]) -> st.SearchStrategy[Request]:
+    """No two of them bring the same: each sector is told by its value."""
+    values = st.binary(min_size=1, max_size=8)
+    return st.builds(
+        lambda sector, data, kind: Request(sector, b"".join(bytes([each]) * SECTOR for each in data), kind),
+        st.integers(0, SECTORS - 8), values, flags,
+    )  # fmt: skip
+
+
+FLUSH = Request(flags=Flag.FLUSH)
+logs = st.lists(
+    st.one_of(
+        writes(st.just(0)),
+        writes(st.sampled_from([Flag.FUA, Flag.FLUSH, Flag.FLUSH | Flag.FUA])),
+        st.just(FLUSH),
+        st.builds(Request, st.integers(0, 16), st.just(b""), st.just(Flag.DISCARD), st.integers(1, 8)),
+        st.just(Request(flags=Flag.MARK)),
+    ),
+    max_size=25,
+)
+losses = st.builds(Loss, st.floats(0, 1), st.floats(0, 1), st.sampled_from(UNITS))
+
+
+def cut(requests: list[Request], moment: int, loss: Loss, seed: int, begin: int = 0) -> bytes:
+    """The disk after a cut, by way of files."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "log").write_bytes(log_bytes(requests))
+        (folder / "start").write_bytes(DISK)
+        cutter = Cutter(read_log(folder / "log"), folder / "start", folder / "end", folder, begin)
+        cutter.rewind()
+        cutter.cut(moment, loss, Random(seed))
+        return cutter.image.read_bytes()
+
+
+@given(logs, st.data(), st.sampled_from(UNITS))
+def test_a_cut_that_loses_nothing_is_a_plain_replay(requests: list[Request], data: st.DataObject, unit: int) -> None:
+    moment = data.draw(st.integers(0, len(requests)))
+    assert cut(requests, moment, nothing(unit), 1) == replayed(DISK, requests[:moment])
+
+
+@given(logs, st.data(), losses, st.integers(0, 2**16))
+def test_what_is_durable_is_there_and_what_was_not_written_is_not(
+    requests: list[Request], data: st.DataObject, loss: Loss, seed: int
+) -> None:
+    moment = data.draw(st.integers(0, len(requests)))
+    after = cut(requests, moment, loss, seed)
+    for sector in range(SECTORS):
+        assert after[sector * SECTOR : (sector + 1) * SECTOR] in allowed(requests[:moment], sector)
+
+
+def allowed(requests: list[Request], sector: int) -> set[bytes]:
+    """What a sector may hold: what the last durable write brought, or any write after that."""
+    at = sector * SECTOR
+    found = [(-1, DISK[at : at + SECTOR], True)]
+    for number, each in enumerate(requests):
+        if each.sector <= sector < each.sector + each.length // SECTOR:
+            skip = (sector - each.sector) * SECTOR
+            content = each.data[skip : skip + SECTOR] or bytes(SECTOR)
+            flushed = any(later.flags & Flag.FLUSH for later in requests[number + 1 :])
+            found.append((number, content, bool(each.flags & Flag.FUA) or flushed))
+    last = max(index for index, (_, _, sure) in enumerate(found) if sure)
+    return {content for _, content, _ in found[last:]}
+
+
+@given(writes(st.just(0)), losses, st.integers(0, 2**16))
+def test_a_unit_is_there_whole_or_not_at_all(request: Request, loss: Loss, seed: int) -> None:
+    after = cut([request], 1, loss, seed)
+    whole = replayed(DISK, [request])
+    for at in range(0, len(DISK), loss.unit):
+        assert after[at : at + loss.unit] in (DISK[at : at + loss.unit], whole[at : at + loss.unit])
+
+
+def page(seed: int, unit: int) -> bytes:
+    """A page of 4k over another, torn at ``unit``."""
+    return cut([Request(0, b"\xff" * 4096)], 1, Loss(0.0, 1.0, unit), seed)[:4096]
+
+
+def test_a_page_is_torn_at_512_and_not_by_a_disk_that_writes_it_at_once() -> None:
+    old, new = DISK[:4096], b"\xff" * 4096
+    assert {page(seed, 4096) for seed in range(20)} == {old, new}
+    assert {page(seed, 512) for seed in range(20)} - {old, new}
+
+
+def test_overlapping_writes_may_come_in_any_order() -> None:
+    requests = [Request(0, b"a" * 1024), Request(0, b"b" * 1024)]
+    seen = {cut(requests, 2, Loss(0.5, 0.5, 512), seed)[:1024] for seed in range(200)}
+    first, second = (DISK[at : at + SECTOR] for at in (0, SECTOR))
+    a, b = b"a" * SECTOR, b"b" * SECTOR
+    assert seen == {one + other for one in (first, a, b) for other in (second, a, b)}
+
+
+def test_what_was_there_before_the_load_counts_as_durable() -> None:
+    requests = [Request(0, b"a" * SECTOR), Request(1, b"b" * SECTOR)]
+    everything = Loss(1.0, 0.0, 512)
+    assert cut(requests, 2, everything, 1, begin=1) == replayed(DISK, requests[:1])
+    assert cut(requests, 2, everything, 1) == DISK
+
+
+@given(logs, st.integers(0, 2**16))
+def test_the_same_seed_cuts_the_same(requests: list[Request], seed: int) -> None:
+    loss = drawn(Random(seed), 512)
+    assert cut(requests, len(requests), loss, seed) == cut(requests, len(requests), loss, seed)
+
+
+@given(logs, st.lists(st.integers(0, 25), min_size=1, max_size=5), losses, st.integers(0, 2**16))
+def test_cuts_one_after_another_are_as_each_alone(
+    requests: list[Request], moments: list[int], loss: Loss, seed: int
+) -> None:
+    moments = sorted(min(moment, len(requests)) for moment in moments)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "log").write_bytes(log_bytes(requests))
+        (folder / "start").write_bytes(DISK)
+        cutter = Cutter(read_log(folder / "log"), folder / "start", folder / "end", folder, 0)
+        cutter.rewind()
+        for moment in moments:
+            cutter.cut(moment, loss, Random(seed))
+            assert cutter.image.read_bytes() == cut(requests, moment, loss, seed)
+
+
+def log_of(tmp_path: Path, *requests: Request) -> WriteLog:
+    (tmp_path / "log").write_bytes(log_bytes(requests))
+    return read_log(tmp_path / "log")
+
+
+def test_only_a_flush_that_was_completed_covers_what_came_before(tmp_path: Path) -> None:
+    write, both = Request(0, b"a" * SECTOR), Request(1, b"b" * SECTOR, Flag.FLUSH)
+    entries = log_of(tmp_path, write, FLUSH, write, both, write).entries
+    assert [durable(entries, moment) for moment in range(6)] == [0, 0, 2, 2, 3, 3]
+    assert [in_flight(entries, durable(entries, moment), moment) for moment in range(6)] == [0, 1, 0, 1, 1, 2]
+    assert [*survivors(entries, 3, 5, Loss(1.0, 0.0, 512), Random(1))] == []
+
+
+def test_the_end_image_is_compared_to_the_byte(tmp_path: Path) -> None:
+    requests = [Request(3, b"a" * 1024), FLUSH, Request(4, b"", Flag.DISCARD, 2)]
+    (tmp_path / "log").write_bytes(log_bytes(requests))
+    (tmp_path / "start").write_bytes(DISK)
+    end = bytearray(replayed(DISK, requests))
+    cutter = Cutter(read_log(tmp_path / "log"), tmp_path / "start", tmp_path / "end", tmp_path, 0)
+    (tmp_path / "end").write_bytes(end)
+    assert cutter.difference() is None
+    end[-1] ^= 1
+    (tmp_path / "end").write_bytes(end)
+    assert cutter.difference() == len(DISK) - 1
+    (tmp_path / "end").write_bytes(end[:-1])
+    assert cutter.difference() == len(DISK) - 1
+
+
+def test_a_write_beyond_the_end_of_the_disk_is_refused(tmp_path: Path) -> None:
+    log = log_of(tmp_path, Request(SECTORS, b"a" * SECTOR))
+    (tmp_path / "image").write_bytes(DISK)
+    with (
+        replaying(log, tmp_path / "image") as replay,
+        pytest.raises(ParseError, match=f"a write at byte {len(DISK)} lies beyond the end of the disk"),
+    ):
+        replay.write_all(log.entries)
+    assert (tmp_path / "image").read_bytes() == DISK
+
+
+def test_a_copy_has_the_same_holes(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    with source.open("wb") as file:
+        file.seek(64 * 2**20)
+        file.write(b"x")
+        file.truncate(2**30)
+    copy_image(source, target)
+    assert first_difference(source, target) is None
+    assert target.stat().st_size == 2**30
+    assert target.stat().st_blocks * 512 < 2**20

@@ -1,0 +1,102 @@
+"""Where the log goes beneath a study's disk, and what of a commit's acknowledgement is noted."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crash.logs import SECTOR, Request, log_bytes
+from storlab.crash.check import Checker, Cutter
+from storlab.crash.load import Acknowledged
+from storlab.crash.logged import logged_study, witnessed
+from storlab.crash.results import Broken
+from storlab.errors import TrialError
+from storlab.formats.log_writes import read_log
+from storlab.layers.attach.attachment import VirtioBlkLayer
+from storlab.layers.attach.blockdev import Cache
+from storlab.layers.resources import LoggedFile
+from storlab.study.study import load_study
+from storlab.workloads.ledger.workload import LedgerWorkload
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+FLUSH = Request(flags=1)
+
+
+def test_the_log_lies_right_beneath_the_disk_that_the_load_commits_to() -> None:
+    for cell in logged_study(load_study(EXAMPLES / "power-cut.toml")).cells:
+        found = witnessed(cell)
+        assert [link.layer.layer for link in found.chain.below] == ["file", "write-log"]
+        assert [layer.layer for layer in found.above] == ["mkfs", "mount"]
+
+
+@pytest.mark.parametrize("cache", ["none", "writeback", "writethrough", "directsync", "unsafe"])
+def test_only_a_mode_that_ignores_flushes_keeps_them_out_of_the_log(cache: Cache) -> None:
+    file = LoggedFile("host", "/x/disk.img", 2**20, log="/x/write.log", start="/x/start.img")
+    (node,) = VirtioBlkLayer(cache=cache).demands(file, "disk0").devices.blockdevs
+    top: dict[str, Any] = dict(node)
+    assert (top["driver"], top["node-name"]) == ("blklogwrites", "disk0")
+    assert top["cache"]["no-flush"] is (cache == "unsafe")
+    assert top["file"]["cache"] == top["file"]["file"]["cache"] == {"direct": top["cache"]["direct"], "no-flush": True}
+    assert (top["file"]["file"]["filename"], top["log"]["filename"]) == ("/x/disk.img", "/x/write.log")
+
+
+def test_a_commit_is_noted_with_the_size_of_the_log_when_word_of_it_came(tmp_path: Path) -> None:
+    requests = [Request(number, b"x" * SECTOR) for number in range(6)]
+    data, path = log_bytes(requests), tmp_path / "log"
+    heard = Acknowledged(LedgerWorkload(), path)
+    for said, entries in ((b"1\n2", 2), (b"3\n\nnoise\n24\n25\n", 3), (b"7\n", 5)):
+        path.write_bytes(data[: SECTOR + entries * 2 * SECTOR])
+        heard.hear(said)
+    path.write_bytes(data)
+    assert heard.positions(read_log(path)) == [(2, 1), (3, 25), (5, 25)]  # 23: a line in two pieces; 7 takes none back
+    with pytest.raises(TrialError, match="a line of more than"):
+        heard.hear(b"x" * 5000)
+
+
+def checker(tmp_path: Path, requests: list[Request], commits: list[tuple[int, int]], look: Any, **more: Any) -> Checker:
+    for name, data in {"log": log_bytes(requests), "start": bytes(8 * SECTOR), "end": bytes(8 * SECTOR)}.items():
+        (tmp_path / name).write_bytes(data)
+    cutter = Cutter(read_log(tmp_path / "log"), tmp_path / "start", tmp_path / "end", tmp_path, 0)
+    return Checker(cutter, commits, look, 1, "1", **more)
+
+
+def test_a_cut_asks_for_all_that_was_acknowledged_by_then(tmp_path: Path) -> None:
+    asked: list[tuple[int, int]] = []
+
+    async def look(image: Path, acknowledged: int) -> None:
+        asked.append((sum(image.read_bytes()) // SECTOR, acknowledged))
+
+    requests = [each for number in range(8) for each in (Request(number, b"\1" * SECTOR), FLUSH)]
+    asking = checker(tmp_path, requests, [(2 * n, n) for n in range(1, 9)], look)
+    found = asyncio.run(asking.counted(20, 512))
+    assert [(cut.entries // 2, cut.acknowledged) for cut in found] == [
+        (n, n) for n in [cut.entries // 2 for cut in found]
+    ]
+    assert all(written >= acknowledged for written, acknowledged in asked)  # each was flushed before
+
+
+def test_the_first_image_that_is_broken_is_kept_as_it_was_before_anybody_looked(tmp_path: Path) -> None:
+    seen: list[bytes] = []
+
+    async def look(image: Path, acknowledged: int) -> Broken:
+        seen.append(image.read_bytes())
+        image.write_bytes(b"changed".ljust(8 * SECTOR))
+        return Broken("lost", "all of it")
+
+    kept: list[bytes] = []
+    requests = [Request(number % 8, bytes([number]) * SECTOR) for number in range(1, 60)]
+    asking = checker(tmp_path, requests, [], look, keep=lambda image: kept.append(image.read_bytes()))
+    found = asyncio.run(asking.counted(9, 512))
+    assert len(found) == len(seen) == 9
+    assert kept == seen[:1]
+
+
+def test_a_log_that_lacks_a_write_fails_its_control(tmp_path: Path) -> None:
+    async def look(image: Path, acknowledged: int) -> None:
+        raise AssertionError("nothing is looked at")
+
+    control = asyncio.run(checker(tmp_path, [Request(2, b"\1" * SECTOR)], [], look).whole())
+    assert (control.passed, control.detail) == (False, "they differ at byte 1024")
