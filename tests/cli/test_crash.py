@@ -17,6 +17,7 @@ primary = "commit.rate"
 [nodes.vm]
 kind = "vm"
 stack = [{stack}]
+{keys}
 [workload.commits]
 on = ["{on}"]
 {load}
@@ -37,6 +38,11 @@ MISTAKES = {
     "logs what is written to a raw image file: write-log: layer write-log takes a File, but layer loop gives a Disk": {
         "stack": f'{FILE}, {{ layer = "loop" }}, {MOUNTED}'
     },
+    "logs images that are made on this machine, and its disk comes from store: leave from out": {
+        "stack": MOUNTED,
+        "more": f"[nodes.store]\nstack = [{FILE}]\n",
+        "keys": 'from = "store"',
+    },
     "follows one load on one node": {"load": LEDGER, "more": f"[workload.again]\non = ['vm']\n{LEDGER}"},
     "in a crash check all loads run in virtual machines, and host is none": {
         "more": f'[nodes.host]\nkind = "local"\nstack = [{{ layer = "directory" }}]\n[workload.w]\non = ["host"]\n{FIO}'
@@ -45,9 +51,14 @@ MISTAKES = {
 
 
 def study(
-    folder: Path, stack: str = f"{FILE}, {MOUNTED}", load: str = LEDGER, more: str = "", primary: str = ""
+    folder: Path,
+    stack: str = f"{FILE}, {MOUNTED}",
+    load: str = LEDGER,
+    more: str = "",
+    primary: str = "",
+    keys: str = "",
 ) -> str:
-    text = GUEST.replace("{stack}", stack).replace("{on}", "vm").replace("{load}", load) + more
+    text = GUEST.replace("{stack}", stack).replace("{on}", "vm").replace("{load}", load).replace("{keys}", keys) + more
     path = folder / "study.toml"
     path.write_text(text.replace("commit.rate", primary or "commit.rate"))
     return str(path)

@@ -115,6 +115,11 @@ def test_overlapping_writes_may_come_in_any_order() -> None:
     assert seen == {one + other for one in (first, a, b) for other in (second, a, b)}
 
 
+def test_a_disk_without_a_write_cache_loses_nothing_that_was_completed(tmp_path: Path) -> None:
+    entries = log_of(tmp_path, Request(0, b"a" * SECTOR), FLUSH, Request(1, b"b" * SECTOR)).entries
+    assert [durable(entries, moment, write_through=True) for moment in range(4)] == [0, 1, 2, 3]
+
+
 def test_what_was_there_before_the_load_counts_as_durable() -> None:
     requests = [Request(0, b"a" * SECTOR), Request(1, b"b" * SECTOR)]
     everything = Loss(1.0, 0.0, 512)

@@ -27,8 +27,8 @@ Look = Callable[[Path, int], Awaitable[Broken | None]]
 class Cutter:
     """Makes images as they would be after a cut. ``start``: the image of an empty log; ``end``: that of a full one.
 
-    ``begin``: entries before the load, which count as durable: that is long ago on a real machine. Moments must be
-    asked for in their order, for what is durable is replayed once.
+    ``begin``: entries before the load, which count as durable: that is long ago on a real machine. ``write_through``:
+    the disk has no write cache. Moments must be asked for in their order, for what is durable is replayed once.
     """
 
     log: WriteLog
@@ -36,6 +36,7 @@ class Cutter:
     end: Path
     folder: Path
     begin: int
+    write_through: bool = False
     _replayed: int = field(default=0, init=False)
 
     @property
@@ -54,13 +55,17 @@ class Cutter:
 
     def cut(self, moment: int, loss: Loss, random: Random) -> None:
         """Make the image of a cut after so many entries."""
-        first = durable(self.log.entries, moment, self.begin)
+        first = self.durable(moment)
         with replaying(self.log, self._base) as replay:
             replay.write_all(self.log.entries[self._replayed : first])
         self._replayed = first
         copy_image(self._base, self.image)
         with replaying(self.log, self.image) as replay:
             replay.write(survivors(self.log.entries, first, moment, loss, random))
+
+    def durable(self, moment: int) -> int:
+        """How many of so many entries no cut can take."""
+        return durable(self.log.entries, moment, self.begin, self.write_through)
 
     def difference(self) -> int | None:
         """Where the whole log on the start image differs from the end image: a byte, or ``None``."""
@@ -138,7 +143,7 @@ class Checker:
             if broken is not None and not any(cut.broken for cut in found):
                 own.setstate(state)
                 await asyncio.to_thread(self._keep_again, moment, loss_of(own), own, keep)
-            flying = in_flight(log.entries, durable(log.entries, moment, begin), moment)
+            flying = in_flight(log.entries, self.cutter.durable(moment), moment)
             found.append(Cut(number, moment, flying, acknowledged, broken))
         return found
 

@@ -2,7 +2,8 @@
 
 Entries of a log come in the order in which requests were completed. Of those that were completed before the cut,
 
-- what came before the last completed flush is durable, and so is each write with FUA by itself;
+- what came before the last completed flush is durable, and so is each write with FUA by itself; of a disk that has no
+  such cache, everything is;
 - of any other, any part may be on the medium: it was in the cache, and written back in any order. A disk that is
   atomic for ``unit`` bytes writes each unit (aligned on the disk) of a request whole or not at all.
 
@@ -52,11 +53,14 @@ def nothing(unit: int) -> Loss:
     return Loss(0.0, 0.0, unit)
 
 
-def durable(entries: Sequence[Entry], moment: int, begin: int = 0) -> int:
+def durable(entries: Sequence[Entry], moment: int, begin: int = 0, write_through: bool = False) -> int:
     """How many of the first ``moment`` entries a completed flush covers, or ``begin``, if that is more.
 
-    A flush that comes with data is carried out before them.
+    A flush that comes with data is carried out before them. ``write_through``: the disk has no write cache. QEMU then
+    flushes after each write, but one flush for several that end together, which the log need not show after each.
     """
+    if write_through:
+        return moment
     for number in range(moment - 1, begin - 1, -1):
         if entries[number].flags & Flag.FLUSH:
             return number if entries[number].length else number + 1

@@ -12,7 +12,7 @@ from storlab.layers.fs.mkfs import MkfsLayer
 from storlab.layers.fs.mount import MountLayer
 from storlab.layers.resources import Server
 from storlab.layers.stack import type_errors
-from storlab.study.cells import Cell, Load, Target
+from storlab.study.cells import HOST, Cell, Load, Target
 from storlab.study.chains import Chain, Declared
 from storlab.study.study import Study
 from storlab.workloads.witness import Witness
@@ -65,6 +65,11 @@ def witnessed(cell: Cell) -> Witnessed:
         raise UserError(
             f"load {loads[0].name}: a crash check logs what reaches the disk of a virtual machine, and this one has "
             'none: write kind = "vm" in its nodes, and virtio-blk in its stack'
+        )
+    if chain.source != HOST:
+        raise UserError(
+            f"load {loads[0].name}: a crash check logs images that are made on this machine, and its disk comes from "
+            f"{chain.source}: leave from out"
         )
     return Witnessed(loads[0], target, chain)
 

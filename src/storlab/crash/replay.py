@@ -65,7 +65,7 @@ def replaying(log: WriteLog, image: Path) -> Iterator[Replay]:
 
 
 def copy_range(source: int, at: int, target: int, to: int, length: int) -> None:
-    """Copy bytes between two files, in the kernel where it can. Raises ``OSError``, ``EOFError``."""
+    """Copy bytes between two files, in the kernel where it can. Raises ``OSError``."""
     while length:
         try:
             done = os.copy_file_range(source, target, length, at, to)
@@ -74,7 +74,7 @@ def copy_range(source: int, at: int, target: int, to: int, length: int) -> None:
                 raise
             done = os.pwrite(target, os.pread(source, min(length, _CHUNK), at), to)
         if not done:
-            raise EOFError("the file is shorter than it was")
+            raise OSError(errno.EIO, "the file is shorter than it was")
         at, to, length = at + done, to + done, length - done
 
 

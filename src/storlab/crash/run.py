@@ -19,6 +19,7 @@ from storlab.crash.replay import copy_image
 from storlab.crash.results import Control, CrashResult, SetUp
 from storlab.errors import MissingTool, StorlabError, TimedOut, UserError
 from storlab.formats.log_writes import Flag, WriteLog, read_log
+from storlab.layers.attach.blockdev import has_write_cache
 from storlab.layers.resources import LoggedFile
 from storlab.nodes.waiting import to_its_end
 from storlab.records.run_folder import new_run_folder, refuse_unless_empty
@@ -136,6 +137,8 @@ class _Checks:
             return replace(result, failure=str(TimedOut("setting up or the load was stopped at its time-out")))
         except StorlabError as error:
             return replace(result, failure=str(error))
+        except OSError as error:  # such as a disk that is full of images
+            return replace(result, failure=f"{error.filename or 'an image'}: {error.strerror}")
         finally:
             await to_its_end(setups.tear_down_all())
 
@@ -150,7 +153,8 @@ class _Checks:
         folder = f"{await self.session.scratch_on(self.session.host)}/crash-{cell}"
         await self.session.host.run(["mkdir", "--parents", "--", folder])
         recovery = Recovery(self.session, self.journal, found, folder, seed)
-        cutter = Cutter(log, Path(logged.start), Path(logged.path), Path(folder), begin)
+        through = not has_write_cache(found.attachment.cache)
+        cutter = Cutter(log, Path(logged.start), Path(logged.path), Path(folder), begin, through)
         checker = Checker(cutter, commits, recovery.broken, seed, cell, self._keeper(logged, kept))
         result = _counted(replace(result, acknowledged=commits[-1][1] if commits else 0), log, begin)
         result = await self._checked(result, checker, found)

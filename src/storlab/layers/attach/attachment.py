@@ -229,7 +229,8 @@ class NvmeLayer(AttachmentLayer):
     """An NVMe disk of a virtual machine. I/O errors are passed on to the guest.
 
     QEMU can't stop a guest at them here, and its controller always offers a write cache and discards, whatever the
-    mode; discards are then ignored, and each write is flushed all the same.
+    mode; discards are then ignored, and each write is flushed all the same. As of 10.0 it also offers writes with FUA
+    and does not carry them out (``nvme_blk_write`` in hw/nvme/ctrl.c): what was acknowledged may be lost.
     """
 
     layer: Literal["nvme"] = "nvme"
