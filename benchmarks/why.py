@@ -2,11 +2,11 @@
 
     sudo python -m benchmarks.why [--studies 20] [--rounds 7] [--simulated 500] [--planted WORD] [--json FILE]
 
-Real loads on loop devices, and over NBD between two guests. In each study one mechanism is planted: an fsync after each
-write; read-ahead of half the size; requests of a sixteenth of the size; Nagle's algorithm left on by a server. It is
-found if one of the first three lines is about it. Then both levels are
-the same, and any line at all is false. A study is a window of rounds of one long run: windows share no round, and every
-round has a stack of its own. What differs is looked at whatever the verdict on speed is, which on a busy machine is
+Real loads on loop devices, and over NBD between two network namespaces. In each study one mechanism is planted: an
+fsync after each write; read-ahead of half the size; requests of a sixteenth of the size; Nagle's algorithm left on by a
+server. It is found if one of the first three lines is about it. Then both levels are the same, and any line at all is
+false. A study is a window of rounds of one long run: windows share no round, and every round has a stack of its own.
+What differs is looked at whatever the verdict on speed is, which on a busy machine is
 often none.
 
 Then the same without storage: of metrics that differ in nothing, on machines with noise of every kind, made up and
@@ -46,10 +46,9 @@ EXT4 = '{ layer = "file", size = "512M" }, { layer = "loop" }, { layer = "mkfs",
 # A header by itself, then 4 KiB, both less than a segment: the data wait for the header's ACK.
 NBD = """
 network = { mtu = 9000 }
-nodes.server = { kind = "vm", memory = "256M", keep = "run", stack = [
-  { layer = "file", size = "16M" }, { layer = "virtio-blk" }] }
-nodes.client = { kind = "vm", memory = "256M", from = "server", stack = [
-  { layer = "nbd-export" }, { layer = "relay", head = 16, nagle = "{side}" }, { layer = "nbd" }] }
+nodes.server = { kind = "netns", keep = "run", stack = [{ layer = "file", size = "16M" }] }
+nodes.client = { kind = "netns", from = "server", stack = [
+  { layer = "nbd-export" }, { layer = "relay", head = 16, nagle = "{side}" }, { layer = "connect" }] }
 """
 
 
@@ -60,7 +59,7 @@ class Planted:
     name: str
     levels: tuple[str | bool, str | bool]
     stack: str
-    fio: str
+    load: str
     metric: str
     prepare: str
     about: tuple[str, ...]
@@ -69,7 +68,7 @@ class Planted:
     @property
     def nothing(self) -> Planted:
         """The same load, with nothing that differs."""
-        same = {field: getattr(self, field).replace("{side}", str(self.levels[0])) for field in ("fio", "prepare")}
+        same = {field: getattr(self, field).replace("{side}", str(self.levels[0])) for field in ("load", "prepare")}
         same["nodes"] = self.nodes.replace('"{side}"', json.dumps(self.levels[0]))
         return Planted(f"nothing: {self.name}", ("one", "other"), self.stack, metric=self.metric, about=(), **same)
 
@@ -79,8 +78,8 @@ PLANTED = (
         "an fsync after each write",
         ("0", "1"),
         EXT4,
-        'rw = "randwrite", bs = "4k", ioengine = "psync", direct = 1, fsync = {side}, size = "16M", runtime = "300ms", '
-        "time_based = true",
+        'fio = { rw = "randwrite", bs = "4k", ioengine = "psync", direct = 1, fsync = "{side}", size = "16M", '
+        'runtime = "300ms", time_based = true }',
         "iops",
         "",
         ("disk.target.flushes", "disk.target.flush_time"),
@@ -89,7 +88,7 @@ PLANTED = (
         "read-ahead of half the size",
         ("256", "128"),
         DISK,
-        'rw = "read", bs = "4k", ioengine = "psync", size = "64M"',
+        'fio = { rw = "read", bs = "4k", ioengine = "psync", size = "64M" }',
         "bandwidth",
         '["blockdev", "--setra", "{side}", "{target}"]',
         ("disk.target.reads", "disk.target.read_size"),
@@ -98,7 +97,8 @@ PLANTED = (
         "requests of a sixteenth of the size",
         ("1024", "64"),
         DISK,
-        'rw = "write", bs = "1M", ioengine = "psync", direct = 1, size = "64M", runtime = "300ms", time_based = true',
+        'fio = { rw = "write", bs = "1M", ioengine = "psync", direct = 1, size = "64M", runtime = "300ms", '
+        "time_based = true }",
         "bandwidth",
         '["sh", "-c", "echo {side} > /sys/class/block/${1#/dev/}/queue/max_sectors_kb", "sh", "{target}"]',
         ("disk.target.writes", "disk.target.write_size"),
@@ -107,8 +107,8 @@ PLANTED = (
         "Nagle's algorithm left on by a server",
         (False, True),
         "",
-        'rw = "randread", bs = "4k", ioengine = "psync", direct = 1, size = "4M", io_size = "256k"',
-        "iops",
+        'command = { argv = ["qemu-img", "bench", "-f", "raw", "-c", "64", "-d", "1", "-s", "4k", "{target}"] }',
+        "elapsed",
         "",
         ("delayed-acks",),
         NBD,
@@ -147,7 +147,6 @@ def main() -> None:
 def _study(planted: Planted, rounds: int) -> str:
     prepare = f"prepare = [{planted.prepare}]" if planted.prepare else ""
     setup = planted.nodes or f'stack = [{planted.stack}]\nnodes.host.keep = "round"'
-    fio = planted.fio.replace("{side}", '"{side}"')
     return f"""
 schema = 1
 title = "{planted.name}"
@@ -156,7 +155,7 @@ primary = "{planted.metric}"
 repeat = {{ until = "max", min = {rounds}, max = {rounds} }}
 factors.side = {{ levels = {json.dumps(planted.levels)} }}
 trial = {{ {", ".join(filter(None, ["settle = { sync = false, drop_caches = false }", prepare]))} }}
-workload.load.fio = {{ {fio} }}
+workload.load = {{ {planted.load} }}
 [probes]
 host-load = {{}}
 stalls = {{}}
