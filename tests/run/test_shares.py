@@ -211,3 +211,51 @@ def _set_link(lab: Laboratory, state: str) -> None:
 def _ip(lab: Laboratory, *words: str) -> str:
     argv = ["ip", "-netns", f"storlab-{lab.identity}", *words]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+
+
+FULL = """
+primary = "elapsed"
+repeat = { until = "max", min = 1, max = 1 }
+trial = { settle = { sync = false, drop_caches = false } }
+[probes]
+[factors.crossing]
+disk = [{ layer = "file", size = "24M", overcommit = true }, { layer = "nbd-export" }, { layer = "nbd" }]
+share = [{ layer = "nfs-export" }, { layer = "nfs" }]
+[nodes.server]
+kind = "vm"
+memory = "256M"
+keep = "run"
+stack = [{ layer = "file", size = "20M" }, { layer = "virtio-blk" }, { layer = "mkfs", type = "ext4", keep = "trial" },
+          { layer = "mount", keep = "trial" }]
+[nodes.client]
+kind = "vm"
+memory = "256M"
+from = "server"
+stack = ["{crossing}"]
+[workload.load]
+on = ["client"]
+command = { argv = ["python3", "-c", '''
+import os, stat
+path = "{target}"
+path += "" if stat.S_ISBLK(os.stat(path).st_mode) else "/load"
+file = os.open(path, os.O_WRONLY | os.O_CREAT)
+assert os.write(file, bytes(22 << 20)) == 22 << 20
+'''] }
+"""
+
+
+@needs_guests
+@pytest.mark.slow
+def test_a_load_that_syncs_nothing_fails_where_the_server_has_no_room_for_what_it_wrote(lab: Laboratory) -> None:
+    """All of it is in the client's cache when the load ends, and it ends well."""
+    lab.execute(FULL)
+    reasons = {record.levels["crossing"]: (record.status, record.reason) for record in lab.records()}
+    lost = "what the load left in its cache could not be written to"
+    assert re.fullmatch(
+        rf"node client: {lost} /dev/nbd\d: Input/output error \(what server serves is full\)", reasons["disk"][1] or ""
+    ), reasons
+    assert re.fullmatch(
+        rf"node client: target full: {lost} \S+ \(what server serves is full\)", reasons["share"][1] or ""
+    ), reasons
+    assert {status for status, _ in reasons.values()} == {"failed"}
+    assert lab.leftovers() == []

@@ -32,6 +32,7 @@ from storlab.run.setup.build import Built, shared_directory
 from storlab.run.setup.setups import Setups
 from storlab.run.slices import SlicedWork, Slices, watching_slices
 from storlab.run.subjects import subjects_of
+from storlab.run.write_back import prove_written
 from storlab.study.cells import MAIN, Cell, Load
 from storlab.workloads.base import RunContext, Workload
 
@@ -145,6 +146,7 @@ class TrialRun:
         targets = [(load, target) for load in self.cell.loads for target in load.on]
         where = [(load, node, target.chain) for load, target in targets for node in self.built.group(target.group)]
         places = [(load, await self._place(load, node, chain)) for load, node, chain in where]
+        written = {(node.name, chain): node for _, node, chain in where}
         await self._refuse_other_devices()
         async with self._phase("prepare"):
             await self._commands(self.cell.trial.prepare, "prepare")
@@ -161,6 +163,7 @@ class TrialRun:
         async with self._phase("measure"):
             record = await self._measure(record, places)
         async with self._phase("verify"):
+            await all_of(*(self._prove_written(node, chain) for (_, chain), node in written.items()))
             await self._commands(self.cell.trial.verify, "verify")
         return record
 
@@ -229,6 +232,11 @@ class TrialRun:
             for node in self.built.group(group)
             if (node.name, chains.get(group, MAIN)) in self.built.stacks
         ]
+
+    async def _prove_written(self, node: Node, chain: str) -> None:
+        target, beneath = self.built.stacks[node.name, chain].resource, self.built.beneath.get((node.name, chain))
+        if target is not None and beneath is not None:
+            await prove_written(node, target, beneath.resource)
 
     @staticmethod
     async def _prepare(workload: Workload, place: RunContext) -> None:

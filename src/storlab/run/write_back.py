@@ -1,0 +1,29 @@
+"""Whether what loads left in the caches of clients reaches whoever serves them.
+
+A write that only went to a cache succeeds at once, also where the server is full: the error comes when it is written
+back, and nobody but fsync(2) or syncfs(2) is told, by whoever asks first. A load that asks for neither measured how
+fast its own memory is, and what it wrote is lost.
+"""
+
+from __future__ import annotations
+
+from storlab.errors import DiskFull, TrialError
+from storlab.layers.resources import Dir, Disk, Export, Resource, Share
+from storlab.nodes.node import Node
+
+_FULL = ("No space left on device", "Disk quota exceeded")
+
+
+async def prove_written(node: Node, target: Resource, beneath: Resource | None) -> None:
+    """Write back what is left, where ``target`` is a node's client of ``beneath``. Raises ``TrialError``."""
+    if not isinstance(beneath, Export | Share) or not isinstance(target, Dir | Disk):
+        return
+    whole = ["--file-system"] if isinstance(target, Dir) else []
+    ended = await node.run(["sync", *whole, "--", target.path], check=False)
+    if ended.ok:
+        return
+    said = ended.stderr.decode(errors="replace").strip()
+    lost = f"what the load left in its cache could not be written to {target.path}"
+    if any(words in said for words in _FULL):
+        raise DiskFull(f"node {node.name}: target full: {lost}", said)
+    raise TrialError(f"node {node.name}: {lost}: {said.rpartition(': ')[2]}", said)
