@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.measurements import merge_histograms
-from storlab.percentiles import PERCENTILES, bounded, percentiles
+from storlab.metrics import PERCENTILES
+from storlab.percentiles import bounded, percentiles
 
 latencies = st.lists(st.integers(1, 1 << 33), min_size=1, max_size=60)
 """Of one node, in ns."""

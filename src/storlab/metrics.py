@@ -14,7 +14,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from storlab.errors import RecordsError
-from storlab.percentiles import PERCENTILES, percentile_name
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -64,9 +63,17 @@ HISTOGRAMS = (
 )  # fmt: skip
 
 
+PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
+"""The percentiles that become metrics, named ``p50`` to ``p99.99``."""
+
 COUNT_MARGIN, RATE_MARGIN, TAIL_MARGIN = 0.01, 0.10, 0.25
 """Counts hardly vary, and rates of storage seldom decide anything by less than a tenth; tails are far noisier."""
 _TAIL = 99.0
+
+
+def percentile_name(percentile: float) -> str:
+    """``p50``, ``p99.9``."""
+    return f"p{percentile:g}"
 
 
 def without_end(source: str) -> str:

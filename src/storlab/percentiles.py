@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from storlab.metrics import PERCENTILES
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-
-PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)
-"""The percentiles that become metrics, named ``p50`` to ``p99.99``."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,6 @@ class Bounded:
     value: float
     low: float
     high: float
-
-
-def percentile_name(percentile: float) -> str:
-    """``p50``, ``p99.9``."""
-    return f"p{percentile:g}"
 
 
 def percentiles(histogram: pl.DataFrame, wanted: Sequence[float] = PERCENTILES) -> dict[float, float]:

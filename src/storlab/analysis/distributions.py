@@ -18,8 +18,8 @@ from storlab.analysis.block.shares import histograms_of
 from storlab.analysis.design import Design
 from storlab.analysis.estimates import numbered
 from storlab.analysis.summary import Distribution, Percentile
-from storlab.metrics import Declarations
-from storlab.percentiles import PERCENTILES, between, edges_at, nearest_rank
+from storlab.metrics import PERCENTILES, Declarations
+from storlab.percentiles import between, edges_at, nearest_rank
 
 KEYS = ("cell", "source", "metric", "node")
 UNIT = "s"

@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from storlab.analysis.claims.data import Claim
 from storlab.analysis.effects.data import Effects
 from storlab.analysis.summary import BlockIO, Comparison, Distribution, Estimate, Share
-from storlab.percentiles import percentile_name
+from storlab.metrics import percentile_name
 from storlab.report.conformance import CellOutcome, cell_outcomes
 from storlab.report.input import ReportInput
 from storlab.text import cell

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from storlab.analysis.summary import Distribution, Percentile, Summary
 from storlab.grouping import grouped
-from storlab.percentiles import percentile_name
+from storlab.metrics import percentile_name
 from storlab.report import format as fmt
 from storlab.report.tables import Notes, Table, heading, split_levels
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from storlab.measurements import HISTOGRAM_COLUMNS
-from storlab.metrics import MetricSpec, Value, by_name
-from storlab.percentiles import percentile_name, percentiles_of_each
+from storlab.metrics import MetricSpec, Value, by_name, percentile_name
+from storlab.percentiles import percentiles_of_each
 from storlab.tcp.agent_output import AckHistogram
 from storlab.tcp.totals import Acks
 

@@ -11,7 +11,8 @@ import polars as pl
 from storlab.formats.fio import histogram
 from storlab.formats.fio.log_lines import Lines, map_chunks
 from storlab.measurements import Measurements
-from storlab.percentiles import PERCENTILES, Ints, ranked
+from storlab.metrics import PERCENTILES
+from storlab.percentiles import Ints, ranked
 
 GOLDEN = Path(__file__).parent / "golden"
 

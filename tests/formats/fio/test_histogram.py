@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from storlab.formats.fio import histogram
 from storlab.measurements import merge_histograms
-from storlab.percentiles import PERCENTILES, Ints, percentiles, ranked
+from storlab.metrics import PERCENTILES
+from storlab.percentiles import Ints, percentiles, ranked
 
 from .samples import fio_percentiles, histogram_frame
 

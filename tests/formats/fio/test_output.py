@@ -12,7 +12,7 @@ import pytest
 from storlab.errors import CommandFailed, DiskFull, ParseError
 from storlab.formats.fio.output import frames, parse_fio, read_report, unique_names
 from storlab.measurements import METRIC_COLUMNS, SERIES_COLUMNS
-from storlab.percentiles import percentile_name
+from storlab.metrics import percentile_name
 
 from .samples import GOLDEN, counts, golden, values
 

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storlab.formats.fio.document import Latency
-from storlab.percentiles import PERCENTILES, Floats, Ints, percentile_name, ranked
+from storlab.metrics import PERCENTILES, percentile_name
+from storlab.percentiles import Floats, Ints, ranked
 
 _BITS = 6
 _PER_GROUP = 1 << _BITS

@@ -20,7 +20,8 @@ from storlab.errors import ParseError
 from storlab.formats.fio.histogram import BINS, LOWER, UPPER
 from storlab.formats.fio.log_lines import DIRECTIONS, LONGEST, lines_before, table, texts
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, empty, merge_histograms
-from storlab.percentiles import Ints, edges_at, percentile_name
+from storlab.metrics import percentile_name
+from storlab.percentiles import Ints, edges_at
 
 OVER_TIME = (50.0, 99.0)
 """The percentiles of which there are series."""

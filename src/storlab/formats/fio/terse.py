@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 
 from storlab.errors import ParseError
 from storlab.formats.fio.declared import METRICS
-from storlab.metrics import Value
-from storlab.percentiles import PERCENTILES, percentile_name
+from storlab.metrics import PERCENTILES, Value, percentile_name
 
 LINE = re.compile(rb"^[2-9];fio-[^;\n]*;", re.MULTILINE)
 """How a terse line of any version from 3 on begins (2 names no version of fio)."""

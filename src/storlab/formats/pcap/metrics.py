@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from storlab.formats.pcap.agent_output import BINS, Direction
 from storlab.formats.pcap.capture import Talk
-from storlab.metrics import MetricSpec, Value, by_name, latencies
-from storlab.percentiles import percentile_name, percentiles_of_each
+from storlab.metrics import MetricSpec, Value, by_name, latencies, percentile_name
 
 WAYS = ("sent", "received")
 _SPECS = by_name(
@@ -51,14 +48,15 @@ METRICS = tuple(_SPECS.values())
 
 def values(talks: Sequence[Talk], job: str | None) -> Iterator[Value]:
     """All that is known of these connections together; a mean of nothing is left out."""
-    for name, number in _numbers(talks):
+    for name, number in numbers(talks):
         if number is not None:
             yield _SPECS[name].value(number, job)
     for at, way in enumerate(WAYS):
         yield from _gaps(way, [(talk.sent, talk.received)[at] for talk in talks], job)
 
 
-def _numbers(talks: Sequence[Talk]) -> Iterator[tuple[str, float | None]]:
+def numbers(talks: Sequence[Talk]) -> Iterator[tuple[str, float | None]]:
+    """All but gaps between ACKs; ``None`` is not known."""
     yield "connections", len(talks)
     yield "time", (max(talk.last for talk in talks) - min(talk.first for talk in talks)) / 1e9
     yield "segments.merged", sum(talk.merged[0] for talk in talks)
@@ -101,6 +99,10 @@ def _of_way(way: str, own: Sequence[Direction]) -> Iterator[tuple[str, float | N
 
 def _gaps(way: str, own: Sequence[Direction], job: str | None) -> Iterator[Value]:
     """Between ACKs: mean, least and longest to within a bin, and percentiles."""
+    import numpy as np
+
+    from storlab.percentiles import percentiles_of_each
+
     bins = sorted(gaps_of(own).items())
     if not bins:
         return

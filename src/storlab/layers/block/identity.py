@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Struct
 
+from storlab.amounts import size_text
 from storlab.errors import SafetyError, UserError
 from storlab.record import Count
-from storlab.units import size_text
 
 if TYPE_CHECKING:
     from storlab.layers.resources import Disk

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from storlab.errors import CommandFailed, DiskFull, ParseError, TimedOut
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, metric_frame
-from storlab.metrics import Value
+from storlab.metrics import Value, percentile_name
 from storlab.nodes.process import ExitRecord
-from storlab.percentiles import percentile_name, percentiles_of_each
+from storlab.percentiles import percentiles_of_each
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit
 from storlab.workloads.files.declared import CALLS, DURABLE, METRICS, syncfs
 

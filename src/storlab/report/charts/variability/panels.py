@@ -14,7 +14,7 @@ import altair as alt
 import polars as pl
 
 from storlab.analysis.variability import samples as within
-from storlab.percentiles import percentile_name
+from storlab.metrics import percentile_name
 from storlab.report import format as fmt
 from storlab.report import words
 from storlab.report.charts.panel import Combination, Panel, file_stem
