@@ -241,3 +241,32 @@ def test_what_a_kernel_refuses_is_named_with_what_it_takes(
         await nothing_is_left(shop.pair)
 
     shop.run(check())
+
+
+@needs_root
+def test_tgt_serves_iscsi_as_the_kernel_does_with_the_settings_that_were_asked_for_and_is_missed_when_killed(
+    shop: Shop,
+) -> None:
+    pair = shop.pair
+    target = {"layer": "iscsi-target", "implementation": "tgt", "max_burst": "64k", "immediate_data": False}
+
+    async def check() -> None:
+        async with pair.crossed(FILE, LOOP, target, {"layer": "iscsi", "give_up": "4s"}) as crossed:
+            disk, served, facts = crossed.resource, crossed.resources[1], crossed.fact("iscsi-target")
+            assert isinstance(disk, Disk)
+            assert isinstance(served, Disk)
+            assert (facts["server"], facts["direct"], disk.size) == ("tgtd", True, served.size)
+            assert facts["limits"]["MaxBurstLength"] == 65536
+            assert crossed.fact("iscsi")["session"]["max_burst_len"] == 65536
+            assert crossed.fact("iscsi")["session"]["immediate_data"] == 0
+            assert crossed.fact("iscsi")["queue"]["write_cache"] == "write back"
+            await pair.client.output(f"printf 'by tgt' | dd of={disk.path} bs=4k seek=8 conv=fsync,sync 2> /dev/null")
+            read = f"dd if={served.path} bs=4k skip=8 count=1 iflag=direct 2> /dev/null | tr -d '\\0'"
+            assert await pair.server.output(read) == "by tgt"
+            await pair.server.output("pkill -KILL -x tgtd")
+            await pair.server.losing.wait()
+            assert pair.server.lost[0].startswith("node server: tgtd was killed by SIGKILL")
+            await crossed.sever()
+        await nothing_is_left(pair)
+
+    shop.run(check())

@@ -1,4 +1,4 @@
-"""Layer ``iscsi-target``: LIO, the kernel's own iSCSI target, see Documentation/target in its sources."""
+"""Layer ``iscsi-target``: LIO, the kernel's own iSCSI target, see Documentation/target in its sources; or tgt."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct
 from pydantic import Field
 
+from storlab.errors import Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Disk, Export, File, Resource
-from storlab.layers.server.configfs import MOUNTED, KernelTarget, attributes, small_number
+from storlab.layers.server.configfs import MOUNTED, KernelTarget, attributes, small_number, target_name
+from storlab.layers.server.tgt import Tgt
 from storlab.layers.share.watch import FileSays
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Name, RunId, undo
 from storlab.units import Size
+
+Implementation = Literal["lio", "tgt"]
 
 _CORE = "/sys/kernel/config/target/core"
 _ISCSI = "/sys/kernel/config/target/iscsi"
@@ -91,9 +95,10 @@ async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
 
 
 class IscsiTargetLayer(KernelTarget):
-    """The file or disk beneath, served over iSCSI by the kernel's own target, LIO."""
+    """The file or disk beneath, served over iSCSI: by the kernel's own target, LIO, or by a program, tgt."""
 
     layer: Literal["iscsi-target"] = "iscsi-target"
+    implementation: Implementation = Field("lio", description="`lio`, which is the kernel's own, or the program `tgt`.")
     discard: bool = Field(True, description="Discards are passed on, where the disk takes them.")
     immediate_data: bool = Field(True, description="Small writes go out with their command.")
     initial_r2t: bool = Field(True, description="Each write waits until the target asks for its data.")
@@ -103,13 +108,34 @@ class IscsiTargetLayer(KernelTarget):
     protocol: ClassVar = "iscsi"
     modules: ClassVar = ("target_core_mod", "target_core_iblock", "target_core_file", "iscsi_target_mod")
     first_port: ClassVar = 3260
-    undoes: ClassVar = (_remove, *FileSays.undoes)
+    undoes: ClassVar = (_remove, *FileSays.undoes)  # those of all servers, tgt among them
 
     def needs(self) -> Needs:
-        return super().needs() | Needs(programs=("ss",))
+        return self._tgt("").needs() if self.implementation == "tgt" else super().needs() | Needs(programs=("ss",))
 
     def enabled(self, export: str) -> str:
         return f"{_ISCSI}/{export}/tpgt_1/enable"
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Export:
+        if self.implementation == "lio":
+            return await super().set_up(below, context)
+        if context.node.address is None:
+            raise Unsupported(f"layer {self.layer}: node {context.node.name} is in no network of the run")
+        export = await self._tgt(f"{_PREFIX}{target_name(context, self.layer)}").set_up(below, context)
+        assert isinstance(export, Export)
+        return export
+
+    def _tgt(self, export: str) -> Tgt:
+        return Tgt(export=export, direct=self.direct, discard=self.discard, settings=self._settings())
+
+    def _settings(self) -> dict[str, str]:
+        yes = {True: "Yes", False: "No"}
+        return {
+            "ImmediateData": yes[self.immediate_data],
+            "InitialR2T": yes[self.initial_r2t],
+            "MaxBurstLength": str(self.max_burst),
+            "FirstBurstLength": str(min(self.first_burst, self.max_burst)),
+        }
 
     async def serve(self, below: File | Disk, name: str, port: int, context: LayerContext) -> str:
         target = f"{_PREFIX}{name}"
@@ -120,14 +146,7 @@ class IscsiTargetLayer(KernelTarget):
             # Without buffered_io each write would be one with O_DSYNC; async_io makes all of them O_DIRECT.
             options = "fd_buffered_io=1" + ",fd_async_io=1" * self.direct
             kind, control = "fileio", f"fd_dev_name={below.path},fd_dev_size={below.size},{options}"
-        yes = {True: "Yes", False: "No"}
-        settings = {
-            "ImmediateData": yes[self.immediate_data],
-            "InitialR2T": yes[self.initial_r2t],
-            "MaxBurstLength": str(self.max_burst),
-            "FirstBurstLength": str(min(self.first_burst, self.max_burst)),
-        }
-        words = [f"param/{key}={value}" for key, value in settings.items()]
+        words = [f"param/{key}={value}" for key, value in self._settings().items()]
         fixed = (
             name,
             str(small_number(name)),
@@ -142,6 +161,8 @@ class IscsiTargetLayer(KernelTarget):
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Export)
+        if self.implementation == "tgt":
+            return await self._tgt(resource.export).facts(resource, context)
         name = resource.export.removeprefix(_PREFIX)
         listing = await context.node.output("sh", "-c", f"echo {_CORE}/*_{small_number(name)}/{name}")
         core = listing.strip()
