@@ -211,7 +211,7 @@ def _numbered(levels: Levels, factors: Mapping[str, Sequence[str]], *, ordered: 
 
 def primary_of(importer: Importer, read: Sequence[Sequence[Part]]) -> str:
     """The metric that a report of these parts begins with."""
-    metrics = [part.measured.metrics["metric"] for parts in read for part in parts if part.measured.metrics.height]
+    metrics = [part.metrics for parts in read for part in parts if len(part.metrics)]
     found = next((name for name in importer.primary if any(name in each for each in metrics)), None)
     return found or (str(metrics[0][0]) if metrics else next(iter(importer.primary), ""))
 

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal
 
-from storlab.measurements import Measurements
+if TYPE_CHECKING:
+    from storlab.measurements import Measurements
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """Measurements of which an import needs only ``facts``, ``warnings``, and which ``metrics`` there are.
+
+    Their frames are made when somebody asks for them. An import of which all is deferred leaves the run's tables to
+    its first report: to load Polars takes longer, and more memory, than to read a capture.
+    """
+
+    make: Callable[[], Measurements]
+    metrics: Sequence[str]
+    facts: Mapping[str, object]
+    warnings: Sequence[str]
+
+    @cached_property
+    def measured(self) -> Measurements:
+        return self.make()
 
 
 @dataclass(frozen=True)
@@ -23,7 +43,7 @@ class Part:
     can't do is never 0.
     """
 
-    measured: Measurements
+    found: Measurements | Deferred
     levels: Mapping[str, str] = field(default_factory=dict)
     round: int | None = None
     traits: Mapping[str, str] = field(default_factory=dict)
@@ -31,6 +51,15 @@ class Part:
     lasted: float | None = None
     status: Literal["done", "failed", "unsupported"] = "done"
     reason: str | None = None
+
+    @property
+    def measured(self) -> Measurements:
+        return self.found.measured if isinstance(self.found, Deferred) else self.found
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        """The names of its metrics, in order."""
+        return self.found.metrics if isinstance(self.found, Deferred) else self.found.metrics["metric"].to_list()
 
 
 class Importer(ABC):

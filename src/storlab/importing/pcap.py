@@ -5,17 +5,17 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, BinaryIO, ClassVar
-
-import polars as pl
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from storlab.errors import ParseError
 from storlab.formats.pcap.capture import Capture, Talk, read_capture
-from storlab.formats.pcap.metrics import METRICS, WAYS, bin_edges, gaps_of, values
-from storlab.importing.importer import Importer, Part
-from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, metric_frame
+from storlab.formats.pcap.metrics import METRICS, WAYS, bin_edges, gaps_of, numbers, values
+from storlab.importing.importer import Deferred, Importer, Part
 from storlab.nodes.agent_binary import agent_path
 from storlab.text import printable
+
+if TYPE_CHECKING:
+    from storlab.measurements import Measurements
 
 _JOBS = 10  # connections, those with most bytes, that are shown one by one
 _TOLD = 3  # of which there are sentences
@@ -44,6 +44,23 @@ class PcapImporter(Importer):
 def part_of(capture: Capture) -> Part:
     """What TCP did in a capture that has a connection."""
     first, last = min(talk.first for talk in capture.talks), max(talk.last for talk in capture.talks)
+    facts = {
+        "packets": str(capture.packets),
+        "connections": str(len(capture.talks)),
+        "seconds": f"{(last - first) / 1e9:.6f}",
+    }
+    known = [name for name, number in numbers(capture.talks) if number is not None]
+    measured = Deferred(lambda: _measured(capture, facts), known, facts, tuple(_sentences(capture)))
+    timed = 0 < first < _FOREVER
+    started = datetime.fromtimestamp(first // 10**9, UTC) if timed and first > 10**17 else None
+    return Part(measured, started=started, lasted=(last - first) / 1e9 if started else None)
+
+
+def _measured(capture: Capture, facts: Mapping[str, object]) -> Measurements:
+    import polars as pl
+
+    from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, metric_frame
+
     jobs: list[tuple[str | None, Sequence[Talk]]] = [(None, capture.talks)]
     names = [printable(talk.name) for talk in capture.talks[:_JOBS]]
     jobs += [
@@ -51,21 +68,13 @@ def part_of(capture: Capture) -> Part:
         for at, (name, talk) in enumerate(zip(names, capture.talks, strict=False))
         if len(capture.talks) > 1
     ]
-    facts: dict[str, object] = {
-        "packets": str(capture.packets),
-        "connections": str(len(capture.talks)),
-        "seconds": f"{(last - first) / 1e9:.6f}",
-    }
-    measured = Measurements(
+    return Measurements(
         metric_frame(value for job, talks in jobs for value in values(talks, job)),
         histograms=pl.DataFrame(list(_bins(capture.talks)), schema=HISTOGRAM_COLUMNS, orient="row"),
         warnings=tuple(_sentences(capture)),
-        facts=facts,
+        facts=dict(facts),
         declared=METRICS,
     )
-    timed = 0 < first < _FOREVER
-    started = datetime.fromtimestamp(first // 10**9, UTC) if timed and first > 10**17 else None
-    return Part(measured, started=started, lasted=(last - first) / 1e9 if started else None)
 
 
 def _apart(name: str, names: Sequence[str], at: int) -> str:

@@ -6,12 +6,14 @@ A package of somebody else's adds importers without a line here, through the ent
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from storlab.errors import RecordsError
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from storlab.importing.importer import Importer
 
 GROUP = "storlab.importers"
@@ -24,18 +26,24 @@ _BUILT_IN = {
     "sysbench": "storlab.importing.sysbench:SysbenchImporter",
     "virtiofs-tests": "storlab.importing.virtiofs_tests:VirtiofsTestsImporter",
 }
-"""As entry points, so that each loads its own parsers, and not those of the others."""
+"""Written as entry points are, so that each loads its own parsers, and not those of the others."""
 
 
 @cache
 def importers() -> dict[str, EntryPoint]:
-    """Kind → where its class is, of all that there are; nothing is loaded."""
+    """Kind → where its class is, of all that there are; nothing is loaded. A built-in one's name is taken."""
+    from importlib.metadata import EntryPoint, entry_points  # with all that reads mail headers
+
     found = {kind: EntryPoint(kind, place, GROUP) for kind, place in _BUILT_IN.items()}
-    return found | {entry.name: entry for entry in entry_points(group=GROUP)}
+    return {entry.name: entry for entry in entry_points(group=GROUP)} | found
 
 
 def importer_of(kind: str) -> Importer:
     """The importer of this name. Raises ``RecordsError`` where there is none."""
+    if kind in _BUILT_IN:
+        module, _, name = _BUILT_IN[kind].partition(":")
+        built_in: Importer = getattr(import_module(module), name)()
+        return built_in
     found = importers().get(kind)
     if found is None:
         raise RecordsError(

@@ -54,7 +54,7 @@ class VirtiofsTestsImporter(Importer):
         lost = [f"line {run.number}: {run.workload} has no result" for run in file.runs if run.report is None]
         if lost:
             said = f"{'; '.join(lost)}: cut off, and left out"
-            parts[0] = replace(parts[0], measured=replace(parts[0].measured, warnings=(said,)))
+            parts[0] = replace(parts[0], found=replace(parts[0].measured, warnings=(said,)))
         return parts
 
     def knows(self, head: bytes) -> bool:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from storlab.errors import ParseError, UserError
 from storlab.importing.imported import Imported, ImportedFile
-from storlab.importing.importer import Importer, Part
+from storlab.importing.importer import Deferred, Importer, Part
 from storlab.importing.registry import importer_of
 from storlab.reading import open_file, read_file
-from storlab.records import fingerprint
 from storlab.records.files import copy_durably, write_durably
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, TrialRecord, write_trial
-from storlab.records.stacked import stacked
-from storlab.records.tables import Notes, Tables
-from storlab.records.within_trials import add_within_trials
 from storlab.version import __version__
+
+if TYPE_CHECKING:
+    from storlab.records.tables import Tables
 
 NODE = "imported"
 """The node of what was imported: which machine it was is not known."""
@@ -45,8 +44,8 @@ def write_imported(
     texts: Sequence[bytes | Path],
     read: Sequence[Sequence[Part]],
     beside: Sequence[Mapping[str, Path]] = (),
-) -> Tables:
-    """Make ``run`` of these files, whose contents are ``texts``, ``read`` before without a fault. Gives its tables.
+) -> None:
+    """Make ``run`` of these files, whose contents are ``texts``, ``read`` before without a fault, with its tables.
 
     A text may be a path instead: of a file that is too long for the memory.
 
@@ -73,26 +72,39 @@ def write_imported(
             status=part.status,
             reason=part.reason,
             started=part.started,
-            facts={NODE: [{"layer": imported.kind, "file": file.name, **part.measured.facts}]},
+            facts={NODE: [{"layer": imported.kind, "file": file.name, **part.found.facts}]},
             loads={imported.kind: [NODE]},
         )
         write_trial(folder, record, durable=False)  # hundreds may come from one file, which can be imported again
         measured.append((record, part))
     manifest = _manifest(identity, argv, imported, importer, read)
     write_manifest(run.path, manifest)
+    if not all(isinstance(part.found, Deferred) for parts in read for part in parts):
+        _keep_tables(run, manifest, imported, measured)
+
+
+def _keep_tables(
+    run: RunFolder, manifest: Manifest, imported: Imported, measured: Sequence[tuple[TrialRecord, Part | None]]
+) -> None:
+    from storlab.records.kept import write_tables
+
     tables = _tables(imported, measured, {})
     tables.origin = origin_of(manifest, imported)
     tables.fingerprints = fingerprints_of(run, imported, tables.records)
-    return tables
+    write_tables(run, tables)
 
 
 def origin_of(manifest: Manifest, imported: Imported) -> str | None:
     """For ``Tables.origin``."""
+    from storlab.records import fingerprint
+
     return fingerprint.of_run(manifest, [importer_of(imported.kind)])
 
 
 def fingerprints_of(run: RunFolder, imported: Imported, records: Sequence[TrialRecord]) -> dict[int, str]:
     """Of trials, for ``Tables.fingerprints``. Several may be in one file, so each is of all the files."""
+    from storlab.records import fingerprint
+
     found = {record.trial: fingerprint.of_trial(run.trial_folder(record.trial), record) for record in records}
     whole = len(found) == len(imported.trials)
     return fingerprint.together(found) if whole else {}
@@ -175,6 +187,8 @@ def refuse_copies(runs: Mapping[str, RunFolder], *, together: bool) -> None:
     ``together``: trials of several runs are rounds of one cell. Then no file may have been imported twice for the same
     levels; apart, two files of counts may well be the same.
     """
+    import hashlib
+
     run_of: dict[str, str] = {}
     file_of: dict[tuple[str, str], str] = {}
     for name, run in runs.items():
@@ -217,6 +231,10 @@ def _read_again(run: RunFolder, imported: Imported, file: int) -> Sequence[Part]
 def _tables(
     imported: Imported, measured: Sequence[tuple[TrialRecord, Part | None]], warnings: Mapping[int, str]
 ) -> Tables:
+    from storlab.records.stacked import stacked
+    from storlab.records.tables import Notes, Tables
+    from storlab.records.within_trials import add_within_trials
+
     tables = Tables({}, tuple(imported.factors), records=[record for record, _ in measured])
     read = [(record, part.measured) for record, part in measured if part is not None]
     rows = stacked(read, imported.kind, NODE)

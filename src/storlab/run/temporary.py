@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 import shutil
 import stat
 import tempfile
@@ -82,7 +81,7 @@ def remembered(folder: Path) -> Iterator[None]:
 
     Without a writable home, it isn't found.
     """
-    link = _links() / f"{os.getpid()}-{secrets.token_hex(4)}"
+    link = _links() / f"{os.getpid()}-{os.urandom(4).hex()}"
     with contextlib.suppress(OSError):
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(folder.absolute())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import hashlib
 import os
 import re
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from storlab.amounts import shown
 from storlab.analysis.wording import plural
 from storlab.cli.import_.folder import new_import
 from storlab.cli.import_.options import ImportOptions
@@ -24,11 +24,9 @@ from storlab.importing.importer import Importer, Part
 from storlab.importing.registry import importer_of
 from storlab.reading import open_file, read_file
 from storlab.records.imported import write_imported
-from storlab.records.kept import write_tables
 from storlab.records.manifest import LOCK
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.text import printable, storable
-from storlab.units import shown
 
 _FILE = "file"  # the factor that tells files apart, unless the user names others
 _LONGEST = 63
@@ -71,7 +69,7 @@ def import_files(options: ImportOptions) -> None:
     with new_import(folder) as run:
         argv = [storable(word) for word in sys.argv]
         contents = files if importer.streams else texts
-        write_tables(run, write_imported(run, identity, argv, imported, contents, read, logs))
+        write_imported(run, identity, argv, imported, contents, read, logs)
     for path, parts in zip(files, read, strict=True):
         show(printable(f"{path}: {_found(parts)}"))
     _warn(files, read)
@@ -157,13 +155,13 @@ def _raise(error: OSError) -> None:
 def _found(parts: Sequence[Part]) -> str:
     if len(parts) > 1:
         return plural(len(parts), "trial")
-    facts = parts[0].measured.facts
+    facts = parts[0].found.facts
     return "; ".join(f"{name} {value}" for name, value in facts.items() if isinstance(value, str)) or "1 trial"
 
 
 def _warn(files: Sequence[Path], read: Sequence[Sequence[Part]]) -> None:
     each = ((str(path), part) for path, parts in zip(files, read, strict=True) for part in parts)
-    where = grouped((warning, name) for name, part in each for warning in part.measured.warnings)
+    where = grouped((warning, name) for name, part in each for warning in part.found.warnings)
     for warning, names in where.items():
         warn(printable(f"{_first(list(dict.fromkeys(names)))}: {warning}"))
 
@@ -248,6 +246,8 @@ def _sound_head(path: Path) -> bytes:
 
 
 def _digest(path: Path) -> bytes:
+    import hashlib
+
     with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").digest()
 

@@ -117,7 +117,7 @@ def _with_logs(part: Part, folder: Path, names: Collection[str], used: Mapping[s
             measured = replace(measured, series=pl.concat([measured.series, series]))
         else:
             measured = _with_operations(measured, folder, found, list(options))
-    return replace(part, measured=measured)
+    return replace(part, found=measured)
 
 
 def _warned(measured: Measurements, *warnings: str) -> Measurements:
@@ -190,4 +190,4 @@ def _with_histogram_logs(part: Part, folder: Path, names: Collection[str], used:
         paths = {at: folder / log[0] for at, log in enumerate(_numbered(found), start=1)}
         read = read_histogram_logs(paths, interval / 1000, list(options) if len(options) > 1 else ())
         measured = with_histogram_logs(_warned(measured, *_cuts(folder, found)), read)
-    return replace(part, measured=measured)
+    return replace(part, found=measured)

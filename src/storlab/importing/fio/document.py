@@ -45,7 +45,7 @@ def json_parts(documents: Sequence[Document], broken: Sequence[ParseError], sour
     if len(once) > len(runs):
         said.append(f"reports of runs that went on (--status-interval) are left out: {len(once) - len(runs)}")
     first = parts[0].measured
-    parts[0] = replace(parts[0], measured=replace(first, warnings=(*said, *first.warnings)))
+    parts[0] = replace(parts[0], found=replace(first, warnings=(*said, *first.warnings)))
     return parts
 
 

@@ -114,4 +114,4 @@ def _terse_parts(text: bytes, source: str) -> list[Part]:
 def _warned(parts: list[Part], warnings: Sequence[str]) -> list[Part]:
     """The same parts; what is said of the whole file is with the first."""
     first = parts[0].measured
-    return [replace(parts[0], measured=replace(first, warnings=(*warnings, *first.warnings))), *parts[1:]]
+    return [replace(parts[0], found=replace(first, warnings=(*warnings, *first.warnings))), *parts[1:]]
