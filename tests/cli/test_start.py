@@ -65,6 +65,12 @@ def test_an_import_loads_its_own_parser_and_no_statistics(
     assert not found & {"storlab.registry", "storlab.study.study", "storlab.report"}
 
 
+def test_an_import_of_a_capture_loads_no_frames_which_its_report_makes(tmp_path: Path) -> None:
+    found = loaded_by("import", "pcap", str(SAMPLES / "pcap-ethernet.pcap"), "--out", str(tmp_path / "run"))
+    assert not found & (CHARTS | STATISTICS | RUNNING | {"polars", "numpy", "rich"})
+    assert not list((tmp_path / "run").rglob("*.parquet"))
+
+
 @pytest.mark.parametrize("name", ["text", "md", "csv", "json"])
 def test_a_report_of_an_imported_run_loads_no_charts_and_nothing_that_runs_studies(name: str, run: Path) -> None:
     found = loaded_by("report", str(run), "--format", name)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from storlab.cli.entry import one_thread_for_algebra
 from storlab.cli.failure import GATE_HIT
-from storlab.cli.options import AllowUndecided, FailOn, String, Strings, offered, one_thread_for_algebra
+from storlab.cli.options import AllowUndecided, FailOn, String, Strings, offered
 from storlab.cli.output import show
 from storlab.errors import UserError
 

@@ -4,15 +4,19 @@ import os
 import sys
 import warnings
 
+_COMPLETING = "_STORLAB_COMPLETE"
+"""Set by a shell that asks Typer how a command goes on."""
+
 
 def main() -> None:
     """Run a command; see ``storlab.cli.main``."""
     try:
         _open_what_is_closed()
         warnings.filterwarnings("ignore", "Polars binary is missing")  # for lack of memory, which is then reported
-        from storlab.cli.main import main as run
+        if not _import_plainly():
+            from storlab.cli.main import main as run
 
-        run()
+            run()
     except KeyboardInterrupt:
         sys.exit(130)  # failure.INTERRUPTED, which is not loaded
     except (MemoryError, ImportError, OSError, RuntimeError) as error:  # of loading the program itself
@@ -20,6 +24,26 @@ def main() -> None:
             2, f"storlab: cannot be loaded, perhaps for lack of memory: {type(error).__name__}: {error}\n".encode()
         )
         os._exit(1)  # an orderly end may want memory as well
+
+
+def _import_plainly() -> bool:
+    """Whether it was a call that needs no Typer, which is done then."""
+    if sys.argv[1:2] != ["import"] or _COMPLETING in os.environ:
+        return False
+    from storlab.cli.import_.plain import import_plainly, plain_options
+
+    options = plain_options(sys.argv[2:])
+    if options is not None:
+        import_plainly(options)
+    return options is not None
+
+
+def one_thread_for_algebra() -> None:
+    """Before NumPy is loaded: its OpenBLAS would start a thread a core, which spin for a tenth of a second for nothing.
+
+    For commands that only read and compute: our matrices are small. Not for those that start others, which inherit it.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _open_what_is_closed() -> None:

@@ -5,7 +5,6 @@ This module is loaded by ``storlab --help``, as are those of all commands: what 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,11 +86,3 @@ def print_json(data: object) -> None:
     import json
 
     show_json(json.dumps(data, indent=2, ensure_ascii=False))
-
-
-def one_thread_for_algebra() -> None:
-    """Before NumPy is loaded: its OpenBLAS would start a thread a core, which spin for a tenth of a second for nothing.
-
-    For commands that only read and compute: our matrices are small. Not for those that start others, which inherit it.
-    """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

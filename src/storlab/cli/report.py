@@ -8,7 +8,8 @@ from typing import Annotated
 
 from typer import Option
 
-from storlab.cli.options import RunPath, offered, one_thread_for_algebra
+from storlab.cli.entry import one_thread_for_algebra
+from storlab.cli.options import RunPath, offered
 from storlab.cli.output import show
 from storlab.errors import UserError
 

@@ -9,8 +9,9 @@ import typer
 from typer import Argument, Option
 from typer.core import TyperGroup
 
+from storlab.cli.entry import one_thread_for_algebra
 from storlab.cli.import_.options import ImportOptions
-from storlab.cli.options import String, Strings, one_thread_for_algebra
+from storlab.cli.options import String, Strings
 from storlab.errors import UserError
 
 # "readable": of what can't be read, the importers say why in one sentence.
