@@ -270,3 +270,47 @@ def test_tgt_serves_iscsi_as_the_kernel_does_with_the_settings_that_were_asked_f
         await nothing_is_left(pair)
 
     shop.run(check())
+
+
+@needs_root
+def test_queues_of_iscsi_are_sessions_that_take_turns(shop: Shop) -> None:
+    pair = shop.pair
+    reads = "for each in /sys/block/sd*; do awk '{ print $1 }' $each/stat; done"
+
+    async def check() -> None:
+        for keys in ({}, {"max_sectors": "8k", "queue_depth": 16}):
+            async with pair.crossed(*stack("iscsi", queues=2, **keys)) as crossed:
+                disk, facts = crossed.resource, crossed.fact("iscsi")
+                assert isinstance(disk, Disk)
+                assert (facts["sessions"], facts["session"]["state"], facts["queues"]) == (2, "LOGGED_IN", 2)
+                assert facts["queue"]["nr_requests"] == keys.get("queue_depth", 64)
+                assert facts["queue"]["max_sectors_kb"] == (8 if keys else 1024)
+                fio = (
+                    "fio --name=x --rw=randrw --bs=64k --size=2M --direct=1 --ioengine=libaio --iodepth=4 --verify=md5"
+                )
+                await pair.client.output(f"{fio} --end_fsync=1 --filename={disk.path}")
+                each = [int(word) for word in (await pair.client.output(reads)).split()]
+                assert len(each) == 2
+                assert min(each) > 10, each
+                served = crossed.resources[1]
+                assert isinstance(served, Disk)
+                await pair.client.output(
+                    f"printf 'by two' | dd of={disk.path} bs=4k seek=8 conv=fsync,sync 2> /dev/null"
+                )
+                read = f"dd if={served.path} bs=4k skip=8 count=1 iflag=direct 2> /dev/null | tr -d '\\0'"
+                assert await pair.server.output(read) == "by two"
+            assert await pair.client.output("dmsetup ls --noheadings 2> /dev/null | grep storlab; true") == ""
+            await nothing_is_left(pair)
+        async with pair.crossed(*stack("iscsi", queues=2, give_up="4s")) as crossed:
+            assert isinstance(crossed.resource, Disk)
+            await pair.server.cut()
+            said = await pair.client.output(
+                f"dd if={crossed.resource.path} of=/dev/null count=1 iflag=direct 2>&1; true"
+            )
+            assert "error reading" in said
+            await crossed.sever()
+            await pair.client.tear_down()
+            assert await pair.client.output(USED) == ""
+        await nothing_is_left(pair)
+
+    shop.run(check())

@@ -115,14 +115,14 @@ kind = "vm"
 from = "server"
 stack = [{ layer = "iscsi-target" }, { layer = "virtio-blk" }]  #! QEMU opens exports of NBD alone, but layer iscsi-target below it serves iSCSI: put { layer = "nbd-export" } there, or { layer = "iscsi" } here
 """,
-        "several connections of one iSCSI session": """
+        "several queues of a disk that has one": """
 [nodes.server]
 kind = "vm"
 stack = [{ layer = "file", size = "64M" }]
 [nodes.client]
 kind = "vm"
 from = "server"
-stack = [{ layer = "iscsi-target" }, { layer = "iscsi", queues = 4 }]  #! queues = 4: a session of Open-iSCSI has one connection
+stack = [{ layer = "aoe-target" }, { layer = "aoe", queues = 4 }]  #! queues = 4: the driver has one queue for each disk
 """,
         "a protocol that is gone from the kernel": """
 [nodes.server]

@@ -7,7 +7,7 @@ One ``iscsid`` serves all sessions of a node: the first starts it, under the age
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -16,7 +16,8 @@ from msgspec import Meta, Struct
 from storlab.errors import CommandFailed, TrialError
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import sysfs
-from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, host_word
+from storlab.layers.net import multipath
+from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, host_word, put
 from storlab.layers.resources import Disk, Export, Resource
 from storlab.layers.server import base as server
 from storlab.layers.server.configfs import attributes
@@ -82,6 +83,11 @@ shift
 }
 [ -z "${{others-}}" ] || echo others
 """
+_SESSION = "/../../iscsi_session/"
+# Of a disk, or of all that device mapper made it of.
+_SESSIONS = f"""
+for disk in "$1" "$1"/slaves/*; do [ ! -d "$disk/device" ] || echo "$disk/device{_SESSION}"session*; done
+"""
 _FACTS = (
     "state", "recovery_tmo", "initiatorname", "first_burst_len", "max_burst_len", "immediate_data", "initial_r2t",
 )  # fmt: skip
@@ -114,17 +120,17 @@ def _private(script: str, initiator: str, *arguments: str) -> list[str]:
 
 
 class IscsiLayer(InitiatorLayer):
-    """A disk of Open-iSCSI: of one session, with one connection."""
+    """A disk of Open-iSCSI. A session has one connection: `queues` are sessions, whose disks device mapper joins."""
 
     layer: Literal["iscsi"] = "iscsi"
 
     protocol: ClassVar = "iscsi"
-    one_queue: ClassVar = "a session of Open-iSCSI has one connection"
-    undoes: ClassVar = (_logout, server.stop)
+    undoes: ClassVar = (_logout, server.stop, multipath.remove)
 
     def needs(self) -> Needs:
         programs = ("iscsid", "iscsiadm", "modprobe", "unshare")
-        return super().needs() | Needs(programs=programs, modules=_MODULES)
+        needs = super().needs() | Needs(programs=programs, modules=_MODULES)
+        return needs | multipath.NEEDS if self.queues > 1 else needs
 
     async def connect(self, below: Export, context: LayerContext) -> str:
         node, initiator = context.node, f"iqn.2026-01.local.storlab:{host_word(context)}"
@@ -142,10 +148,19 @@ class IscsiLayer(InitiatorLayer):
                 raise TrialError(f"node {node.name}: cannot log in to {below.export} at {portal}", str(error)) from None
         for _ in range(int(UNTIL_THERE / LOOK)):
             disks = (await node.output("sh", "-c", _DISK, "look", below.export)).split()
-            if disks:
-                return disks[0]
+            if len(disks) == self.queues:
+                return disks[0] if self.queues == 1 else await self._joined(disks, context)
             await asyncio.sleep(LOOK)
         raise TrialError(f"node {node.name}: logged in to {below.export}, and no disk appeared: is sd_mod loaded?")
+
+    async def _joined(self, disks: Sequence[str], context: LayerContext) -> str:
+        """One disk of all. What holds for it, holds for each: none passes on what is larger than its own requests."""
+        for disk in disks:
+            most = int(await context.node.read_text(f"{sysfs(disk)}/queue/max_hw_sectors_kb"))
+            own = {"queue/max_sectors_kb": str(min(self.max_sectors // 1024, most)), **self.timeouts()}
+            for file, value in own.items():
+                await put(context.node, f"{sysfs(disk)}/{file}", value)
+        return await multipath.joined(disks, context)
 
     async def _daemon(self, name: str, initiator: str, context: LayerContext) -> None:
         """Start ``iscsid`` unless this run has one on this node."""
@@ -177,21 +192,22 @@ class IscsiLayer(InitiatorLayer):
             "node.session.err_timeo.tgt_reset_timeout": "2",
             "node.session.cmds_max": str(1 << max(self.queue_depth + 16, 128).bit_length()),
             "node.session.queue_depth": str(self.queue_depth),
+            "node.session.nr_sessions": str(self.queues),
         }
 
     def timeouts(self) -> dict[str, str]:
         return {"device/timeout": str(max(round(self.give_up), 1)), "device/eh_timeout": "2"}
 
     async def session_facts(self, disk: str, context: LayerContext) -> dict[str, Any]:
-        find = 'echo "$0"/device/../../iscsi_session/session*'
-        session = await attributes(
-            context.node, (await context.node.output("sh", "-c", find, sysfs(disk))).strip(), _FACTS
-        )
-        depth = await context.node.read_text(f"{sysfs(disk)}/device/queue_depth")
-        return {"session": {**session, "queue_depth": int(depth)}}
+        """Of the first session, and how many there are."""
+        sessions = (await context.node.output("sh", "-c", _SESSIONS, "sessions", sysfs(disk))).split()
+        device = sessions[0].partition(_SESSION)[0]
+        depth = await context.node.read_text(f"{device}/queue_depth")
+        session = await attributes(context.node, sessions[0], _FACTS)
+        return {"session": {**session, "queue_depth": int(depth)}, "sessions": len(sessions)}
 
     async def sever(self, resource: Resource, context: LayerContext) -> None:
         """Let what waits fail at once; the undoing logs out."""
         assert isinstance(resource, Disk)
-        script = 'echo 1 > "$(echo "$1"/device/../../iscsi_session/session*/recovery_tmo)"'
+        script = f'for each in $({_SESSIONS}); do echo 1 > "$each/recovery_tmo"; done'
         await context.node.run(["sh", "-c", script, "sever", sysfs(resource.name)], check=False)
