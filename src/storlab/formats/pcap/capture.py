@@ -11,7 +11,6 @@ from typing import BinaryIO
 from storlab.formats.pcap.agent import read_file, read_pieces
 from storlab.formats.pcap.agent_output import Connection, Direction, Document, Endpoint
 from storlab.formats.pcap.mss import mss_of
-from storlab.formats.pcap.text import Text
 
 _MAGICS = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1", b"\x0a\x0d\x0d\x0a")
 """The first bytes of pcap, and of pcapng."""
@@ -67,6 +66,8 @@ def read_capture(file: BinaryIO, source: str, agent: Path) -> Capture:
     file.seek(0)
     if head in _MAGICS:
         return capture_of(read_file(agent, file, source))
+    from storlab.formats.pcap.text import Text  # with all its patterns
+
     text = Text(source)
     document = read_pieces(agent, text.records(file), source)
     said = {
