@@ -1,7 +1,7 @@
 """Whatever of a run is killed, at any moment, again and again: no finished trial is lost, and nothing is left.
 
 Who is killed, when, and what is started next come from ``STORLAB_TEST_SEED``; a failing test prints its chain.
-``STORLAB_ATTACKS`` is the number of chains, ``STORLAB_KILLS`` that of runs over a network; 180 of these have every
+``STORLAB_ATTACKS`` is the number of chains, ``STORLAB_KILLS`` that of runs over a network; 210 of these have every
 victim of every protocol once.
 """
 
