@@ -22,6 +22,7 @@ from storlab.study.schema import Extra, NodeGroup, Repeat, Settle, StudyFile, Ti
 from storlab.units import shown, size_text
 from storlab.workloads.command import MetricRule
 from storlab.workloads.files.options import Choice, Directories, FileSizes
+from storlab.workloads.posix.pjdfstest import Pjdfstest
 from tools.study_reference_text import AFTER_EACH, BEFORE_EACH, END, EXAMPLES, START
 
 _COMMON = ("keep", "once")
@@ -35,6 +36,7 @@ _INNER: dict[str, dict[str, type[BaseModel]]] = {
         "`size`, where it is a table": FileSizes,
         "each of the `choices` of `size`": Choice,
     },
+    "posix": {"`pjdfstest`": Pjdfstest},
 }
 """Tables within the tables of workloads."""
 

@@ -101,6 +101,7 @@ SYSBENCH = (TESTS / "workloads/golden/sysbench-mariadb.txt").read_bytes()
 POSIX = b"""{"check": "fsync", "outcome": "pass", "reason": ""}
 {"check": "flock", "outcome": "unsupported", "reason": "flock: EOPNOTSUPP"}
 """
+LOOKED = ENDED.replace(b'"load"', b'"python3", "-I", "posix.pyz", "/mnt", "15", "fsync", "flock"')
 WORKLOADS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, bytes]]] = {
     "bonnie": ({"size": "160M", "files": 1}, {"stdout": BONNIE, "stderr": b"", "free": b"301592576 87020"}),
     "command": (COMMAND, {"stdout": b"rate 3\n", "out.json": b'{"latency": {"p99": 0.25}}'}),
@@ -108,7 +109,7 @@ WORKLOADS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, bytes]]] = {
     "ledger": ({}, {"commits.json": b'{"elapsed": 1.5, "latencies": [0.5, 0.25, 0.125]}', "stderr": b""}),
     "pgbench": ({}, {"stdout": PGBENCH.encode(), "stderr": b"", "transactions.71": PGBENCH_LOG}),
     "sysbench": ({}, {"stdout": SYSBENCH, "stderr": b""}),
-    "posix": ({"checks": ["fsync", "flock"]}, {"stdout": POSIX, "stderr": b""}),
+    "posix": ({"checks": ["fsync", "flock"]}, {"stdout": POSIX, "stderr": b"", "exit.json": LOOKED}),
     "fio": ({"rw": "randrw"}, {"fio.json": fio_golden("fio-plain.json"), "stderr": b""}),
 }
 """Keys of each, and what its command leaves, which also is how it ended."""
@@ -121,7 +122,7 @@ def test_every_workload_has_an_example_here() -> None:
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_a_workload(name: str, tmp_path: Path) -> None:
     keys, files = WORKLOADS[name]
-    for file, text in {**files, "exit.json": ENDED}.items():
+    for file, text in {"exit.json": ENDED, **files}.items():
         (tmp_path / file).write_bytes(text)
     check_workload(workload_types()[name], keys, [tmp_path])
 

@@ -47,7 +47,7 @@ def tables_of_study(manifest: Manifest, study: Study) -> Tables:
 
 
 def _parsers(cell: Cell) -> list[object]:
-    return [*(load.workload for load in cell.loads), *cell.probes.values()]
+    return [*(load.workload for load in cell.yielding), *cell.probes.values()]
 
 
 def _keep(run: RunFolder, tables: Tables) -> None:

@@ -57,7 +57,10 @@ def parse_load(load: Load, folder: Path, node: str) -> Measurements:
         found = load.workload.parse(raw_folder(folder, node, load.name))
     except TrialError as error:
         raise type(error)(f"node {node}: {error}", error.detail) from None
-    return replace(found, declared=load.workload.declares())
+    declared = load.declares()
+    if load.verifies:
+        found = replace(found, metrics=found.metrics.filter(pl.col("metric").is_in([spec.name for spec in declared])))
+    return replace(found, declared=declared)
 
 
 @dataclass
@@ -119,10 +122,10 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
     folder, record, cell = trial.folder, trial.record, trial.cell
     parsed = Parsed(record.trial)
     measured: dict[str, list[Measurements]] = {}
-    for load in cell.loads:
+    for load in cell.yielding:
         by_node = {node: parse_load(load, folder, node) for node in record.loads.get(load.name, [])}
         parsed.add(record, load.name, by_node)
-        for node, each in by_node.items():
+        for node, each in by_node.items() if not load.verifies else ():
             measured.setdefault(node, []).append(each)
     for name in cell.probes:
         ends = _by_end(parsed, trial, observations, name, PROBE + name)

@@ -27,7 +27,7 @@ Origin = tuple[str | int, ...]
 
 def group_needs(cell: Cell, name: str) -> Needs:
     """All that a cell needs of the nodes of one group: for its layers, loads and probes."""
-    workloads = [load.workload for load in cell.loads if name in load.groups]
+    workloads = [load.workload for load in cell.yielding if name in load.groups]
     if cell.precondition is not None and name not in cell.serving:
         workloads.append(cell.precondition)
     probes = [probe.needs() for probe in cell.probes.values() if name in watched_groups(probe, cell)]
@@ -91,6 +91,8 @@ class Checks:
             for load in cell.loads:
                 if name in load.groups:
                     await self._check_load(node, load.workload, ("workload", load.name))
+            if cell.verified is not None and name in cell.verified.groups:
+                await self._check_load(node, cell.verified.workload, ("trial", "verify"))
             if cell.precondition is not None:
                 await self._check_load(node, cell.precondition, ("trial", "precondition"))
 

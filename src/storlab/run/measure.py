@@ -166,6 +166,7 @@ async def measure(
             raise
         if all(each.ok or each.stopped_by is not None for each in ended):
             span.ended = time.monotonic()
+    await conclude(places, ended)
     for (load, place), each in zip(places, ended, strict=True):
         raw = raw_folder(folder, place.node.name, load.name)
         await fetch_folder(place.node, place.folder, raw, allowance)
@@ -188,6 +189,12 @@ async def measure(
         probes={name: list(by_node) for name, by_node in watched.items() if by_node},
         loads={load.name: [place.node.name for each, place in places if each is load] for load, _ in places},
     )
+
+
+async def conclude(places: Sequence[Place], ended: Sequence[Exit]) -> None:
+    """What loads do after their commands; nothing, where one of these failed."""
+    if all(each.ok for each in ended):
+        await all_of(*(load.workload.conclude(place) for load, place in places))
 
 
 async def _launch(load: Load, place: RunContext, work: Work | None) -> Launch:

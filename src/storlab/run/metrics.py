@@ -26,17 +26,24 @@ _Yielded = tuple[str, tuple[MetricSpec, ...]]
 
 def metrics_of(cell: Cell) -> Declarations:
     """All metrics that a trial of this cell may have, by source; where that depends on the machine, those too."""
-    nodes = [sum(cell.nodes[group].count for group in load.groups) for load in cell.loads]
-    loads = tuple((load.name, load.workload.declares()) for load in cell.loads)
+    nodes = {load.name: sum(cell.nodes[group].count for group in load.groups) for load in cell.yielding}
+    skew = sum(nodes[load.name] for load in cell.loads) > 1
+    loads = tuple((load.name, load.declares()) for load in cell.yielding)
     probes = tuple((PROBE + name, probe.declares()) for name, probe in cell.probes.items())
     measures_all = all(load.workload.measures_all(cell.trial.warm_up) for load in cell.loads)
     crosses = any(chain.crossing is not None for chain in cell.chains)
-    return _together(loads, tuple(nodes), probes, measures_all and HostLoadProbe.kind in cell.probes, crosses)
+    amplified = measures_all and HostLoadProbe.kind in cell.probes
+    return _together(loads, tuple(nodes.values()), probes, amplified, crosses, skew)
 
 
 @lru_cache(1024)
 def _together(
-    loads: tuple[_Yielded, ...], nodes: tuple[int, ...], probes: tuple[_Yielded, ...], amplified: bool, crosses: bool
+    loads: tuple[_Yielded, ...],
+    nodes: tuple[int, ...],
+    probes: tuple[_Yielded, ...],
+    amplified: bool,
+    crosses: bool,
+    skew: bool,
 ) -> Declarations:
     asked = {spec.quantity for _, specs in loads for spec in specs}
     shared = ((name, (*specs, *derived(specs, count))) for (name, specs), count in zip(loads, nodes, strict=True))
@@ -45,7 +52,7 @@ def _together(
         (SOURCE, (*declares(asked, at_disk=amplified, beneath=False), *costs)),
         (BACKING.kind, (*BACKING.metrics, *declares(asked, at_disk=False, beneath=True)) if crosses else ()),
     )
-    return Declarations.union([*shared, *probes, *storage, (NODES, (START_SKEW,) if sum(nodes) > 1 else ())])
+    return Declarations.union([*shared, *probes, *storage, (NODES, (START_SKEW,) if skew else ())])
 
 
 def metrics_of_study(study: Study) -> Declarations:

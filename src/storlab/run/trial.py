@@ -15,16 +15,24 @@ from msgspec import structs
 
 from storlab.errors import NodeLost, StorlabError, TimedOut, TrialError, Unsupported
 from storlab.layers.block.identity import refuse_another
-from storlab.layers.resources import Dir, Disk, Resource
+from storlab.layers.resources import Dir, Disk, Resource, Share
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Confinement, Node
 from storlab.nodes.waiting import all_of, cancelled, to_its_end
-from storlab.records.derive_trial import derive_trial
+from storlab.records.derive_trial import derive_trial, parse_load
 from storlab.records.run_folder import TrialRecord, raw_folder
 from storlab.records.tables import TrialTables
-from storlab.run.fetch import Allowance, fetch_folder, forget_attempt
-from storlab.run.measure import LoadSpan, last_output, measure
+from storlab.run.fetch import Allowance, fetch_folder, forget_attempt, keep_exit
+from storlab.run.measure import (
+    LoadSpan,
+    compare_clocks,
+    conclude,
+    last_output,
+    measure,
+    start_together,
+    wait_for_all,
+)
 from storlab.run.order import PlannedTrial
 from storlab.run.reasons import reason_of
 from storlab.run.session import Session
@@ -34,7 +42,7 @@ from storlab.run.slices import SlicedWork, Slices, watching_slices
 from storlab.run.subjects import subjects_of
 from storlab.run.write_back import prove_written
 from storlab.study.cells import MAIN, Cell, Load
-from storlab.workloads.base import RunContext, Workload
+from storlab.workloads.base import RunContext, Served, Workload
 
 T = TypeVar("T")
 
@@ -164,8 +172,29 @@ class TrialRun:
             record = await self._measure(record, places)
         async with self._phase("verify"):
             await all_of(*(self._prove_written(node, chain) for (_, chain), node in written.items()))
+            record = await self._verify(record)
             await self._commands(self.cell.trial.verify, "verify")
         return record
+
+    async def _verify(self, record: TrialRecord) -> TrialRecord:
+        """Look at what the loads had, where the study asks for that: results, as those of a load."""
+        load = self.cell.verified
+        if load is None:
+            return record
+        where = [(node, target.chain) for target in load.on for node in self.built.group(target.group)]
+        places = [(load, await self._place(load, node, chain)) for node, chain in where]
+        await all_of(*(self._prepare(load.workload, place) for _, place in places))
+        clocks = await compare_clocks([place.node for _, place in places])
+        starts = [(place.node, await load.workload.launch(place)) for _, place in places]
+        ended = await wait_for_all(await start_together(starts, clocks, LoadSpan()))
+        await conclude(places, ended)
+        for (_, place), each in zip(places, ended, strict=True):
+            raw = raw_folder(self.folder, place.node.name, load.name)
+            await fetch_folder(place.node, place.folder, raw, self.allowance)
+            keep_exit(raw, each)
+            parse_load(load, self.folder, place.node.name)
+        await self._remove_folders()
+        return structs.replace(record, loads={**record.loads, load.name: [place.node.name for _, place in places]})
 
     async def _refuse_other_devices(self) -> None:
         """Right before anything writes: a device of the user's is still the one that was checked."""
@@ -206,10 +235,34 @@ class TrialRun:
     async def _place(self, load: Load, node: Node, chain: str) -> RunContext:
         stack = self.built.stacks[node.name, chain]
         target, group = stack.resource, self.built.group_of(node.name)
-        if isinstance(target, Dir) and not load.same_files and shared_directory(self.built, group, chain):
-            target = replace(target, path=f"{target.path}/{node.name}")  # or nodes would overwrite each other's files
-            await node.run(["mkdir", "--parents", "--", target.path])
-        return await self._context(load.name, node, replace(stack, resource=target), self.cell.trial.warm_up)
+        served, nodes = self._served(node.name, chain), tuple[str, ...]()
+        if isinstance(target, Dir) and shared_directory(self.built, group, chain):
+            if load.same_files:
+                nodes = self._on_the_same(load, self.built.beneath[node.name, chain].resource)
+            else:  # or nodes would overwrite each other's files
+                target = replace(target, path=f"{target.path}/{node.name}")
+                served = None if served is None else replace(served, path=f"{served.path}/{node.name}")
+                await node.run(["mkdir", "--parents", "--", target.path])
+        place = await self._context(load.name, node, replace(stack, resource=target), self.cell.trial.warm_up)
+        return replace(place, nodes=nodes, served=served)
+
+    def _on_the_same(self, load: Load, below: Resource | None) -> tuple[str, ...]:
+        """The nodes of a load whose directory is this one."""
+        where = [(node.name, target.chain) for target in load.on for node in self.built.group(target.group)]
+        found = [node for node, chain in where if (node, chain) in self.built.beneath]
+        chains = dict(where)
+        names = tuple(node for node in found if self.built.beneath[node, chains[node]].resource == below)
+        return names if len(names) > 1 else ()
+
+    def _served(self, node: str, chain: str) -> Served | None:
+        """The directory that a node's is a share of, where its path is known."""
+        below = self.built.beneath.get((node, chain))
+        match None if below is None else below.resource:
+            case Dir(node=name, path=path) | Share(node=name, name=path) if path.startswith("/"):
+                on = self.session.host if name == self.session.host.name else self.built.nodes.get(name)
+                return None if on is None else Served(on, path)
+            case _:
+                return None
 
     async def _context(self, name: str, node: Node, stack: BuiltStack, warm_up: float) -> RunContext:
         target = stack.resource
@@ -297,8 +350,11 @@ class TrialRun:
         record = await measure(record, places, probes, subjects, nodes, self.folder, self.allowance, self.span, work)
         if work is not None:
             self.warnings += work.warnings()
-        await all_of(*[node.run(["rm", "-rf", "--", await self._folder(node)]) for node in self.built.nodes.values()])
+        await self._remove_folders()
         return record
+
+    async def _remove_folders(self) -> None:
+        await all_of(*[node.run(["rm", "-rf", "--", await self._folder(node)]) for node in self.built.nodes.values()])
 
 
 async def _make_folders(place: RunContext) -> None:

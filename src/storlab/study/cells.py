@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from storlab.metrics import MetricSpec
 from storlab.nodes.shaping.keys import Network
 from storlab.probes.base import Probe
 from storlab.study.chains import MAIN, Chain, Chains, Declared, continued, in_order, resolve, started
@@ -28,12 +29,18 @@ class Load:
     """One workload of a cell and what it runs on.
 
     ``same_files``: nodes that share a directory use the same files in it, and not each a folder of its own.
+    ``verifies``: it looks at the directory after the loads, and is measured by nothing but what it finds.
     """
 
     name: str
     workload: Workload
     on: tuple[Target, ...]
     same_files: bool = False
+    verifies: bool = False
+
+    def declares(self) -> tuple[MetricSpec, ...]:
+        """The metrics that it may yield."""
+        return self.workload.verifies() if self.verifies else self.workload.declares()
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -45,7 +52,8 @@ class Load:
 class Cell:
     """One combination of levels. ``groups`` are all node groups of the study, ``declared`` their stacks as written.
 
-    ``network``: what the study asks of the network among the nodes; ``None``: nothing.
+    ``network``: what the study asks of the network among the nodes; ``None``: nothing. ``verified``: what looks at the
+    loads' directories after them.
     """
 
     number: int
@@ -57,6 +65,12 @@ class Cell:
     trial: Trial
     precondition: Workload | None = None
     network: Network | None = None
+    verified: Load | None = None
+
+    @property
+    def yielding(self) -> tuple[Load, ...]:
+        """All that there are results of: the loads, and what looks at their directories after them."""
+        return self.loads if self.verified is None else (*self.loads, self.verified)
 
     @cached_property
     def all_chains(self) -> Chains:
@@ -130,7 +144,7 @@ class Cell:
     @property
     def commands(self) -> tuple[tuple[str, ...], ...]:
         """All commands that the study words itself, in the order in which they run."""
-        workloads = [*filter(None, [self.precondition]), *(load.workload for load in self.loads)]
+        workloads = [*filter(None, [self.precondition]), *(load.workload for load in self.yielding)]
         of_loads = (argv for workload in workloads for argv in workload.commands())
         return (*self.trial.prepare, *of_loads, *self.trial.verify)
 

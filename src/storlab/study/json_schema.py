@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from storlab.nodes.shaping.keys import Network
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.study.schema import NAME, WORD, StudyFile, Trial, group_model
+from storlab.workloads.base import Workload
 
 Schema = dict[str, Any]
 
@@ -47,6 +48,7 @@ def json_schema() -> Schema:
     files = {"anyOf": [{"enum": ["own", "same"]}, _WORD]}
     definitions["Workload"] = {**_one_of(kinds), "properties": {**kinds, "on": nodes, "shared_files": files}}
     definitions["Precondition"] = _one_of(kinds)
+    able = [kind for kind, cls in workload_types().items() if cls.verifies is not Workload.verifies]
     properties["workload"] |= {"additionalProperties": _ref("Workload"), **_names(NAME.pattern)}
 
     probes = {kind: _add(definitions, cls) for kind, cls in probe_types().items()}
@@ -55,6 +57,8 @@ def json_schema() -> Schema:
     properties["network"] = {**_add(definitions, Network), "description": properties["network"]["description"]}
     properties["trial"] = _add(definitions, Trial)
     definitions["Trial"]["properties"]["precondition"] |= {"anyOf": [_ref("Precondition"), _WORD]}
+    checks = [{"enum": able}, _one_of({kind: kinds[kind] for kind in able})]
+    definitions["Trial"]["properties"]["verify"]["anyOf"] += checks
     properties["nodes"] |= {"additionalProperties": _groups(definitions), **_names(NAME.pattern)}
     properties["profiles"] |= _names(WORD.pattern)
     needs_one = {"anyOf": [{"required": ["stack"]}, {"required": ["nodes"]}]}  # nodes may have stacks of their own

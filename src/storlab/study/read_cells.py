@@ -26,7 +26,8 @@ from storlab.workloads.base import PLACE_WORDS, ReadInput, Workload, words_in
 
 Report = Callable[[Path, str], None]
 
-_LATE_PHASES = ("prepare", "precondition", "verify")
+_VERIFY = "verify"
+_LATE_PHASES = ("prepare", "precondition", _VERIFY)
 
 
 @dataclass(frozen=True)
@@ -79,15 +80,18 @@ class _CellReader:
     _bad: bool = False
 
     def read(self, number: int, labels: Mapping[str, str]) -> Cell | None:
-        trial, precondition = self.trial()
+        trial, precondition, check = self.trial()
         groups = self.groups()
         loads = self.loads(trial, groups)
+        verified = None if check is None else self.verified(check, loads)
         accepted: dict[tuple[str, str], list[tuple[type[Resource], ...]]] = {}
         for load in loads:
             for target in load.on:
                 accepted.setdefault((target.group, target.chain), []).append(load.workload.takes())
         if precondition is not None:
             accepted = {target: [*kinds, precondition.takes()] for target, kinds in accepted.items()}
+        if verified is not None:
+            accepted = {target: [*kinds, verified.workload.takes()] for target, kinds in accepted.items()}
         declared = StackReader(self, self.source.raw, groups, _words_of(trial)).read(accepted, loads)
         probes, network = self.probes(), self.network()
         for path, message in self.substitution.problems:
@@ -95,7 +99,7 @@ class _CellReader:
             self.source.report(path, message)
         if self._bad or trial is None:
             return None
-        return Cell(number, labels, groups, declared, loads, probes, trial, precondition, network)
+        return Cell(number, labels, groups, declared, loads, probes, trial, precondition, network, verified)
 
     def problem(self, path: Path, message: str) -> None:
         """Report it, unless it only follows from a word that can't be put in, which is reported in any case."""
@@ -114,20 +118,47 @@ class _CellReader:
                 self.problem((*path, *where), message)
             return None
 
-    def trial(self) -> tuple[Trial | None, Workload | None]:
+    def trial(self) -> tuple[Trial | None, Workload | None, Workload | None]:
+        """Its phases, with the workloads of two of them: the precondition, and what looks at the directory after it."""
         tree = {
             key: self.substitution.apply(value, ("trial", key), late=key in _LATE_PHASES)
             for key, value in self.source.raw.get("trial", {}).items()
         }
+        check = tree.pop(_VERIFY) if self._is_check(tree.get(_VERIFY)) else None
         trial: Trial | None = self.model(Trial, tree, ("trial",))
         if trial is None:
-            return None, None
+            return None, None, None
         for index, rule in enumerate(trial.timeouts):
             for factor, level in rule.where.items():
                 self.known_level(("trial", "timeouts", index, "where", factor), factor, level)
-        if trial.precondition is None:
-            return trial, None
-        return trial, self.one_of(trial.precondition, ("trial", "precondition"))
+        first, last = trial.precondition, {check: {}} if isinstance(check, str) else check
+        precondition = None if first is None else self.one_of(first, ("trial", "precondition"))
+        return trial, precondition, None if last is None else self.one_of(last, ("trial", _VERIFY))
+
+    @staticmethod
+    def _is_check(written: Any) -> bool:
+        """Whether it is a workload, by its name alone or with its keys, and not commands."""
+        return isinstance(written, dict) or (isinstance(written, str) and written in workload_types())
+
+    def verified(self, check: Workload, loads: Sequence[Load]) -> Load | None:
+        """The load that a check is: on all that the loads of the cell run on."""
+        path: Path = ("trial", _VERIFY)
+        if not check.verifies():
+            able = [kind for kind, cls in workload_types().items() if cls.verifies is not Workload.verifies]
+            message = f"{check.kind} is a load, which finds nothing wrong: write commands, or {' or '.join(able)}"
+            self.problem(path, message)
+            return None
+        if any(load.name == _VERIFY for load in loads):
+            self.problem(("workload", _VERIFY), f"the check of [trial] {_VERIFY} has this name: give the load another")
+            return None
+        targets = dict.fromkeys(target for load in loads for target in load.on)
+        groups = [target.group for target in targets]
+        twice = next((group for group in groups if groups.count(group) > 1), None)
+        if twice is not None:
+            remedy = f"write a workload {check.kind} for each of them"
+            self.problem(path, f"the loads work in several directories of the nodes {twice}: {remedy}")
+        same = bool(loads) and all(load.same_files for load in loads)
+        return Load(_VERIFY, check, tuple(targets), same, verifies=True)
 
     def network(self) -> Network | None:
         tree = self.source.raw.get("network")

@@ -219,7 +219,11 @@ class Trial(Model):
         description="Let the cells of a round work at the same time, in competition: another question than how fast "
         "each is, for noise that is a neighbour's.",
     )
-    verify: tuple[Command, ...] = Field((), description="Commands afterwards; one that fails fails the trial.")
+    verify: tuple[Command, ...] = Field(
+        (),
+        description='Commands afterwards; one that fails fails the trial. Or "posix", or { posix = { … } }: '
+        "looks at what programs may rely on in the loads' directory, and reports it.",
+    )
     timeout: Timeout = Field(600.0, description="A trial that takes longer is stopped and recorded as failed.")
     setup_timeout: Timeout = Field(600.0, description="The same for setting up, which comes before the trial's time.")
     timeouts: tuple[TimeoutRule, ...] = Field((), description="Other time-outs for some cells.")

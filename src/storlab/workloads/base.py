@@ -26,6 +26,14 @@ from storlab.units import shown
 
 
 @dataclass(frozen=True)
+class Served:
+    """The directory that a share's is: on the node that serves it, or whose QEMU does."""
+
+    node: Node
+    path: str
+
+
+@dataclass(frozen=True)
 class RunContext:
     """Where a workload runs in one trial.
 
@@ -41,6 +49,8 @@ class RunContext:
     seed: int  # the same for the same round in every cell: all cells of a round get the same random offsets
     words: Mapping[str, str] = field(default_factory=dict)  # {target}, {node}, {round}, …
     memory: MutableMapping[str, str] | None = None  # lasts as long as the target; None: it will not be kept
+    nodes: tuple[str, ...] = ()  # all that work in the same files, this one among them; none where each has its own
+    served: Served | None = None  # where the target is a share and that is known
 
     @property
     def path(self) -> str:
@@ -161,9 +171,16 @@ class Workload(Model):
     async def prepare(self, place: RunContext) -> None:
         """All that must be done before the measured phase: laying out files, loading a database."""
 
+    def verifies(self) -> tuple[MetricSpec, ...]:
+        """What it yields where a study has it look at the directory after the load; none: it can't do that."""
+        return ()
+
     @abstractmethod
     async def launch(self, place: RunContext) -> Launch:
         """Write what the command needs into ``place.folder`` and give the command."""
+
+    async def conclude(self, place: RunContext) -> None:
+        """What is left to do once all commands of the trial have ended well, before the folder is fetched."""
 
     def unsliceable(self, later: str) -> str:
         """Why it can't work in slices, in a sentence without a full stop; empty where it can.

@@ -186,6 +186,27 @@ prepare = ["sync -f ."]  #! "sync -f ." should be a list
 [trial]
 verify = "true"  #! "true" should be a list
 """,
+        "a load that verifies nothing": """
+[trial]
+verify = { fio = { rw = "read", size = "1M" } }  #! fio is a load, which finds nothing wrong: write commands, or posix
+""",
+        "a check of checks that are not there": """
+[trial]
+verify = { posix = { checks = ["fsnyc"] } }  #! unknown check; there are rename-over-open
+""",
+        "a check after a load that has no directory": """
+stack = [{ layer = "file", size = "64M" }, { layer = "loop" }]  #! needs a Dir
+[trial]
+verify = "posix"
+[workload.load]
+fio = { rw = "write", size = "1M" }
+""",
+        "a load with the name of the check": """
+[trial]
+verify = "posix"
+[workload.verify]  #! the check of [trial] verify has this name: give the load another
+fio = { rw = "write", size = "1M" }
+""",
         "a command without words": """
 [trial]
 prepare = [[]]  #! [] is too short

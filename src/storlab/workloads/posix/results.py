@@ -14,9 +14,11 @@ from storlab.errors import CommandFailed, ParseError, TimedOut
 from storlab.measurements import CHECK_COLUMNS, Measurements, metric_frame
 from storlab.nodes.process import ExitRecord, telling
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit
-from storlab.workloads.posix.workload import COUNTS
+from storlab.workloads.posix.server import FILE
+from storlab.workloads.posix.workload import COUNTS, SERVER
 
-_MOST = 256 * 1024  # bytes of all lines; all checks with the longest reasons take 40 KiB
+_MOST = 512 * 1024  # bytes of all lines; all checks with the longest reasons take 40 KiB, those of pjdfstest 250
+_WORDS = 5  # of the command, before options and names
 
 
 class Check(BaseModel):
@@ -29,12 +31,15 @@ class Check(BaseModel):
     reason: Annotated[str, Field(max_length=200)]
 
 
-def read_results(raw: Path, asked: Sequence[str]) -> Measurements:
+def read_results(raw: Path) -> Measurements:
     """All that one trial left. Raises ``TimedOut``, ``CommandFailed``, ``ParseError``."""
     ended, said = read_exit(raw), bytes_of(raw / "stderr").decode(errors="replace")
     if ended.code != 0:
         raise _unfinished(ended, said)
+    asked = [word for word in ended.argv[_WORDS:] if not word.startswith("--")]
     checks = read_checks(bytes_of(raw / "stdout"), asked, str(raw / "stdout"))
+    if said_of_server := bytes_of(raw / FILE):
+        checks += read_checks(said_of_server, [SERVER], str(raw / FILE))
     count = Counter(check.outcome for check in checks)
     numbers = (count["pass"], count["fail"], count["unsupported"])
     values = [spec.value(number) for spec, number in zip(COUNTS, numbers, strict=True)]

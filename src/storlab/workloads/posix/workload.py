@@ -1,24 +1,29 @@
 """Workload ``posix``: what programs may rely on in a directory, each call a check of its own.
 
 The checks are a Python program (``checks/``), sent to the node as one file. What fails is a result, and no failure of
-the trial: over 9p, NFS or SMB some of them can't but fail.
+the trial: over 9p, NFS or SMB some of them can't but fail. Nodes on the same files look at each other's work as well,
+and whoever serves the directory is looked at while files are open in it.
 """
 
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
+from storlab.errors import UserError
 from storlab.layers.resources import Dir, Resource
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
-from storlab.nodes.needs import Needs
+from storlab.nodes.needs import Needs, together
+from storlab.nodes.node import Node
 from storlab.units import Duration
 from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext, Workload
+from storlab.workloads.posix.pjdfstest import NEEDS, PROGRAM, Pjdfstest
 
 COUNTS = (
     MetricSpec("posix.passed", "1", "higher", "min", noun="checks passed"),
@@ -26,6 +31,9 @@ COUNTS = (
     MetricSpec("posix.unsupported", "1", "lower", "max", noun="checks unsupported"),
 )
 """Several nodes have the fewest passed and the most failed of any."""
+
+SERVER = "fsync-reaches-server"
+"""The check that looks at whoever serves the directory: no part of the program, see ``server.py``."""
 
 _PROGRAM = "posix.pyz"
 _SOURCES = Path(__file__).parent / "checks"
@@ -38,8 +46,9 @@ class PosixWorkload(Workload):
     kind: ClassVar[str] = "posix"
     accepts: ClassVar[tuple[type[Resource], ...]] = (Dir,)
 
-    checks: tuple[str, ...] = Field((), description="Which, by name; by default all.")
+    checks: tuple[str, ...] = Field((), description="Which, by name; by default all that there can be.")
     limit: Duration = Field(15.0, gt=0, le=600, description="A check that takes longer has failed: no answer.")
+    pjdfstest: Pjdfstest | None = Field(None, description="Also the tests of a pjdfstest that you have built.")
 
     @model_validator(mode="after")
     def _are_known(self) -> Self:
@@ -51,16 +60,24 @@ class PosixWorkload(Workload):
                 raise OptionError(f"the check {name} is there twice", "checks", number)
         return self
 
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """The names of the checks that are made, in their order."""
-        return self.checks or _known()
-
     def declares(self) -> tuple[MetricSpec, ...]:
         return (*COUNTS, *ELAPSED)
 
+    def verifies(self) -> tuple[MetricSpec, ...]:
+        return COUNTS
+
     def needs(self) -> Needs:
-        return Needs(programs=("python3",))
+        return together([Needs(programs=("python3",)), *([NEEDS] if self.pjdfstest is not None else [])])
+
+    def commands(self) -> tuple[tuple[str, ...], ...]:
+        return () if self.pjdfstest is None else ((f"{self.pjdfstest.path}/{PROGRAM}",),)
+
+    async def check_node(self, node: Node) -> None:
+        if self.pjdfstest is not None:
+            try:
+                self.pjdfstest.names()
+            except UserError as error:
+                raise UserError(str(error), ("posix", "pjdfstest", *error.key)) from None
 
     def leaves_out(self, warm_up: float) -> str:
         return "warm_up is left out: each check is made once" if warm_up else ""
@@ -69,20 +86,44 @@ class PosixWorkload(Workload):
         await place.node.run(["rm", "-rf", "--", _root(place)])  # an earlier trial's, where stacks are kept
 
     async def launch(self, place: RunContext) -> Launch:
-        await place.node.write(f"{place.folder}/{_PROGRAM}", program())
-        argv = ("python3", "-I", _PROGRAM, _root(place), f"{self.limit:g}", *self.asked)
+        await place.node.write(_program(place), program())
+        options, names = list[str](), list(self._asked(place))
+        if len(place.nodes) > 1:
+            common = f"--common={_base(place)}-{place.words.get('trial', '0')}"  # caches may know that of another trial
+            options += [f"--nodes={','.join(place.nodes)}", f"--me={place.node.name}", common]
+        if self.pjdfstest is not None:
+            archive = f"{place.folder}/pjdfstest.zip"
+            await place.node.write(archive, self.pjdfstest.archive())
+            options += [f"--pjdfstest={archive}", f"--pjdfstest-limit={self.pjdfstest.limit:g}"]
+            names += self.pjdfstest.names()
+        argv = ("python3", "-I", _program(place), _root(place), f"{self.limit:g}", *options, *names)
         return Launch(argv, env={"LC_ALL": "C.UTF-8"}, cwd=place.folder)
+
+    def _asked(self, place: RunContext) -> Iterator[str]:
+        """The names of the checks that the program makes, in their order."""
+        from storlab.workloads.posix.checks.table import BETWEEN
+
+        for name in self.checks or _known():
+            if name != SERVER and (self.checks or name not in BETWEEN or len(place.nodes) > 1):
+                yield name
+
+    async def conclude(self, place: RunContext) -> None:
+        from storlab.workloads.posix import server
+
+        if SERVER in self.checks or (place.served is not None and not self.checks):
+            said = await server.look(place, _program(place), _root(place), self.limit)
+            await place.node.write(f"{place.folder}/{server.FILE}", said)
 
     def parse(self, raw: Path) -> Measurements:
         from storlab.workloads.posix.results import read_results  # polars: not needed to load a study
 
-        return read_results(raw, self.asked)
+        return read_results(raw)
 
 
 def _known() -> tuple[str, ...]:
-    from storlab.workloads.posix.checks.table import CHECKS  # with what the checks are made of: ctypes, sockets
+    from storlab.workloads.posix.checks.table import BETWEEN, CHECKS  # with what they are made of: ctypes, sockets
 
-    return tuple(CHECKS)
+    return (*CHECKS, *BETWEEN, SERVER)
 
 
 @cache
@@ -98,5 +139,14 @@ def program() -> bytes:
     return archive.getvalue()
 
 
-def _root(place: RunContext) -> str:
+def _program(place: RunContext) -> str:
+    return f"{place.folder}/{_PROGRAM}"
+
+
+def _base(place: RunContext) -> str:
     return f"{place.path.rstrip('/')}/posix-{place.name}"
+
+
+def _root(place: RunContext) -> str:
+    """The node's own folder, which is all that it leaves to others where they have the same files."""
+    return f"{_base(place)}-{place.node.name}" if place.nodes else _base(place)

@@ -17,9 +17,18 @@ _NOT_MAPPED = (errno.ENODEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
 def _mapped(flags: int, protection: int) -> mmap.mmap:
     create("file", b"0" * (2 * _PAGE))
-    with open("file", "r+b") as file:
+    return _map("file", 2 * _PAGE, flags, protection)
+
+
+def map_shared(name: str, length: int) -> mmap.mmap:
+    """A file that is there, to read and write. Raises ``Unsupported`` where it can't be mapped so."""
+    return _map(name, length, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def _map(name: str, length: int, flags: int, protection: int) -> mmap.mmap:
+    with open(name, "r+b") as file:
         try:
-            return mmap.mmap(file.fileno(), 2 * _PAGE, flags, protection)
+            return mmap.mmap(file.fileno(), length, flags, protection)
         except OSError as error:
             kind = Unsupported if error.errno in _NOT_MAPPED else Fails
             raise kind(f"mmap: {name_of(error)}") from None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import attributes, files, locks, mapping, names, space
+from . import attributes, between, files, locks, mapping, names, space
+from .turns import Steps
 
 CHECKS: dict[str, Callable[[], str | None]] = {
     "rename-over-open": names.rename_over_open,
@@ -52,3 +53,16 @@ CHECKS: dict[str, Callable[[], str | None]] = {
     "zero-range": space.zeroed,
     "copy-file-range": space.copied,
 }
+
+BETWEEN: dict[str, Callable[[bool], Steps]] = {
+    "nodes-create": between.created,
+    "nodes-remove": between.removed,
+    "nodes-rename": between.renamed,
+    "nodes-write-close-open": between.written_and_closed,
+    "nodes-write-while-open": between.written_while_open,
+    "nodes-mmap-read": between.stored_then_read,
+    "nodes-mmap-load": between.stored_then_loaded,
+    "nodes-lock-records": between.record_locks,
+    "nodes-flock": between.whole_file_locks,
+}
+"""Those that take several nodes on the same files."""
