@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from storlab.layers.attach.ninep import NinePLayer
 from storlab.layers.attach.virtiofs import VirtiofsLayer
 from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.layers.resources import Dir, Share
+from storlab.layers.server.base import ServerContext
+from storlab.nodes.binding import numactl
 from storlab.study.study import parse_study
 
 SERVED = Share("host", "virtiofs", "", 0, "/srv", socket="/run/socket")
@@ -35,6 +38,36 @@ def test_every_default_is_written_out_for_the_one_in_c() -> None:
         "-f", "-o", "source=/srv/x,cache=auto,sandbox=namespace,no_writeback,no_xattr,no_posix_acl,no_allow_direct_io,"
         "readdirplus,announce_submounts",
     ]  # fmt: skip
+
+
+def test_the_limit_of_open_files_is_for_both() -> None:
+    for implementation in ("rust", "c"):
+        layer = VirtiofsdLayer.model_validate({"open_files": 5000, "implementation": implementation, "path": "/bin/d"})
+        server = ServerContext(None, Dir("host", "/srv"), "/run/d")  # type: ignore[arg-type]
+        assert "--rlimit-nofile=5000" in layer.command(server)
+
+
+def test_chroot_is_refused_to_all_but_root_with_what_to_write() -> None:
+    class Asked:
+        async def output(self, *argv: str) -> str:
+            return f"{self.uid}\n" if argv == ("id", "--user") else ""
+
+        def __init__(self, uid: int) -> None:
+            self.uid = uid
+
+    for uid, sandbox in ((0, "chroot"), (1000, "namespace"), (1000, "none")):
+        asyncio.run(VirtiofsdLayer.model_validate({"sandbox": sandbox}).check_node(Asked(uid)))  # type: ignore[arg-type]
+    with pytest.raises(UserError, match='run Storlab as root, or write "namespace" or "none"') as refused:
+        asyncio.run(VirtiofsdLayer(sandbox="chroot").check_node(Asked(1000)))  # type: ignore[arg-type]
+    assert refused.value.key == ("sandbox",)
+
+
+def test_bound_to_all_is_bound_to_nothing() -> None:
+    layer = VirtiofsdLayer.model_validate({"pin": "all", "numa": "all"})
+    assert (layer.pin, layer.numa, numactl(layer.pin, layer.numa)) == (None, None, [])
+    bound = VirtiofsdLayer.model_validate({"pin": "0,2-3", "numa": 0})
+    words = ["numactl", "--cpunodebind=0", "--membind=0", "--physcpubind=0,2-3", "--"]
+    assert numactl(bound.pin, bound.numa) == words
 
 
 @pytest.mark.parametrize("name", ["none", "never"])

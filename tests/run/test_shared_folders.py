@@ -126,6 +126,21 @@ def test_a_host_folder_that_is_full_is_named(lab: Laboratory, crossing: str) -> 
     assert lab.leftovers() == []
 
 
+@pytest.mark.timeout(600)
+@needs_guests
+def test_a_daemon_without_a_file_descriptor_left_is_named(lab: Laboratory) -> None:
+    daemon = '{ layer = "virtiofsd", open_files = 700 }'
+    load = "for i in $(seq 150); do echo $i > $target/$i || exit 1; done"
+    stack = f'[{{ layer = "directory" }}, {daemon}, {{ layer = "virtiofs" }}]'
+    lab.execute(guests(load, stack=stack, count="1", memory='"256M"'))
+    ((status, reason),) = endings(lab)
+    assert status == "failed" and "Too many open files" in str(reason), reason
+    assert re.search(
+        r"\(virtiofsd-vm on host has \d+ files open of at most 700, some of them for itself\)$", str(reason)
+    ), reason
+    assert lab.leftovers() == []
+
+
 def kill_daemon(lab: Laboratory, number: signal.Signals = signal.SIGKILL) -> None:
     """Send a signal to one of them."""
     daemons = [pid for pid, words in lab.commands().items() if any(word.startswith("--socket-path=") for word in words)]

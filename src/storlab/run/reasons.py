@@ -9,7 +9,17 @@ from storlab.run.session import Session
 from storlab.run.setup.build import Built
 
 _READ_ONLY = "Read-only file system"  # EROFS, see strerror(3): what a confined program hears
+_NO_FILES = "Too many open files"  # EMFILE, and the beginning of ENFILE
+_SPARE = 640  # files: virtiofsd 1.13 gives a guest 609 fewer than it may have, and some were closed since
 _FULL = 1024 * 1024  # bytes: with less, no file system does anything useful any more
+
+
+# Of a process and its children, as a server in namespaces of its own has one: files that are open, and how many may be.
+_OPEN_FILES = """
+for pid in "$1" $(cat "/proc/$1/task/$1/children"); do
+    echo "$(ls "/proc/$pid/fd" | wc -l) $(awk '/^Max open files/ { print $4 }' "/proc/$pid/limits")"
+done
+"""
 
 
 async def reason_of(error: StorlabError, built: Built, session: Session) -> str:
@@ -23,9 +33,27 @@ async def reason_of(error: StorlabError, built: Built, session: Session) -> str:
         if complaint := node.complaint():
             return f"{error} ({complaint})"
     said = f"{error}\n{error.detail if isinstance(error, TrialError) else ''}"
+    if _NO_FILES in said and (server := await _without_files(built)):
+        return f"{error} ({server})"
     if _READ_ONLY in said and not session.permissions.unconfined:
         return f"{error} (a load may write only to its target and its own folder, unless run --unconfined)"
     return str(error)
+
+
+async def _without_files(built: Built) -> str:
+    """Which server has as many files open as it may, where one does: its clients hear of it as if they had."""
+    for part in built.parts.values():
+        for program in part.programs if part.node is not None and part.node.lost is None else ():
+            try:
+                assert part.node is not None
+                counts = (await part.node.output("sh", "-c", _OPEN_FILES, "sh", str(program.pid))).splitlines()
+                for has, most in (line.split() for line in counts):
+                    if int(has) >= int(most) - _SPARE:
+                        own = ", some of them for itself" if int(has) < int(most) - 1 else ""
+                        return f"{program.name} on {part.node.name} has {has} files open of at most {most}{own}"
+            except (StorlabError, ValueError):
+                continue  # it has ended, or has no limit
+    return ""
 
 
 async def _full_target(built: Built, session: Session) -> str:

@@ -240,6 +240,8 @@ def _question(made: Plan, compare: Compare) -> str:
         else f"over all levels of {', '.join(others)}"
     )
     rest = f", {fixed}" if others else ""
+    if compare.pairs is None and len(factor.levels) == 1:
+        return f"nothing of {factor.name}, which has one level"
     if compare.pairs is None:
         return f"{metrics} between the levels of {factor.name} ({', '.join(lev.label for lev in factor.levels)}){rest}"
     return f"{metrics}: {', '.join(f'{a} against {b}' for a, b in compare.pairs)}{rest}"

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from storlab.errors import Unsupported
+from storlab.errors import Unsupported, UserError
 from storlab.images.virtiofsd import Implementation, find_virtiofsd
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, Resource, Share
@@ -51,11 +51,17 @@ class VirtiofsdLayer(ServerLayer):
     inode_file_handles: Literal["never", "prefer", "mandatory"] = Field(
         "never", description="Files are found again by file handles, in place of a descriptor kept open for each."
     )
+    open_files: int | None = Field(
+        None,
+        ge=32,
+        description="How many files it may have open, one for each that the guest knows; by default a million.",
+    )
     readdirplus: bool = Field(True, description="Attributes come with the names of a directory.")
     announce_submounts: bool = Field(True, description="Mounts below the directory are mounts in the guest, too.")
     sandbox: Literal["namespace", "chroot", "none"] = Field(
         "namespace",
-        description="How the daemon is locked in: namespaces, or only chroot(2). The C daemon has no `none`.",
+        description="How the daemon is locked in: namespaces, or only chroot(2), which takes root. The C daemon has no "
+        "`none`.",
     )
 
     takes: ClassVar = (Dir,)
@@ -100,16 +106,21 @@ class VirtiofsdLayer(ServerLayer):
         return (self.path,) if self.path is not None else find_virtiofsd(self.implementation)
 
     def needs(self) -> Needs:
-        root = 'sandbox = "chroot"' if self.sandbox == "chroot" else ""
         own = (self.path,) if self.path is not None else ()
         missing = (PROGRAMS[self.implementation],) if self.words() is None else ()
-        return Needs(programs=(*missing, *binding.programs(self.pin, self.numa)), paths=own, root=root)
+        return Needs(programs=(*missing, *binding.programs(self.pin, self.numa)), paths=own)
+
+    async def check_node(self, node: Node) -> None:
+        if self.sandbox == "chroot" and (await node.output("id", "--user")).strip() != "0":
+            others = '"namespace"' if self.implementation == "c" else '"namespace" or "none"'
+            raise UserError(f"chroot(2) takes root: run Storlab as root, or write {others}", ("sandbox",))
 
     def command(self, server: ServerContext) -> Sequence[str]:
         words = self.words()
         assert words is not None and isinstance(server.below, Dir), "checked before"
         options = self._options_of_c(server.below.path) if self.implementation == "c" else self._options(server.below)
-        return [*words, f"--socket-path={server.socket}", f"--thread-pool-size={self.thread_pool}", *options]
+        limits = [] if self.open_files is None else [f"--rlimit-nofile={self.open_files}"]
+        return [*words, f"--socket-path={server.socket}", f"--thread-pool-size={self.thread_pool}", *limits, *options]
 
     def _options(self, below: Dir) -> list[str]:
         switches = {
