@@ -47,6 +47,14 @@ def test_the_limit_of_open_files_is_for_both() -> None:
         assert "--rlimit-nofile=5000" in layer.command(server)
 
 
+def test_threads_of_the_one_in_c_do_not_ask_for_the_number_of_cpus_which_its_filter_forbids() -> None:
+    server = ServerContext(None, Dir("host", "/srv"), "/run/d")  # type: ignore[arg-type]
+    for implementation, threads, limited in (("c", 64, True), ("c", 0, False), ("rust", 64, False)):
+        keys = {"implementation": implementation, "thread_pool": threads, "path": "/bin/d"}
+        words = VirtiofsdLayer.model_validate(keys).command(server)
+        assert ("MALLOC_ARENA_MAX=64" in words) == limited, words
+
+
 def test_chroot_is_refused_to_all_but_root_with_what_to_write() -> None:
     class Asked:
         async def output(self, *argv: str) -> str:

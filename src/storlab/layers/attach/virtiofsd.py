@@ -28,6 +28,10 @@ PROGRAMS: Mapping[Implementation, str] = {"rust": "virtiofsd", "c": "virtiofsd o
 
 _OF_RUST: Mapping[str, Any] = {"inode_file_handles": "never", "allow_mmap": False}
 """What only the one in Rust can do, and the values that do nothing."""
+_ARENAS = ("env", "MALLOC_ARENA_MAX=64")
+"""With more than eight threads that allocate, glibc 2.36 asks for the number of CPUs, by a call (sched_getaffinity)
+that the C daemon does not allow itself: its seccomp filter kills it. A limit that is set spares glibc the question.
+"""
 _VERSION = re.compile(r"virtiofsd (?P<c>version )?(?P<version>\d+(?:\.\d+)+)")
 
 
@@ -120,7 +124,9 @@ class VirtiofsdLayer(ServerLayer):
         assert words is not None and isinstance(server.below, Dir), "checked before"
         options = self._options_of_c(server.below.path) if self.implementation == "c" else self._options(server.below)
         limits = [] if self.open_files is None else [f"--rlimit-nofile={self.open_files}"]
-        return [*words, f"--socket-path={server.socket}", f"--thread-pool-size={self.thread_pool}", *limits, *options]
+        before = _ARENAS if self.implementation == "c" and self.thread_pool else ()
+        whole = [*before, *words, f"--socket-path={server.socket}", f"--thread-pool-size={self.thread_pool}"]
+        return [*whole, *limits, *options]
 
     def _options(self, below: Dir) -> list[str]:
         switches = {
