@@ -16,8 +16,8 @@ import polars as pl
 from storlab.errors import ParseError
 from storlab.formats.pgbench.declared import METRICS
 from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, Measurements, metric_frame
-from storlab.metrics import Value
-from storlab.percentiles import PERCENTILES, percentile_name, percentiles
+from storlab.metrics import PERCENTILES, Value, percentile_name
+from storlab.percentiles import percentiles
 
 _NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"
 _SUMMARY = {

@@ -13,9 +13,9 @@ from msgspec import Meta, Struct
 
 from storlab.errors import CommandFailed, ParseError, TimedOut
 from storlab.measurements import HISTOGRAM_COLUMNS, Measurements, metric_frame
-from storlab.metrics import by_name
+from storlab.metrics import PERCENTILES, by_name, percentile_name
 from storlab.nodes.process import ExitRecord, telling
-from storlab.percentiles import PERCENTILES, percentile_name, percentiles
+from storlab.percentiles import percentiles
 from storlab.workloads.base import bytes_of, elapsed_values, read_exit
 from storlab.workloads.ledger.workload import COMMITS
 
