@@ -27,7 +27,7 @@ machine = "q36"  #! "q36" is not one of
         "CPUs in words": """
 [nodes.vm]
 kind = "vm"
-pin = "all"  #! 'all' is no list of CPUs or nodes
+pin = "every"  #! 'every' is no list of CPUs or nodes
 """,
         "modules without a kernel": """
 [nodes.vm]  #! modules goes with a kernel of your own
