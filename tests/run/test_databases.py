@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from laboratory import Laboratory
+from laboratory import Laboratory, needs_root
 
 STUDY = """
 primary = "bytes_written.per-transaction"
@@ -88,3 +88,25 @@ def test_a_load_that_lacks_its_data_is_refused_when_the_study_is_read(
     study = OWN.replace("LAYER", layer).replace("DATA", data).replace("LOAD", load).replace("MORE", more)
     ran = lab.storlab("plan", lab.study(study))
     assert ran.status == 2 and said in ran.stderr and "line 8" in ran.stderr, ran
+
+
+NETWORK = """
+primary = "tps"
+nodes.server = { kind = "netns", stack = [{ layer = "directory" }, "{server}"] }
+nodes.client = { kind = "netns", from = "server", stack = [{ layer = "connect" }] }
+factors.server = { mariadb = { layer = "mariadb", DATA }, postgresql = { layer = "postgresql", DATA } }
+repeat = { until = "max", min = 1, max = 1 }
+probes = { server = {} }
+workload.oltp = { on = ["client"], sysbench = { threads = 1, runtime = "1s" } }
+""".replace("DATA", 'pool = "16M", data = { tables = 1, rows = 1000 }')
+
+
+@needs_root
+def test_clients_of_another_node_reach_them_over_the_network(lab: Laboratory) -> None:
+    ran = lab.run(NETWORK)
+    assert ran.status == 0, ran
+    assert [record.status for record in lab.records()] == ["done", "done"], [each.reason for each in lab.records()]
+    found = metrics(lab)
+    for cell in (1, 2):
+        assert found[cell, "tps"] > 0 and found[cell, "log.bytes"] > 1000
+    assert lab.leftovers() == []

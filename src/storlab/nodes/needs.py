@@ -64,7 +64,7 @@ _UNASKED = {  # where a layer needs them, but whose versions are nobody's questi
 }
 _UNASKED_PROGRAMS = {name: Program(package) for package, names in _UNASKED.items() for name in names}
 
-_OUTSIDE_OF_PATH = {"postgres": "/usr/lib/postgresql/*/bin"}
+_OUTSIDE_OF_PATH = dict.fromkeys(("pg_amcheck", "postgres"), "/usr/lib/postgresql/*/bin")
 """Where Debian keeps programs of which several versions can be there: shell patterns of ours, no words of a study's."""
 _FIND = 'ls -d $1/"$2" 2> /dev/null | sort --version-sort | tail -n 1 | grep .'
 

@@ -6,9 +6,9 @@ import asyncio
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, StringConstraints
 
 from storlab.errors import CommandFailed, TrialError, Unsupported, UserError
 from storlab.images.cache import Part
@@ -27,7 +27,8 @@ Clone = Literal["copy", "reflink"]
 
 # PostgreSQL names a setting that it refuses in a line of its log, and then says only that there was one.
 _ERROR = re.compile(r"(?:\[ERROR\] (?!Aborting)|\b(?:FATAL|ERROR|PANIC):|LOG:(?=.* (?:parameter|setting) ))\s*(.+)")
-_SAYS_NOTHING = re.compile(r"^configuration file .* contains errors$")
+_FOLLOWS = re.compile(r"configuration file .* contains errors$|Plugin 'InnoDB' |Unknown/unsupported storage engine")
+"""What is said because of another error, after it."""
 # Of InnoDB and of PostgreSQL: whatever names files, code, commands of a shell, or who may come in.
 _NAMES_FILES = re.compile(
     r"(^|_)(\w*dir|directory|directories|file|files|path|log|socket|sockets|port|user|librar\w+|command|include|load|add)$"
@@ -76,6 +77,8 @@ class DatabaseLayer(ServerLayer):
     bindir: str | None = Field(
         None, pattern=r"^/[^\x00]+$", max_length=4095, description="Where programs of your own lie."
     )
+
+    _recovers: bool = PrivateAttr(False)
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Server
@@ -138,7 +141,29 @@ class DatabaseLayer(ServerLayer):
         where = (server.host, port, server.socket, DATABASE, server.below.disk)
         return Server(server.node.name, self.dialect, *where, data=data)
 
+    @abstractmethod
+    def torn_pages(self) -> tuple[int, bool]:
+        """Bytes of a page that it writes in place, and whether it can mend one that is torn."""
+
+    def recovering(self) -> Self:
+        """The same on the data that a power cut left, in place of a data set."""
+        found = self.model_copy()
+        found._recovers = True
+        return found
+
+    async def make_folders(self, server: ServerContext) -> None:
+        if not self._recovers:
+            await super().make_folders(server)
+            return
+        assert server.data is not None
+        await server.node.run(["mkdir", "--mode=0700", "--", server.folder])
+        if server.user is not None:  # on the machine where they were made, its user may have another number
+            owner = f"{server.user}:{server.group}"
+            await server.node.run(["chown", "--recursive", "--no-dereference", owner, "--", server.data])
+
     async def prepare(self, server: ServerContext) -> None:
+        if self._recovers:
+            return
         recipe = Recipe(f"{self.layer} {await self.version(server.node)}", self.made_with(), self.data)
         part = await self._data_set(server, recipe)
         assert server.data is not None
@@ -209,7 +234,7 @@ class DatabaseLayer(ServerLayer):
     def complaint(self, lines: Sequence[str]) -> str:
         """The last line that is an error; the last of all where there is none."""
         errors = [found[1] for line in lines if (found := _ERROR.search(line)) is not None]
-        telling = [error for error in errors if not _SAYS_NOTHING.match(error)]
+        telling = [error for error in errors if not _FOLLOWS.match(error)]
         return telling[-1] if telling else super().complaint(lines)
 
 

@@ -67,6 +67,9 @@ class MariadbLayer(DatabaseLayer):
     def needs(self) -> Needs:
         return super().needs() | Needs(programs=("mariadb", "mariadb-install-db"))
 
+    def torn_pages(self) -> tuple[int, bool]:
+        return self.page_size, self.doublewrite
+
     def made_with(self) -> Mapping[str, str]:
         return {"innodb_page_size": str(self.page_size), "innodb_log_file_size": str(16 * 1024**2)}
 

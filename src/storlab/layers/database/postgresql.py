@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -16,6 +17,7 @@ from storlab.nodes.needs import Needs, program_path
 from storlab.nodes.node import Node
 from storlab.units import Duration, Size
 
+_PAGE = 8192  # bytes, unless it was built for others
 _INNODB = {
     "doublewrite": "full_page_writes",
     "page_size": "bindir, for a build with other pages",
@@ -93,17 +95,25 @@ class PostgresqlLayer(DatabaseLayer):
         path = await program_path(node, self.program)
         return "/usr/bin" if path is None else path.rpartition("/")[0]
 
+    def torn_pages(self) -> tuple[int, bool]:
+        return _PAGE, self.full_page_writes
+
     def made_with(self) -> Mapping[str, str]:
         return {"bindir": self.bindir or ""}
 
     async def prepare(self, server: ServerContext) -> None:
         await server.node.run(["ln", "--symbolic", "--", await self._bin(server.node), f"{server.folder}/bin"])
         await super().prepare(server)
+        # What a cut left may name a process that is another's by now, and settings that nobody asked for.
+        stale = [f"{server.data}/{name}" for name in ("postmaster.pid", "postgresql.auto.conf")]
+        await server.node.run(["rm", "--force", "--", *stale])
 
     def make(self, server: ServerContext) -> tuple[str, ...]:
         assert server.data is not None
-        load = [] if self.data is None else self.data.loading(self.served(server))
-        sockets = server.socket.rpartition("/")[0]
+        # It has no port yet where others reach it, and is reached by its socket alone while its data are made.
+        alone = replace(server, host=None, socket_name=self.socket_name.replace("{port}", str(self.first_port)))
+        load = [] if self.data is None else self.data.loading(self.served(alone))
+        sockets = alone.socket.rpartition("/")[0]
         script = f"user={USER} database={DATABASE} port={self.first_port}\n{_MAKE}"
         return ("sh", "-c", script, "sh", server.data, sockets, f"{server.folder}/bin", *load)
 

@@ -227,6 +227,10 @@ class ServerLayer(Layer):
         """Whether clients reach it by its socket."""
         return False
 
+    async def make_folders(self, server: ServerContext) -> None:
+        """Make those that are its own."""
+        await server.node.run(["mkdir", "--mode=0700", "--", *server.folders])
+
     async def prepare(self, server: ServerContext) -> None:
         """What is to be done before it starts, such as making its database."""
 
@@ -246,7 +250,7 @@ class ServerLayer(Layer):
         folders = server.folders
         end = {"signal": self.stop_signal, "patience": self.stop_patience}
         await context.register_undo("server.stop", name=server.name, program=self.executable(), folders=folders, **end)
-        await server.node.run(["mkdir", "--mode=0700", "--", *folders])
+        await self.make_folders(server)
         if self.listens_on_socket(server) and len(server.socket.encode()) > _LONGEST_SOCKET:
             private = f"{SOCKETS}/{private_name(context.run)}"
             await context.register_undo(remove_private.name, path=private)
