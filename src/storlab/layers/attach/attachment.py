@@ -29,7 +29,7 @@ from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.block.queue import queue_facts
 from storlab.layers.net.protocols import refused_by_qemu
-from storlab.layers.resources import Disk, Export, File, Resource
+from storlab.layers.resources import Disk, Export, File, LoggedFile, Resource
 from storlab.layers.server.nbd_export import NbdExportLayer
 from storlab.nodes.demands import Demands, Devices
 from storlab.nodes.node import Node
@@ -83,6 +83,11 @@ def serial_of(name: str) -> str:
     return serial
 
 
+def _unmerged(device: Json) -> Json:
+    """virtio-blk joins requests up to as many pieces as the host takes: that of the log would be one too many."""
+    return device | {"request-merging": False} if device["driver"].startswith("virtio-blk") else device
+
+
 class AttachmentLayer(Crossing):
     """What all attachments have in common."""
 
@@ -121,6 +126,8 @@ class AttachmentLayer(Crossing):
         """What makes ``below`` a disk of a guest; ``slot`` is the block node's name, and part of all other names."""
         objects, devices = self.devices(slot, serial_of(slot))
         node = blockdev(below, slot, self.cache, self.aio, self.discard)
+        if isinstance(below, LoggedFile):
+            devices = tuple(_unmerged(device) for device in devices)
         reached = isinstance(below, Export) and below.server["type"] == "inet"
         return Demands(Devices(objects=objects, blockdevs=(node,), devices=devices), reaches_network=reached)
 
