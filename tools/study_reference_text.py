@@ -641,6 +641,12 @@ stack = [{ layer = "directory" }, { layer = "postgresql", data = { scale = 10 } 
 [workload.clients]
 pgbench = { test = "simple-update", threads = 8, workers = 2, runtime = "30s", rate = 200 }
 """,
+    "workload sql-ledger": """
+stack = [{ layer = "directory" }, { layer = "postgresql" }]
+
+[workload.commits]
+sql-ledger = { rows = 10000, runtime = "10s" }
+""",
     "workload command": """
 [workload.copy.command]
 argv    = ["dd", "if=/dev/zero", "of={target}/zeros", "bs=1M", "count=64", "conv=fsync"]

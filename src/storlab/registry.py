@@ -59,6 +59,7 @@ from storlab.probes.tcp.probe import TcpProbe
 from storlab.workloads.base import Workload
 from storlab.workloads.bonnie.workload import BonnieWorkload
 from storlab.workloads.command import CommandWorkload
+from storlab.workloads.database.ledger import SqlLedgerWorkload
 from storlab.workloads.database.pgbench import PgbenchWorkload
 from storlab.workloads.database.sysbench import SysbenchWorkload
 from storlab.workloads.files.workload import FilesWorkload
@@ -80,7 +81,7 @@ _LAYERS: tuple[type[Layer], ...] = (
 )  # fmt: skip
 _WORKLOADS: tuple[type[Workload], ...] = (
     FioWorkload, FilesWorkload, BonnieWorkload, PosixWorkload, LedgerWorkload, SysbenchWorkload, PgbenchWorkload,
-    CommandWorkload,
+    SqlLedgerWorkload, CommandWorkload,
 )  # fmt: skip
 _PROBES: tuple[type[Probe], ...] = (
     HostLoadProbe, StallsProbe, ProcessesProbe, AlignmentProbe, TcpProbe, ShareRequestsProbe, ServerProbe,

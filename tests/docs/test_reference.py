@@ -115,7 +115,7 @@ def test_every_metric_of_a_real_run_is_documented_as_it_is(tmp_path: Path) -> No
     guests = {"Probe `processes`", "Probe `share-requests`"}
     others = {"Importer `pcap`", "Probe `tcp`", "Workload `bonnie`", "Workload `posix`"}
     others |= {"Workload `sysbench`", "Workload `pgbench`", "Probe `server`"}  # that this study has not
-    others |= {"Workload `ledger`"}
+    others |= {"Workload `ledger`", "Workload `sql-ledger`"}
     assert found == {title for title, *_ in _rules()} - others - guests
     assert _undeclared(tmp_path / "run", tmp_path / "all.toml") == []
 

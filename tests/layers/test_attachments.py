@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from laboratory import needs_root
 from storlab.layers.attach.attachment import AttachmentLayer, serial_of, serial_text
-from storlab.layers.resources import Dir, Disk, File, Resource
+from storlab.layers.resources import Dir, Disk, File, LoggedFile, Resource
 from storlab.layers.stack import type_errors
 
 from .qemu import arguments_of, standing_qemu
@@ -104,6 +104,16 @@ def test_the_base_of_a_clone_is_opened_in_the_same_mode_and_never_written(short_
             assert all(each["ro"] and each["cache"]["direct"] for each in bases)
 
     asyncio.run(check())
+
+
+def test_requests_are_joined_but_not_above_a_log_of_writes() -> None:
+    (layer,) = parse([{"layer": "virtio-blk"}])
+    assert isinstance(layer, AttachmentLayer)
+    logged = LoggedFile("host", "/image", 2**20, log="/log", start="/start")
+    (device,) = layer.demands(logged, "disk0").devices.devices
+    assert device["request-merging"] is False
+    (device,) = layer.demands(File("host", "/image", 2**20), "disk0").devices.devices
+    assert "request-merging" not in device
 
 
 def test_errors_stop_the_guest_where_qemu_can_do_that() -> None:

@@ -8,6 +8,7 @@ from storlab.errors import UserError
 from storlab.layers.attach.attachment import AttachmentLayer
 from storlab.layers.base import Layer
 from storlab.layers.block.write_log import WriteLogLayer
+from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.fs.mkfs import MkfsLayer
 from storlab.layers.fs.mount import MountLayer
 from storlab.layers.resources import Server
@@ -15,7 +16,7 @@ from storlab.layers.stack import type_errors
 from storlab.study.cells import HOST, Cell, Load, Target
 from storlab.study.chains import Chain, Declared
 from storlab.study.study import Study
-from storlab.workloads.witness import Witness
+from storlab.workloads.witness import Pages, Witness
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,12 @@ class Witnessed:
         """How the disk is attached."""
         assert isinstance(self.chain.crossing, AttachmentLayer)
         return self.chain.crossing
+
+    @property
+    def pages(self) -> Pages | None:
+        """What is written in place: by the load itself, or by the database that it commits to."""
+        database = next((layer for layer in self.above if isinstance(layer, DatabaseLayer)), None)
+        return self.witness.pages() if database is None else Pages(*database.torn_pages())
 
     @property
     def above(self) -> tuple[Layer, ...]:

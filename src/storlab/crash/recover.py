@@ -11,10 +11,11 @@ from pathlib import Path
 
 from storlab.crash.load import context_of
 from storlab.crash.logged import Witnessed
-from storlab.crash.results import Broken
-from storlab.errors import CommandFailed, StorlabError, Unsupported
-from storlab.layers.base import LayerContext
+from storlab.crash.results import Broken, Kind
+from storlab.errors import CommandFailed, StorlabError, TimedOut, Unsupported
+from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.loop import LoopLayer
+from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.fs.mkfs import MkfsLayer
 from storlab.layers.fs.mount import MountLayer
 from storlab.layers.resources import Disk, File, Resource
@@ -75,15 +76,9 @@ class Recovery:
                 resource = replace(resource, filesystem=layer.type)
                 continue
             try:
-                made = MountLayer(options=_HARMLESS) if isinstance(layer, MountLayer) else layer
-                resource = await made.set_up(resource, context(position))
-            except (Unsupported, CommandFailed) as error:
-                what = (
-                    "the file system does not mount"
-                    if isinstance(layer, MountLayer)
-                    else f"{layer.layer} does not start"
-                )
-                return Broken("unusable", f"{what}: {error}")
+                resource = await _recovering(layer).set_up(resource, context(position))
+            except (Unsupported, CommandFailed, TimedOut) as error:
+                return _not_set_up(layer, error)
         place = context_of(self.found.load, host, resource, self.folder, self.seed)
         damage = await self.found.witness.broken(place, acknowledged)
         if damage is not None:
@@ -112,3 +107,18 @@ class Recovery:
         result = await tear_down(self.journal, self.session, lambda entry: entry.number in numbers)
         if result.failed:
             raise StorlabError(f"could not be torn down: {'; '.join(result.failed)}")
+
+
+def _recovering(layer: Layer) -> Layer:
+    """What stands for a layer where what it made before is recovered."""
+    if isinstance(layer, MountLayer):
+        return MountLayer(options=_HARMLESS)
+    return layer.recovering() if isinstance(layer, DatabaseLayer) else layer
+
+
+def _not_set_up(layer: Layer, error: StorlabError) -> Broken:
+    """The file system is there where a database does not start on it: that finds its own pages damaged."""
+    if isinstance(layer, MountLayer):
+        return Broken("unusable", f"the file system does not mount: {error}")
+    kind: Kind = "torn" if isinstance(layer, DatabaseLayer) else "unusable"
+    return Broken(kind, f"{layer.layer} does not start: {error}")

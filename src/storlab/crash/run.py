@@ -171,7 +171,7 @@ class _Checks:
         if not all(control.passed for control in controls):
             return replace(result, controls=controls)
         cuts = await checker.counted(self.asked.moments, self.asked.unit)
-        pages = found.witness.pages()
+        pages = found.pages
         if pages is not None and not any(cut.broken is not None and cut.broken.kind != "torn" for cut in cuts):
             controls += await checker.of_pages(pages)
         return replace(result, controls=controls, cuts=cuts)

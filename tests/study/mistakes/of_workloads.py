@@ -12,7 +12,7 @@ MISTAKES = read(
 load = "fio"  #! "fio" should be a table
 """,
         "an empty workload": """
-[workload.load]  #! posix = { … }, ledger = { … }, sysbench = { … }, pgbench = { … }, command = { … }; here
+[workload.load]  #! ledger = { … }, sysbench = { … }, pgbench = { … }, sql-ledger = { … }, command = { … }; here
 """,
         "a misspelt kind of workload": """
 [workload.load]
