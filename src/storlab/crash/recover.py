@@ -19,6 +19,7 @@ from storlab.layers.database.base import DatabaseLayer
 from storlab.layers.fs.mkfs import MkfsLayer
 from storlab.layers.fs.mount import MountLayer
 from storlab.layers.resources import Disk, File, Resource
+from storlab.nodes.node import Node
 from storlab.nodes.process import telling
 from storlab.run.journal import Journal, Pending
 from storlab.run.session import Session
@@ -122,3 +123,19 @@ def _not_set_up(layer: Layer, error: StorlabError) -> Broken:
         return Broken("unusable", f"the file system does not mount: {error}")
     kind: Kind = "torn" if isinstance(layer, DatabaseLayer) else "unusable"
     return Broken(kind, f"{layer.layer} does not start: {error}")
+
+
+async def refuse_other_versions(found: Witnessed, guest: Node, here: Node) -> None:
+    """Raise ``StorlabError`` where a database of the guest's can't be recovered by that of this machine."""
+    for layer in found.above:
+        if isinstance(layer, DatabaseLayer):
+            theirs, ours = await layer.version(guest), await layer.version(here)
+            if _release(theirs) != _release(ours):
+                raise StorlabError(
+                    f"{layer.layer} is of version {theirs} in the guest and {ours} here, where it would have to recover"
+                )
+
+
+def _release(version: str) -> list[str]:
+    """What has the same files: 10.11 of 10.11.19-MariaDB, 15 of 15.20."""
+    return version.split("-")[0].split(".")[:-1]

@@ -14,7 +14,7 @@ import orjson
 from storlab.crash.check import Checker, Cutter
 from storlab.crash.load import Acknowledged, prepare_loads, run_loads
 from storlab.crash.logged import Witnessed, logged_study, witnessed
-from storlab.crash.recover import Recovery
+from storlab.crash.recover import Recovery, refuse_other_versions
 from storlab.crash.replay import copy_image
 from storlab.crash.results import Control, CrashResult, SetUp
 from storlab.errors import MissingTool, StorlabError, TimedOut, UserError
@@ -125,6 +125,8 @@ class _Checks:
                 await setups.set_up(built, kept)
             found = witnessed(cell)
             (logged,) = (each for each in _resources(built, found) if isinstance(each, LoggedFile))
+            for node in built.group(found.target.group):
+                await refuse_other_versions(found, node, self.session.host)
             acknowledged = Acknowledged(found.witness, Path(logged.log))
             async with asyncio.timeout(cell.timeout):
                 places = await prepare_loads(built, self.session, self.asked.seed)
