@@ -94,6 +94,11 @@ def test_a_small_write_costs_a_whole_unit_and_one_across_a_boundary_two() -> Non
     assert row["amplification"] == 32
 
 
+def test_a_row_of_no_request_counts_for_nothing() -> None:
+    frame = request_frame([("vda", "read", "", 4096, 4096, None, 0, 1, 1, 1, 1, 1)])
+    assert frame.is_empty() and shares(frame).is_empty()
+
+
 def test_a_flush_has_no_alignment_and_is_in_no_share() -> None:
     flush = request_frame([("vda", "flush", "preflush", 0, 0, None, 7, 0, 0, 0, 0, 0)])
     assert with_alignment(flush)["alignment"].to_list() == [None]
