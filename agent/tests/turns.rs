@@ -119,8 +119,12 @@ fn turns_that_can_not_be_taken_are_refused() {
 
 #[test]
 fn a_turn_whose_time_is_over_before_it_begins_takes_no_time() {
+    let directory = Directory::new("turns-over");
+    let begun = directory.path("begun");
     let mut agent = Agent::start();
-    let (run, _) = agent.start_run(sh("sleep 1000"));
+    // Word that it is there comes before it begins, and only what has begun can be held.
+    let (run, _) = agent.start_run(sh(&format!("touch {}; sleep 1000", begun.display())));
+    wait_until("it works", || begun.exists());
     let turns = taken(&agent.ask_final(json!({"op": "turns", "run": run, "turns": [[1, 2]]})));
     assert_eq!(turns.len(), 1);
     assert_eq!(turns[0].0, turns[0].1);
