@@ -33,9 +33,9 @@ def crash(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Cut the power of each set-up of a study at many moments, and look what is left.
+    """Cut the power of a study's set-ups, and look what is left.
 
-    All writes are logged beneath the disk of a virtual machine; what was not flushed is lost or torn at random. The
+    All writes are logged beneath the disk of a virtual machine; at many moments, what was not flushed is lost or torn. The
     status is 0 where all was recovered, 4 where something broke, 3 where a set-up could not be checked.
     """
     if unit not in _UNITS:
