@@ -35,8 +35,8 @@ def crash(
 ) -> None:
     """Cut the power of a study's set-ups, and look what is left.
 
-    All writes are logged beneath the disk of a virtual machine; at many moments, what was not flushed is lost or torn. The
-    status is 0 where all was recovered, 4 where something broke, 3 where a set-up could not be checked.
+    All writes are logged beneath the disk of a virtual machine; at many moments, what was not flushed is lost or torn.
+    The status is 0 where all was recovered, 4 where something broke, 3 where a set-up could not be checked.
     """
     if unit not in _UNITS:
         raise UserError(f"--unit {unit}: a disk writes 512 bytes, 4k or 16k at once; write one of {', '.join(_UNITS)}")
