@@ -19,14 +19,25 @@ from storlab.analysis.stats.signed_rank import WEIGHTS, fewest_rounds, log_stake
 _POINTS = (np.arange(400) + 0.5) / 400
 _CERTAIN = 8.0  # standard deviations: every round points the same way
 _FAINT = 1e-4
+_COARSE, _STEP = 1.2, 1.02  # standard deviations from which on a few rounds are enough; a step of the ladder
 
 
-@lru_cache(maxsize=256)
 def rounds_to_tell(effect: float, alpha: float) -> int | None:
     """Rounds until an effect, in standard deviations of a log ratio, is distinguished from none, at 1 − ``alpha``.
 
-    ``None`` beyond ``FORESEEABLE``.
+    ``None`` beyond ``FORESEEABLE``. A larger effect never takes more: of few rounds the walk is a coarse picture, so
+    there the fewest of all effects on a fixed ladder count that are no larger.
     """
+    if effect <= _COARSE:
+        return _walked(effect, alpha)
+    steps = math.floor(math.log(min(effect, _CERTAIN) / _COARSE) / math.log(_STEP) + 1e-9)
+    found = [_walked(_COARSE * _STEP**step, alpha) for step in range(steps + 1)]
+    return min((each for each in found if each is not None), default=None)
+
+
+@lru_cache(maxsize=1024)
+def _walked(effect: float, alpha: float) -> int | None:
+    """The same by the walk of this effect alone."""
     from scipy.special import log_ndtr, ndtr
 
     effect = min(effect, _CERTAIN)
@@ -49,9 +60,7 @@ def rounds_to_tell(effect: float, alpha: float) -> int | None:
     while low < high:
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle + 1, high)
-    # Of few rounds the walk is a coarse picture: what a smaller effect takes, a larger one takes at most.
-    smaller = rounds_to_tell(effect / 1.2, alpha) if effect > 1.2 else None
-    return low if smaller is None else min(low, smaller)
+    return low
 
 
 @lru_cache(maxsize=256)
