@@ -231,6 +231,9 @@ class DatabaseLayer(ServerLayer):
         data = "empty" if self.data is None else self.data.words()
         return {"version": version, "data": data, "clone": self.clone, **settings}
 
+    def reason(self, how: str, lines: Sequence[str]) -> str:
+        return super().reason(how.rpartition("/")[2], lines)  # without the folder of its program
+
     def complaint(self, lines: Sequence[str]) -> str:
         """The last line that is an error; the last of all where there is none."""
         errors = [found[1] for line in lines if (found := _ERROR.search(line)) is not None]

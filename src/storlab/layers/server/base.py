@@ -379,9 +379,9 @@ class _Running:
             context.warn(f"node {self.server.node.name}: {self.layer.executable()} had to be killed")
 
     def _reason(self, ended: Exit) -> str:
-        program = self.layer.executable()
-        name = f"{program} of {self.server.context.owner}" if self.layer.serves_one else program
-        return self._sentence(replace(ended, argv=(name,)).describe())
+        whose = (f"{self.layer.executable()} of {self.server.context.owner}",)
+        argv = whose if self.layer.serves_one else tuple(self.command)
+        return self._sentence(replace(ended, argv=argv).describe())
 
     def _sentence(self, how: str) -> str:
         return f"node {self.server.node.name}: {self.layer.reason(how, self.log.lines)}"
