@@ -38,7 +38,7 @@ def test_what_can_be_asked(keys: dict[str, Any], key: str, value: object) -> Non
         ({"cpus": 0}, "greater than or equal to 1"),
         ({"cpus": True}, "valid integer"),
         ({"machine": "microvm"}, "'q35' or 'pc'"),
-        ({"pin": "all"}, "'all' is no list of CPUs or nodes"),
+        ({"pin": "every"}, "'every' is no list of CPUs or nodes"),
         ({"pin": True}, "True is no list of CPUs or nodes"),
         ({"numa": "0-"}, "'0-' is no list of CPUs or nodes"),
         ({"silence": "1s"}, "write 2s or more"),
