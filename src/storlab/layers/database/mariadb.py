@@ -21,11 +21,12 @@ from storlab.units import Size
 _MAKE = """
 set -e
 data=$1 socket=$2 server=$3 install=$4; shift 4
-"$install" --no-defaults --datadir="$data" --auth-root-authentication-method=normal --skip-test-db $made_with \
-    > "$HOME/made" 2>&1 || { tail -n 20 "$HOME/made" >&2; exit 1; }
-"$server" --no-defaults --datadir="$data" --socket="$socket" --pid-file="$HOME/making.pid" --skip-networking \
-    $made_with --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=OFF --innodb-buffer-pool-size=256M \
-    --innodb-buffer-pool-dump-at-shutdown=OFF > "$HOME/making" 2>&1 &
+export TMPDIR="$HOME"  # a server that starts removes temporary tables in /tmp, those of others, too
+"$install" --no-defaults --datadir="$data" --tmpdir="$HOME" --auth-root-authentication-method=normal \
+    --skip-test-db $made_with > "$HOME/made" 2>&1 || { tail -n 60 "$HOME/made" >&2; exit 1; }
+"$server" --no-defaults --datadir="$data" --tmpdir="$HOME" --socket="$socket" --pid-file="$HOME/making.pid" \
+    --skip-networking $made_with --innodb-flush-log-at-trx-commit=0 --innodb-doublewrite=OFF \
+    --innodb-buffer-pool-size=256M --innodb-buffer-pool-dump-at-shutdown=OFF > "$HOME/making" 2>&1 &
 sql() { mariadb --no-defaults --socket="$socket" --user=root -e "$1"; }
 until sql "SELECT 1" > "$HOME/asked" 2>&1; do
     kill -0 $! 2> /dev/null || { tail -n 20 "$HOME/making" >&2; exit 1; }
@@ -34,7 +35,7 @@ done
 sql "CREATE DATABASE $database;
     CREATE USER '$user'@'localhost'; GRANT ALL ON *.* TO '$user'@'localhost';
     CREATE USER '$user'@'%'; GRANT ALL ON *.* TO '$user'@'%'"
-if test $# -gt 0; then "$@" >> "$HOME/made" 2>&1 || { tail -n 20 "$HOME/made" >&2; exit 1; }; fi
+if test $# -gt 0; then "$@" >> "$HOME/made" 2>&1 || { tail -n 60 "$HOME/made" >&2; exit 1; }; fi
 sql "SET GLOBAL innodb_fast_shutdown = 0; SHUTDOWN"
 wait $!
 """
