@@ -23,7 +23,7 @@ METRICS: Mapping[str, MetricSpec] = {
     counted: MetricSpec(f"{name}.per-transaction", unit, "lower", "none", noun=noun, evidence="none")
     for name, (unit, counted, noun) in _NOUNS.items()
 }
-"""What ``host-load`` counts → the same for each transaction. CPU and context switches are of the whole machine."""
+"""What ``host-load`` counts → the same for each transaction. CPU and switches: of the machine that the clients are on."""
 
 
 def declares(loads: Iterable[Iterable[MetricSpec]]) -> tuple[MetricSpec, ...]:

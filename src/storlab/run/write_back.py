@@ -1,7 +1,7 @@
 """Whether what loads left in the caches of clients reaches whoever serves them.
 
 A write that only went to a cache succeeds at once, also where the server is full: the error comes when it is written
-back, and nobody but fsync(2) or syncfs(2) is told, by whoever asks first. A load that asks for neither measured how
+back, and only the first fsync(2) or syncfs(2) hears of it. A load that asks for neither measured how
 fast its own memory is, and what it wrote is lost.
 """
 

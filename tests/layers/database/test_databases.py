@@ -109,7 +109,7 @@ def test_a_setting_that_does_not_take_is_named(layer: str, settings: dict[str, A
 
 
 @pytest.mark.parametrize("layer", SERVERS)
-def test_a_server_that_is_killed_is_told_of_and_leaves_nothing(layer: str) -> None:
+def test_a_server_that_is_killed_leaves_nothing(layer: str) -> None:
     async def main() -> None:
         async with site() as ground:
             await started(ground, layer)

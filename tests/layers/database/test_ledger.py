@@ -1,4 +1,4 @@
-"""Transactions that a crash check asks for, on real servers: what is lost, half there or unsound is told of."""
+"""Transactions that a crash check asks for, on real servers: what is lost, half there or unsound is found."""
 
 from __future__ import annotations
 

@@ -43,6 +43,7 @@ _FACTS = {"version": re.compile(r"^pgbench \((\S{1,40})", re.M)} | {
 }
 _COLUMNS = dict.fromkeys(("client", "number", "time", "script", "epoch", "us"), pl.Int64)
 _DIGITS = 3  # of a latency in the histogram
+_LONGEST = 10_000_000  # s, four months: what a damaged log says beyond that would be a sample each second all the same
 
 
 def read_pgbench(text: str, logs: Iterable[bytes], source: str) -> Measurements:
@@ -129,7 +130,7 @@ def _series(log: pl.DataFrame) -> pl.DataFrame:
     second = ((log["end"] - begin) // 1_000_000).alias("second")
     ended = log.select(second).group_by("second").len()
     last = int(second.to_numpy().max())
-    if last > 10_000_000:
+    if last > _LONGEST:
         return pl.DataFrame(schema=SERIES_COLUMNS)
     every = pl.DataFrame({"second": range(last)}, schema={"second": pl.Int64})
     rows = every.join(ended, on="second", how="left").with_columns(pl.col("len").fill_null(0))

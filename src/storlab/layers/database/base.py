@@ -60,7 +60,7 @@ Settings = Annotated[dict[SettingName, SettingValue], AfterValidator(_no_files)]
 
 
 class DatabaseLayer(ServerLayer):
-    """A database in the directory beneath, whose data are put there anew whenever it is set up."""
+    """A database in the directory beneath, whose data are put there whenever it is set up."""
 
     data: DataSet | None = Field(
         None,
@@ -134,7 +134,7 @@ class DatabaseLayer(ServerLayer):
         return self.served(server)
 
     def served(self, server: ServerContext) -> Server:
-        """What its clients are told."""
+        """What its clients get."""
         assert isinstance(server.below, Dir)
         data = {} if self.data is None else self.data.words()
         port = None if server.host is None else server.port
@@ -143,7 +143,7 @@ class DatabaseLayer(ServerLayer):
 
     @abstractmethod
     def torn_pages(self) -> tuple[int, bool]:
-        """Bytes of a page that it writes in place, and whether it can mend one that is torn."""
+        """Bytes of a page that it writes in place, and whether it can repair one that is torn."""
 
     def recovering(self) -> Self:
         """The same on the data that a power cut left, in place of a data set."""

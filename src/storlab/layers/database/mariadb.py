@@ -45,7 +45,7 @@ class MariadbLayer(DatabaseLayer):
     """A MariaDB of the node's, durable unless the study says otherwise."""
 
     layer: Literal["mariadb"] = "mariadb"
-    doublewrite: bool = Field(True, description="Whether pages are written twice, so that a torn one can be mended.")
+    doublewrite: bool = Field(True, description="Whether pages are written twice, so that a torn one can be repaired.")
     page_size: Annotated[Size, AfterValidator(refuse_other_sizes)] = Field(
         16384, description="Of InnoDB: 4k, 8k, 16k, 32k or 64k."
     )

@@ -77,10 +77,11 @@ class DatabaseWorkload(Workload):
 
 
 async def _write_back(place: RunContext, server: Server) -> None:
+    """Raises ``TrialError`` where the settings can't be put back: what is measured then is another server."""
     before = (await place.node.output(*sql(server, _WRITE_BACK))).split()
     try:
         await place.node.run(["sh", "-c", _UNTIL_CLEAN, "sh", *sql(server, _DIRTY)], timeout=_PATIENCE)
     finally:
         most, low = before
         again = f"innodb_max_dirty_pages_pct = {float(most)}, GLOBAL innodb_max_dirty_pages_pct_lwm = {float(low)}"
-        await place.node.run(sql(server, f"SET GLOBAL {again}"), check=False)
+        await place.node.run(sql(server, f"SET GLOBAL {again}"))

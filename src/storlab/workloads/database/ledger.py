@@ -117,9 +117,9 @@ class SqlLedgerWorkload(Witness):
             for what, query in _HALF.items():
                 if (rows := (await _answer(place, server, query)).split()) != []:
                     return Damage("torn", f"{what}: page {rows[0]}")
+            return await _unsound(place, server)
         except CommandFailed as error:
             return Damage("torn", f"the database can't read its tables: {error}")
-        return await _unsound(place, server)
 
 
 async def _unsound(place: RunContext, server: Server) -> Damage | None:

@@ -33,7 +33,7 @@ class PgbenchWorkload(DatabaseWorkload):
         None, max_length=65536, description="In its place, a file of SQL and pgbench's commands, beside the study."
     )
     workers: int = Field(1, ge=1, le=1000, description="Threads of pgbench itself, which share the clients.")
-    prepared: bool = Field(False, description="Prepared statements, in place of parsing each anew.")
+    prepared: bool = Field(False, description="Prepared statements, in place of parsing each again.")
     _text: str | None = PrivateAttr(None)
 
     @model_validator(mode="after")

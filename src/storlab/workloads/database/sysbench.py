@@ -31,7 +31,7 @@ _OURS |= {"percentile", "histogram", "warmup-time", "config-file", "luajit-cmd",
 
 
 class SysbenchWorkload(DatabaseWorkload):
-    """Runs sysbench's transactions on a database: MariaDB, MySQL or PostgreSQL."""
+    """Runs sysbench's transactions on a database."""
 
     kind: ClassVar[str] = "sysbench"
     dialects: ClassVar[tuple[str, ...]] = DIALECTS

@@ -1,6 +1,6 @@
 """``python3 program.py write|verify JSON``: commits records, or says what is missing of them. No imports of ours.
 
-A record is its sequence number and bytes that follow from it, so that any other content is told for what it is. Once a
+A record is its sequence number and bytes that follow from it, so that any other content is recognised. Once a
 record is durable by all that the file system promises, its number is printed, a line each.
 
 - ``append``: to one file; fdatasync.

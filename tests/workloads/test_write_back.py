@@ -1,0 +1,37 @@
+"""What a warm-up left is written back before anything is measured, and the server is then as it was."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from layers.database.test_databases import asked, site, started
+from storlab.layers.database.clients import sql
+from storlab.workloads.base import RunContext
+from storlab.workloads.database.sysbench import SysbenchWorkload
+
+DIRTY = "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'"
+SETTINGS = "SELECT @@innodb_max_dirty_pages_pct, @@innodb_max_dirty_pages_pct_lwm"
+FILL = "CREATE TABLE t SELECT seq, REPEAT('x', 200) AS filler FROM seq_1_to_5000"
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_dirty_pages_are_written_back_where_that_is_asked_for(
+    wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    async def main() -> None:
+        async with site() as ground:
+            server, _ = await started(ground, "mariadb")
+            before = await asked(ground, server, SETTINGS)
+            await ground.node.run(sql(server, FILL))
+            place = RunContext(ground.node, server, "/nonexistent", "load", 0.0, 1)
+            await SysbenchWorkload(write_back=wanted).settle(place)
+            dirty = int((await asked(ground, server, DIRTY)).split()[1])
+            assert (dirty == 0) == wanted
+            assert await asked(ground, server, SETTINGS) == before
+
+    asyncio.run(main())
