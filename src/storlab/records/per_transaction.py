@@ -23,7 +23,7 @@ METRICS: Mapping[str, MetricSpec] = {
     counted: MetricSpec(f"{name}.per-transaction", unit, "lower", "none", noun=noun, evidence="none")
     for name, (unit, counted, noun) in _NOUNS.items()
 }
-"""What ``host-load`` counts → the same for each transaction. CPU and switches: of the machine that the clients are on."""
+"""What ``host-load`` counts → the same for each transaction; CPU and switches are of the machine with the clients."""
 
 
 def declares(loads: Iterable[Iterable[MetricSpec]]) -> tuple[MetricSpec, ...]:
