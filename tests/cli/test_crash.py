@@ -115,12 +115,13 @@ Controls
   not checked  fs bad: mkfs failed
   unsupported  fs no: no guest image
 
-SET-UP    MOMENTS  AT RISK  BROKEN  95 % INTERVAL  FIRST BROKEN
+SET-UP    MOMENTS  AT RISK  BROKEN  95 % INTERVAL
 fs ext4   30       15       0       0.0% to 11.6%
-fs xfs    2        2        1       1.3% to 98.7%  moment 2: commit 2 is lost
-fs btrfs  -        -        -       -              not believed: a control failed
-fs bad    -        -        -       -              not checked
-fs no     -        -        -       -              unsupported
+fs xfs    2        2        1       1.3% to 98.7%
+fs btrfs  -        -        -       not believed: a control failed
+fs bad    -        -        -       not checked
+fs no     -        -        -       unsupported
+First broken of fs xfs: moment 2: commit 2 is lost
 
 Nothing broke in fs ext4. That does not mean safe: up to 11.6% of the moments may still break it.
 AT RISK: moments at which something was not flushed yet; at the others, a power cut had nothing to lose.

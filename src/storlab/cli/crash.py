@@ -88,10 +88,13 @@ def lines(result: CrashResult, folder: Path) -> Iterator[str]:
     """The result for people: controls first, then what was counted."""
     yield from _controls(result)
     yield ""
-    rows = [("SET-UP", "MOMENTS", "AT RISK", "BROKEN", "95 % INTERVAL", "FIRST BROKEN"), *map(_row, result.set_ups)]
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    for row in rows:
-        yield "  ".join([*(text.ljust(width) for text, width in zip(row, widths, strict=False)), row[5]]).rstrip()
+    rows = [("SET-UP", "MOMENTS", "AT RISK", "BROKEN", "95 % INTERVAL"), *map(_row, result.set_ups)]
+    widths = [max(map(len, column)) for column in zip(*(row[:4] for row in rows), strict=True)]
+    for *cells, last in rows:
+        yield "  ".join([*(text.ljust(width) for text, width in zip(cells, widths, strict=True)), last])
+    for each in result.set_ups:
+        if each.believed and (first := each.first_broken) is not None and first.broken is not None:
+            yield f"First broken of {each.name}: moment {first.number}: {first.broken.reason}"
     yield ""
     yield from _words(result, folder)
 
@@ -109,11 +112,9 @@ def _controls(result: CrashResult) -> Iterator[str]:
 def _row(each: SetUp) -> tuple[str, ...]:
     if not each.believed:
         why = "unsupported" if each.unsupported else "not checked" if each.failure else "not believed: a control failed"
-        return each.name, "-", "-", "-", "-", why
+        return each.name, "-", "-", "-", why
     low, high = each.interval
-    first = each.first_broken
-    reason = f"moment {first.number}: {first.broken.reason}" if first is not None and first.broken is not None else ""
-    return each.name, str(len(each.cuts)), str(each.at_risk), str(each.broken), f"{low:.1%} to {high:.1%}", reason
+    return each.name, str(len(each.cuts)), str(each.at_risk), str(each.broken), f"{low:.1%} to {high:.1%}"
 
 
 def _words(result: CrashResult, folder: Path) -> Iterator[str]:

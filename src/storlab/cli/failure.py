@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import sys
+from collections.abc import Callable
 
 from storlab.cli.output import warn
 from storlab.errors import StorlabError, StudyError, UserError
@@ -15,6 +16,16 @@ USERS_MISTAKE = 2
 TRIALS_FAILED = 3
 GATE_HIT = 4
 INTERRUPTED = 130
+
+
+def explaining(command: Callable[[], object]) -> None:
+    """Run a command; every error of it becomes a message and an exit status."""
+    try:
+        command()
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # a panic of Polars is no Exception
+        sys.exit(explain(error))
 
 
 def explain(error: BaseException) -> int:

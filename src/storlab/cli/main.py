@@ -93,14 +93,9 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:  # Typer reads options by pydantic, which takes longer to load than all else
         _print_version()
         return
-    from storlab.cli.failure import explain
+    from storlab.cli.failure import explaining
 
-    try:
-        app(prog_name="storlab")
-    except (SystemExit, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # a panic of Polars is no Exception
-        sys.exit(explain(error))
+    explaining(lambda: app(prog_name="storlab"))
 
 
 if __name__ == "__main__":

@@ -42,16 +42,14 @@ def plain_options(words: Sequence[str]) -> ImportOptions | None:
 
 
 def import_plainly(options: ImportOptions) -> None:
-    """As ``storlab.cli.main.main`` does: errors become messages and an exit status."""
+    """Run it as ``storlab.cli.main.main`` would."""
     from storlab.cli.entry import one_thread_for_algebra
-    from storlab.cli.failure import explain
+    from storlab.cli.failure import explaining
     from storlab.cli.import_.files import import_files
 
-    one_thread_for_algebra()
-    try:
+    def command() -> None:
         import_files(options)
         sys.stdout.flush()
-    except (SystemExit, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # a panic of Polars is no Exception
-        sys.exit(explain(error))
+
+    one_thread_for_algebra()
+    explaining(command)
