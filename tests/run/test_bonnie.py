@@ -28,11 +28,11 @@ def test_on_ext4_it_measures_what_was_asked_for_and_leaves_nothing(lab: Laborato
     assert [record.status for record in lab.records()] == ["done"]
     found = metrics(lab)
     assert 1e4 < found["write.char.bandwidth"] < 1e8  # a system call for each byte: never under 500 ms
-    assert found["read.char.cpu"] > 0
     assert 0 < found["seek.latency.max"] < found["elapsed"]
     assert 0 < found["random.delete.latency.max"] < found["elapsed"]
     (warning,) = derive(lab.run_folder).warnings()
     assert "which ended in under 500 ms" in warning
+    assert found.get("read.char.cpu", 0) > 0 or "read.char" in warning, warning
     assert lab.leftovers() == []
 
 

@@ -181,13 +181,27 @@ def test_connections_that_come_and_go_between_two_looks_are_counted_too(
 
 
 def advances(own: list[Segment], other: list[Segment]) -> list[int]:
-    """Of each bare ACK of one end, how far it goes beyond all that was acknowledged before."""
-    found, highest = [], other[0].sequence
-    for each in own:
+    """Of each bare ACK of one end, how far it goes beyond all that was acknowledged before.
+
+    In the order in which they were sent, which their own numbers tell: what two CPUs send at once may arrive in
+    another order at the end that captures.
+    """
+
+    def sent(each: Segment) -> tuple[int, int, bool]:
+        return beyond(each.acknowledged, other), beyond(each.sequence, own), bool(each.length)
+
+    found, highest = [], 0
+    for each in sorted(own, key=sent):
+        acknowledged = beyond(each.acknowledged, other)
         if each.is_bare:
-            found.append(max(each.acknowledged - highest, 0))
-        highest = max(highest, each.acknowledged)
+            found.append(acknowledged - highest)
+        highest = acknowledged
     return found
+
+
+def beyond(number: int, of: list[Segment]) -> int:
+    """How far a number of 32 bits lies beyond the first of these."""
+    return (number - of[0].sequence) % 2**32
 
 
 def bins(totals: Totals, what: AckHistogram) -> dict[tuple[int, int], int]:
