@@ -4,7 +4,7 @@
 report.png and report-dark.png show the HTML report of a run of the study `quick`, by headless Chromium;
 variability.png and variability-dark.png show the section of the pair that examples/sysbench_pair.py writes;
 terminal.svg shows `storlab report` on a run of examples/ten-lines.toml, by a pseudo-terminal and Rich.
-Without folders of runs both are run anew, which takes five minutes, root, and a machine that does nothing else.
+Without folders of runs both are run again, which takes five minutes, root, and a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def framed(page: Path, section: str) -> Path:
 
 
 def report_of(run: Path) -> Path:
-    """The HTML report, written anew by this version."""
+    """The HTML report, written by this version."""
     subprocess.run([*storlab(), "report", str(run), "--format", "html"], check=True, stdout=subprocess.DEVNULL)
     return run / "report.html"
 

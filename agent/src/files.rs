@@ -71,7 +71,7 @@ impl Job {
 /// What came of a job.
 #[derive(Debug)]
 pub enum Outcome {
-    /// A chunk, and the file to go on with; an empty chunk at the end.
+    /// A chunk, and the file to continue with; an empty chunk at the end.
     Chunk {
         /// The request.
         id: u64,

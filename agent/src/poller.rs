@@ -164,7 +164,7 @@ impl Poller {
     pub fn wait(&mut self) -> nix::Result<Vec<Token>> {
         let tokens = take(&self.main, EpollTimeout::NONE)?;
         if tokens.contains(&Token::session(Part::Deadline)) {
-            // Disarmed, so that it isn't reported again; whoever still needs it sets it anew.
+            // Disarmed, so that it isn't reported again; whoever still needs it sets it again.
             self.timer.unset()?;
             self.deadline = None;
         }

@@ -122,7 +122,7 @@ fn set_default_action(signal: i32) {
 const RNDADDENTROPY: libc::Ioctl = 0x4008_5203;
 const RNDRESEEDCRNG: libc::Ioctl = 0x5207;
 
-/// Adds to the kernel's random numbers, counts it as good, and has the generator start anew from it at once:
+/// Adds to the kernel's random numbers, counts it as good, and has the generator restart from it at once:
 /// `random(4)`. Needs a descriptor of `/dev/urandom`, and root.
 pub fn stir_random<const SIZE: usize>(random: impl AsFd, entropy: &[u8; SIZE]) -> io::Result<()> {
     /// `struct rand_pool_info` of `linux/random.h`.
@@ -185,7 +185,7 @@ pub fn move_mount(tree: BorrowedFd, path: &CStr) -> Result<(), Errno> {
     Errno::result(moved).map(drop)
 }
 
-/// Gives a mount and all below it these attributes, besides those that they have.
+/// Gives a mount and all below it these attributes, in addition to those that they have.
 pub fn set_mounts(top: BorrowedFd, attributes: MountAttributes) -> Result<(), Errno> {
     set_attributes(top, attributes, libc::AT_RECURSIVE)
 }

@@ -34,7 +34,7 @@ need_python() {
 }
 
 # python_environment demo|dev|bench: the environment from the lock file; dev has the tools for tests and lint as well,
-# bench what benchmarks compare with besides.
+# bench what benchmarks also compare with.
 python_environment() {
     local kind=$1 proof=storlab key stamp
     local -a enough=("$made/python-$kind" "$made/python-bench")

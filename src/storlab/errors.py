@@ -71,7 +71,7 @@ class SafetyError(UserError):
 
 
 class MissingTool(UserError):
-    """A program, privilege or kernel feature is missing; the message names the command that mends it."""
+    """A program, privilege or kernel feature is missing; the message names the command that fixes it."""
 
 
 class MissingImage(UserError):

@@ -83,7 +83,7 @@ def test_a_device_that_is_open_by_a_second_node_is_refused(lab: Laboratory, devi
 
 
 @needs_root
-def test_a_device_beneath_a_loop_device_of_a_container_is_refused(lab: Laboratory, device: Device) -> None:
+def test_a_device_underneath_a_loop_device_of_a_container_is_refused(lab: Laboratory, device: Device) -> None:
     command = "losetup --find --show $PWD/mine >../loop"
     with container(device, lab.folder, command):
         loop = (lab.folder / "loop").read_text().strip()

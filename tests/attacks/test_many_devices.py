@@ -84,7 +84,7 @@ def held(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def beneath_a_loop(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
+def under_a_loop(device: Device, folder: Path, chance: random.Random) -> Iterator[None]:
     above = sh("losetup", "--find", "--show", device.path).strip()
     try:
         yield
@@ -130,7 +130,7 @@ def claimed(device: Device, folder: Path, chance: random.Random) -> Iterator[Non
 
 
 IN_USE: tuple[Callable[[Device, Path, random.Random], Holding], ...] = (
-    mounted, open_elsewhere, held, beneath_a_loop, partition_in_use, mapped, claimed,
+    mounted, open_elsewhere, held, under_a_loop, partition_in_use, mapped, claimed,
 )  # fmt: skip
 
 

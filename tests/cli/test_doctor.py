@@ -34,7 +34,7 @@ def test_status_is_told_by_symbols_and_without_colours_where_there_is_no_termina
     assert [line[0] for line in text.splitlines() if line[:1] in "✓!✗" and line] == ["✓", "!", "✗"]
 
 
-def test_a_remedy_stands_beneath_what_it_mends() -> None:
+def test_a_remedy_stands_underneath_what_it_mends() -> None:
     lines = [line.strip() for line in shown(80).splitlines()]
     assert lines[lines.index("→ echo tsc > /sys/x") - 1].startswith("!  clock source")
 

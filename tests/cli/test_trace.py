@@ -63,7 +63,7 @@ def test_a_mistake_in_the_arguments_is_told_before_anything_is_traced(
     assert "Traceback" not in ran.message
 
 
-def test_a_disk_without_queues_is_named_with_those_beneath(tmp_path: Path) -> None:
+def test_a_disk_without_queues_is_named_with_those_underneath(tmp_path: Path) -> None:
     for folder in ("dm-0/slaves/sdb", "dm-0/slaves/sda", "sda/mq"):
         (tmp_path / folder).mkdir(parents=True)
     assert notes_on(["sda", "absent", "../sda", "", "..", "."], tmp_path) == []

@@ -25,7 +25,7 @@ _OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 
 
 def _sections(page: str) -> Iterator[tuple[str, str]]:
-    """Heading, text beneath."""
+    """Heading, text underneath."""
     for part in page.split("\n## ")[1:]:
         title, _, text = part.partition("\n")
         yield title, text

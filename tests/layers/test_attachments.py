@@ -1,4 +1,4 @@
-"""Attachments: what QEMU is given is what it takes, whatever lies beneath and in every mode."""
+"""Attachments: what QEMU is given is what it takes, whatever lies underneath and in every mode."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_a_device_that_is_swap_is_refused(lab: Laboratory, device: Device) -> No
 
 
 @needs_root
-def test_a_device_beneath_another_loop_device_is_refused(lab: Laboratory, device: Device) -> None:
+def test_a_device_underneath_another_loop_device_is_refused(lab: Laboratory, device: Device) -> None:
     above = sh("losetup", "--find", "--show", device.path).strip()
     try:
         message = refused(lab, device, study(device.path, more=f', wipe = "{device.path}"'))

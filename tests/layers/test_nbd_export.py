@@ -1,4 +1,4 @@
-"""Exports of qemu-nbd: what is beneath, read and written through a socket, and the end of the server."""
+"""Exports of qemu-nbd: what lies below, read and written through a socket, and the end of the server."""
 
 from __future__ import annotations
 

@@ -92,6 +92,6 @@ def test_only_the_measured_phase_counts(tmp_path: Path) -> None:
     assert dict(measured.metrics.select("metric", "value").iter_rows())["stall.longest"] == 0.0
 
 
-def test_without_a_disk_beneath_that_is_said(tmp_path: Path) -> None:
+def test_without_a_disk_underneath_that_is_said(tmp_path: Path) -> None:
     (warning,) = StallsProbe().parse(ProbeRecord(tmp_path, Window(0.0, 1.0), NONE)).warnings
-    assert "no disk beneath" in warning
+    assert "no underlying disk" in warning

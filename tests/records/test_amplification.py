@@ -1,4 +1,4 @@
-"""Amplification at disks beneath other nodes' disks, from counts."""
+"""Amplification at disks underneath other nodes' disks, from counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def values(metrics: list[Value]) -> dict[str, float]:
 
 
 @given(counts, counts, some, some, some, some)
-def test_amplification_is_what_was_moved_beneath_for_each_byte_above(
+def test_amplification_is_what_was_moved_underneath_for_each_byte_above(
     written: int, read: int, asked_to_write: int, asked_to_read: int, to_disk: int, from_disk: int
 ) -> None:
     backing = Counter(write=written, read=read)

@@ -1,4 +1,4 @@
-"""A made-up run of four virtual machines on five backings: nodes side by side, what lies beneath, and a caution.
+"""A made-up run of four virtual machines on five backings: nodes side by side, what lies underneath, and a caution.
 
 The truth follows lab notes on such a study: small writes to a zvol are five times slower than to a file, of 512 B the
 more so, and with ``sync=disabled`` the debt is paid after the load has ended.
@@ -28,7 +28,7 @@ GUESTS = ("vm-1", "vm-2", "vm-3", "vm-4")
 ROUNDS = 12
 KIB = 1024.0
 
-# bandwidth of one guest in KiB/s, how unequal guests are, longest stall in s, bytes beneath for a byte of the load,
+# bandwidth of one guest in KiB/s, how unequal guests are, longest stall in s, bytes underneath for a byte of the load,
 # drain in s, load average
 _TRUE: dict[tuple[str, str], tuple[float, float, float, float, float, float]] = {
     ("zvol", "4k"): (4882, 0.006, 2.4, 3.1, 0.4, 7.1),
@@ -197,7 +197,7 @@ def _facts() -> dict[int, dict[str, dict[str, dict[str, object]]]]:
         "guest": {"write_cache": "write back", "fua": 0},
     }
     pool: dict[str, object] = {"layer": "zpool", "on": "storage", "ashift": 12}
-    beneath: dict[str, list[dict[str, object]]] = {
+    underlying: dict[str, list[dict[str, object]]] = {
         "zvol": [pool, {"layer": "zvol", "on": "storage", "sync": "standard", "logbias": "latency"}],
         "zvol-async": [pool, {"layer": "zvol", "on": "storage", "sync": "disabled", "logbias": "latency"}],
         "zfs-file": [pool, {"layer": "zfs", "on": "storage", "sync": "standard", "logbias": "latency"}],
@@ -213,7 +213,7 @@ def _facts() -> dict[int, dict[str, dict[str, dict[str, object]]]]:
     }
     facts: dict[int, dict[str, dict[str, dict[str, object]]]] = {}
     for cell, levels in CELLS:
-        layers = [*beneath[levels["backing"]], export, attached]
+        layers = [*underlying[levels["backing"]], export, attached]
         named = {f"{position}. {layer['layer']}": layer for position, layer in enumerate(layers, start=1)}
         facts[cell] = dict.fromkeys(GUESTS, named)
     return facts

@@ -1,4 +1,4 @@
-"""Disks beneath nodes' disks, and guests' processes, in real trials: counted until all is down, and taken note of."""
+"""Disks underneath nodes' disks, and guests' processes, in real trials: counted until all is down, and recorded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MIB = 1024 * 1024
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFolder]:
-    """One run for all tests here: the nodes' own disks are taken for those beneath, this process for their QEMUs."""
+    """One run for all tests here: the nodes' own disks are taken for those underneath, this process for their QEMUs."""
     real = measuring.measure
 
     async def measure(record: Any, places: Any, probes: Any, subjects: Any, session: Any, *rest: Any) -> Any:
@@ -70,7 +70,7 @@ def test_both_ends_have_numbers_of_their_own(run: RunFolder) -> None:
 
 
 @pytest.mark.root
-def test_what_waited_in_the_page_cache_is_counted_beneath(run: RunFolder) -> None:
+def test_what_waited_in_the_page_cache_is_counted_underneath(run: RunFolder) -> None:
     (record,) = run.records()
     assert record.status == "done", record.reason
     found = values(run, "backing@host")

@@ -1,4 +1,4 @@
-"""Layer ``overlay``: an overlayfs whose layers all lie in the directory beneath, as container engines set it up.
+"""Layer ``overlay``: an overlayfs whose layers all lie in the underlying directory, as container engines set it up.
 
 See Documentation/filesystems/overlayfs.rst in the kernel's sources.
 """
@@ -35,7 +35,7 @@ async def _unmount(node: Node, arguments: Mapping[str, Any]) -> str | None:
 
 
 class OverlayLayer(Layer):
-    """An overlayfs over the directory beneath; new files go to its upper layer."""
+    """An overlayfs over the underlying directory; new files go to its upper layer."""
 
     layer: Literal["overlay"] = "overlay"
     metacopy: bool | None = Field(None, description="Copy up metadata alone until data are written.")

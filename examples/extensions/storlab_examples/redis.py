@@ -1,4 +1,4 @@
-"""Layer ``redis``: a Redis server whose append-only file lies in the directory beneath.
+"""Layer ``redis``: a Redis server whose append-only file lies in the underlying directory.
 
 See https://redis.io/docs/latest/operate/oss_and_stack/management/persistence/ and redis-server's redis.conf.
 """
@@ -14,7 +14,7 @@ from storlab.api import Dir, LayerContext, Resource, Server, ServerContext, Serv
 
 
 class RedisLayer(ServerLayer):
-    """A Redis that logs every write to a file in the directory beneath."""
+    """A Redis that logs every write to a file in the underlying directory."""
 
     layer: Literal["redis"] = "redis"
     appendfsync: Literal["always", "everysec", "no"] = Field(

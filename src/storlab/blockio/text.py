@@ -176,9 +176,9 @@ _SECTOR = 512
 _DISK_WIDE = "its requests are listed as {whole}'s, with their offsets on the whole disk"
 
 
-def without_requests(disk: str, beneath: Sequence[str] = ()) -> str:
-    """The sentence for a disk without ``/sys/block/DISK/mq``; ``beneath``: the disks that it lies on."""
-    goes = f", before it goes to {', '.join(beneath)}" if beneath else ""
+def without_requests(disk: str, underlying: Sequence[str] = ()) -> str:
+    """The sentence for a disk without ``/sys/block/DISK/mq``; ``underlying``: the disks that it lies on."""
+    goes = f", before it goes to {', '.join(underlying)}" if underlying else ""
     return f"{disk} makes no requests of its own (it is bio-based): what it gets is counted bio by bio{goes}"
 
 
@@ -203,9 +203,9 @@ def off_boundary(disk: str, start: int) -> str:
     )
 
 
-def counted_twice(disk: str, beneath: Sequence[str]) -> str:
+def counted_twice(disk: str, underlying: Sequence[str]) -> str:
     """The sentence for a disk that lies on others which are watched as well."""
     return (
-        f"{disk} lies on {', '.join(beneath)}, and both are watched: what goes through both is counted twice, "
+        f"{disk} lies on {', '.join(underlying)}, and both are watched: what goes through both is counted twice, "
         "and shares are of all of it"
     )

@@ -19,7 +19,7 @@ _NAME_WIDTH = 20
 
 
 def doctor(json: Json = False) -> None:
-    """Say what this machine can do, and how to mend the rest."""
+    """Say what this machine can do, and how to fix the rest."""
     from storlab.doctor import examine
     from storlab.doctor.machine import Machine
 
@@ -33,7 +33,7 @@ def doctor(json: Json = False) -> None:
 
 
 def show(found: Sequence[Check], console: Console) -> None:
-    """A table a group; beneath what is missing, the command that mends it. Closes with whether ``quick`` can run."""
+    """A table a group; below what is missing, the command that fixes it. Closes with whether ``quick`` can run."""
     from rich.table import Table
     from rich.text import Text
 

@@ -29,7 +29,7 @@ image = typer.Typer(name="image", help="Build, list and remove what guests boot.
 
 @image.command("build")
 def image_build(
-    with_: Annotated[Strings, Option("--with", metavar="EXTRA", help="What it shall have besides: zfs.")] = None,
+    with_: Annotated[Strings, Option("--with", metavar="EXTRA", help="What it should also have: zfs.")] = None,
     mirror: Annotated[str, Option("--mirror", metavar="URL", help="A mirror of Debian.")] = _MIRROR,
     if_missing: Annotated[
         bool, Option("--if-missing", help="Only if there is none yet; then no mirror is asked.")

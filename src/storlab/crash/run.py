@@ -189,7 +189,7 @@ class _Checks:
 
 
 def _resources(built: Built, found: Witnessed) -> list[object]:
-    return [below.resource for (_, chain), below in built.beneath.items() if chain == found.target.chain]
+    return [below.resource for (_, chain), below in built.underlying.items() if chain == found.target.chain]
 
 
 def _counted(result: SetUp, log: WriteLog, begin: int) -> SetUp:

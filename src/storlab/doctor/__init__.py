@@ -1,4 +1,4 @@
-"""What this machine can do: one check for each thing that studies need, with what would mend it."""
+"""What this machine can do: one check for each thing that studies need, with what would fix it."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ Status = Literal["ok", "warn", "missing"]
 
 @dataclass(frozen=True)
 class Check:
-    """``says`` is what was found, or the reason why it is missing; ``remedy`` the command that would mend it."""
+    """``says`` is what was found, or the reason why it is missing; ``remedy`` the command that would fix it."""
 
     name: str
     group: str

@@ -1,4 +1,4 @@
-"""Logs of all writes and flushes beneath a disk, in the format of the kernel's target dm-log-writes.
+"""Logs of all writes and flushes underneath a disk, in the format of the kernel's target dm-log-writes.
 
 QEMU's block filter ``blklogwrites`` writes the same. See Documentation/admin-guide/device-mapper/log-writes.rst of the
 kernel, and block/blklogwrites.c of QEMU. All numbers are little-endian:

@@ -60,7 +60,7 @@ NOT_UNPACKED = (
 
 # What the initramfs loads, in this order, each with what it needs. Everything else is loaded from the root on demand.
 EARLY_MODULES = ("virtio_pci", "virtio_mmio", "virtio_blk", "virtio_console", "erofs", "overlay", "virtio_rng")
-OWN_ROOT_MODULES = ("ext4", "squashfs")  # besides, where somebody's own root file system may be one
+OWN_ROOT_MODULES = ("ext4", "squashfs")  # also, where somebody's own root file system may be one
 
 # Hardware that no guest has. What a kept module needs stays, wherever it lies.
 DROPPED_MODULES = (

@@ -211,7 +211,7 @@ class Layer(Model):
         return "raw"
 
     def chains(self) -> tuple[str, ...]:
-        """Names of the node's further chains that it takes besides what lies below it."""
+        """Names of the node's further chains that it takes in addition to what lies below it."""
         return ()
 
     def gives_above(self, below: type[Resource] | None) -> type[Resource]:

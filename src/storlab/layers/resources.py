@@ -98,7 +98,7 @@ class Pool(Resource):
 
 @dataclass(frozen=True)
 class Dir(_AtPath):
-    """A directory that Storlab may fill. ``disk`` is the kernel's name of the device beneath, where there is one."""
+    """A directory that Storlab may fill. ``disk`` is the kernel's name of the underlying device, where there is one."""
 
     disk: str | None = None
     kind: ClassVar[str] = "Dir"
@@ -148,7 +148,7 @@ class Server(Resource):
     """A program that answers clients, such as a database. ``dialect`` is what it speaks: ``redis``, ``mysql``.
 
     It listens on a Unix socket, at a host and port, or both; ``database`` is the one to use, where it has several.
-    ``disk`` is the kernel's name of the device beneath it on the same node, where there is one; ``data``: what of a
+    ``disk`` is the kernel's name of its device on the same node, where there is one; ``data``: what of a
     database was loaded into it, such as ``{"tables": 4, "rows": 50000}``.
     """
 

@@ -51,7 +51,7 @@ def _a(kinds: Sequence[str]) -> str:
 class BuiltStack:
     """A stack that is set up: what its top gives, and what each layer really got.
 
-    ``resource`` is ``None`` where there is no layer, and nothing beneath. ``memory`` is for workloads to note what they
+    ``resource`` is ``None`` where there is no layer, and nothing below. ``memory`` is for workloads to note what they
     have already done on it.
     """
 

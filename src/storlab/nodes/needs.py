@@ -122,7 +122,7 @@ def together(needs: Iterable[Needs]) -> Needs:
 
 @dataclass(frozen=True)
 class Lack:
-    """One thing that a machine lacks, and the command or step that would mend it."""
+    """One thing that a machine lacks, and the command or step that would fix it."""
 
     what: str
     remedy: str

@@ -1,6 +1,6 @@
 """Probe ``stalls``: the longest time with no completed I/O, and the sum of such times above a threshold.
 
-Counted at each disk under test, and beneath those of other nodes, every 50 ms, so a stall is known to within twice
+Counted at each disk under test, and underneath those of other nodes, every 50 ms, so a stall is known to within twice
 that. Times without a completion in which nothing was in flight either are idleness of the load, not a stall of the
 storage, and are told apart. How late the agent's own ticks came shows when the whole machine stood still. What the
 workload itself saw is among its own metrics, where it keeps such a log (fio does).
@@ -51,7 +51,7 @@ class StallsProbe(Probe):
 
     def parse(self, record: ProbeRecord) -> Measurements:
         if not record.subject.disks:
-            return Measurements(warnings=("stalls: there is no disk beneath whose counters could be watched",))
+            return Measurements(warnings=("stalls: there is no underlying disk whose counters could be watched",))
         window = record.window
         inside = [each for each in read_samples(record.raw) if window.start <= each.t <= window.end]
         by_disk = [looks for disk in record.subject.disks if len(looks := looks_at(inside, disk)) > 1]

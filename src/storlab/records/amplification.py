@@ -23,9 +23,9 @@ METRICS = {
 }
 
 
-def declares(asked: Set[Quantity], *, at_disk: bool, beneath: bool) -> tuple[MetricSpec, ...]:
-    """What there may be where this is asked for: ``at_disk``, where that is watched; ``beneath``, at other nodes."""
-    known = {_AT_DISK: at_disk, _BACKING: beneath, _GUEST_DISK: beneath}
+def declares(asked: Set[Quantity], *, at_disk: bool, underlying: bool) -> tuple[MetricSpec, ...]:
+    """What there may be where this is asked for: ``at_disk``, where that is watched; ``underlying``, at other nodes."""
+    known = {_AT_DISK: at_disk, _BACKING: underlying, _GUEST_DISK: underlying}
     return tuple(s for (_, what), s in METRICS.items() if known[what] and (what == _GUEST_DISK or s.per in asked))
 
 
@@ -83,7 +83,7 @@ def disk_bytes(host_load: Measurements) -> Counter[str] | None:
 def backing_amplification(
     backing: Counter[str], asked: Counter[str] | None, at_guests: Counter[str] | None
 ) -> list[Value]:
-    """Bytes written to, and read from, disks beneath those of other nodes, for each byte above.
+    """Bytes written to, and read from, disks below those of other nodes, for each byte above.
 
     ``backing`` are those that the probe ``backing`` counted; ``asked`` and ``at_guests`` are of all the nodes above. A
     ratio to what is unknown or 0 is left out.

@@ -1,4 +1,4 @@
-"""``manifest.json``: what was asked, planned and found, enough to report and to go on with a run years later; and in
+"""``manifest.json``: what was asked, planned and found, enough to report and to resume a run years later; and in
 what those of several runs differ.
 """
 

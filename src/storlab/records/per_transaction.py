@@ -37,16 +37,16 @@ def per_transaction(
 ) -> list[Value]:
     """Of all nodes together; none where a load counts no transactions.
 
-    ``seen``: by ``host-load`` where the loads ran; ``below``: on the nodes beneath, which have the disks under test
+    ``seen``: by ``host-load`` where the loads ran; ``below``: on the underlying nodes, which have the disks under test
     where the former have none.
     """
     counted = [each.totals().get(TRANSACTIONS) for each in loads]
     if not counted or not all(counted):
         return []
-    at_load, beneath = [each.totals() for each in seen], [each.totals() for each in below]
+    at_load, at_disk = [each.totals() for each in seen], [each.totals() for each in below]
     found = []
     for name, spec in METRICS.items():
-        amounts = [each[name] for each in at_load if name in each] or [each[name] for each in beneath if name in each]
+        amounts = [each[name] for each in at_load if name in each] or [each[name] for each in at_disk if name in each]
         if amounts:
             found.append(spec.value(sum(amounts) / sum(each or 0 for each in counted)))
     return found

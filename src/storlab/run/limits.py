@@ -1,4 +1,4 @@
-"""What ends a run besides its study: gates of ``--fail-on`` that are answered, a budget, and rounds that are added."""
+"""What ends a run other than its study: gates of ``--fail-on`` that are answered, a budget, and added rounds."""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ def _together(
     shared = ((name, (*specs, *derived(specs, count))) for (name, specs), count in zip(loads, nodes, strict=True))
     costs = per_transaction(specs for _, specs in loads) if amplified else ()
     storage = (
-        (SOURCE, (*declares(asked, at_disk=amplified, beneath=False), *costs)),
-        (BACKING.kind, (*BACKING.metrics, *declares(asked, at_disk=False, beneath=True)) if crosses else ()),
+        (SOURCE, (*declares(asked, at_disk=amplified, underlying=False), *costs)),
+        (BACKING.kind, (*BACKING.metrics, *declares(asked, at_disk=False, underlying=True)) if crosses else ()),
     )
     return Declarations.union([*shared, *probes, *storage, (NODES, (START_SKEW,) if skew else ())])
 

@@ -28,7 +28,7 @@ from storlab.text import is_whole
 from storlab.workloads.base import Launch, RunContext
 from storlab.workloads.slices import Turns, write_turns
 
-_LEAD = 0.1  # s, from the timetable's making to its first turn, besides what the requests take
+_LEAD = 0.1  # s, from the timetable's making to its first turn, in addition to what the requests take
 _PATIENCE = 3.0  # s, for a load to begin its work
 _LOOK_AGAIN = 0.02  # s
 _MOST_JOBS = 64

@@ -115,7 +115,7 @@ def _servers(built: Built, node: Node) -> tuple[Service, ...]:
     """The servers that run on a node, and those of other nodes that it uses, or that its guests' QEMUs do."""
     run = [resource for part in _parts_on(built, node) for resource in part.stack.resources]
     used = []
-    for (name, chain), stack in built.beneath.items():
+    for (name, chain), stack in built.underlying.items():
         by_hypervisor = built.nodes[name].process is not None and not _over_network(built, name, chain)
         if (HOST if by_hypervisor else name) == node.name and stack.resource is not None:
             used.append(stack.resource)
@@ -137,7 +137,7 @@ def _address(words: Mapping[str, str]) -> str:
 
 
 def _disks_of_loads(built: Built, node: Node) -> tuple[str, ...] | None:
-    """The disks under test: those that a node's chains end as, or the nearest beneath; ``None`` without storage."""
+    """The disks under test: those that a node's chains end as, or the nearest below; ``None`` without storage."""
     tops = [stack for (name, _), stack in built.stacks.items() if name == node.name]
     found: list[str] = []
     for stack in tops:

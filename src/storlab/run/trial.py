@@ -238,7 +238,7 @@ class TrialRun:
         served, nodes = self._served(node.name, chain), tuple[str, ...]()
         if isinstance(target, Dir) and shared_directory(self.built, group, chain):
             if load.same_files:
-                nodes = self._on_the_same(load, self.built.beneath[node.name, chain].resource)
+                nodes = self._on_the_same(load, self.built.underlying[node.name, chain].resource)
             else:  # or nodes would overwrite each other's files
                 target = replace(target, path=f"{target.path}/{node.name}")
                 served = None if served is None else replace(served, path=f"{served.path}/{node.name}")
@@ -249,14 +249,14 @@ class TrialRun:
     def _on_the_same(self, load: Load, below: Resource | None) -> tuple[str, ...]:
         """The nodes of a load whose directory is this one."""
         where = [(node.name, target.chain) for target in load.on for node in self.built.group(target.group)]
-        found = [node for node, chain in where if (node, chain) in self.built.beneath]
+        found = [node for node, chain in where if (node, chain) in self.built.underlying]
         chains = dict(where)
-        names = tuple(node for node in found if self.built.beneath[node, chains[node]].resource == below)
+        names = tuple(node for node in found if self.built.underlying[node, chains[node]].resource == below)
         return names if len(names) > 1 else ()
 
     def _served(self, node: str, chain: str) -> Served | None:
         """The directory that a node's is a share of, where its path is known."""
-        below = self.built.beneath.get((node, chain))
+        below = self.built.underlying.get((node, chain))
         match None if below is None else below.resource:
             case Dir(node=name, path=path) | Share(node=name, name=path) if path.startswith("/"):
                 on = self.session.host if name == self.session.host.name else self.built.nodes.get(name)
@@ -287,9 +287,9 @@ class TrialRun:
         ]
 
     async def _prove_written(self, node: Node, chain: str) -> None:
-        target, beneath = self.built.stacks[node.name, chain].resource, self.built.beneath.get((node.name, chain))
-        if target is not None and beneath is not None:
-            await prove_written(node, target, beneath.resource)
+        target, underlying = self.built.stacks[node.name, chain].resource, self.built.underlying.get((node.name, chain))
+        if target is not None and underlying is not None:
+            await prove_written(node, target, underlying.resource)
 
     @staticmethod
     async def _prepare(workload: Workload, place: RunContext) -> None:

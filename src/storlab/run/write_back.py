@@ -14,9 +14,9 @@ from storlab.nodes.node import Node
 _FULL = ("No space left on device", "Disk quota exceeded")
 
 
-async def prove_written(node: Node, target: Resource, beneath: Resource | None) -> None:
-    """Write back what is left, where ``target`` is a node's client of ``beneath``. Raises ``TrialError``."""
-    if not isinstance(beneath, Export | Share) or not isinstance(target, Dir | Disk):
+async def prove_written(node: Node, target: Resource, underlying: Resource | None) -> None:
+    """Write back what is left, where ``target`` is a node's client of ``underlying``. Raises ``TrialError``."""
+    if not isinstance(underlying, Export | Share) or not isinstance(target, Dir | Disk):
         return
     whole = ["--file-system"] if isinstance(target, Dir) else []
     ended = await node.run(["sync", *whole, "--", target.path], check=False)

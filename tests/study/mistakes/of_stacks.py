@@ -52,7 +52,7 @@ stack = [
         "a key of another layer": """
 stack = [{ layer = "directory", size = "1G" }]  #! stack[0].size: this key is unknown
 """,
-        "the lowest layer needs one beneath": """
+        "the lowest layer needs one below": """
 stack = [{ layer = "loop" }]  #! layer loop takes a File and can't be the lowest
 """,
         "mkfs as the lowest": """
@@ -75,7 +75,7 @@ stack = [
 stack = [
   { layer = "file", size = "1G" },
   { layer = "loop" },
-  { layer = "mount" },  #! there is no file system beneath it to mount
+  { layer = "mount" },  #! there is no file system below it to mount
 ]
 """,
         "loop on a disk": """

@@ -90,7 +90,7 @@ def print_text(made: Plan, seed: int | None) -> None:
 
 
 def _fact(console: Console, label: str, text: str) -> None:
-    """What is too long for a line goes on beneath its beginning."""
+    """What is too long for a line continues below its beginning."""
     room = max(20, console.width - _LABELS)
     for line in textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False):
         console.print(Text(f"{label:<{_LABELS}}", style="cyan") + Text(line), soft_wrap=True)

@@ -68,16 +68,16 @@ class TraceView:
         if data.is_empty():
             yield Text("\nNo request with data yet.", style="dim")
         else:
-            beneath = list(_beneath(seen, data, width, height >= _ROOMY))
-            lines = sum(len(console.render_lines(part, options.update(height=None))) for part in beneath)
+            underlying = list(_underlying(seen, data, width, height >= _ROOMY))
+            lines = sum(len(console.render_lines(part, options.update(height=None))) for part in underlying)
             rows = min(max(height - _ABOVE - lines, _ROWS.start), _ROWS.stop - 1)
             yield Text()
             yield from _histograms(data, width, rows)
             yield Text()
-            yield from beneath
+            yield from underlying
 
 
-def _beneath(seen: Seen, data: pl.DataFrame, width: int, roomy: bool) -> Iterator[RenderableType]:
+def _underlying(seen: Seen, data: pl.DataFrame, width: int, roomy: bool) -> Iterator[RenderableType]:
     yield _shares(data, width)
     yield _flags(seen.requests)
     if seen.requests["comm"].null_count() < seen.requests.height:

@@ -30,7 +30,7 @@ _DELIMITERS = ",;\t"
 _QUOTED = re.compile(r'"[^"]*"')
 _COMMA = re.compile(r"[-+]?\d+(\.\d{3})*,\d+|[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
 _NO_FIGURE = frozenset({"NA", "N/A", "n/a", "NaN", "nan", "null", "None", "-", "–", "—"})
-"""What programs write into a field that has no figure, besides nothing."""
+"""What programs write into a field that has no figure, other than nothing."""
 
 Key = tuple[tuple[str, ...], int | None]
 """The levels of a row's cell, and its round where a column says it."""

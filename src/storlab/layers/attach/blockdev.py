@@ -89,8 +89,8 @@ def _logged(file: LoggedFile, name: str, aio: Aio, common: Json) -> Json:
     A mode that ignores flushes is the filter's own, so that none is logged. Below it none is carried out: no power cut
     befalls this machine, and a flush that takes no time covers in the log just what was completed when it began.
     """
-    beneath = common | {"cache": common["cache"] | {"no-flush": True}}
-    image = {"driver": "raw", **beneath, "file": _file("file", file.path, aio, beneath)}
+    underlying = common | {"cache": common["cache"] | {"no-flush": True}}
+    image = {"driver": "raw", **underlying, "file": _file("file", file.path, aio, underlying)}
     log = _file("file", file.log, "threads", _UNFLUSHED)
     top: Json = {"driver": "blklogwrites", "node-name": name, **common, "file": image, "log": log}
     return top | {"log-super-update-interval": 1}

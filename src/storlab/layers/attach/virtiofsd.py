@@ -1,4 +1,4 @@
-"""Layer ``virtiofsd``: the directory beneath, served to one virtual machine by a daemon on the machine that runs it.
+"""Layer ``virtiofsd``: the underlying directory, served to one virtual machine by a daemon on the machine that runs it.
 
 The one in Rust (https://gitlab.com/virtio-fs/virtiofsd) and the one in C that QEMU had up to 7.2 do the same by other
 options; what either takes by default is written out here, so that both get the same.

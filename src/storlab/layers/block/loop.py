@@ -75,14 +75,14 @@ def parse_losetup(listing: bytes) -> list[tuple[str, str]]:
 
 
 class LoopLayer(Layer):
-    """A loop device over the file beneath."""
+    """A loop device over the underlying file."""
 
     layer: Literal["loop"] = "loop"
     sector_size: Annotated[Size, power_of_two("sector size", 512, 64 * 1024)] = Field(
         512, description="Logical sector size: a power of two from 512 to 64k."
     )
     direct_io: bool = Field(
-        True, description="Bypass the page cache of the file system beneath, so that data are not cached twice."
+        True, description="Bypass the page cache of the underlying file system, so that data are not cached twice."
     )
 
     takes: ClassVar = (File,)

@@ -64,7 +64,7 @@ class DirectoryLayer(Layer):
 
 
 async def _disk_of(node: Node, path: str) -> str | None:
-    """The kernel's name of the disk beneath a path; ``None`` where there is none (tmpfs, NFS) or it is not known."""
+    """The kernel's name of the underlying disk a path; ``None`` where there is none (tmpfs, NFS) or it is not known."""
     device = (await node.output("stat", "--format=%Hd:%Ld", path)).strip()
     link = await node.run(["readlink", f"/sys/dev/block/{device}"], check=False)
     return link.stdout.decode().strip().rpartition("/")[2] or None

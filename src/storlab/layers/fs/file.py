@@ -1,4 +1,4 @@
-"""Layer ``file``: a regular file, in the scratch folder or in the directory beneath."""
+"""Layer ``file``: a regular file, in the scratch folder or in the underlying directory."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class FileLayer(Layer):
                 case "preallocated":
                     await context.node.run(["fallocate", "--length", size, path])
                 case "written":
-                    # Random data: zeros would be a hole, or compressed away, on some file systems beneath.
+                    # Random data: zeros would be a hole, or compressed away, on some underlying file systems.
                     argv = ["dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"count={size}"]
                     await context.node.run([*argv, "iflag=fullblock,count_bytes", "conv=fsync", "status=none"])
         return File(context.node.name, path, int(await context.node.output("stat", "--format=%s", path)))

@@ -64,7 +64,7 @@ def own_types(listing: bytes, uuid: str) -> list[str]:
 
 
 class MkfsLayer(Layer):
-    """Makes a file system on the disk beneath."""
+    """Makes a file system on the underlying disk."""
 
     layer: Literal["mkfs"] = "mkfs"
     type: Filesystem = Field(description="The file system; see mkfs(8).")
@@ -133,7 +133,7 @@ class MkfsLayer(Layer):
             *(("-b", str(self.block_size)) if self.block_size else ()),
             *(("-C", str(self.cluster_size)) if self.cluster_size else ()),
             *(("-O", ",".join(features)) if features else ()),
-            # Lazy initialisation would go on writing beneath the load that is being measured.
+            # Lazy initialisation would go on writing underneath the load that is being measured.
             *("-E", "lazy_itable_init=0,lazy_journal_init=0"),
         ]
 

@@ -1,4 +1,4 @@
-"""Layer ``mount``: the file system on the disk beneath as a directory, see mount(8)."""
+"""Layer ``mount``: the file system on the underlying disk as a directory, see mount(8)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ MountOptions = Annotated[
 
 
 class MountLayer(Layer):
-    """Mounts the file system beneath, on a directory of Storlab's own."""
+    """Mounts the underlying file system, on a directory of Storlab's own."""
 
     layer: Literal["mount"] = "mount"
     options: MountOptions = Field((), description='Mount options: "noatime,discard" or a list.')
@@ -120,7 +120,7 @@ class MountLayer(Layer):
     def check_above(self, below: Layer | None) -> str | None:
         if isinstance(below, MkfsLayer):
             return None
-        return 'there is no file system beneath it to mount: put { layer = "mkfs", type = "ext4" } before it'
+        return 'there is no file system below it to mount: put { layer = "mkfs", type = "ext4" } before it'
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
         assert isinstance(below, Disk) and below.filesystem is not None

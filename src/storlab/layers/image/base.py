@@ -140,7 +140,7 @@ async def image_info(node: Node, path: str) -> ImageInfo:
 
 
 async def base_file(base: Base, below: Resource | None, context: LayerContext) -> File:
-    """The raw file that holds the base, in the directory beneath or the scratch folder. Made by whoever comes first."""
+    """The raw file that holds the base, in the underlying directory or the scratch folder. Made by the first user."""
 
     name = f"base-{base.key()}.img"
 
@@ -157,7 +157,7 @@ async def base_file(base: Base, below: Resource | None, context: LayerContext) -
 
 
 async def new_image(below: Resource | None, context: LayerContext, name: str, ending: str) -> str:
-    """Where the image of its owner goes: into the directory beneath, or else ``name`` in the scratch folder.
+    """Where the image of its owner goes: into the underlying directory, or else ``name`` in the scratch folder.
 
     It is announced, so that it is removed again.
     """

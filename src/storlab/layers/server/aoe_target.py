@@ -1,4 +1,4 @@
-"""Layer ``aoe-target``: what is beneath as an ATA disk on the Ethernet itself, served by vblade(8)."""
+"""Layer ``aoe-target``: what lies below as an ATA disk on the Ethernet itself, served by vblade(8)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ exit 1
 
 
 class AoeTargetLayer(ServerLayer):
-    """The file or disk beneath, served by `vblade` to whoever is on the same Ethernet.
+    """The underlying file or disk, served by `vblade` to whoever is on the same Ethernet.
 
     The protocol has no flush, and its disks say that they have no cache. So by default each write is on the disk before
     it is answered.

@@ -126,7 +126,7 @@ class ServerContext:
     """Where one server works.
 
     ``folder`` is its own in the scratch folder, for its configuration and socket; ``data`` its own in the directory
-    beneath, where there is one; ``sockets`` one for its socket, where the path in ``folder`` would be too long.
+    underneath, where there is one; ``sockets`` one for its socket, where the path in ``folder`` would be too long.
     ``user`` and ``group`` own them, and it runs as both; ``None``: as Storlab's own user. ``host`` and ``port``: where
     it is to listen for other nodes; ``None``: its node is not in the run's network.
     """
@@ -175,7 +175,7 @@ class ServerContext:
 
 
 class ServerLayer(Layer):
-    """A program that serves what is beneath it to others, for as long as it is set up.
+    """A program that serves what lies below it to others, for as long as it is set up.
 
     It runs in the foreground: the agent ends whatever a finished command leaves behind.
     """
@@ -188,7 +188,7 @@ class ServerLayer(Layer):
     socket_name: ClassVar[str] = "socket"
     """Of its socket, where it insists on one; ``{port}`` stands for the port, which is then the customary one."""
     keeps_data: ClassVar[bool] = True
-    """Whether it has a folder of its own in the directory beneath; else it serves the directory itself."""
+    """Whether it has a folder of its own in the underlying directory; else it serves the directory itself."""
     ends_with_its_client: ClassVar[bool] = False
     """Whether it ends by itself, with status 0, once its client is gone."""
     users: ClassVar[tuple[str, ...]] = ()

@@ -57,7 +57,7 @@ def not_raw(below: Layer | None) -> str | None:
 
 
 class KernelTarget(Layer):
-    """The file or disk beneath, served by the kernel itself at an address of the node's."""
+    """The underlying file or disk, served by the kernel itself at an address of the node's."""
 
     direct: bool = Field(True, description="Past the server's page cache.")
 

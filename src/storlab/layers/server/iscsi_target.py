@@ -95,7 +95,7 @@ async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
 
 
 class IscsiTargetLayer(KernelTarget):
-    """The file or disk beneath, served over iSCSI: by the kernel's own target, LIO, or by a program, tgt."""
+    """The underlying file or disk, served over iSCSI: by the kernel's own target, LIO, or by a program, tgt."""
 
     layer: Literal["iscsi-target"] = "iscsi-target"
     implementation: Implementation = Field("lio", description="`lio`, which is the kernel's own, or the program `tgt`.")

@@ -1,4 +1,4 @@
-"""Layer ``nbd-export``: what is beneath, offered to other nodes over NBD by one of several programs."""
+"""Layer ``nbd-export``: what lies below, offered to other nodes over NBD by one of several programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EXPORT = re.compile(r"export: '(.*)'")
 
 
 class NbdExportLayer(ServerLayer):
-    """The file or disk beneath, offered over NBD: over a Unix socket on this machine, over TCP from a guest."""
+    """The underlying file or disk, offered over NBD: over a Unix socket on this machine, over TCP from a guest."""
 
     layer: Literal["nbd-export"] = "nbd-export"
     server: NbdProgram = Field(
@@ -44,7 +44,7 @@ class NbdExportLayer(ServerLayer):
         None, description=f"By default `none` of qemu-nbd, and `writeback` of the others. {CACHE_HELP}"
     )
     aio: Aio | None = Field(None, description=f"Of qemu-nbd, by default `threads`. {AIO_HELP}")
-    discard: bool = Field(True, description="Pass discards on to what is beneath.")
+    discard: bool = Field(True, description="Pass discards on to what lies below.")
     shared: int = Field(
         1,
         ge=1,

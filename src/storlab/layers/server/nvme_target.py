@@ -83,7 +83,7 @@ async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
 
 
 class NvmeTargetLayer(KernelTarget):
-    """The file or disk beneath, served over NVMe/TCP by the kernel's own target."""
+    """The underlying file or disk, served over NVMe/TCP by the kernel's own target."""
 
     layer: Literal["nvme-target"] = "nvme-target"
     inline_data: Size = Field(16384, ge=0, le=65536, description="Writes up to this size go out with their command.")

@@ -25,7 +25,7 @@ _AGENT = "/proc/self/exe"  # the agent becomes what it starts
 
 
 class RelayLayer(ServerLayer):
-    """The agent between what is beneath and its clients, over TCP: the same server, which answers otherwise."""
+    """The agent between what lies below and its clients, over TCP: the same server, which answers otherwise."""
 
     layer: Literal["relay"] = "relay"
     nagle: bool = Field(False, description="Leave Nagle's algorithm on: small segments wait for ACKs of those before.")

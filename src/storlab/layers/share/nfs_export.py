@@ -1,4 +1,4 @@
-"""Layer ``nfs-export``: the directory beneath, served by the kernel's own NFS server; nfsd(7), rpc.nfsd(8), exports(5).
+"""Layer ``nfs-export``: the underlying directory, served by the kernel's NFS server; nfsd(7), rpc.nfsd(8), exports(5).
 
 The export is in a table of Storlab's own that only its own rpc.mountd(8) reads, so nothing of the machine's NFS
 configuration is read or changed. A kernel has one such server, or one in each network namespace.
@@ -108,7 +108,7 @@ class _Rpcbind(ServerLayer):
 
 
 class NfsExportLayer(Layer):
-    """The directory beneath, offered to other nodes by the NFS server of the node's kernel. A node has one."""
+    """The underlying directory, offered to other nodes by the NFS server of the node's kernel. A node has one."""
 
     layer: Literal["nfs-export"] = "nfs-export"
     versions: tuple[Literal["3", "4"], ...] = Field(("3", "4"), min_length=1, description="Of NFS that it serves.")

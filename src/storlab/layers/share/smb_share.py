@@ -1,4 +1,4 @@
-"""Layer ``smb-share``: the directory beneath, served by the kernel's own SMB server; ksmbd.mountd(8), ksmbd.conf(5).
+"""Layer ``smb-share``: the underlying directory, served by the kernel's own SMB server; ksmbd.mountd(8), ksmbd.conf(5).
 
 Its configuration and its only user, whose password is made for this one share, lie in a private folder of Storlab's. A
 kernel has one such server.
@@ -113,7 +113,7 @@ class _Password:
 
 
 class SmbShareLayer(Layer):
-    """The directory beneath, offered to other nodes by the SMB server of the node's kernel. A node has one."""
+    """The underlying directory, offered to other nodes by the SMB server of the node's kernel. A node has one."""
 
     layer: Literal["smb-share"] = "smb-share"
     signing: Literal["auto", "mandatory", "disabled"] = Field("auto", description="Whether messages must be signed.")

@@ -1,4 +1,4 @@
-"""Layer ``ssh-share``: the directory beneath, served by SFTP, by an sshd of Storlab's own; sshd_config(5).
+"""Layer ``ssh-share``: the underlying directory, served by SFTP, by an sshd of Storlab's own; sshd_config(5).
 
 It has keys, a port and a configuration of its own, and lets in whoever has the one key that it made for this. Nothing
 of the machine's SSH configuration is read or changed.
@@ -19,7 +19,7 @@ from storlab.nodes.needs import Needs
 
 
 class SshShareLayer(ServerLayer):
-    """A folder in the directory beneath, offered to other nodes by SFTP, as a user without privileges."""
+    """A folder in the underlying directory, offered to other nodes by SFTP, as a user without privileges."""
 
     layer: Literal["ssh-share"] = "ssh-share"
 

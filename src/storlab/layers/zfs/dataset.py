@@ -44,7 +44,7 @@ async def destroy_dataset(node: Node, arguments: Mapping[str, Any]) -> str | Non
 
 
 class ZfsLayer(PropertiesLayer):
-    """A dataset (file system) in the pool beneath, mounted on a directory of Storlab's own."""
+    """A dataset (file system) in the underlying pool, mounted on a directory of Storlab's own."""
 
     layer: Literal["zfs"] = "zfs"
     recordsize: Size | None = Field(None, description="Largest block of a file: a power of two, ZFS's default is 128k.")

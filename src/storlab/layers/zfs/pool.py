@@ -102,7 +102,7 @@ async def _destroy(node: Node, arguments: Mapping[str, Any]) -> str | None:
 
 
 class ZpoolLayer(Layer):
-    """A ZFS pool: on files that it makes, or on the disk or file beneath. Datasets and volumes go above it.
+    """A ZFS pool: on files that it makes, or on the underlying disk or file. Datasets and volumes go above it.
 
     The kernel module is loaded where it is not, and stays loaded.
     """
@@ -189,7 +189,7 @@ class ZpoolLayer(Layer):
         if self.size is not None or self.disks is not None or self.layout != "stripe":
             return (
                 f"layer {below.layer} gives it its one disk, so it takes no size, disks or layout: leave them out, or "
-                "put nothing or a directory beneath"
+                "put nothing or an underlying directory"
             )
         return None
 

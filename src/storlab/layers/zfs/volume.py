@@ -27,7 +27,7 @@ _LARGEST_DEFAULT = 16 * 1024  # volblocksize since ZFS 2.2; 8k before
 
 
 class ZvolLayer(PropertiesLayer):
-    """A volume in the pool beneath. With a base, that is written to a volume once, and each node gets a clone of it."""
+    """A volume in the underlying pool. A base is written to one volume, and each node gets a clone of it."""
 
     layer: Literal["zvol"] = "zvol"
     size: Size | None = Field(None, description="Size of the disk; without it, the base's.")

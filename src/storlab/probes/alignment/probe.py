@@ -50,7 +50,7 @@ _KINDS = """for disk; do
     fi
     test -e "$whole/mq" || echo bios "$disk" $(ls "$whole/slaves" 2>/dev/null)
 done"""
-"""A shell script that tells of partitions and their first sectors, and of disks that take bios with those beneath."""
+"""A shell script that lists partitions with their first sectors, and disks that take bios with the underlying ones."""
 
 
 def _listed(value: Any) -> Any:
@@ -69,7 +69,7 @@ class AlignmentProbe(Probe):
     at: Literal["load", "below", "each"] = Field(
         "load",
         description="At which end of a chain. `load`: the disk under test, on each node where the load runs. `below`: "
-        "the disks that those lie on, on the nodes that serve them and beneath guests. `each`: both.",
+        "the disks that those lie on, on the nodes that serve them and below guests. `each`: both.",
     )
     disks: Annotated[tuple[str, ...], BeforeValidator(_listed)] = Field(
         (), description='Kernel names of disks or partitions, or "all"; by default those of that end.'
@@ -109,7 +109,7 @@ class AlignmentProbe(Probe):
     async def watch(self, context: ProbeContext) -> AsyncIterator[None]:
         disks = self.watched(context.subject)
         if disks is None:
-            _note(context.raw, ["there is no disk beneath whose requests could be watched"])
+            _note(context.raw, ["there is no underlying disk whose requests could be watched"])
             yield
             return
         said = await _said_of(context.node, disks)
@@ -171,9 +171,9 @@ async def _said_of(node: Node, disks: Sequence[str]) -> list[str]:
         match line.split():
             case ["partition", disk, start] if is_whole(start) and is_off_boundary(int(start)):
                 said.append(off_boundary(disk, int(start)))
-            case ["bios", disk, *beneath]:
-                said.append(without_requests(disk, beneath))
-                if both := [each for each in beneath if each in disks]:
+            case ["bios", disk, *underlying]:
+                said.append(without_requests(disk, underlying))
+                if both := [each for each in underlying if each in disks]:
                     said.append(counted_twice(disk, both))
     return said
 

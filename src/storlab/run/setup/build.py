@@ -35,7 +35,7 @@ class Built:
     nodes: dict[str, Node] = field(default_factory=dict)
     stacks: dict[tuple[str, str], BuiltStack] = field(default_factory=dict)  # node, chain
     parts: dict[str, Part] = field(default_factory=dict)  # those that it uses, by key
-    beneath: dict[tuple[str, str], BuiltStack] = field(default_factory=dict)  # node, chain: what its crossing stands on
+    underlying: dict[tuple[str, str], BuiltStack] = field(default_factory=dict)  # node, chain: below its crossing
 
     def facts(self) -> dict[str, list[dict[str, Any]]]:
         """What each layer that is set up really got, by node."""
@@ -159,7 +159,7 @@ class Builder:
         own = _Spot(node, _owner(chain, name, number), facts_of=name, foundation=foundation, shape=shape)
         part = await self._segments(chain.below[chain.shared :], chain.shared, own, part)
         if part is not None:
-            self.built.beneath[name, chain.name] = part.stack
+            self.built.underlying[name, chain.name] = part.stack
         return part
 
     async def _top(self, chain: Chain, name: str, number: int) -> Part | None:
@@ -175,7 +175,7 @@ class Builder:
         return top
 
     async def _further(self, chain: Chain, name: str, wanted: str) -> list[Part]:
-        """The tops of a further chain of a node, which a layer of this one takes besides what lies below it."""
+        """The tops of a further chain of a node, which a layer of this one takes in addition to what lies below it."""
         other = self._cell.chain(chain.group, wanted)
         assert other is not None, "checked when the study was loaded"
         tops = await all_of(*(self._top(other, name, number) for number in range(other.count)))
@@ -254,9 +254,9 @@ class Builder:
 
 def shared_directory(built: Built, group: str, chain: str) -> bool:
     """Whether several nodes work in one directory: what their crossings stand on is the same for all of them."""
-    resources = [below.resource for (_, name), below in built.beneath.items() if name == chain]
+    resources = [below.resource for (_, name), below in built.underlying.items() if name == chain]
     names = node_names(group, built.cell.nodes[group])
-    mine = [built.beneath[node, chain].resource for node in names if (node, chain) in built.beneath]
+    mine = [built.underlying[node, chain].resource for node in names if (node, chain) in built.underlying]
     return any(resources.count(each) > 1 for each in mine if isinstance(each, Dir | Share))
 
 

@@ -2,7 +2,7 @@
 
 fio has hundreds of options, each version more, and many name files, devices or commands. So this is not a list of what
 is forbidden: a value that could lead anywhere is refused whatever the option, but for those that are known to mean
-something else by it. fio runs confined besides, whatever is said here.
+something else by it. fio also runs confined, whatever is said here.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class FioWorkload(Workload):
         return [("global", {**given, **_extra(self)}), *jobs]
 
     def job_text(self, given: Options, name: str) -> str:
-        """The job file, with ``given`` options beneath the study's own."""
+        """The job file, with ``given`` options below the study's own."""
         return "\n".join(fio_options.section(title, options) for title, options in self._sections(given, name))
 
     def _given(self, place: RunContext) -> dict[str, Option]:

@@ -1,4 +1,4 @@
-"""What a QEMU may do besides being a guest's machine: a guest that breaks out of it should find nothing there.
+"""What a QEMU may do beyond being a guest's machine: a guest that breaks out of it should find nothing there.
 
 Started by root, QEMU opens what stands on its command line and then becomes a user that nobody else is, another one for
 each guest: neither another guest's QEMU nor any program of the machine can look into it, and it owns no file. A filter

@@ -228,7 +228,7 @@ class VmLauncher(Launcher[VmKind]):
 
 
 def extras_of(needs: Needs) -> frozenset[str]:
-    """The parts that an image must have besides the ones that all have."""
+    """The parts that an image must have in addition to the ones that all have."""
     return frozenset(_EXTRAS[module] for module in needs.modules if module in _EXTRAS)
 
 
