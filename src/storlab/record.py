@@ -45,7 +45,7 @@ def read_record(path: Path, kind: type[R]) -> R:
     except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as error:
-        raise RecordsError(f"{path} can't be read: {error.strerror}") from None
+        raise RecordsError(f"cannot read {path}: {error.strerror}") from None
     except msgspec.ValidationError as error:
         raise RecordsError(f"{path} is damaged: {_why(str(error), data, kind)}") from None
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

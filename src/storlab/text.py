@@ -55,7 +55,7 @@ def is_whole(text: str, digits: int = 18) -> bool:
 
 
 def number_or_text(text: str) -> int | str:
-    """A value as programs and kernels print it. What has more digits than 63 bits have is no number to anybody."""
+    """A value as programs and kernels print it. What has more digits than 63 bits have is not a number to anybody."""
     return int(text) if is_whole(text) else text
 
 

@@ -32,7 +32,7 @@ __all__ = [
 
 
 def power_of_two(what: str, least: int, most: int) -> AfterValidator:
-    """Refuses sizes that are no power of two in these bounds: ``700 is no size of a block: …``."""
+    """Refuses sizes that are no power of two in these bounds: ``700 is not a valid size of a block: …``."""
 
     def checked(size: int | None) -> int | None:
         if size is not None and (not least <= size <= most or size & (size - 1)):

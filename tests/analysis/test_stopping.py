@@ -78,7 +78,7 @@ def test_comparisons_still_waiting_for_a_round_do_keep_it_going() -> None:
     for rule in (Rule("decided"), Rule("precision")):
         found = decide(summary(10, waiting), rule)
         assert isinstance(found, Continue) and found.remaining is None
-        assert "can't be told yet" in found.reason
+        assert "not yet estimable" in found.reason
 
 
 def test_a_forecast_beyond_what_the_study_allows_says_so() -> None:

@@ -177,7 +177,7 @@ def test_a_level_that_fails_can_not_win_by_the_rounds_in_which_it_did_not(better
     assert failing(loser, {2, 5, 7}, better).verdict == verdict, "who loses may fail as well"
     survivor = failing(winner, {2, 5, 7}, better)
     assert survivor.verdict == "undecided" and not survivor.settled and survivor.rounds_to_decide
-    assert survivor.reason.endswith("excludes 1, but 3 rounds that failed on one side might have told otherwise.")
+    assert survivor.reason.endswith("excludes 1, but 3 rounds that failed on one side might have changed the answer.")
 
 
 def test_levels_of_which_one_fails_are_not_equivalent_by_the_rounds_in_which_neither_did() -> None:
@@ -197,7 +197,9 @@ def test_rounds_lost_in_one_combination_are_lost_to_the_pooled_comparison() -> N
     trials, metrics, cells = tables(lost, factors)
     found = summarise(trials, metrics, design(factors, cells)).comparisons
     assert [c.verdict for c in found] == ["undecided"] * 3
-    assert found[2].pooled and found[2].reason.endswith("3 rounds that failed on one side might have told otherwise.")
+    assert found[2].pooled and found[2].reason.endswith(
+        "3 rounds that failed on one side might have changed the answer."
+    )
 
 
 def test_a_trial_that_was_run_again_counts_once_the_last_time() -> None:

@@ -100,7 +100,7 @@ def test_levels_of_one_run_are_compared_by_round(runs: Path) -> None:
         (("old",), "one run can't be compared with itself"),
         (("old", "./old"), "named twice"),
         (("old", "nowhere"), "nowhere does not exist"),
-        (("old", "new", "--fail-on", "wrose>3%"), "--fail-on 'wrose>3%' can't be read"),
+        (("old", "new", "--fail-on", "wrose>3%"), "cannot read --fail-on 'wrose>3%'"),
         (("old", "new", "--format", "pdf"), "there is no format 'pdf'"),
         (("old", "new", "--by", "disk"), "old has no factor 'disk'; it has: time"),
         (("old", "other"), "With `--by time`, its levels are compared instead of the runs."),

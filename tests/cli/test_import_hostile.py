@@ -54,8 +54,8 @@ def test_what_is_no_text_is_named_for_what_it_is(kind: str, text: bytes, says: s
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pipe_without_a_writer_is_not_waited_for(kind: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x")
-    is_refused([kind, str(tmp_path / "x"), *KINDS[kind]], "x can't be read: it is a pipe, not a file", tmp_path)
-    is_refused([kind, "/dev/zero", *KINDS[kind]], "/dev/zero can't be read: it is a device, not a file", tmp_path)
+    is_refused([kind, str(tmp_path / "x"), *KINDS[kind]], "x: it is a pipe, not a file", tmp_path)
+    is_refused([kind, "/dev/zero", *KINDS[kind]], "/dev/zero: it is a device, not a file", tmp_path)
 
 
 @pytest.mark.parametrize("change", [lambda text: b"\xef\xbb\xbf" + text, lambda text: text.replace(b"\n", b"\r\n")])
@@ -151,7 +151,7 @@ def test_nothing_is_left_on_a_full_disk(name: str, tmp_path: Path) -> None:
     try:
         ended = call("import", "csv", str(path), "--value", "IOPS", "--out", str(small / name))
         assert ended.status == 2
-        assert "can't be written: No space left on device; nothing of it is left" in ended.message
+        assert ": No space left on device; nothing of it is left" in ended.message
         assert not list(small.iterdir())
     finally:
         subprocess.run(["umount", str(small)], check=True)

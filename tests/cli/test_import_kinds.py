@@ -125,13 +125,13 @@ def test_a_table_is_read_by_the_columns_that_are_named(tmp_path: Path) -> None:
     [
         (["sysbench", "rubbish"], "rubbish: is no output of sysbench"),
         (["sysbench", OLTP, "rubbish"], "rubbish: is no output of sysbench"),
-        (["sysbench", "nowhere"], "nowhere can't be read: No such file"),
+        (["sysbench", "nowhere"], "nowhere: No such file"),
         (["bonnie", "rubbish"], "rubbish: is neither CSV nor a table of Bonnie++"),
         (["bonnie", OLTP], "is neither CSV nor a table of Bonnie++"),
         (["csv", "rubbish", "--value", "x"], "rubbish:2: is no text in UTF-8"),
         (["csv", "table.csv"], "--value is needed"),
         (["csv", "table.csv", "--value", "c"], 'table.csv:1: has no column "c"'),
-        (["csv", "table.csv", "--value", "b"], 'table.csv:3: column "b": "x" is no number'),
+        (["csv", "table.csv", "--value", "b"], 'table.csv:3: column "b": "x" is not a number'),
     ],
 )
 def test_what_cannot_be_read_is_named_and_nothing_is_written(

@@ -121,15 +121,15 @@ def test_what_is_no_file_is_named_for_what_it_is(kind: str, tmp_path: Path) -> N
     listening = socket.socket(socket.AF_UNIX)
     listening.bind("socket")
     listening.close()
-    folder = "folder: there is no file in it" if kind in FOLDERS else "folder can't be read: Is a directory"
+    folder = "folder: there is no file in it" if kind in FOLDERS else "folder: Is a directory"
     for name, says in (
-        ("loop", "loop can't be read: Too many levels of symbolic links"),
-        ("gone", "gone can't be read: No such file or directory"),
+        ("loop", "loop: Too many levels of symbolic links"),
+        ("gone", "gone: No such file or directory"),
         ("folder", folder),
-        ("file/x", "file/x can't be read: Not a directory"),
-        ("socket", "socket can't be read: it is a socket, not a file"),
-        ("x" * 300, "can't be read: File name too long"),
-        ("/proc/self/mem", "/proc/self/mem can't be read: Input/output error"),
+        ("file/x", "file/x: Not a directory"),
+        ("socket", "socket: it is a socket, not a file"),
+        ("x" * 300, ": File name too long"),
+        ("/proc/self/mem", "/proc/self/mem: Input/output error"),
     ):
         assert says in refused(kind, name)
 
@@ -200,14 +200,14 @@ def test_what_may_not_be_read_is_named(tmp_path: Path) -> None:
         assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 1), ended.stderr
         return ended.stderr
 
-    assert "results/b.json can't be read: Permission denied" in said("results")
-    assert "results/b.json can't be read: Permission denied" in said("results/b.json")
+    assert "results/b.json: Permission denied" in said("results")
+    assert "results/b.json: Permission denied" in said("results/b.json")
     (tmp_path / "results" / "b.json").chmod(0o600)
     (tmp_path / "results" / "closed").chmod(0)
-    assert "results/closed can't be read: Permission denied" in said("results")
+    assert "results/closed: Permission denied" in said("results")
     tmp_path.joinpath("closed").chmod(0)
-    assert "closed/d.json can't be read: Permission denied" in said("closed/d.json")
-    assert "closed can't be read: Permission denied" in said("closed")
+    assert "closed/d.json: Permission denied" in said("closed/d.json")
+    assert "closed: Permission denied" in said("closed")
     (tmp_path / "readonly").mkdir(mode=0o500)
     argv = [*as_anybody, "import", "fio", "a.json", "--out", "readonly/run"]
     ended = subprocess.run(argv, capture_output=True, text=True, timeout=60)
@@ -228,7 +228,7 @@ def test_a_log_that_goes_away_before_it_is_read_is_named(with_log: Path, monkeyp
         return False
 
     monkeypatch.setattr("storlab.importing.fio.beside.is_cut", gone)
-    assert "x_clat.1.log can't be read: No such file or directory" in refused("fio", "x.json", "--out", "run")
+    assert "x_clat.1.log: No such file or directory" in refused("fio", "x.json", "--out", "run")
     assert not Path("run").exists()
 
 
@@ -239,7 +239,7 @@ def test_a_log_that_goes_away_before_it_is_copied_is_named(with_log: Path, monke
 
     monkeypatch.setattr("storlab.records.imported.copy_durably", gone)
     said = refused("fio", "x.json", "--out", "run")
-    assert "x_clat.1.log can't be read: No such file or directory; nothing was imported" in said
+    assert "x_clat.1.log: No such file or directory; nothing was imported" in said
     assert sorted(path.name for path in with_log.parent.iterdir() if "run" in path.name) == []
 
 

@@ -29,10 +29,10 @@ COMMANDS = [("report", "old", "--format", "md", "-o"), ("compare", "old", "new",
 @pytest.mark.parametrize(
     ("place", "says"),
     [
-        ("nowhere/x", "storlab: nowhere/x can't be written: No such file or directory"),
-        ("new", "storlab: new can't be written: Is a directory"),
-        ("old.csv/x", "storlab: old.csv/x can't be written: Not a directory"),
-        ("/proc/x", "storlab: /proc/x can't be written: "),
+        ("nowhere/x", "storlab: cannot write nowhere/x: No such file or directory"),
+        ("new", "storlab: cannot write new: Is a directory"),
+        ("old.csv/x", "storlab: cannot write old.csv/x: Not a directory"),
+        ("/proc/x", "storlab: cannot write /proc/x: "),
     ],
 )
 def test_where_nothing_can_be_written_is_the_users_mistake(
@@ -57,7 +57,7 @@ def test_a_full_disk_leaves_the_old_report_and_no_half_of_a_new_one(runs: Path, 
         (disk / "rest").write_bytes(b"x" * 4096)
         ran = call(*command, str(disk / "report"))
         assert ran.status == 2
-        assert ran.message == f"storlab: {disk}/report can't be written: No space left on device\n"
+        assert ran.message == f"storlab: cannot write {disk}/report: No space left on device\n"
         assert (disk / "report").read_text() == "the old one"
         assert sorted(path.name for path in disk.iterdir()) == ["report", "rest"]
     finally:
@@ -75,7 +75,7 @@ def test_a_run_on_a_full_disk_keeps_its_old_page_and_the_new_one_may_go_elsewher
         fill(disk / "rest")
         ran = call("report", "disk/run", "--format", "html")
         assert ran.status == 2
-        assert ran.message.startswith("storlab: disk/run can't be written: No space left on device; `--output FILE`")
+        assert ran.message.startswith("storlab: cannot write disk/run: No space left on device; `--output FILE`")
         assert (disk / "run" / "report.html").read_text() == "the old page"
         assert not (disk / "run" / "charts").exists()
         assert call("report", "disk/run", "--format", "html", "--output", "page.html").status == 0

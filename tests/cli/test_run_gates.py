@@ -82,7 +82,7 @@ def test_no_round_begins_that_would_exceed_the_budget(tmp_path: Path) -> None:
 
 def test_a_gate_that_can_not_be_read_stops_it_before_anything_is_run(tmp_path: Path) -> None:
     status, _, said = run(tmp_path, "10", "--fail-on", "worse>3")
-    assert status == 2 and "--fail-on 'worse>3' can't be read" in said
+    assert status == 2 and "cannot read --fail-on 'worse>3'" in said
     assert not (tmp_path / "out").exists()
 
 
@@ -137,12 +137,12 @@ def test_a_rule_that_can_not_be_read_is_refused(tmp_path: Path, until: str) -> N
     run(tmp_path, "10", "--rounds", "1")
     command = [PROGRAM, "resume", "out", "--until", until]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert ended.returncode == 2 and f"--until '{until}' can't be read" in " ".join(ended.stderr.split())
+    assert ended.returncode == 2 and f"cannot read --until '{until}'" in " ".join(ended.stderr.split())
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [("1", "2 have begun already"), ("ten", "write +10 for ten more rounds"), ("+0", "can't be read")],
+    [("1", "2 have begun already"), ("ten", "write +10 for ten more rounds"), ("+0", "cannot read --rounds")],
 )
 def test_rounds_that_can_not_be_added_are_refused(tmp_path: Path, words: str, message: str) -> None:
     run(tmp_path, "10", "--rounds", "2")

@@ -311,7 +311,10 @@ class TestOnADisk:
         with tracing("--disk", disk.name) as process:
             os.kill(first_child(process), signal.SIGKILL)
             _, message = process.communicate(timeout=30)
-        assert (process.returncode, message) == (1, "storlab: the tracer ended before it told what it had counted\n")
+        assert (process.returncode, message) == (
+            1,
+            "storlab: the tracer ended before it reported what it had counted\n",
+        )
 
     def test_a_command_whose_tracer_was_killed_has_its_own_status_all_the_same(self, disk: LoopDisk) -> None:
         argv = [str(PROGRAM), "trace", "--disk", disk.name, "--", "sh", "-c", "echo running; read line; exit 5"]
@@ -321,7 +324,10 @@ class TestOnADisk:
             assert process.stdout.readline() == "running\n"
             os.kill(first_child(process), signal.SIGKILL)
             _, message = process.communicate("go on\n", timeout=30)
-        assert (process.returncode, message) == (5, "storlab: the tracer ended before it told what it had counted\n")
+        assert (process.returncode, message) == (
+            5,
+            "storlab: the tracer ended before it reported what it had counted\n",
+        )
 
     def test_a_reader_that_has_seen_enough_is_no_fault(self, disk: LoopDisk) -> None:
         script = f"{PROGRAM} trace --disk {disk.name} --interval 50ms --for 20s | head -1"

@@ -72,7 +72,7 @@ def test_an_elf_kernel_is_left_as_it_is() -> None:
         (bzimage(gzip.compress(elf(), mtime=0))[:2100], "it ends before the kernel"),
         (bzimage(b"LZ4?" * 20), "unknown way (it begins with 4c 5a 34 3f"),
         (bzimage(gzip.compress(b"no program", mtime=0)), "no ELF program"),
-        (bzimage(b"\x1f\x8b" + b"\xff" * 50), "can't be unpacked"),
+        (bzimage(b"\x1f\x8b" + b"\xff" * 50), "cannot unpack"),
     ],
 )
 def test_what_is_no_kernel_is_refused_with_the_reason(image: bytes, reason: str) -> None:

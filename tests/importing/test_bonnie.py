@@ -204,7 +204,7 @@ def test_a_line_that_was_cut_is_left_out_with_a_warning() -> None:
         (b"", "x.csv: is neither CSV nor a table"),
         (bytes(range(256)) * 9, "x.csv: is neither"),
         (b"a,b,c\n1,2,3\n", "x.csv: is neither"),
-        (CSV.replace(b",2967,", b",fast,"), 'x.csv:2: putc: "fast" is no number'),
+        (CSV.replace(b",2967,", b",fast,"), 'x.csv:2: putc: "fast" is not a number'),
         (CSV.replace(b"22311us", b"22311"), 'x.csv:2: putc_latency: "22311" is no time'),
         (CSV.replace(b",8192,", b","), "x.csv:2: has 49 fields; format 1.98 has 50"),
         (

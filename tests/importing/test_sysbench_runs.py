@@ -105,7 +105,7 @@ def test_a_report_at_a_checkpoint_is_not_taken_for_the_closing_block() -> None:
     assert values(measured)["read.bandwidth"] == pytest.approx(7610.68 * 2**20)
     assert [t for t, _ in series(measured, "read.bandwidth")] == [1.0, 2.0, 3.0, 4.0]
     (warning,) = measured.warnings
-    assert warning.startswith("it was told to report at checkpoints")
+    assert warning.startswith("it was asked to report at checkpoints")
 
 
 def test_of_a_run_that_was_cut_after_a_checkpoint_the_intervals_count() -> None:

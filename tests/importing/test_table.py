@@ -59,19 +59,19 @@ def test_rows_with_times_are_a_series_and_its_mean() -> None:
     [
         (b"", TWO, 'x.csv:1: has no column "IOPS"; its first line names nothing'),
         (WIDE, {"value": ["iops"]}, 'x.csv:1: has no column "iops"; its first line names "fs", "rep", "IOPS", "lat"'),
-        (WIDE.replace(b"930", b"9 30"), TWO, 'x.csv:5: column "IOPS": "9 30" is no number'),
-        (WIDE.replace(b"930", b"inf"), TWO, 'x.csv:5: column "IOPS": "inf" is no number'),
+        (WIDE.replace(b"930", b"9 30"), TWO, 'x.csv:5: column "IOPS": "9 30" is not a number'),
+        (WIDE.replace(b"930", b"inf"), TWO, 'x.csv:5: column "IOPS": "inf" is not a number'),
         (
             WIDE.replace(b"1.7", b"1,7").replace(b",", b";").replace(b"1;7", b"1,7"),
             TWO,
-            'x.csv:3: column "lat": "1,7" is no number: write it with a point, and none between thousands',
+            'x.csv:3: column "lat": "1,7" is not a number: write it with a point, and none between thousands',
         ),
         (
             WIDE.replace(b"900", b"-1e305"),
             {"value": ["IOPS:M/s:higher"]},
             'x.csv:3: column "IOPS": "-1e305" is too large',
         ),
-        (WIDE.replace(b"900", b'"12,900.5"'), TWO, 'x.csv:3: column "IOPS": "12,900.5" is no number: write it with'),
+        (WIDE.replace(b"900", b'"12,900.5"'), TWO, 'x.csv:3: column "IOPS": "12,900.5" is not a number: write it with'),
         (
             WIDE.replace(b"lat", b"lat (us)"),
             TWO,

@@ -212,7 +212,7 @@ def test_a_trial_that_cannot_be_read_is_tried_again_each_time(run: RunFolder, pa
     trial = done(run)[0]
     raw_file(run, trial).write_text("{")
     for _ in range(2):
-        assert f"trial {trial}: its raw records can't be read" in "\n".join(tables_of(run).warnings())
+        assert f"trial {trial}: cannot read its raw records" in "\n".join(tables_of(run).warnings())
         assert parsed.take() == [trial]
 
 

@@ -106,7 +106,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "a program": (Path(sys.executable).resolve().read_bytes()[:100_000], "study.toml: line"),
     "more than a study": (
         b"#" * (5 * 1024 * 1024),
-        "storlab: study.toml can't be read: it is longer than 4 MiB; is it the right file?",
+        "storlab: cannot read study.toml: it is longer than 4 MiB; is it the right file?",
     ),
     "lists without end": (b"x = " + b"[" * 100_000, "study.toml: this is nested too deeply"),
     "deep lists": (b"stack = " + b"[" * 400 + b"]" * 400 + b"\n" + SOUND.encode(), "study.toml: "),
@@ -153,7 +153,7 @@ PLACES = {
     ".": "storlab: . is a folder; name a study file in it",
     "study.toml/x": "unknown study",
     "x" * 5000: "unknown study",
-    "/proc/self/mem": "storlab: /proc/self/mem can't be read: ",
+    "/proc/self/mem": "storlab: cannot read /proc/self/mem: ",
     "loop": "unknown study",
 }
 
@@ -180,7 +180,7 @@ def test_a_file_that_may_not_be_read_is_named(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(os, "open", refuse)  # root, who may run these tests, may read everything
     ran = call("plan", "study.toml")
-    assert (ran.status, ran.message) == (2, "storlab: study.toml can't be read: Permission denied\n")
+    assert (ran.status, ran.message) == (2, "storlab: cannot read study.toml: Permission denied\n")
 
 
 def test_several_mistakes_are_told_together_in_the_order_of_their_lines() -> None:

@@ -27,7 +27,7 @@ OTHERS = [
 
 
 def read(name: str) -> str:
-    raise ValueError(f"{name} can't be read: there is none")
+    raise ValueError(f"{name}: there is none")
 
 
 def planned_or_refused(text: str) -> Study | None:

@@ -48,7 +48,7 @@ def parse_gate(text: str) -> Gate:
     word = next((word for word in WORDS if found and found[1] == word), None)
     if found is None or word is None or (word in _WITHOUT_LIMIT and found[2] is not None):
         raise UserError(
-            f"--fail-on {text!r} can't be read: write worse, better or differs, with a limit if you like "
+            f"cannot read --fail-on {text!r}: write worse, better or differs, with a limit if you like "
             "('worse>3%'), or undecided or missing"
         )
     return Gate(word, None if found[2] is None else float(found[2]) / 100)

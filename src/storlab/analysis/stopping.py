@@ -76,7 +76,7 @@ def decide(summary: Summary, rule: Rule) -> Stop | Continue:
         return Stop(f"Stopped after {plural(done, 'round')}, the most that the study allows: {missing}.")
     expected = _expected(open_ones, rule, at_least=1)
     if expected is None:
-        forecast = "how many more rounds it takes can't be told yet"
+        forecast = "the number of rounds still needed is not yet estimable"
     elif expected > left:
         forecast = f"about {plural(expected, 'more round')} expected, of which the study allows {left}"
     else:
@@ -115,7 +115,7 @@ def _lack(rule: Rule, count: int) -> str:
     if rule.until == "decided":
         return f"{verb} undecided"
     if rule.until == "gates":
-        return "can't be told from their gates yet" if count > 1 else "can't be told from its gate yet"
+        return "is not yet estimable from their gates" if count > 1 else "is not yet estimable from its gate"
     return f"{verb} not yet known to ±{percent(rule.precision)}"
 
 

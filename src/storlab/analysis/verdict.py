@@ -243,7 +243,8 @@ def _why_undecided(log_ratios: Floats, found: Span, rules: Rules, failed: Failed
     side = 1 if found.low > 0 else -1
     lost = failed.against(side, rules.better)
     if log_evidence(log_ratios, 0.0, side, lost) < math.log(2 * found.threshold):
-        return f"the interval excludes 1, but {plural(lost, 'round')} that failed on one side might have told otherwise"
+        failures = f"{plural(lost, 'round')} that failed on one side"
+        return f"the interval excludes 1, but {failures} might have changed the answer"
     if side * found.mean <= 0:
         mean = times_alone(safe_exp(found.mean))
         return f"the interval excludes 1, but the mean, {mean}, does not: a few rounds go far the other way"

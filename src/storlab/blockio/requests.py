@@ -33,7 +33,7 @@ def added_up(requests: pl.DataFrame, by: Sequence[str] = KEYS) -> pl.DataFrame:
     """Counts and units of equal ``by`` added; an unknown number of units makes the sum unknown.
 
     The result has the columns ``by``, ``count`` and those of units, ordered by ``by``. Rows of no request, which only a
-    damaged file has, are left out: a share of nothing is no number.
+    damaged file has, are left out: a share of nothing is not a number.
     """
     found = requests.group_by(by).agg(pl.col("count").sum(), *map(sum_or_null, UNIT_COLUMNS))
     return found.filter(pl.col("count") > 0).sort(by)

@@ -57,7 +57,7 @@ def noise(
     except ValueError as error:
         if trials.interrupted:
             raise _too_soon() from None
-        raise UserError(f"the noise can't be told from {chosen.model.primary}: {error}") from None
+        raise UserError(f"the noise cannot be derived from {chosen.model.primary}: {error}") from None
     what = (study or BUILT_IN_NAME, chosen.model.title, chosen.model.primary)
     measured = MachineNoise(this_machine(), now(), *what, trials.seconds, trials.overhead, trials.values)
     file = save(measured)

@@ -47,7 +47,7 @@ def report(
         try:
             page = write_html(run, given)
         except OSError as error:
-            why = f"{folder} can't be written: {error.strerror}"
+            why = f"cannot write {folder}: {error.strerror}"
             raise UserError(f"{why}; `--output FILE` writes the page elsewhere, without files of its charts") from None
         show(str(page))
     elif format_ == "text" and sys.stdout.isatty():

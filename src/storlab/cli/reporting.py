@@ -73,4 +73,4 @@ def write_output(path: Path, text: str) -> None:
         else:
             write_whole(path.resolve(), text.encode())  # where a link leads, so that it stays one
     except OSError as error:
-        raise UserError(f"{path} can't be written: {error.strerror}") from None
+        raise UserError(f"cannot write {path}: {error.strerror}") from None

@@ -89,7 +89,7 @@ def frequency(machine: Machine) -> Check:
     folders = machine.glob("/sys/devices/system/cpu", "cpu[0-9]*/cpufreq")
     governors = {machine.read(f"{folder}/scaling_governor") for folder in folders} - {None}
     if not governors:
-        return warn("CPU frequency", GROUP, "not told here (usual in VMs): it may vary unseen")
+        return warn("CPU frequency", GROUP, "not reported here (usual in VMs): it may vary unseen")
     says = "governor " + ", ".join(sorted(filter(None, governors)))
     if governors == {"performance"}:
         return ok("CPU frequency", GROUP, says)
@@ -101,7 +101,7 @@ def turbo(machine: Machine) -> Check:
     intel = machine.read("/sys/devices/system/cpu/intel_pstate/no_turbo")
     other = machine.read("/sys/devices/system/cpu/cpufreq/boost")
     if intel is None and other is None:
-        return warn("CPU turbo", GROUP, "not told here (usual in VMs)")
+        return warn("CPU turbo", GROUP, "not reported here (usual in VMs)")
     if intel == "1" or other == "0":
         return ok("CPU turbo", GROUP, "off")
     switch = "intel_pstate/no_turbo" if intel is not None else "cpufreq/boost"

@@ -60,7 +60,7 @@ def unpack(packed: bytes, unzstd: Unpack) -> bytes:
             try:
                 return way(packed)
             except (zlib.error, lzma.LZMAError, OSError, EOFError) as error:
-                raise NotAKernel(f"the kernel in it can't be unpacked: {error}") from error
+                raise NotAKernel(f"cannot unpack the kernel in it: {error}") from error
     raise NotAKernel(f"the kernel in it is packed in an unknown way (it begins with {packed[:6].hex(' ')})")
 
 

@@ -48,7 +48,7 @@ async def refuse_replaceable(node: Node, path: str) -> None:
     folders = [*reversed(real.parents), real]
     listed = (await node.output("stat", "--format=%a", "--", *map(str, folders))).split()
     if len(listed) != len(folders) or not all(each.isdecimal() for each in listed):
-        raise NodeError(f"node {node.name}: the modes of {real} and the folders that it is in can't be read")
+        raise NodeError(f"node {node.name}: cannot read the modes of {real} and of the folders above it")
     for folder, mode in zip(folders, (int(each, 8) for each in listed), strict=True):
         if mode & _REPLACEABLE and not mode & _STICKY:
             raise SafetyError(

@@ -97,7 +97,7 @@ def read_samples(raw: Path) -> list[Snapshot]:
         lines = read_file(path).split(b"\n")
         paths = orjson.loads(lines[0])["paths"]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise ParseError(f"can't be read: {error}", str(path), 1) from None
+        raise ParseError(f"cannot read it: {error}", str(path), 1) from None
     snapshots = []
     for number, line in enumerate(lines[1:-1], start=2):
         try:

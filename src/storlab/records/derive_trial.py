@@ -95,7 +95,7 @@ def derive_trials(trials: Sequence[Done]) -> TrialTables:
         except (StorlabError, OSError) as error:
             why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else error
             number = trial.record.trial
-            parsed.append(Parsed(number, warnings=[f"trial {number}: its raw records can't be read: {why}"]))
+            parsed.append(Parsed(number, warnings=[f"trial {number}: cannot read its raw records: {why}"]))
     return _tables(parsed)
 
 

@@ -146,8 +146,8 @@ def _not_interleaved(imported: Imported, parts: Sequence[Part]) -> str:
     rounds = _NUMBERED if all(part.round is not None for part in parts) else timed
     notes = "".join(f" {note}" for note in imported.notes)
     return (
-        f": {'one run of each, ' if single else ''}not interleaved as far as is known, so chance and drift can't be "
-        f"told from effects, and there are no verdicts.{'' if single else rounds}{notes}"
+        f": {'one run of each, ' if single else ''}not interleaved as far as is known, so chance and drift are "
+        f"indistinguishable from effects, and there are no verdicts.{'' if single else rounds}{notes}"
     )
 
 
@@ -169,7 +169,7 @@ def derive_imported(run: RunFolder, imported: Imported) -> Tables:
             if trial.part >= len(parts):
                 raise ParseError(f"the file holds {len(parts)} of its trials")
         except ParseError as error:
-            warnings[record.trial] = f"trial {record.trial}: its raw records can't be read: {error}"
+            warnings[record.trial] = f"trial {record.trial}: cannot read its raw records: {error}"
             measured.append((record, None))
         else:
             measured.append((record, parts[trial.part]))

@@ -160,7 +160,7 @@ class RunFolder:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise RecordsError(f"{trials} can't be read: {error.strerror}") from None
+            raise RecordsError(f"cannot read {trials}: {error.strerror}") from None
         for folder in sorted(folders, key=lambda each: int(each.name)):
             record = read_trial(folder)
             if record is None:
@@ -181,7 +181,7 @@ class RunFolder:
                 return polars.read_parquet(f"/proc/self/fd/{file.fileno()}")
         except (OSError, polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise RecordsError(f"{path} can't be read: {why}; {remedy}") from None
+            raise RecordsError(f"cannot read {path}: {why}; {remedy}") from None
 
     @cached_property
     def trials(self) -> pl.DataFrame:

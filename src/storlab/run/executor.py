@@ -118,7 +118,7 @@ async def _tear_down_rest(records: RunFolder, session: Session, observer: Observ
     for did in result.did:
         observer.notify(f"From before: {did}.")
     if result.failed:
-        raise StorlabError(f"what stands from before can't be torn down: {'; '.join(result.failed)}")
+        raise StorlabError(f"cannot tear down what an earlier run set up: {'; '.join(result.failed)}")
 
 
 def new_run_id() -> str:

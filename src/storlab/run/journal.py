@@ -168,10 +168,10 @@ def _open(path: Path) -> BinaryIO | None:
         return None
     except OSError as error:
         what = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
-        raise RecordsError(f"{path} can't be read: {what}") from None
+        raise RecordsError(f"cannot read {path}: {what}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise RecordsError(f"{path} can't be read: it is not a regular file")
+        raise RecordsError(f"cannot read {path}: it is not a regular file")
     return os.fdopen(descriptor, "rb")
 
 

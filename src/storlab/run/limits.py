@@ -90,5 +90,5 @@ def parse_extent(text: str | None, until: str | None = None) -> Extent:
     if text is None:
         return Extent(until=until)
     if re.fullmatch(r"\+?[0-9]{1,5}", text, re.ASCII) is None or not 1 <= int(text) <= MOST_ROUNDS:
-        raise UserError(f"--rounds {text!r} can't be read: write +10 for ten more rounds, or 40 for forty in all")
+        raise UserError(f"cannot read --rounds {text!r}: write +10 for ten more rounds, or 40 for forty in all")
     return Extent(more=int(text), until=until) if text.startswith("+") else Extent(rounds=int(text), until=until)

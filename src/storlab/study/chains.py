@@ -281,7 +281,7 @@ def _shared(below: Sequence[Link]) -> int:
             above = next((other for other, over in said if over.layer.once and other > index), None)
             if above is not None:
                 wrong = f"with once = false is below layer {below[above].layer.layer} with once = true"
-                reason = "what stands once can't stand on what each node has for itself"
+                reason = "what is set up once cannot lie on what each node has for itself"
                 raise ChainError(link.origin, f"layer {link.layer.layer} {wrong}: {reason}")
             shared = min(shared, index)
     return shared

@@ -89,7 +89,7 @@ def _read(path: Path, refusal: type[Exception], pipes: bool = False) -> bytes:
         return read_file(path, MAX_TEXT, pipes)  # never a whole disk image, should one be named by mistake
     except OSError as error:
         hint = "; is it the right file?" if error.errno == errno.EFBIG else ""
-        raise refusal(f"{path} can't be read: {error.strerror}{hint}") from None
+        raise refusal(f"cannot read {path}: {error.strerror}{hint}") from None
 
 
 def _read_input(path: Path) -> str:
@@ -97,7 +97,7 @@ def _read_input(path: Path) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise ValueError(f"{path} can't be read: it is not text") from None
+        raise ValueError(f"cannot read {path}: it is not text") from None
 
 
 def parse_study(

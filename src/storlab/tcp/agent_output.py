@@ -181,4 +181,4 @@ def read_output(path: Path) -> Output:
         with open_file(path) as file:
             return decode_output(file, str(path))
     except OSError as error:
-        raise ParseError(f"can't be read: {error.strerror}", str(path)) from None
+        raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None

@@ -187,7 +187,7 @@ class Workload(Model):
 
         ``later``: a layer below it that holds back what is written, even synchronously, and writes it later.
         """
-        return f"{self.kind} writes no log of single operations, by which its slices could be told"
+        return f"{self.kind} writes no log of single operations, so its slices cannot be separated"
 
     async def launch_sliced(self, place: RunContext, longest: float) -> Launch:
         """Like ``launch``, of a command that goes on for ``longest`` s unless it is asked to end by SIGINT.
@@ -233,7 +233,7 @@ def read_exit(raw: Path) -> ExitRecord:
     try:
         return read_record(path, ExitRecord)
     except OSError as error:
-        raise ParseError(f"can't be read: {error.strerror}", str(path)) from None
+        raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None
     except RecordsError as error:
         raise ParseError(str(error)) from None
 
@@ -245,4 +245,4 @@ def bytes_of(path: Path) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
-        raise ParseError(f"can't be read: {error.strerror}", str(path)) from None
+        raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None

@@ -200,7 +200,7 @@ def test_combinations_that_were_not_measured_are_counted_and_aliases_are_named()
     found = one(recorded((3, 3), 6, lambda a, b: 0.1 * a, noise=0.02, cells_left=lambda a, b: a != b))
     assert any("Only 6 of 9 combinations" in warning for warning in found.warnings)
     together = one(recorded((2, 2), 6, lambda a, b: 0.1 * a, noise=0.02, cells_left=lambda a, b: a == b))
-    assert any(warning.startswith("f1 can't be told") for warning in together.warnings)
+    assert any(warning.startswith("f1 is indistinguishable") for warning in together.warnings)
 
 
 def test_few_rounds_are_said_to_be_few_and_one_round_gives_no_shares() -> None:

@@ -145,7 +145,7 @@ def test_one_stray_request_does_not_hide_what_a_thousand_show() -> None:
         ('{"disks": {"vda": {"granularity": {"4096": 9}, "alignment": {"512": 9}}}}', "3584 bytes"),
         ('{"disks": {"vda": {"granularity": {"4096": 9}}}}', "does not show"),
         ('{"Block size": {"12": 3}, "Algn size": {"70": 3}}', "the alignment 70"),
-        ('{"disks": {"vda": {"granularity": {"99999999999999999999999": 9}}}}', "is no size"),
+        ('{"disks": {"vda": {"granularity": {"99999999999999999999999": 9}}}}', "is not a valid size"),
     ],
 )
 def test_what_is_no_such_file_is_named(text: str, says: str) -> None:
@@ -189,7 +189,7 @@ def test_rubbish_is_refused_or_read_and_nothing_else(text: bytes, dialect: Diale
 @pytest.mark.parametrize(
     ("lengths", "says"),
     [
-        ({"4096": 1 << 62, "8192": 1 << 62}, f"granularity.4096: {1 << 62} is no number of requests"),
+        ({"4096": 1 << 62, "8192": 1 << 62}, f"granularity.4096: {1 << 62} is not a number of requests"),
         ({str(1 << 40): 1 << 40}, "its requests have more than an exbibyte"),
     ],
 )

@@ -94,8 +94,8 @@ def test_a_packed_log_that_was_cut_off_gives_the_samples_that_are_whole(tmp_path
 @pytest.mark.parametrize(
     ("contents", "says"),
     [
-        (b"rubbish", "can't be unpacked, it is damaged"),
-        (zlib.compress(sample("<QQIIQ", 9, 9, 1, 4096)) + b"rubbish", "can't be unpacked, it is damaged"),
+        (b"rubbish", "damaged, cannot be unpacked"),
+        (zlib.compress(sample("<QQIIQ", 9, 9, 1, 4096)) + b"rubbish", "damaged, cannot be unpacked"),
         (zlib.compress(b"\xff" * 400), "in a form that isn't known: unpack it by the fio that wrote it"),
         (zlib.compress(b"a text of some length, and no samples" * 9), "in a form that isn't known"),
         (zlib.compress(bytes(7)), "in a form that isn't known"),

@@ -70,7 +70,7 @@ def test_the_reader_can_open_nothing_and_has_little_memory() -> None:
     [
         ("kill -KILL $$", "x: the agent that read it was ended by SIGKILL"),
         ("echo 'storlab-agent: is odd' >&2; exit 1", "x: is odd"),
-        ("cat >/dev/null; echo '{}'", "x: what the agent says of it can't be read: Object missing required field"),
+        ("cat >/dev/null; echo '{}'", "x: cannot read what the agent says of it: Object missing required field"),
     ],
 )
 @pytest.mark.parametrize("data", [CAPTURE, ONE_LINE])
@@ -86,5 +86,5 @@ def test_an_agent_that_knows_no_captures_is_to_be_built_again(tmp_path: Path) ->
 
 @pytest.mark.parametrize("text", [b"", b"[]", b'{"packets": -1}', b"\xff", b"[" * 100_000])
 def test_what_is_no_document_of_the_agents_is_refused(text: bytes) -> None:
-    with pytest.raises(ParseError, match="x: what the agent says of it can't be read"):
+    with pytest.raises(ParseError, match="x: cannot read what the agent says of it"):
         decode(text, "x")

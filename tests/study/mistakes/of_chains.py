@@ -345,7 +345,7 @@ stack = [{ layer = "file", size = "64M", once = "perhaps" }, { layer = "loop" }]
 kind = "vm"
 count = 2
 stack = [
-  { layer = "file", size = "64M", once = false },  #! layer file with once = false is below layer nbd-export with once = true: what stands once can't stand on what each node has for itself
+  { layer = "file", size = "64M", once = false },  #! layer file with once = false is below layer nbd-export with once = true: what is set up once cannot lie on what each node has for itself
   { layer = "nbd-export", shared = 2, once = true },
   { layer = "virtio-blk" },
 ]

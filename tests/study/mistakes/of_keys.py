@@ -158,7 +158,7 @@ timeout = "365000d"  #! longer than a year
 [trial]
 timeout = inf  #! longer than a year
 """,
-        "a warm-up that is no number": """
+        "a warm-up that is not a number": """
 [trial]
 warm_up = nan  #! nan is not a duration
 """,

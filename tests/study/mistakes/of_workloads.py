@@ -65,7 +65,7 @@ fio = { rw = { read = true } }  #! should be
 [workload.load]
 fio = { rw = "write", size = 2024-01-31 }  #! 2024-01-31 should be
 """,
-        "an option of fio that is no number": """
+        "an option of fio that is not a number": """
 [workload.load]
 fio = { rw = "write", rwmixread = nan }  #! nan
 """,
@@ -169,11 +169,11 @@ rw = "read"  #! job_file
 """,
         "a job file that is missing": """
 [workload.load.fio]
-job_file = "missing.fio"  #! workload.load.fio.job_file: missing.fio can't be read: No such file or directory
+job_file = "missing.fio"  #! workload.load.fio.job_file: cannot read missing.fio: No such file or directory
 """,
         "a job file that is a folder": """
 [workload.load.fio]
-job_file = "."  #! can't be read: Is a directory
+job_file = "."  #! cannot read .: Is a directory
 """,
         "more than fits on the stack": """
 stack = [{ layer = "file", size = "64M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]
@@ -248,7 +248,7 @@ size = [{ size = "4k" }]  #! weight: this key is missing
 files = 10
 size = [{ size = "4k", weight = 0 }]  #! 0 should be more than 0
 """,
-        "weights whose sum is no number": """
+        "weights whose sum is not a number": """
 [workload.load.files]
 files = 10
 size = [{ size = "4k", weight = 1e308 }]  #! weight: 1e+308 should

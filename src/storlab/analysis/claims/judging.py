@@ -245,7 +245,7 @@ def _of_value(spec: ClaimSpec, design: Design, by: Judged, of: tuple[int, Key], 
     claim = replace(claim, rounds=len(values))
     lost = len(by.failed.get(cell, ())) + sum(not math.isfinite(value) for value in values.tolist())
     if lost:
-        return replace(claim, reason=f"{plural(lost, 'round')} without a value might have told otherwise.")
+        return replace(claim, reason=f"{plural(lost, 'round')} without a value might have changed the answer.")
     if len(values) == 0:
         return replace(claim, reason="No trial of it is done.")
     seen = span(values, count / (1 - design.confidence))

@@ -179,8 +179,8 @@ def _doubts(cells: Sequence[Levels], factors: tuple[str, ...], logs: _Logs) -> l
 
 def _alias(names: tuple[str, ...]) -> str:
     if len(names) == 1:
-        return f"{names[0]} can't be told from the other factors: its levels vary together with theirs."
-    return f"The interaction of {names[0]} and {names[1]} can't be told from the rest: combinations are missing."
+        return f"{names[0]} is indistinguishable from the other factors: its levels vary together with theirs."
+    return f"The interaction of {names[0]} and {names[1]} is indistinguishable from the rest: combinations are missing."
 
 
 @dataclass(frozen=True, eq=False)

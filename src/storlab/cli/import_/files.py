@@ -93,7 +93,7 @@ def _files(importer: Importer, path: Path) -> list[Path]:
             return [path]
         files = _all_files(path)
     except OSError as error:
-        raise UserError(f"{error.filename or path} can't be read: {error.strerror}") from None
+        raise UserError(f"cannot read {error.filename or path}: {error.strerror}") from None
     if not files:
         raise UserError(f"{path}: there is no file in it")
     known = [each for each in files if importer.knows(_head(each))]
@@ -107,7 +107,7 @@ def _head(path: Path) -> bytes:
         with open_file(path) as file:
             return file.read(_HEAD)
     except OSError as error:
-        raise UserError(f"{path} can't be read: {error.strerror}") from None
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _beside(importer: Importer, path: Path, text: bytes) -> dict[str, Path]:
@@ -126,7 +126,7 @@ def _parts(importer: Importer, path: Path, text: bytes, options: Mapping[str, ob
         parts = importer.read(text, str(path), options)
         return importer.read_beside(parts, path.parent, str(path))
     except OSError as error:
-        raise UserError(f"{error.filename or path} can't be read: {error.strerror}") from None
+        raise UserError(f"cannot read {error.filename or path}: {error.strerror}") from None
 
 
 def _all_files(folder: Path) -> list[Path]:
@@ -256,7 +256,7 @@ def _read(path: Path) -> bytes:
     try:
         text = read_file(path, _LARGEST, pipes=True)
     except OSError as error:
-        raise UserError(f"{path} can't be read: {error.strerror}") from None
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
     if (said := foreign(text)) is not None:
         raise UserError(f"{path} {said}")
     return text.removeprefix(codecs.BOM_UTF8)

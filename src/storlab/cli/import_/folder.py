@@ -44,9 +44,9 @@ def new_import(folder: Path) -> Iterator[RunFolder]:
             if isinstance(error, OSError) and error.errno == errno.ENOTEMPTY:
                 raise UserError(f"{folder} was made by somebody else meanwhile: choose another folder") from None
             if isinstance(error, OSError) and error.errno in _LOST and not _is_in(place, error):
-                raise UserError(f"{error.filename} can't be read: {error.strerror}; nothing was imported") from None
+                raise UserError(f"cannot read {error.filename}: {error.strerror}; nothing was imported") from None
             if isinstance(error, OSError):
-                raise UserError(f"{folder} can't be written: {error.strerror}; nothing of it is left") from None
+                raise UserError(f"cannot write {folder}: {error.strerror}; nothing of it is left") from None
             raise
 
 

@@ -162,4 +162,4 @@ def _check_file(path: Path) -> None:
 
         raise UserError(f"--out {path}: the folder {shown(str(path.parent))} does not exist")
     if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise UserError(f"--out {path}: can't be written there")
+        raise UserError(f"cannot write --out {path}")

@@ -43,7 +43,7 @@ def write_trace(path: Path, requests: pl.DataFrame) -> None:
     try:
         write_whole(path.resolve(), data)  # where a link leads, so that it stays one
     except OSError as error:
-        raise UserError(f"--out {path} can't be written: {error.strerror}") from None
+        raise UserError(f"cannot write --out {path}: {error.strerror}") from None
 
 
 class EventFile:
@@ -83,9 +83,7 @@ class EventFile:
         if self._folder is not None and not (self._failure and self._parts):
             shutil.rmtree(self._folder, ignore_errors=True)
         if self._failure:
-            raise UserError(
-                f"--out {self._path} can't be written: {self._failure}; {self.left() or 'no event is kept'}"
-            )
+            raise UserError(f"cannot write --out {self._path}: {self._failure}; {self.left() or 'no event is kept'}")
 
     def left(self) -> str | None:
         return f"the first {self.saved:,} events are in {self._folder}/*.parquet" if self._parts else None

@@ -93,7 +93,7 @@ class Interruptible:
         try:
             self._command = await asyncio.create_subprocess_exec(*argv)
         except OSError as error:
-            warn(f"storlab: {argv[0]} can't be executed: {error.strerror}")
+            warn(f"storlab: cannot execute {argv[0]}: {error.strerror}")
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
         self.began = True
         status = await self._command.wait()

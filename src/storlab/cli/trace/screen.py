@@ -115,7 +115,7 @@ class Screen:
 
     def _say(self, requests: pl.DataFrame | None) -> None:
         if self._counts is None or requests is None:
-            _tell("the tracer ended before it told what it had counted")
+            _tell("the tracer ended before it reported what it had counted")
             return
         self._print(self._text(requests))
         if not self.complete:

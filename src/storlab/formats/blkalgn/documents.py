@@ -121,9 +121,9 @@ def _counts(value: object, where: str) -> dict[int, int]:
     found: dict[int, int] = {}
     for key, count in value.items():
         if not (key.isascii() and key.isdigit() and len(key) <= 19 and int(key) <= _MOST_KEY):
-            raise ValueError(f"{where}: the key {shown(key)} is no size")
+            raise ValueError(f"{where}: the key {shown(key)} is not a valid size")
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= _MOST_REQUESTS:
-            raise ValueError(f"{where}.{key}: {shown(count)} is no number of requests")
+            raise ValueError(f"{where}.{key}: {shown(count)} is not a number of requests")
         if count:
             found[int(key)] = found.get(int(key), 0) + count
     return found

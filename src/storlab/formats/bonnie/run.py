@@ -71,5 +71,5 @@ class BonnieRun:
 
     def _number(self, text: str, name: str) -> float:
         if not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
-            raise ParseError(f"{name}: {shown(text)} is no number", self.source, self.line)
+            raise ParseError(f"{name}: {shown(text)} is not a number", self.source, self.line)
         return float(text)

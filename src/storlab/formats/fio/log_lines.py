@@ -108,7 +108,7 @@ class _Streams:
                         unpack = unpack if self.open else zlib.decompressobj(_ANY_HEADER)
                 yield unpack.flush()
             except zlib.error as error:
-                raise ParseError(f"can't be unpacked, it is damaged: {error}", str(path)) from None
+                raise ParseError(f"damaged, cannot be unpacked: {error}", str(path)) from None
 
 
 def _layout(block: bytes, path: Path) -> np.dtype[np.void]:

@@ -88,4 +88,4 @@ def decode(text: bytes, source: str) -> Document:
     try:
         return _DECODER.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise ParseError(f"what the agent says of it can't be read: {error}", source) from None
+        raise ParseError(f"cannot read what the agent says of it: {error}", source) from None

@@ -65,7 +65,7 @@ _BANNER = re.compile(rb"\nsysbench (\d+\.\d+\S*) ")
 _FIRST = re.compile(rb"\n\[ \d+s \] ")
 _FATAL = re.compile(rb"\nFATAL: (.*)")
 _CHECKPOINTS = (
-    "it was told to report at checkpoints, at each of which it starts to count again: its rates are those after the "
+    "it was asked to report at checkpoints, at each of which it starts to count again: its rates are those after the "
     "last one, and an interval that ends with a checkpoint is zero"
 )
 _GENERAL = b"\nGeneral statistics:\n"
@@ -177,7 +177,7 @@ def _run(text: bytes, start: int, end: int, source: str) -> SysbenchRun | None:
     warnings = [*_damage(lines - checkpoints, intervals, closing < end, whole)]
     warnings += [*([_CHECKPOINTS] if checkpoints else []), *_fatal(head, text[max(begin, body_end - SHOWS) : end])]
     if damaged:
-        warnings.append(f"{damaged} of the lines of its histogram can't be read; the others count")
+        warnings.append(f"{damaged} lines of its histogram are unreadable; the others count")
     facts = _facts(head, test)
     return SysbenchRun(test, intervals, percentile or None, closed, facts, tuple(warnings), histogram)
 

@@ -172,7 +172,7 @@ class _Table:
             number = math.nan
         if not math.isfinite(number) or "_" in text:
             why = ": write it with a point, and none between thousands" if _COMMA.fullmatch(text.strip()) else ""
-            raise ParseError(f"column {shown(column.name)}: {shown(text)} is no number{why}", self.source, line)
+            raise ParseError(f"column {shown(column.name)}: {shown(text)} is not a number{why}", self.source, line)
         if not math.isfinite(number * column.factor):
             raise ParseError(f"column {shown(column.name)}: {shown(text)} is too large", self.source, line)
         return number * column.factor

@@ -107,4 +107,4 @@ async def _held(node: Node, path: str) -> str | None:
     message = opened.stderr.decode(errors="replace").strip()
     if "resource busy" in message:
         return f"{path} is in use: something holds it, or a device that overlaps it, exclusively"
-    return f"{path} can't be opened ({message})"
+    return f"cannot open {path} ({message})"

@@ -42,7 +42,7 @@ class DirectoryLayer(Layer):
         if not (await node.run(["test", "-d", self.path], check=False)).ok:
             raise UserError(f"node {node.name}: there is no directory {self.path}; make it first, or name another")
         if not (await node.run(["test", "-w", self.path], check=False)).ok:
-            raise UserError(f"node {node.name}: the directory {self.path} can't be written to")
+            raise UserError(f"node {node.name}: cannot write to the directory {self.path}")
         await refuse_replaceable(node, self.path)
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:

@@ -207,7 +207,7 @@ def read_notes(raw: Path) -> tuple[str, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, orjson.JSONDecodeError) as error:
-        raise ParseError(f"can't be read: {error}", str(path), 1) from None
+        raise ParseError(f"cannot read it: {error}", str(path), 1) from None
     if not isinstance(sentences, list) or not all(isinstance(sentence, str) for sentence in sentences):
         raise ParseError("is no list of sentences", str(path), 1)
     return tuple(sentences)

@@ -109,7 +109,7 @@ def read_answers(path: Path) -> list[Look]:
     try:
         lines = read_file(path).decode(errors="replace").splitlines()
     except OSError as error:
-        raise ParseError(f"can't be read: {error.strerror}", str(path)) from None
+        raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None
     return list(_looks(lines))
 
 

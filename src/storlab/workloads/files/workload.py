@@ -58,7 +58,7 @@ class FilesWorkload(Workload):
     fsync: Fsync = Field(
         "none", description="After each file: fdatasync (data), fsync (file, true), and of its directory (directory)."
     )
-    end_sync: bool = Field(True, description="syncfs after create and after delete, measured and told apart.")
+    end_sync: bool = Field(True, description="syncfs after create and after delete, measured separately.")
     direct: bool = Field(False, description="O_DIRECT.")
     block_size: Size = Field(64 * 1024, ge=8, le=2**30, description="Bytes of one write or read, at most.")
     round_to: Size | None = Field(

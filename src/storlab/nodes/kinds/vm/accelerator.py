@@ -35,7 +35,7 @@ def kvm_device() -> str | None:
     except FileNotFoundError:
         return "there is no /dev/kvm"
     except OSError as error:
-        return f"/dev/kvm can't be opened: {error.strerror}"
+        return f"cannot open /dev/kvm: {error.strerror}"
     return None
 
 

@@ -29,7 +29,7 @@ class Handover:
         try:
             descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
         except OSError as error:
-            raise NodeError(f"node {self._qmp.name}: {path} can't be opened for QEMU: {error.strerror}") from None
+            raise NodeError(f"node {self._qmp.name}: cannot open {path} for QEMU: {error.strerror}") from None
         os.set_blocking(descriptor, True)
         number = next(self._numbers)
         await self._send(descriptor, "add-fd", {"fdset-id": number})
