@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,18 +110,19 @@ def test_controls_come_first_and_no_set_up_is_called_safe() -> None:
         said
         == """\
 Controls
-  passed  fs ext4: replayed
-  passed  fs xfs: replayed
-  FAILED  fs btrfs: replayed: they differ at byte 7
-  not checked  fs bad: mkfs failed
-  unsupported  fs no: no guest image
+  fs ext4: 1 of 1 passed
+  fs xfs: 1 of 1 passed
+  fs btrfs: 0 of 1 passed
+    FAILED: replayed: they differ at byte 7
+  fs bad: not checked: mkfs failed
+  fs no: unsupported: no guest image
 
-SET-UP    MOMENTS  AT RISK  BROKEN  95 % INTERVAL
-fs ext4   30       15       0       0.0% to 11.6%
-fs xfs    2        2        1       1.3% to 98.7%
-fs btrfs  -        -        -       not believed: a control failed
-fs bad    -        -        -       not checked
-fs no     -        -        -       unsupported
+SET-UP    MOMENTS  AT RISK  BROKEN      95 % INTERVAL
+fs ext4   30       15       0           0.0% to 11.6%
+fs xfs    2        2        1 (1 lost)  1.3% to 98.7%
+fs btrfs  -        -        -           not believed: a control failed
+fs bad    -        -        -           not checked
+fs no     -        -        -           unsupported
 First broken of fs xfs: moment 2: commit 2 is lost
 
 Nothing broke in fs ext4. That does not mean safe: up to 11.6% of the moments may still break it.
@@ -128,3 +130,13 @@ AT RISK: moments at which something was not flushed yet; at the others, a power 
 Seed 7; a disk that writes 512 bytes at once. Everything is in out; what such a check \
 cannot tell: docs/explanation/crash-checks.md."""
     )
+
+
+def test_one_that_acknowledges_early_has_a_result_and_says_why() -> None:
+    early = replace(BROKEN, early="after 12 entries: commit 3 is lost")
+    said = [*lines(result(early), Path("out"))]
+    assert (
+        "fs xfs acknowledges early, as its settings allow: a cut that lost nothing broke it, too (after 12 entries: "
+        "commit 3 is lost). Its durable twin passed the controls in its place."
+    ) in said
+    assert status_of(result(early)) == 4

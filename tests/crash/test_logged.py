@@ -20,6 +20,7 @@ from storlab.layers.attach.blockdev import Cache
 from storlab.layers.resources import LoggedFile
 from storlab.study.study import load_study
 from storlab.workloads.ledger.workload import LedgerWorkload
+from storlab.workloads.witness import Pages
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FLUSH = Request(flags=1)
@@ -100,3 +101,29 @@ def test_a_log_that_lacks_a_write_fails_its_control(tmp_path: Path) -> None:
 
     control = asyncio.run(checker(tmp_path, [Request(2, b"\1" * SECTOR)], [], look).whole())
     assert (control.passed, control.detail) == (False, "they differ at byte 1024")
+
+
+def test_pages_are_torn_where_something_is_in_flight_and_no_more_once_one_is(tmp_path: Path) -> None:
+    looked: list[int] = []
+
+    async def look(image: Path, acknowledged: int) -> Broken | None:
+        looked.append(1)
+        data = image.read_bytes()
+        torn = any(len(set(data[at : at + 2 * SECTOR])) > 1 for at in range(0, len(data), 2 * SECTOR))
+        return Broken("torn", "half a page") if torn else None
+
+    rounds = [(Request(2 * (n % 4), bytes([1 + n]) * 2 * SECTOR), FLUSH, FLUSH, FLUSH) for n in range(50)]
+    tearing = checker(tmp_path, [request for each in rounds for request in each], [], look)
+    assert tearing.cutter.at_risk() == [*range(1, 200, 4)]
+    whole, torn = asyncio.run(tearing.of_pages(Pages(2 * SECTOR, protected=False)))
+    assert whole.passed and torn.passed
+    assert torn.detail == f"at cut {len(looked) - 10}"
+
+
+def test_pages_that_are_never_torn_fail_their_control(tmp_path: Path) -> None:
+    async def look(image: Path, acknowledged: int) -> None:
+        return None
+
+    asking = checker(tmp_path, [Request(0, b"\1" * SECTOR)], [], look)
+    whole, torn = asyncio.run(asking.of_pages(Pages(SECTOR, protected=False)))
+    assert (whole.passed, torn.passed, torn.detail) == (True, False, "40 cuts, and none did")

@@ -17,6 +17,7 @@ from storlab.errors import UserError
 if TYPE_CHECKING:
     from storlab.crash.results import CrashResult, SetUp
 
+
 _UNITS = {"512": 512, "4k": 4096, "16k": 16384}
 
 
@@ -53,7 +54,8 @@ def _crash(
     from storlab.cli.image import build_images
     from storlab.cli.progress import observer
     from storlab.cli.run import new_folder
-    from storlab.crash.run import RECORDS, Asked, crash_check
+    from storlab.crash.run import RECORDS, crash_check
+    from storlab.crash.set_up import Asked
 
     loaded = options.load()
     if build and (status := build_images(loaded, quiet or json)):
@@ -95,18 +97,27 @@ def lines(result: CrashResult, folder: Path) -> Iterator[str]:
     for each in result.set_ups:
         if each.believed and (first := each.first_broken) is not None and first.broken is not None:
             yield f"First broken of {each.name}: moment {first.number}: {first.broken.reason}"
+        if each.believed and each.early:
+            yield (
+                f"{each.name} acknowledges early, as its settings allow: a cut that lost nothing broke it, too "
+                f"({each.early}). Its durable twin passed the controls in its place."
+            )
     yield ""
     yield from _words(result, folder)
 
 
 def _controls(result: CrashResult) -> Iterator[str]:
+    """How many were passed; each that failed, with what happened."""
     yield "Controls"
     for each in result.set_ups:
-        for control in each.controls:
-            detail = f": {control.detail}" if control.detail else ""
-            yield f"  {'passed' if control.passed else 'FAILED'}  {each.name}: {control.name}{detail}"
         if each.failure:
-            yield f"  {'unsupported' if each.unsupported else 'not checked'}  {each.name}: {each.failure}"
+            yield f"  {each.name}: {'unsupported' if each.unsupported else 'not checked'}: {each.failure}"
+        passed = [control for control in each.controls if control.passed]
+        if each.controls:
+            yield f"  {each.name}: {len(passed)} of {len(each.controls)} passed"
+        for control in each.controls:
+            if not control.passed:
+                yield f"    FAILED: {control.name}{f': {control.detail}' if control.detail else ''}"
 
 
 def _row(each: SetUp) -> tuple[str, ...]:
@@ -114,7 +125,9 @@ def _row(each: SetUp) -> tuple[str, ...]:
         why = "unsupported" if each.unsupported else "not checked" if each.failure else "not believed: a control failed"
         return each.name, "-", "-", "-", why
     low, high = each.interval
-    return each.name, str(len(each.cuts)), str(each.at_risk), str(each.broken), f"{low:.1%} to {high:.1%}"
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(each.kinds.items()))
+    broken = f"{each.broken} ({kinds})" if kinds else "0"
+    return each.name, str(len(each.cuts)), str(each.at_risk), broken, f"{low:.1%} to {high:.1%}"
 
 
 def _words(result: CrashResult, folder: Path) -> Iterator[str]:

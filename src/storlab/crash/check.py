@@ -13,11 +13,13 @@ from random import Random
 from storlab.crash.cut import Loss, drawn, durable, in_flight, nothing, survivors
 from storlab.crash.replay import copy_image, first_difference, replaying
 from storlab.crash.results import Broken, Control, Cut
-from storlab.formats.log_writes import WriteLog
+from storlab.formats.log_writes import Flag, WriteLog
 from storlab.workloads.witness import Pages
 
 _CONTROLLED = 10  # moments for each control by cuts
+_TORN = 40  # for that which must break once: most of what is in flight is a log's, and no page
 _SMALLEST = 512  # bytes: what every disk writes at once
+HINT = "; perhaps it acknowledges before it writes"
 
 Look = Callable[[Path, int], Awaitable[Broken | None]]
 """What is broken of an image, where so many commits were acknowledged."""
@@ -67,12 +69,41 @@ class Cutter:
         """How many of so many entries no cut can take."""
         return durable(self.log.entries, moment, self.begin, self.write_through)
 
+    def at_risk(self) -> list[int]:
+        """The moments of the load, as numbers of entries, at which a cut could lose anything."""
+        if self.write_through:
+            return []
+        found, flying = [], False
+        for number, entry in enumerate(self.log.entries[self.begin :], start=self.begin + 1):
+            if entry.flags & Flag.FLUSH:
+                flying = False
+            flying = flying or bool(entry.length and not entry.flags & Flag.FUA)
+            if flying:
+                found.append(number)
+        return found
+
     def difference(self) -> int | None:
         """Where the whole log on the start image differs from the end image: a byte, or ``None``."""
         copy_image(self.start, self.image)
         with replaying(self.log, self.image) as replay:
             replay.write_all(self.log.entries)
         return first_difference(self.image, self.end)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Which cuts are made: so many, at moments that ``what`` and the seed decide, each with a loss of its own.
+
+    ``at_risk``: only where something is in flight. ``until_torn``: none after the first that tears something.
+    ``keep`` gets the image of the first that broke something, as it was before it was looked at.
+    """
+
+    what: str
+    count: int
+    loss_of: Callable[[Random], Loss]
+    at_risk: bool = False
+    until_torn: bool = False
+    keep: Callable[[Path], None] = lambda image: None
 
 
 @dataclass(frozen=True)
@@ -103,7 +134,7 @@ class Checker:
 
     async def ordered(self, unit: int) -> Control:
         """Control: a cut that loses nothing of what was completed recovers."""
-        cuts = await self.cuts("ordered", _CONTROLLED // 2, lambda _: nothing(unit))
+        cuts = await self.cuts(Drawn("ordered", _CONTROLLED // 2, lambda _: nothing(unit)))
         return _recovers("cuts that lose nothing that was completed recover", cuts)
 
     async def of_pages(self, pages: Pages) -> list[Control]:
@@ -111,41 +142,55 @@ class Checker:
         if pages.protected:
             cuts = await self._torn("protected", _SMALLEST)
             return [_recovers(f"protected pages, torn at {_SMALLEST} bytes, recover", _only_torn(cuts))]
-        whole, torn = await self._torn("whole", pages.size), await self._torn("torn", _SMALLEST)
-        count = sum(cut.broken is not None for cut in _only_torn(torn))
+        whole, torn = await self._torn("whole", pages.size), await self._torn("torn", _SMALLEST, _TORN)
+        broken = any(map(_tore, torn))
+        detail = f"at cut {len(torn)}" if broken else f"{len(torn)} cuts, and none did"
         return [
             _recovers("unprotected pages recover where only whole ones are lost", _only_torn(whole)),
-            Control(f"unprotected pages, torn at {_SMALLEST} bytes, break", count > 0, f"{count} of {len(torn)} cuts"),
+            Control(f"unprotected pages, torn at {_SMALLEST} bytes, break", broken, detail),
         ]
 
     async def counted(self, moments: int, unit: int) -> list[Cut]:
         """The result: cuts at so many moments, each of which loses at random."""
-        return await self.cuts("counted", moments, lambda random: drawn(random, unit), self.keep)
+        return await self.cuts(Drawn("counted", moments, lambda random: drawn(random, unit), keep=self.keep))
 
-    async def _torn(self, what: str, unit: int) -> list[Cut]:
-        return await self.cuts(what, _CONTROLLED, lambda random: Loss(0.2 * random.random(), 1.0, unit))
+    async def _torn(self, what: str, unit: int, most: int = 0) -> list[Cut]:
+        """Cuts that tear what was in flight, where anything was; of ``most``, if given, until one tears a page."""
 
-    async def cuts(
-        self, what: str, count: int, loss_of: Callable[[Random], Loss], keep: Callable[[Path], None] = lambda _: None
-    ) -> list[Cut]:
-        """Cuts at ``count`` moments of the load, drawn by lot, in order; the first broken image goes to ``keep``."""
-        log, begin = self.cutter.log, self.cutter.begin
-        random = Random(f"{self.seed} {self.name} {what}")
-        moments = sorted(random.randint(begin, len(log.entries)) for _ in range(count))
+        def loss(random: Random) -> Loss:
+            return Loss(0.2 * random.random(), 1.0, unit)
+
+        return await self.cuts(Drawn(what, most or _CONTROLLED, loss, at_risk=True, until_torn=most > 0))
+
+    async def cuts(self, asked: Drawn) -> list[Cut]:
+        """Cuts at moments of the load, drawn by lot, in order; the first broken image goes to ``asked.keep``."""
+        log, name = self.cutter.log, f"{self.seed} {self.name} {asked.what}"
         await asyncio.to_thread(self.cutter.rewind)
         found: list[Cut] = []
-        for number, moment in enumerate(moments, start=1):
-            own = Random(f"{self.seed} {self.name} {what} {number}")
+        kept = False
+        for number, moment in enumerate(self._moments(asked, Random(name)), start=1):
+            own = Random(f"{name} {number}")
             state = own.getstate()
-            await asyncio.to_thread(self.cutter.cut, moment, loss_of(own), own)
+            await asyncio.to_thread(self.cutter.cut, moment, asked.loss_of(own), own)
             acknowledged = self.acknowledged(moment)
             broken = await self.look(self.cutter.image, acknowledged)
-            if broken is not None and not any(cut.broken for cut in found):
-                own.setstate(state)
-                await asyncio.to_thread(self._keep_again, moment, loss_of(own), own, keep)
             flying = in_flight(log.entries, self.cutter.durable(moment), moment)
             found.append(Cut(number, moment, flying, acknowledged, broken))
+            if broken is not None and not kept:
+                kept = True
+                own.setstate(state)
+                await asyncio.to_thread(self._keep_again, moment, asked.loss_of(own), own, asked.keep)
+            if asked.until_torn and _tore(found[-1]):
+                break
         return found
+
+    def _moments(self, asked: Drawn, random: Random) -> list[int]:
+        """After how many entries, ascending."""
+        begin, end = self.cutter.begin, len(self.cutter.log.entries)
+        if not asked.at_risk:
+            return sorted(random.randint(begin, end) for _ in range(asked.count))
+        risky = self.cutter.at_risk()
+        return sorted(random.choice(risky) for _ in range(asked.count)) if risky else []
 
     def _keep_again(self, moment: int, loss: Loss, random: Random, keep: Callable[[Path], None]) -> None:
         """Looking has changed the image, so it is made again: the same, by the same random numbers."""
@@ -158,10 +203,14 @@ def _recovers(name: str, cuts: Iterable[Cut]) -> Control:
     if first is None or first.broken is None:
         return Control(name, True)
     # Not a finding, though it may be true: nothing here could tell it from a fault of the check.
-    early = "; perhaps it acknowledges before it writes" if first.broken.kind == "lost" else ""
-    return Control(name, False, f"after {first.entries} entries: {first.broken.reason}{early}")
+    hint = HINT if first.broken.kind == "lost" else ""
+    return Control(name, False, f"after {first.entries} entries: {first.broken.reason}{hint}")
+
+
+def _tore(cut: Cut) -> bool:
+    return cut.broken is not None and cut.broken.kind == "torn"
 
 
 def _only_torn(cuts: Sequence[Cut]) -> list[Cut]:
     """What these controls ask is whether pages are torn. That commits are lost is for the result to say."""
-    return [cut for cut in cuts if cut.broken is None or cut.broken.kind == "torn"]
+    return [cut for cut in cuts if cut.broken is None or _tore(cut)]

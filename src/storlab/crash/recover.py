@@ -6,6 +6,7 @@ boot. All that is set up for it is journalled like anything else of a run, and u
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +35,7 @@ _CHECKS = {
 _HARMLESS = ("nodev", "nosuid", "noexec")
 """A guest made the file system, so nothing in it is run or opened as a device here."""
 _PATIENCE = 300.0  # s
+_TRIES, _WAIT = 10, 2.0  # s between them
 
 
 @dataclass(frozen=True)
@@ -104,10 +106,15 @@ class Recovery:
         return None
 
     async def _undo(self, entries: list[Pending]) -> None:
+        """Again for a while where it can't be: of one cut of hundreds a server may take longer to end."""
         numbers = {entry.number for entry in entries}
-        result = await tear_down(self.journal, self.session, lambda entry: entry.number in numbers)
-        if result.failed:
-            raise StorlabError(f"could not be torn down: {'; '.join(result.failed)}")
+        for last in (False,) * _TRIES + (True,):
+            result = await tear_down(self.journal, self.session, lambda entry: entry.number in numbers)
+            if not result.failed:
+                return
+            if last:
+                raise StorlabError(f"could not be torn down: {'; '.join(result.failed)}")
+            await asyncio.sleep(_WAIT)
 
 
 def _recovering(layer: Layer) -> Layer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -44,7 +45,11 @@ class Control:
 
 @dataclass(frozen=True)
 class SetUp:
-    """One cell of the study. ``failure``: why it could not be checked. ``entries``: of the load, in its log."""
+    """One cell of the study. ``failure``: why it could not be checked. ``entries``: of the load, in its log.
+
+    ``early``: what is broken already by a cut that loses nothing, where its settings allow that; its controls are then
+    those of a durable twin.
+    """
 
     cell: int
     levels: Mapping[str, str]
@@ -55,6 +60,7 @@ class SetUp:
     acknowledged: int = 0
     controls: Sequence[Control] = ()
     cuts: Sequence[Cut] = ()
+    early: str = ""
     failure: str = ""
     unsupported: bool = False
 
@@ -74,6 +80,11 @@ class SetUp:
         return sum(cut.broken is not None for cut in self.cuts)
 
     @property
+    def kinds(self) -> Counter[Kind]:
+        """At how many moments what was."""
+        return Counter(cut.broken.kind for cut in self.cuts if cut.broken is not None)
+
+    @property
     def first_broken(self) -> Cut | None:
         """The earliest of them."""
         return next((cut for cut in self.cuts if cut.broken is not None), None)
@@ -84,6 +95,11 @@ class SetUp:
         return not self.failure and bool(self.cuts) and all(control.passed for control in self.controls)
 
     @property
+    def lacks_only_order(self) -> bool:
+        """Whether all of its log is there, and yet a cut that loses nothing broke it."""
+        return [control.passed for control in self.controls] == [True, False]
+
+    @property
     def interval(self) -> tuple[float, float]:
         """Of the share of moments at which a cut breaks something."""
         return exact_interval(self.broken, len(self.cuts))
@@ -91,6 +107,7 @@ class SetUp:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         found = asdict(self) | {"broken": self.broken, "at_risk": self.at_risk, "believed": self.believed}
+        found |= {"kinds": dict(self.kinds)}
         return found | ({"interval": list(self.interval)} if self.cuts else {})
 
 
