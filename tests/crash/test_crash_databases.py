@@ -11,7 +11,7 @@ import pytest
 from laboratory import Ended
 from laboratory.guests import needs_guests
 
-from .test_crash_guests import EXAMPLES, ORDERED, WHOLE, CrashLaboratory, controls, laboratory
+from .test_crash_guests import ORDERED, WHOLE, CrashLaboratory, controls, laboratory
 
 pytestmark = pytest.mark.slow
 
@@ -31,11 +31,11 @@ def passable() -> Iterator[CrashLaboratory]:
 @pytest.fixture(scope="module")
 def checked() -> Iterator[tuple[CrashLaboratory, Ended]]:
     for lab in passable():
-        yield lab, lab.storlab(*lab.arguments("databases-power-cut.toml", *SMALL), timeout=1100)
+        yield lab, lab.storlab(*lab.arguments("databases-power-cut.toml", *SMALL), timeout=1400)
 
 
 @needs_guests
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("name", ["mariadb", "postgresql"])
 def test_a_durable_database_that_mends_its_pages_keeps_all(checked: tuple[CrashLaboratory, Ended], name: str) -> None:
     lab, said = checked
@@ -45,25 +45,85 @@ def test_a_durable_database_that_mends_its_pages_keeps_all(checked: tuple[CrashL
 
 
 @needs_guests
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("name", ["mariadb-unprotected", "postgresql-unprotected"])
 def test_one_that_does_not_mend_them_is_torn_and_survives_where_whole_pages_go(
-    checked: tuple[CrashLaboratory, Ended],
+    checked: tuple[CrashLaboratory, Ended], name: str
 ) -> None:
     lab, said = checked
-    found = lab.found()["mariadb-unprotected"]
+    found = lab.found()[name]
     assert controls(found) == {WHOLE: True, ORDERED: True, WHOLE_PAGES: True, TORN: True}, said
 
 
-@needs_guests
-@pytest.mark.timeout(900)
-def test_a_disk_that_ignores_flushes_loses_transactions_of_postgresql() -> None:
-    study = (EXAMPLES / "databases-power-cut.toml").read_text()
-    liar = study.replace('layer = "virtio-blk"', 'layer = "virtio-blk", cache = "unsafe"')
-    assert liar != study
+LIARS = """
+schema  = 1
+title   = "Planted liars: which of these lose what they acknowledged?"
+primary = "commit.rate"
+
+[nodes.vm]
+kind   = "vm"
+memory = "768M"
+stack  = "{set-up}"
+
+[factors.set-up]
+"""
+UNSAFE = """{name} = [
+  {{ layer = "file", size = "512M" }}, {{ layer = "virtio-blk", cache = "{cache}" }},
+  {{ layer = "mkfs", type = "ext4" }}, {{ layer = "mount", options = "{options}" }}, {server},
+]
+"""
+MARIADB = '{ layer = "mariadb", pool = "16M", log_size = "16M" }'
+POSTGRESQL = '{ layer = "postgresql", pool = "16M" }'
+EARLY = """{ layer = "mariadb", pool = "16M", log_size = "16M", flush_at_commit = 0,
+  settings = { innodb_flush_log_at_timeout = 600 } }"""  # or it writes the log each second
+PLANTED = {
+    "mariadb-unsafe": ("unsafe", "noatime", MARIADB),  # QEMU ignores the guest's flushes
+    "postgresql-unsafe": ("unsafe", "noatime", POSTGRESQL),
+    "postgresql-nobarrier": ("none", "nobarrier", POSTGRESQL),  # ext4 sends none
+    "mariadb-early": ("none", "noatime", EARLY),
+}
+
+
+@pytest.fixture(scope="module")
+def planted() -> Iterator[tuple[CrashLaboratory, Ended]]:
+    """Few moments: of a liar nearly each shows it."""
+    levels = (UNSAFE.format(name=name, cache=cache, options=options, server=server)
+              for name, (cache, options, server) in PLANTED.items())  # fmt: skip
+    study = LIARS + "".join(levels) + "[workload.commits]\non = ['vm']\nsql-ledger = { runtime = '4s' }\n"
     for lab in passable():
-        path = lab.folder / "liar.toml"
-        path.write_text(liar)
-        said = lab.storlab(*lab.arguments(str(path), *SMALL, "--only", "server=postgresql"), timeout=800)
-        found = lab.found()["postgresql"]
-        assert controls(found)[WHOLE] and controls(found)[ORDERED], said
-        assert found["broken"] >= 8, said
-        assert "lost" in {cut["broken"]["kind"] for cut in found["cuts"] if cut["broken"]}, said
+        path = lab.folder / "liars.toml"
+        path.write_text(study)
+        yield lab, lab.storlab(*lab.arguments(str(path), "--moments", "8"), timeout=1100)
+
+
+@needs_guests
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("name", ["mariadb-unsafe", "postgresql-unsafe", "postgresql-nobarrier"])
+def test_a_disk_or_a_file_system_that_ignores_flushes_loses_transactions(
+    planted: tuple[CrashLaboratory, Ended], name: str
+) -> None:
+    lab, said = planted
+    found = lab.found()[name]
+    assert controls(found) == {WHOLE: True, ORDERED: True}, said
+    assert found["believed"] and found["broken"] >= 6, said
+
+
+@needs_guests
+def test_a_liar_is_caught_by_what_it_acknowledged(planted: tuple[CrashLaboratory, Ended]) -> None:
+    lab, said = planted
+    liars = [lab.found()[name] for name in PLANTED if name != "mariadb-early"]
+    assert "lost" in {kind for found in liars for kind in found["kinds"]}, said
+
+
+@needs_guests
+@pytest.mark.timeout(1200)
+def test_one_that_acknowledges_early_has_a_result_for_which_its_durable_twin_vouches(
+    planted: tuple[CrashLaboratory, Ended],
+) -> None:
+    lab, said = planted
+    found = lab.found()["mariadb-early"]
+    twin = "without flush_at_commit = 0"
+    assert controls(found) == {WHOLE: True, f"{twin}, {WHOLE}": True, f"{twin}, {ORDERED}": True}, said
+    assert found["believed"] and found["kinds"].get("lost", 0) > 0, said
+    assert "acknowledged transactions" in found["early"]
+    assert said.status == 4
