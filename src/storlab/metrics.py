@@ -41,6 +41,9 @@ END = "@"
 Key = tuple[str, str]
 """Source and metric."""
 
+CHECKPOINT: Key = (f"{PROBE}server", "checkpoint")
+"""The series of a database's checkpoints: when each began, and how many seconds it took."""
+
 Quantity = Literal[
     "", "throughput", "operations", "bytes", "bytes read", "bytes written",
     "latency", "request length", "request length alignment", "request alignment", "request offset",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import polars as pl
 import pytest
 
 from laboratory import Laboratory, needs_root
+from laboratory.databases import laboratory_of_databases
 
 STUDY = """
 primary = "bytes_written.per-transaction"
@@ -30,13 +28,8 @@ workload.oltp.LOAD = { threads = 2, runtime = "1s"MORE }
 
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
-    """In a folder that the servers' own users may pass through."""
-    with tempfile.TemporaryDirectory(prefix="sl-", dir="/var/tmp") as name:
-        Path(name).chmod(0o711)
-        monkeypatch.setenv("XDG_STATE_HOME", f"{name}/state")
-        monkeypatch.setenv("XDG_CACHE_HOME", f"{name}/cache")
-        with contextlib.closing(Laboratory(Path(name))) as made:
-            yield made
+    with laboratory_of_databases(monkeypatch) as made:
+        yield made
 
 
 def metrics(lab: Laboratory) -> dict[tuple[int, str], float]:

@@ -18,6 +18,7 @@ from storlab.probes.backing import BACKING
 from storlab.probes.base import Probe
 from storlab.probes.host_load import HostLoadProbe
 from storlab.probes.requests.probe import ShareRequestsProbe
+from storlab.probes.server.probe import ServerProbe
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.records.amplification import (
     METRICS,
@@ -30,6 +31,7 @@ from storlab.records.amplification import (
     disk_bytes,
     moved_bytes,
 )
+from storlab.records.checkpoint_dips import checkpoint_dips
 from storlab.records.observations import Done, Observations
 from storlab.records.per_transaction import METRICS as PER_TRANSACTION
 from storlab.records.per_transaction import per_transaction
@@ -141,6 +143,10 @@ def parse_trial(trial: Done, observations: Observations) -> Parsed:
         if isinstance(cell.probes[name], ShareRequestsProbe) and _measures_all(trial):
             loads = [load for each in measured.values() for load in each]
             parsed.tell(record, PROBE + name, None, requests_per_operation(loads, ends.get(PROBE + name, {}).values()))
+        if isinstance(cell.probes[name], ServerProbe):
+            loads = [load for each in measured.values() for load in each]
+            for source, seen in ends.items():
+                parsed.tell(record, source, None, checkpoint_dips(loads, seen.values()))
         if isinstance(cell.probes[name], HostLoadProbe) and _measures_all(trial):
             _add_per_transaction(parsed, record, measured, ends)
     _add_amplification(parsed, trial, observations, measured)

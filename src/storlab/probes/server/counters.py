@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from storlab.metrics import MetricSpec, by_name
+from storlab.probes.server.checkpoints import BEGAN, NOW, REACHED
 
 END = "end"
 """What the last line of an answer says."""
@@ -26,6 +27,11 @@ SPECS = by_name(
         MetricSpec("dirty.pages.max", "1", across="max", evidence="none"),
         MetricSpec("checkpoint.age.max", "B", across="max", evidence="none"),
         MetricSpec("purge.lag.max", "1", across="max", evidence="none"),
+        *(
+            MetricSpec(f"checkpoint.dip.{of}.{which}", unit, "lower", "none", tail=which == "max", evidence="none")
+            for of, unit in (("depth", "1"), ("length", "s"))
+            for which in ("median", "max")
+        ),
     ]
 )
 SERIES = {"dirty.pages": "1", "checkpoint.age": "B", "purge.lag": "1"}
@@ -55,7 +61,7 @@ def _of_innodb() -> Asked:
         "INNODB_CHECKPOINT_AGE": "checkpoint.age",
         "INNODB_HISTORY_LIST_LENGTH": "purge.lag",
     }
-    names = ", ".join(f"'{name}'" for name in (*counts, *states))
+    names = ", ".join(f"'{name}'" for name in (*counts, *states, REACHED))
     of = f"FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME IN ({names})"
     return Asked(f"SELECT VARIABLE_NAME, VARIABLE_VALUE {of} UNION ALL SELECT '{END}', 0;", counts, states)
 
@@ -69,7 +75,11 @@ def _of_postgres() -> Asked:
         "pages.read": "blks_read FROM pg_stat_database WHERE datname = current_database()",
         "checkpoints": "checkpoints_timed + checkpoints_req FROM pg_stat_bgwriter",
     }
-    rows = [f"SELECT '{name}', {source}" for name, source in sources.items()]
+    times = {
+        BEGAN: "extract(epoch FROM checkpoint_time)::bigint FROM pg_control_checkpoint()",
+        NOW: "extract(epoch FROM clock_timestamp())::bigint",
+    }
+    rows = [f"SELECT '{name}', {source}" for name, source in {**sources, **times}.items()]
     return Asked(" UNION ALL ".join([*rows, f"SELECT '{END}', 0"]) + ";", {name: name for name in sources}, {})
 
 

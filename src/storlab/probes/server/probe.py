@@ -20,9 +20,10 @@ from storlab.layers.database.clients import DATABASE, client
 from storlab.layers.resources import Server
 from storlab.layers.server.log import ServerLog
 from storlab.measurements import SERIES_COLUMNS, Measurements, empty, metric_frame
-from storlab.metrics import MetricSpec, Value
+from storlab.metrics import CHECKPOINT, MetricSpec, Value
 from storlab.nodes.waiting import to_its_end
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord, Window
+from storlab.probes.server.checkpoints import checkpoints
 from storlab.probes.server.counters import ASKED, END, SERIES, SPECS, Asked
 from storlab.probes.subject import Kind, Service
 from storlab.reading import read_file
@@ -63,7 +64,7 @@ class ServerProbe(Probe):
             answers.log.close()
 
     def parse(self, record: ProbeRecord) -> Measurements:
-        values, series = list[Value](), list[pl.DataFrame]()
+        values, series, warnings = list[Value](), list[pl.DataFrame](), list[str]()
         for service in _databases(record.subject.servers):
             asked, path = ASKED[service.dialect], record.raw / _file(service)
             looks = read_answers(path)
@@ -73,7 +74,11 @@ class ServerProbe(Probe):
             values += _counted(asked, before, after, str(path))
             values += _largest(asked, within or [after])
             series += [_series(asked, within, record.window)] if within else []
-        return Measurements(metric_frame(values), series=pl.concat([empty(SERIES_COLUMNS), *series]))
+            series.append(marks := _checkpoints([before, *within, after], record.window))
+            if marks.is_empty():
+                warnings.append(f"{service.dialect}: no checkpoint began while the load ran, so there is no dip of one")
+        together = pl.concat([empty(SERIES_COLUMNS), *series])
+        return Measurements(metric_frame(values), series=together, warnings=tuple(warnings))
 
 
 class _Answers:
@@ -155,6 +160,17 @@ def _series(asked: Asked, looks: Sequence[Look], window: Window) -> pl.DataFrame
         for name, metric in asked.states.items()
         for look in looks
         if name in look.numbers
+    ]
+    return pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row")
+
+
+def _checkpoints(looks: Sequence[Look], window: Window) -> pl.DataFrame:
+    """Those that began within the window: when, and how long each took, at most until the window's end."""
+    _, name = CHECKPOINT
+    rows = [
+        (None, name, each.begin - window.start, min(each.end or window.end, window.end) - each.begin, "s")
+        for each in checkpoints(looks)
+        if window.start <= each.begin < window.end
     ]
     return pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row")
 

@@ -11,7 +11,7 @@ from storlab.report.charts.scales import PLAIN
 from storlab.report.charts.theme import INK, SOFT, Chart
 from storlab.report.charts.variability.sampled import Axes, Clock
 
-_HEIGHT = 220
+_HEIGHT, _COURSE = 220, 240
 _SHARE = "samples in a bin (%)"
 _ROW, _AXIS = 64, 46  # px a level, and for the axis below
 
@@ -116,6 +116,12 @@ def quantiles_chart(differences: pl.DataFrame, axes: Axes) -> Chart:
     return alt.layer(zero, line, height=220)
 
 
+def with_checkpoints(chart: Chart, marks: pl.DataFrame, axes: Axes, clock: Clock) -> Chart:
+    """A chart over time with ``marks``, ``level, t``, as triangles along its bottom."""
+    points = alt.Chart(marks).mark_point(shape="triangle-up", filled=True, size=60, opacity=1)
+    return alt.layer(chart, points.encode(x=clock.axis("t"), y=alt.value(_COURSE - 5), color=axes.colour()))
+
+
 def course_chart(
     course: pl.DataFrame, steps: pl.DataFrame, axes: Axes, clock: Clock, span: tuple[float, float] | None = None
 ) -> Chart:
@@ -139,7 +145,7 @@ def course_chart(
         changes = alt.Chart(steps.filter(pl.col("begin") > 0)).mark_rule(strokeWidth=1.5, strokeDash=[4, 3], color=SOFT)
         layers.append(levels.encode(x=begin, x2=alt.X2("end:Q"), y=y, color=colour))
         layers.append(changes.encode(x=begin, color=colour))
-    return alt.layer(*layers, height=240)
+    return alt.layer(*layers, height=_COURSE)
 
 
 def series_chart(course: pl.DataFrame, median: pl.DataFrame, axes: Axes, clock: Clock, top: float) -> Chart:

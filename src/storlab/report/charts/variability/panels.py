@@ -30,6 +30,7 @@ from storlab.report.charts.variability.drawn import (
     quantiles_chart,
     series_chart,
     variance_chart,
+    with_checkpoints,
 )
 from storlab.report.charts.variability.sampled import INSTANTS, Axes, Clock, Sampled, sampled
 from storlab.report.input import ReportInput
@@ -59,12 +60,15 @@ def course_panels(of: Sampled, taken: set[str]) -> Iterator[Panel]:
         return
     combination = of.combination
     shown = words.listed(list(of.axes.shown))
-    told = f"{combination.metric} of {shown} over the time of a trial{_changes_in_words(of)}."
+    told = (
+        f"{combination.metric} of {shown} over the time of a trial{_changes_in_words(of)}{_checkpoints_in_words(of)}."
+    )
     low, high = within.bulk(of.samples)
     from_zero = low < _NEAR * high
     titles = {True: "All levels"} if from_zero else {False: "All levels, zoomed in", True: "All levels, from zero"}
     for whole, title in titles.items():
         name = file_stem("course", [combination.title, "from-zero" if whole else ""], taken)
+        title += "; triangles are checkpoints" if of.checkpoints.height else ""
         draw = partial(_course_chart, of, None if whole else (low, high))
         yield Panel("course", name, combination.title, title, told, draw, wide=from_zero or not whole)
 
@@ -193,7 +197,15 @@ def _part_by_part(of: Sampled) -> _View:
 
 
 def _course_chart(of: Sampled, span: tuple[float, float] | None) -> Chart:
-    return course_chart(of.course, of.levels_in_time, of.axes, of.clock, span)
+    chart = course_chart(of.course, of.levels_in_time, of.axes, of.clock, span)
+    return with_checkpoints(chart, of.checkpoints, of.axes, of.clock) if of.checkpoints.height else chart
+
+
+def _checkpoints_in_words(of: Sampled) -> str:
+    """ "; 2 checkpoints of postgresql" """
+    counts = of.checkpoints.group_by("level", maintain_order=True).len()
+    told = [f"{fmt.plural(count, 'checkpoint')} of {level}" for level, count in counts.iter_rows()]
+    return f"; {words.listed(told)}" if told else ""
 
 
 def _changes_in_words(of: Sampled) -> str:

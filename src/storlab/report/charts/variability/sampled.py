@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import altair as alt
 import polars as pl
 
 from storlab.analysis.variability import samples as within
+from storlab.metrics import CHECKPOINT, without_end
 from storlab.report import format as fmt
 from storlab.report.charts.names import title_of
 from storlab.report.charts.panel import Combination
@@ -76,15 +77,22 @@ _FEWEST = 10  # samples of a level, for a distribution
 INSTANTS = 3  # of fewer there is no course
 
 
+_NO_MARKS = pl.DataFrame(schema={"level": pl.String, "t": pl.Float64})
+
+
 @dataclass(frozen=True)
 class Sampled:
-    """``samples``: ``level, round, t, value``, in display units; ``findings``: what was found in these trials."""
+    """``samples``: ``level, round, t, value``, in display units; ``findings``: what was found in these trials.
+
+    ``checkpoints``: ``level, t`` of those of a database under this load, of all rounds; ``t`` in the clock's unit.
+    """
 
     combination: Combination
     samples: pl.DataFrame
     findings: pl.DataFrame
     axes: Axes
     clock: Clock
+    checkpoints: pl.DataFrame = field(default_factory=lambda: _NO_MARKS)
 
     @cached_property
     def rounds(self) -> list[int]:
@@ -151,10 +159,22 @@ def sampled(
     unit = fmt.scale(float(str(rows["value"].abs().max())), combination.unit)
     present = set(rows["level"])
     cells = list(combination.cells.values())
+    clock = Clock(float(str(rows["t"].max())) or 1.0)
     return Sampled(
         combination,
         rows.with_columns(pl.col("value") / unit.factor),
         given.findings.filter(pl.col("cell").is_in(cells), source=source, metric=metric),
         Axes(metric, unit, compared_factor(given.summary), levels, [level for level in levels if level in present]),
-        Clock(float(str(rows["t"].max())) or 1.0),
+        clock,
+        _checkpoints(given, combination, clock),
     )
+
+
+def _checkpoints(given: ReportInput, combination: Combination, clock: Clock) -> pl.DataFrame:
+    source, metric = CHECKPOINT
+    sources = [each for each in given.series["source"].unique() if without_end(each) == source]
+    levels = {cell: level for level, cell in combination.cells.items()}
+    marks = given.series.filter(pl.col("cell").is_in(list(levels)) & pl.col("source").is_in(sources), metric=metric)
+    level = pl.col("cell").replace_strict(levels, return_dtype=pl.String)
+    shown = marks.filter(pl.col("t") <= clock.duration)
+    return shown.select(level.alias("level"), pl.col("t") / clock.unit) if shown.height else _NO_MARKS
