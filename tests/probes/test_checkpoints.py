@@ -18,7 +18,7 @@ class Answer:
 
 def postgres(*answers: tuple[float, int, int]) -> list[Checkpoint]:
     """Each: time, how many, when the last finished one began."""
-    return checkpoints([Answer(t, {COUNT: n, BEGAN: 1000 + at, NOW: 1000 + int(t)}) for t, n, at in answers])
+    return checkpoints([Answer(t, {COUNT: n, BEGAN: 1000 + at, NOW: int(1000 * (1000 + t))}) for t, n, at in answers])
 
 
 def innodb(*reached: int) -> list[Checkpoint]:
@@ -30,7 +30,7 @@ def test_one_that_is_spread_out_lasts_from_when_it_is_counted_until_the_control_
 
 
 def test_one_that_was_forced_began_when_the_control_file_says() -> None:
-    assert postgres((2, 0, 0), (9, 0, 0), (10, 1, 6), (11, 1, 6)) == [Checkpoint(5, 10)]
+    assert postgres((2, 0, 0), (9, 0, 0), (10, 1, 6), (11, 1, 6)) == [Checkpoint(6, 10)]
 
 
 def test_one_that_does_not_end_has_no_end() -> None:
@@ -38,7 +38,7 @@ def test_one_that_does_not_end_has_no_end() -> None:
 
 
 def test_innodb_s_lasts_for_as_long_as_it_moves() -> None:
-    assert innodb(5, 5, 9, 12, 12, 12, 20, 20) == [Checkpoint(1, 3), Checkpoint(5, 6)]
+    assert innodb(5, 5, 9, 12, 12, 13, 13, 13, 13, 20, 20, 20, 20) == [Checkpoint(1, 5), Checkpoint(8, 9)]
     assert innodb(5, 5, 5) == []
     assert innodb(5, 6) == [Checkpoint(0, None)]
 
@@ -49,7 +49,7 @@ def test_whatever_is_answered_they_end_after_they_begin(steps: list[tuple[int, i
     of_postgres, of_innodb = list[Answer](), list[Answer]()
     for t, (more, later, further) in enumerate(steps):
         count, began, reached = count + more, began + later, reached + further
-        of_postgres.append(Answer(float(t), {COUNT: count, BEGAN: began, NOW: t}))
+        of_postgres.append(Answer(float(t), {COUNT: count, BEGAN: began, NOW: 1000 * t}))
         of_innodb.append(Answer(float(t), {REACHED: reached}))
     for found in (checkpoints(of_postgres), checkpoints(of_innodb)):
         assert all(each.end is None or each.begin < each.end for each in found)

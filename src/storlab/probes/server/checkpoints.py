@@ -12,7 +12,8 @@ from itertools import pairwise
 from typing import Protocol
 
 COUNT, BEGAN, NOW, REACHED = "checkpoints", "checkpoint.began", "checkpoint.now", "INNODB_LSN_LAST_CHECKPOINT"
-"""Names in answers: how many; when the last finished one began and what the time is, in s since 1970; up to where."""
+"""Names in answers: how many; in which second since 1970 the last finished one began; ms since then; up to where."""
+_ONE = 2.0  # s: InnoDB moves its checkpoint once a second for as long as it writes pages back
 
 
 class Look(Protocol):
@@ -46,8 +47,8 @@ def _counted(looks: Sequence[Look]) -> Iterator[Checkpoint]:
             yield Checkpoint(begun, before.t)
             begun = None
         if ended:
-            by_file = after.t - max(0, after.numbers.get(NOW, 0) - after.numbers[BEGAN]) - 1  # it has whole seconds
-            earliest = min(before.t, max(by_file, looks[0].t))
+            since = after.numbers.get(NOW, 0) / 1000 - after.numbers[BEGAN]
+            earliest = max(min(before.t, after.t - since), looks[0].t)
             yield Checkpoint(begun if begun is not None else earliest, after.t)
             begun = None
         elif counted:
@@ -57,17 +58,17 @@ def _counted(looks: Sequence[Look]) -> Iterator[Checkpoint]:
 
 
 def _moves(looks: Sequence[Look]) -> Iterator[Checkpoint]:
-    """Each time in which it moved at every answer is one."""
-    begun: float | None = None
+    """Each time in which it moved again and again is one."""
+    begun = moved = 0.0
+    running = False
     for before, after in pairwise(looks):
-        moved = _differs(before, after, REACHED)
-        if moved and begun is None:
-            begun = before.t
-        if not moved and begun is not None:
-            yield Checkpoint(begun, before.t)
-            begun = None
-    if begun is not None:
-        yield Checkpoint(begun, None)
+        if running and before.t - moved > _ONE:
+            yield Checkpoint(begun, moved)
+            running = False
+        if _differs(before, after, REACHED):
+            begun, running, moved = (begun if running else before.t), True, after.t
+    if running:
+        yield Checkpoint(begun, moved if looks[-1].t - moved > _ONE else None)
 
 
 def _differs(before: Look, after: Look, name: str) -> bool:

@@ -77,7 +77,7 @@ def _of_postgres() -> Asked:
     }
     times = {
         BEGAN: "extract(epoch FROM checkpoint_time)::bigint FROM pg_control_checkpoint()",
-        NOW: "extract(epoch FROM clock_timestamp())::bigint",
+        NOW: "floor(1000 * extract(epoch FROM clock_timestamp()))::bigint",
     }
     rows = [f"SELECT '{name}', {source}" for name, source in {**sources, **times}.items()]
     return Asked(" UNION ALL ".join([*rows, f"SELECT '{END}', 0"]) + ";", {name: name for name in sources}, {})
