@@ -48,6 +48,9 @@ fn compile(clang: &str, source: &Path, object: &Path) {
         ])
         .arg(format!("-D__TARGET_ARCH_{name}"))
         .arg(format!("-I/usr/include/{architecture}-linux-gnu")) // Debian's place of asm/types.h
+        // Its place in a build for another architecture: what both say of the types of eBPF programs is the same.
+        .arg("-idirafter")
+        .arg(format!("/usr/include/{}-linux-gnu", env::consts::ARCH))
         .arg("-c")
         .arg(source)
         .arg("-o")

@@ -9,7 +9,7 @@ import shutil
 from storlab.doctor.machine import Check, Machine, missing, ok, warn
 from storlab.errors import MissingTool
 from storlab.layers.fs.mount import parse_mountinfo
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent_binary import agent_path, agent_remedy
 from storlab.units import size_text
 
 GROUP = "Machine"
@@ -132,14 +132,14 @@ def cgroups(machine: Machine) -> Check:
 
 
 def agent(machine: Machine) -> Check:
-    """Whether the agent is built and runs, by asking it for its version."""
+    """Whether there is an agent, and it runs, by asking it for its version."""
     try:
         path = agent_path()
     except MissingTool:
-        return missing("agent", GROUP, "not built", "make agent")
+        return missing("agent", GROUP, "missing", agent_remedy())
     ended = machine.run([str(path), "--version"])
     if ended.status != 0:
-        return missing("agent", GROUP, f"{path} doesn't run: {ended.first_line}", "make agent")
+        return missing("agent", GROUP, f"{path} doesn't run: {ended.first_line}", agent_remedy())
     return ok("agent", GROUP, ended.first_line.removeprefix("storlab-agent "))
 
 

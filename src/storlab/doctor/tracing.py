@@ -11,7 +11,7 @@ import struct
 from storlab.blockio.trace_output import Started, decode
 from storlab.doctor.machine import Check, Machine, missing, ok, program, warn
 from storlab.errors import MissingTool, ParseError
-from storlab.nodes.agent_binary import agent_path
+from storlab.nodes.agent_binary import agent_path, agent_remedy
 
 GROUP = "Observation"
 _BPF_SYSCALL = {"x86_64": 321, "aarch64": 280}
@@ -72,7 +72,7 @@ def block_io(machine: Machine) -> Check:
     try:
         tried = machine.run([str(agent_path()), "trace", "--for", "0.001"])
     except MissingTool:
-        return missing(name, GROUP, "the agent is not built", "make agent")
+        return missing(name, GROUP, "the agent is missing", agent_remedy())
     try:
         started = decode(tried.first_line.encode(), "storlab-agent trace", 1)
     except ParseError:

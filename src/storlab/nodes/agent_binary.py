@@ -8,24 +8,33 @@ from pathlib import Path
 
 from storlab.errors import MissingTool
 
+_PACKAGE = Path(__file__).resolve().parent.parent
+_CHECKOUT = _PACKAGE.parent.parent
+
 
 def agent_path() -> Path:
-    """The agent for this machine: ``$STORLAB_AGENT``, beside the package, or in the checkout's build folder.
+    """The agent for this machine: ``$STORLAB_AGENT``, the installed one, or the one that a checkout has built.
 
-    Raises ``MissingTool`` that names the command which builds it.
+    Raises ``MissingTool`` that names what provides it.
     """
     chosen = os.environ.get("STORLAB_AGENT")
     if chosen:
         if os.access(chosen, os.X_OK):
             return Path(chosen)
         raise MissingTool(f"$STORLAB_AGENT names {chosen}, which can't be executed; unset it or build that agent")
-    package = Path(__file__).resolve().parent.parent
     target = f"{platform.machine()}-unknown-linux-gnu"
     candidates = (
-        package / "bin" / "storlab-agent",
-        package.parent.parent / "agent" / "target" / target / "release" / "storlab-agent",
+        _PACKAGE / "bin" / "storlab-agent",
+        _CHECKOUT / "agent" / "target" / target / "release" / "storlab-agent",
     )
     for candidate in candidates:
         if os.access(candidate, os.X_OK):
             return candidate
-    raise MissingTool("the agent is not built; run `make agent` in Storlab's checkout (it needs Rust)")
+    raise MissingTool(f"the agent is missing: {agent_remedy()}")
+
+
+def agent_remedy() -> str:
+    """How whoever runs this Storlab gets an agent that fits it: a clause."""
+    if (_CHECKOUT / "agent" / "Cargo.toml").is_file():
+        return f"run `make agent` in {_CHECKOUT} (it needs Rust)"
+    return f"install Storlab again from its wheel for {platform.machine()}, which has one"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storlab.errors import NodeLost, ProtocolError
+from storlab.nodes.agent_binary import agent_remedy
 from storlab.nodes.events import FINAL, Answer, Event, Hello, Refused, answer_of, check_answers
 from storlab.nodes.protocol import PREFACE, VERSION, Decoder, Frame, encode
 from storlab.version import __version__
@@ -74,8 +75,8 @@ class Connection:
         theirs = await asyncio.shield(self._greeting)
         if theirs.protocol != VERSION:
             raise ProtocolError(
-                f"node {self._node}: its agent speaks protocol {theirs.protocol} and Storlab {VERSION}; "
-                "rebuild the agent with `make agent`"
+                f"node {self._node}: its agent speaks protocol {theirs.protocol} and Storlab {VERSION}: "
+                f"{agent_remedy()}"
             )
         async for answer in self.request("hello", protocol=VERSION, version=__version__):
             if isinstance(answer.event, Refused):

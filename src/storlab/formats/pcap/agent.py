@@ -63,7 +63,10 @@ def _document(process: subprocess.Popen[bytes], agent: Path, source: str) -> Doc
     said = process.stderr.read(4096).decode(errors="replace").strip()
     status = process.wait()
     if status == _USAGE:
-        raise MissingTool(f"{agent} is too old to read captures; run `make agent` in Storlab's checkout")
+        raise MissingTool(
+            f"{agent} is too old to read captures: unset STORLAB_AGENT where it is set, and install Storlab again; "
+            "in a checkout, run `make agent`"
+        )
     if status < 0:
         raise ParseError(f"the agent that read it was ended by {signal.Signals(-status).name}: {said}", source)
     if status:
