@@ -96,7 +96,7 @@ class Design:
     ``gates``: as `--fail-on` has them. ``claims``: their comparisons are among those that are planned. ``emulated``:
     whether any node is. ``rests``: cells that were not due in all rounds. ``partial``: cells whose loads don't count
     what they did in a warm-up. ``settings``: of each cell's stack, by name, those that were the same in all of its
-    trials.
+    trials. ``sweeps``: factors whose levels are numbers, of which curves are drawn.
     """
 
     title: str
@@ -118,6 +118,7 @@ class Design:
     settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     claims: tuple[ClaimSpec, ...] = ()
     emulated: bool = False
+    sweeps: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:

@@ -12,9 +12,10 @@ from typing import Literal
 
 from storlab.analysis.stats.forecast import rounds_to_tell, tellable
 from storlab.analysis.summary import Comparison, Summary
+from storlab.analysis.sweeps.precision import open_points, points, rounds_left
 from storlab.analysis.wording import percent, plural
 
-Until = Literal["precision", "decided", "gates", "rounds"]
+Until = Literal["precision", "decided", "gates", "rounds", "points"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Rule:
 
     ``precision``: every comparison's interval is within ± ``precision`` (0.05 for ±5 %) of its ratio, as √(high ÷ low)
     − 1. ``decided``: every comparison has its verdict. ``gates``: every gate is hit or passed.
-    ``rounds``: ``max_rounds``, no sooner. Comparisons that can't
+    ``points``: the interval of every point of the primary metric is within ± ``precision`` of its mean, of a study with
+    nothing but sweeps. ``rounds``: ``max_rounds``, no sooner. Comparisons that can't
     have an answer don't keep a run going. Raises ``ValueError`` for rules that can't be.
     """
 
@@ -65,6 +67,8 @@ def decide(summary: Summary, rule: Rule) -> Stop | Continue:
     if done < rule.min_rounds:
         reason = f"{done} of at least {plural(rule.min_rounds, 'round')} done."
         return Continue(reason, _expected(summary.comparisons, rule, at_least=rule.min_rounds - done))
+    if rule.until == "points":
+        return _of_points(summary, rule)
     answerable = [c for c in summary.comparisons if not c.described and not (c.settled and c.ratio is None)]
     if not answerable:
         return Stop(f"Stopped after {plural(done, 'round')}: there is nothing to compare.")
@@ -82,6 +86,22 @@ def decide(summary: Summary, rule: Rule) -> Stop | Continue:
     else:
         forecast = f"about {plural(expected, 'more round')} expected"
     return Continue(f"After {plural(done, 'round')}: {missing}; {forecast}.", expected)
+
+
+def _of_points(summary: Summary, rule: Rule) -> Stop | Continue:
+    every, lacking = points(summary), open_points(summary, rule.precision)
+    after, known = plural(summary.rounds_done, "round"), f"known to ±{percent(rule.precision)}"
+    if not lacking:
+        what = f"{plural(len(every), 'point')} of {summary.primary} {known} or better" if every else "no point to know"
+        return Stop(f"Stopped after {after}: {what}.")
+    missing = f"{len(lacking)} of {plural(len(every), 'point')} not yet {known}"
+    left, expected = rule.max_rounds - summary.rounds_done, rounds_left(lacking, rule.precision)
+    if left <= 0:
+        return Stop(f"Stopped after {after}, the most that the study allows: {missing}.")
+    if expected is None:
+        return Continue(f"After {after}: {missing}.", None)
+    allowed = f", of which the study allows {left}" if expected > left else ""
+    return Continue(f"After {after}: {missing}; about {plural(expected, 'more round')} expected{allowed}.", expected)
 
 
 def precision_of(comparison: Comparison) -> float | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from storlab.analysis.design import ClaimSpec, CompareSpec, Design, Rest
-from storlab.analysis.stopping import Rule
+from storlab.analysis.stopping import Rule, Until
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
+from storlab.analysis.sweeps.precision import CURVE_PRECISION
 from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest
 from storlab.records.settings import settings_of
@@ -18,7 +20,7 @@ from storlab.run.limits import NO_LIMITS, Limits, precision_of
 
 if TYPE_CHECKING:
     from storlab.study.cells import Cell
-    from storlab.study.questions import Claim
+    from storlab.study.questions import Claim, Compare
     from storlab.study.study import Study
 
 _GOING_ON = "The run has not ended yet."
@@ -36,19 +38,7 @@ def design_of(
     any node is.
     """
     factors = {factor.name: tuple(level.label for level in factor.levels) for factor in study.factors}
-    comparisons = tuple(
-        CompareSpec(
-            factor=spec.factor or next(iter(factors)),
-            pairs=_pairs_left(spec.pairs, factors[spec.factor or next(iter(factors))]),
-            within=spec.within,
-            pooled=spec.pooled,
-            metrics=spec.metrics,
-            margin=spec.margin,
-            native=spec.native,
-        )
-        for spec in study.model.compare
-        if factors
-    )
+    comparisons = tuple(spec for specs in comparisons_of(study) for spec in specs)
     return Design(
         title=study.model.title,
         primary=study.model.primary,
@@ -63,7 +53,37 @@ def design_of(
         partial=frozenset(cell.number for cell in study.cells if _leaves_out_a_warm_up(cell)),
         claims=tuple(_claimed(claim, factors) for claim in study.model.claim),
         emulated=emulated,
+        sweeps=tuple(name for name in factors if name in study.sweeps),
     )
+
+
+def comparisons_of(study: Study) -> list[tuple[CompareSpec, ...]]:
+    """What each of the study's ``compare`` comes to."""
+    factors = {factor.name: tuple(level.label for level in factor.levels) for factor in study.factors}
+    return [_compared(study, asked, factors) for asked in study.model.compare]
+
+
+def _compared(study: Study, asked: Compare, factors: Mapping[str, tuple[str, ...]]) -> tuple[CompareSpec, ...]:
+    factor = study.compared_factor(asked)
+    if factor is None:
+        return ()
+    whole = CompareSpec(
+        factor=factor,
+        pairs=_pairs_left(asked.pairs, factors[factor]),
+        within=asked.within,
+        pooled=asked.pooled,
+        metrics=asked.metrics,
+        margin=asked.margin,
+        native=asked.native,
+    )
+    swept = any(name in study.sweeps for name in factors if name != factor)
+    if not swept or not asked.pooled or "within" in asked.model_fields_set:
+        return (whole,)
+    # A sweep's levels are points of a curve, and not as many questions: what is compared is compared over all of them.
+    fixed = {name: levels for name, levels in factors.items() if name != factor and name not in study.sweeps}
+    combinations = [dict(zip(fixed, levels, strict=True)) for levels in product(*fixed.values())]
+    within = tuple(replace(whole, within=False, only=only) for only in combinations)
+    return (*within, replace(whole, within=False)) if len(within) > 1 else within
 
 
 def _claimed(claim: Claim, factors: Mapping[str, tuple[str, ...]]) -> ClaimSpec:
@@ -151,13 +171,21 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
 
 
 def rule_of(study: Study, rounds: tuple[int, int], limits: Limits = NO_LIMITS) -> Rule:
-    """When to stop; ``rounds``: at least, at most. With gates, once they are answered, unless another rule is given."""
+    """When to stop; ``rounds``: at least, at most. With gates, once they are answered, unless another rule is given.
+
+    A study with nothing but sweeps has no comparison to decide: it stops once the points of its curves are known.
+    """
     if limits.gates and limits.until is None:
         return Rule("gates", *rounds)
     until = study.model.repeat.until if limits.until is None else limits.until
-    if until == "decided":
-        return Rule("decided", *rounds)
     if until == "max":
         return Rule("rounds", *rounds)
-    precision = precision_of(until) if isinstance(until, str) else until
-    return Rule("precision", *rounds, precision=precision)
+    about: Until = "points" if only_sweeps(study) else "precision"
+    if until == "decided":
+        return Rule(about, *rounds, precision=CURVE_PRECISION) if about == "points" else Rule("decided", *rounds)
+    return Rule(about, *rounds, precision=precision_of(until) if isinstance(until, str) else until)
+
+
+def only_sweeps(study: Study) -> bool:
+    """Whether it asks for curves, and compares nothing."""
+    return bool(study.sweeps) and not design_of(study).planned()

@@ -15,7 +15,7 @@ from storlab.records.amplification import SOURCE, declares
 from storlab.records.derive_trial import NODES, START_SKEW
 from storlab.records.per_transaction import declares as per_transaction
 from storlab.records.tables import derived
-from storlab.run.design import design_of
+from storlab.run.design import comparisons_of, design_of
 from storlab.study.cells import Cell
 from storlab.study.messages import nearest
 from storlab.study.study import Study
@@ -108,9 +108,10 @@ def _asked(study: Study, planned: Sequence[CompareSpec]) -> Iterator[tuple[Path,
     by_primary = [spec for spec in planned if spec.metrics is None]
     if by_primary or "primary" in study.model.model_fields_set:
         yield ("primary",), study.model.primary, by_primary
+    compared = comparisons_of(study)
     for at, spec in enumerate(study.model.compare):
         for number, name in enumerate(spec.metrics or ()):
-            yield ("compare", at, "metrics", number), name, planned[at : at + 1]
+            yield ("compare", at, "metrics", number), name, compared[at]
     for at, claim in enumerate(study.model.claim):
         if claim.metric is not None:
             yield ("claim", at, "metric"), claim.metric, ()

@@ -32,11 +32,17 @@ Number = Annotated[float, Strict()]
 class Compare(Model):
     """Which levels to compare with each other."""
 
-    factor: str | None = Field(None, description="By default the first factor.")
+    factor: str | None = Field(
+        None, description="By default the first factor that is no sweep. A sweep has three or more levels, all numbers."
+    )
     pairs: Annotated[tuple[tuple[Label, Label], ...], Field(min_length=1)] | None = Field(
         None, description="By default all pairs of its levels."
     )
-    within: bool = Field(True, description="Within each combination of the other factors.")
+    within: bool = Field(
+        True,
+        description="Within each combination of the other factors; by default of those that are no sweeps, over which "
+        "it is pooled.",
+    )
     pooled: bool = Field(True, description="Over all combinations of the other factors together.")
     metrics: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
         None, description="By default the primary metric."

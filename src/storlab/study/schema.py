@@ -89,7 +89,8 @@ class Repeat(Model):
     until: Until = Field(
         "decided",
         description='"±5%": until the interval of every comparison is that narrow. "decided": until every comparison '
-        'has a verdict. Cells rest once no open comparison needs them. "max": always max rounds of every cell.',
+        'has a verdict. Cells rest once no open comparison needs them. "max": always max rounds of every cell. Of a '
+        "study with nothing but sweeps, the same of every point of its primary metric; decided is ±10% then.",
     )
     min: Whole = Field(5, ge=1, le=10_000, description="Rounds before it may stop.")
     max: Whole = Field(30, ge=1, le=10_000, description="Rounds at most.")

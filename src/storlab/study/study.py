@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from storlab.errors import Problem, StudyError, UserError
+from storlab.levels import is_sweep
 from storlab.metrics import MetricSpec
 from storlab.reading import read_file
 from storlab.study.cells import Cell
@@ -22,7 +23,7 @@ from storlab.study.factors import Factor, read_factors
 from storlab.study.messages import explain, nearest, unknown
 from storlab.study.networks import check_networks, network_notes
 from storlab.study.overrides import apply_only, apply_override, apply_profile
-from storlab.study.questions import check_claims
+from storlab.study.questions import Compare, check_claims
 from storlab.study.read_cells import Report, Source, expand
 from storlab.study.schema import StudyFile
 from storlab.study.substitution import Outgrown
@@ -40,6 +41,7 @@ class Study:
     """A study that can be run. ``text`` is the file as it stood, ``overrides`` what --set changed.
 
     ``inputs`` are the contents of the files that it names, such as fio job files. ``notes`` are for its reader.
+    ``sweeps``: the factors whose levels are numbers, those that --only leaves out among them.
     """
 
     file: str
@@ -51,6 +53,18 @@ class Study:
     overrides: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    sweeps: tuple[str, ...] = ()
+
+    def compared_factor(self, compare: Compare) -> str | None:
+        """The factor whose levels it compares: the one that it names, or else the first that is no sweep.
+
+        Of a study with nothing but sweeps, the first factor where somebody wrote the comparison, and else none.
+        """
+        if compare.factor is not None:
+            return compare.factor
+        names = [factor.name for factor in self.factors]
+        written = "compare" in self.model.model_fields_set
+        return next((name for name in names if name not in self.sweeps), names[0] if names and written else None)
 
     def problem(self, path: TreePath, message: str) -> StudyError:
         """An error about this study, with the line where ``path`` stands."""
@@ -134,7 +148,8 @@ def parse_study(
         assert model is not None
         factors = apply_only(only, every)
         levels = {factor.name: [level.label for level in factor.levels] for factor in every}
-        _check_names(model, levels, report)
+        sweeps = tuple(name for name, labels in levels.items() if is_sweep(labels))
+        _check_names(model, levels, sweeps, report)
         check_claims(model.claim, levels, _possible(data, file) if model.claim else {}, report)
         _check_profiles(model, report)
         _limit_cells(factors, report)
@@ -148,7 +163,7 @@ def parse_study(
     except Outgrown as error:
         raise StudyError(file, [_problem_at(error.path, str(error), positions(text), changed)]) from None
     notes = tuple(_notes(model, factors, cells, used))
-    return Study(file, text, model, tuple(factors), cells, inputs, tuple(overrides), tuple(only), notes)
+    return Study(file, text, model, tuple(factors), cells, inputs, tuple(overrides), tuple(only), notes, sweeps)
 
 
 def _problem_at(
@@ -196,7 +211,7 @@ def _check_profiles(model: StudyFile, report: Report) -> None:
                 report(("profiles", profile, name), unknown(f"parameter {name!r}", name, model.parameters))
 
 
-def _check_names(model: StudyFile, levels: Mapping[str, Sequence[str]], report: Report) -> None:
+def _check_names(model: StudyFile, levels: Mapping[str, Sequence[str]], sweeps: Sequence[str], report: Report) -> None:
     for name in levels:
         if name in model.parameters:
             report(("factors", name), f"{name} is a parameter already: give one of them another name")
@@ -210,7 +225,7 @@ def _check_names(model: StudyFile, levels: Mapping[str, Sequence[str]], report: 
             has = nearest(compare.factor, levels) or (f"; there are: {', '.join(levels)}" if levels else "")
             report((*path, "factor"), f"unknown factor {compare.factor!r}{has}")
         elif levels:
-            factor = compare.factor or next(iter(levels))
+            factor = compare.factor or next((name for name in levels if name not in sweeps), next(iter(levels)))
             _check_pairs(compare.pairs or (), factor, levels[factor], (*path, "pairs"), report)
         elif compare.pairs:
             report((*path, "pairs"), "without factors there is nothing to compare")

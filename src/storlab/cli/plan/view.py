@@ -218,28 +218,47 @@ def _time(made: Plan) -> str:
 
 
 def _questions(made: Plan) -> Iterator[str]:
+    compared = [asked for asked in made.study.model.compare if made.study.compared_factor(asked) is not None]
     if not made.study.factors:
         yield "none: without factors there is nothing to compare"
     elif not made.study.model.compare:
         yield "none: compare = [] compares nothing"
     else:
-        yield from (_question(made, compare) for compare in made.study.model.compare)
+        yield from (_question(made, compare) for compare in compared)
+    yield from _curves(made)
     yield from (f"claim: {claim.name}" for claim in made.study.model.claim)
+
+
+def _curves(made: Plan) -> Iterator[str]:
+    """What is swept, and when enough is known of it."""
+    from storlab.run.design import rule_of
+
+    study = made.study
+    for factor in study.factors:
+        if factor.name in study.sweeps:
+            lowest, highest = factor.levels[0].label, factor.levels[-1].label
+            steps = f"{len(factor.levels)} steps, {lowest} to {highest}"
+            yield f"curve of {study.model.primary} over {factor.name} ({steps})"
+    rule = rule_of(study, made.rounds)
+    if rule.until == "points":
+        yield f"enough is known once the interval of every point is within ±{rule.precision:.0%} of its mean"
 
 
 def _question(made: Plan, compare: Compare) -> str:
     from storlab.cli.progress import levels_text
 
     factors = {factor.name: factor for factor in made.study.factors}
-    factor = factors[compare.factor] if compare.factor else made.study.factors[0]
+    factor = factors[made.study.compared_factor(compare) or next(iter(factors))]
     metrics = ", ".join(compare.metrics or (made.study.model.primary,))
     others = [name for name in factors if name != factor.name]
-    fixed = (
-        f"with {levels_text(dict.fromkeys(others, 'fixed'))}"
-        if compare.within
-        else f"over all levels of {', '.join(others)}"
+    default = compare.pooled and "within" not in compare.model_fields_set
+    pooled = [name for name in others if not compare.within or (default and name in made.study.sweeps)]
+    fixed = [name for name in others if name not in pooled]
+    parts = (
+        f", with {levels_text(dict.fromkeys(fixed, 'fixed'))}" if fixed else "",
+        f", over all levels of {', '.join(pooled)}" if pooled else "",
     )
-    rest = f", {fixed}" if others else ""
+    rest = "".join(parts)
     if compare.pairs is None and len(factor.levels) == 1:
         return f"nothing of {factor.name}, which has one level"
     if compare.pairs is None:
