@@ -113,7 +113,7 @@ from storlab.probes.tcp.probe import NAME as TCP
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.record import read_record
 from storlab.records.run_folder import TrialRecord
-from storlab.report.format import duration as duration_text
+from storlab.report.model.format import duration as duration_text
 from storlab.run.journal import JOURNAL, read_pending
 from storlab.run.noise import MachineNoise
 from storlab.workloads.base import NAME as EXIT_FILE

@@ -101,7 +101,7 @@ def test_levels_of_one_run_are_compared_by_round(runs: Path) -> None:
         (("old", "./old"), "named twice"),
         (("old", "nowhere"), "nowhere does not exist"),
         (("old", "new", "--fail-on", "wrose>3%"), "cannot read --fail-on 'wrose>3%'"),
-        (("old", "new", "--format", "pdf"), "there is no format 'pdf'"),
+        (("old", "new", "--format", "pdf"), "unknown format 'pdf'"),
         (("old", "new", "--by", "disk"), "old has no factor 'disk'; it has: time"),
         (("old", "other"), "With `--by time`, its levels are compared instead of the runs."),
         (("old", "new", "--metric", "tooks"), "no trial has it; did you mean 'took'?"),

@@ -14,7 +14,7 @@ from storlab import open_run
 from storlab.errors import ParseError
 from storlab.importing.importer import Part
 from storlab.importing.virtiofs_tests import VirtiofsTestsImporter
-from storlab.report.virtiofs_tests import whole_mean
+from storlab.report.formats.virtiofs_tests import whole_mean
 from study.program import call
 
 from .virtiofs_sample import Rates, ran, raw_file, refused, terse

@@ -16,7 +16,7 @@ from storlab.analysis.summarise import summarise
 from storlab.blockio.requests import UNITS
 from storlab.measurements import HISTOGRAM_COLUMNS, METRIC_COLUMNS, REQUEST_COLUMNS
 from storlab.records.manifest import Manifest
-from storlab.report.input import ReportInput
+from storlab.report.model.input import ReportInput
 
 from .declared import declared
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace as change
 
 from storlab.analysis.summary import CellState, Comparison, Estimate, FactDifference, Underneath
 from storlab.records.manifest import Kernel, NodeFacts, Tool
-from storlab.report import ReportInput
+from storlab.report.model.input import ReportInput
 
 from .sample import sample
 

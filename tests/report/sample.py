@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from storlab.report.input import ReportInput
+from storlab.report.model.input import ReportInput
 
 from .declared import declared
 from .sample_manifest import facts, manifest

@@ -13,7 +13,7 @@ from storlab.formats.sysbench.metrics import DECLARED
 from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
 from storlab.records.tables import ExaminedSeries, findings_frame
-from storlab.report import ReportInput
+from storlab.report.model.input import ReportInput
 from storlab.timeseries.findings import findings
 from storlab.timeseries.variability import Floats, variability
 

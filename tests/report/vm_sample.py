@@ -18,7 +18,7 @@ from storlab.analysis.summarise import summarise
 from storlab.records.columns import COLUMNS
 from storlab.records.fairness import jain
 from storlab.records.manifest import Cpus, Kernel, Manifest, Memory, NodeFacts
-from storlab.report.input import ReportInput
+from storlab.report.model.input import ReportInput
 
 from .declared import declared
 

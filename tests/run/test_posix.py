@@ -13,7 +13,7 @@ from laboratory import Laboratory, needs_root
 from laboratory.guests import needs_guests
 from run.test_files import mounted
 from storlab.records.derive import derive
-from storlab.report.conformance import OUTCOMES
+from storlab.report.model.conformance import OUTCOMES
 from storlab.workloads.posix.checks.table import CHECKS
 
 SHARES = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,17 +12,15 @@ from typer import Argument, Option
 
 from storlab.cli.entry import one_thread_for_algebra
 from storlab.cli.failure import GATE_HIT
-from storlab.cli.options import AllowUndecided, FailOn, String, Strings, offered
+from storlab.cli.options import AllowUndecided, FailOn, Output, String, Strings, format_option
 from storlab.cli.output import show
 from storlab.errors import UserError
+from storlab.report.formats import COMPARISONS, Format, find
 
 if TYPE_CHECKING:
     from storlab.analysis.runs.across_runs import RunsCompared
     from storlab.analysis.runs.merged_runs import RunData
     from storlab.records.run_folder import RunFolder
-
-
-_FORMATS = offered("text", "markdown", "json", "junit")
 
 
 def compare(
@@ -31,10 +29,8 @@ def compare(
     metric: Annotated[Strings, Option("--metric", metavar="NAME", help="Instead of the primary metric.")] = None,
     fail_on: FailOn = None,
     allow_undecided: AllowUndecided = False,
-    format_: Annotated[
-        str, Option("--format", "-f", metavar="text|markdown|json|junit", autocompletion=_FORMATS, help="Format.")
-    ] = "text",
-    out: Annotated[Path | None, Option("--out", "-o", metavar="FILE", help="Write it to a file.")] = None,
+    format_: Annotated[str, format_option(COMPARISONS)] = "text",
+    output: Output = None,
 ) -> None:
     """Compare runs with each other, or levels of a factor over runs.
 
@@ -45,28 +41,18 @@ def compare(
     from storlab.analysis.runs.across_runs import compare_runs
     from storlab.records.manifest import differences
 
-    formats = _formats()
-    if format_ not in formats:
-        raise UserError(f"there is no format {format_!r}; there are: {', '.join(formats)}")
+    chosen = find(format_, COMPARISONS)
     gates = [parse_gate(text) for text in fail_on or []]
     opened = _opened(runs, by)
     read = [_read(name, run) for name, run in opened.items()]
     told = differences({name: run.manifest for name, run in opened.items()})
     found = compare_runs(read, by=by, metrics=metric or [], gates=gates, cautions=told, allow_undecided=allow_undecided)
-    _show(found, format_, formats[format_], out)
+    _show(found, chosen, output)
     if found.failed:
         raise typer.Exit(GATE_HIT)
     if all(c.basis == "none" for c in found.comparisons):
         remedy = _remedy(read) if by is None else ""
         raise UserError(f"nothing could be compared: {found.comparisons[0].comparison.reason}{remedy}")
-
-
-def _formats() -> dict[str, Callable[[RunsCompared], str]]:
-    from storlab.report.across import render_json
-    from storlab.report.across_formats import render_junit, render_markdown, render_text
-
-    markdown = dict.fromkeys(("markdown", "md"), render_markdown)
-    return {"text": render_text, **markdown, "json": render_json, "junit": render_junit}
 
 
 def _opened(folders: Sequence[Path], by: str | None) -> dict[str, RunFolder]:
@@ -84,19 +70,19 @@ def _opened(folders: Sequence[Path], by: str | None) -> dict[str, RunFolder]:
     return opened
 
 
-def _show(found: RunsCompared, name: str, render: Callable[[RunsCompared], str], out: Path | None) -> None:
-    if out is not None:
+def _show(found: RunsCompared, chosen: Format, output: Path | None) -> None:
+    if output is not None:
         from storlab.cli.reporting import write_output
 
-        write_output(out, render(found))
-        show(str(out))
-    elif name == "text" and sys.stdout.isatty():
+        write_output(output, chosen.render(found))
+        show(str(output))
+    elif chosen.name == "text" and sys.stdout.isatty():
         from storlab.cli.console import Console
-        from storlab.report.across_formats import TerminalComparison
+        from storlab.report.formats.across import TerminalComparison
 
         Console().print(TerminalComparison(found))
     else:
-        sys.stdout.write(render(found))
+        sys.stdout.write(chosen.render(found))
 
 
 def _remedy(runs: Sequence[RunData]) -> str:

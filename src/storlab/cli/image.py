@@ -47,7 +47,7 @@ def _build(extras: Sequence[str], mirror: str, if_missing: bool, quiet: bool) ->
     import asyncio
 
     from storlab.images.image import build_image, find_image
-    from storlab.report.format import duration
+    from storlab.report.model.format import duration
 
     if if_missing:
         with suppress(MissingImage):
@@ -155,7 +155,7 @@ def image_list(json: Json = False) -> None:
 
 def _row(image: Listed) -> tuple[str, ...]:
     """Name, size, age, and the versions that tell images apart."""
-    from storlab.report.format import quantity
+    from storlab.report.model.format import quantity
 
     age = f"{_age(time.time() - image.built)} old" + ("" if image.current else ", not used any more")
     total = quantity(sum(image.sizes.values()), "B")
@@ -165,7 +165,7 @@ def _row(image: Listed) -> tuple[str, ...]:
 
 def _age(seconds: float) -> str:
     """In days, or rounded to minutes below one."""
-    from storlab.report.format import duration, plural
+    from storlab.report.model.format import duration, plural
 
     days, minutes = int(seconds // 86400), max(1, round(seconds / 60))
     return plural(days, "day") if days else duration(minutes * 60.0)

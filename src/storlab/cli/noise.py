@@ -144,7 +144,7 @@ def _print(measured: MachineNoise, found: list[Noise], file: Path) -> None:
 
     from storlab.analysis.noise_floor import warnings_of
     from storlab.cli.console import Console
-    from storlab.report.format import plural
+    from storlab.report.model.format import plural
 
     console = Console()
     count = plural(len(measured.values), "trial")
@@ -184,7 +184,7 @@ def _rounds(noise: Noise, seconds: float) -> Table:
     from rich.table import Table
 
     from storlab.analysis.noise_floor import EFFECTS, rounds_to_see
-    from storlab.report.format import duration
+    from storlab.report.model.format import duration
 
     table = Table(title="What a difference takes", title_justify="left", box=None, pad_edge=False)
     table.add_column("difference", justify="right", style="cyan")

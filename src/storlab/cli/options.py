@@ -5,16 +5,19 @@ This module is loaded by ``storlab --help``, as are those of all commands: what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 from typer import Argument, Option
 
 from storlab.cli.output import show_json
+from storlab.report.formats import Format, names
 
 if TYPE_CHECKING:
+    from typer.models import OptionInfo
+
     from storlab.study.study import Study
 
 
@@ -33,6 +36,18 @@ def offered(*names: str) -> Callable[[str], list[str]]:
     """For shell completion: those of ``names`` that begin so."""
     return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
+
+def format_option(*formats: Sequence[Format]) -> OptionInfo:
+    """``--format``: the first of ``formats`` are named in the help, and all of them offered for completion."""
+    first, offers = names(formats[0]), [name for several in formats for name in names(several)]
+    shown = Option("--format", "-f", metavar="|".join(first), autocompletion=offered(*offers), help="Format.")
+    return cast("OptionInfo", shown)
+
+
+Output = Annotated[
+    Path | None, Option("--output", "-o", "--out", metavar="FILE", help="Write it to a file, rather than show it.")
+]
+"""Of commands that report. ``--out`` is where a run's folder goes for others, and the same as ``--output`` here."""
 
 StudyName = Annotated[
     str, Argument(metavar="STUDY", help="A shipped study's name, or a study file.", autocompletion=studies)

@@ -21,7 +21,7 @@ from storlab.cli.console import Console
 from storlab.cli.output import warn
 from storlab.cli.standings import News, table
 from storlab.records.run_folder import TrialRecord
-from storlab.report.format import duration, plural
+from storlab.report.model.format import duration, plural
 from storlab.run.foresight import foresight_of
 from storlab.run.observer import Observer
 from storlab.run.order import PlannedTrial

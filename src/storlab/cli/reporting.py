@@ -11,7 +11,7 @@ from storlab.errors import UserError
 from storlab.records.files import write_whole
 from storlab.records.run_folder import RunFolder, TrialRecord
 from storlab.records.tables import Tables
-from storlab.report.input import ReportInput
+from storlab.report.model.input import ReportInput
 
 
 def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInput:
@@ -54,7 +54,7 @@ def write_html(run: RunFolder, given: ReportInput) -> Path:
     """Write ``report.html``, in one step, and ``charts/``; returns the page's path. Raises ``OSError``."""
     from storlab.report.charts import all_panels  # half a second: only who draws pays for it
     from storlab.report.charts.panel import write_charts
-    from storlab.report.html import page_of
+    from storlab.report.formats.html import page_of
 
     panels = all_panels(given)
     write_whole(run.report, page_of(given, panels).encode())

@@ -179,7 +179,7 @@ def _show(outcome: Outcome, json: bool, allow_undecided: bool) -> None:
         show_json(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
     else:
         from storlab.cli.console import Console
-        from storlab.report.terminal import TerminalReport
+        from storlab.report.formats.terminal import TerminalReport
 
         console = Console()
         console.print(TerminalReport(given))  # first: drawing the page takes seconds
@@ -189,7 +189,7 @@ def _show(outcome: Outcome, json: bool, allow_undecided: bool) -> None:
             added = f"`storlab resume {outcome.folder.path} --rounds +{more}`"
             console.print(f"More rounds may decide what is open: {added}", soft_wrap=True, markup=False)
     if any(c.gates for c in outcome.summary.comparisons):
-        from storlab.report.words import gates_together
+        from storlab.report.model.words import gates_together
 
         warn(gates_together([c.gates for c in outcome.summary.comparisons], allow_undecided=allow_undecided))
     for what in outcome.left_behind:

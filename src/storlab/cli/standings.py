@@ -9,11 +9,11 @@ from rich.console import Group
 from rich.text import Text
 
 from storlab.analysis.summary import Comparison, Summary
-from storlab.report import format as fmt
-from storlab.report import words
-from storlab.report.tables import heading
-from storlab.report.terminal import STYLES, foreign
-from storlab.report.view import ordered_comparisons
+from storlab.report.formats.terminal import STYLES, foreign
+from storlab.report.model import format as fmt
+from storlab.report.model import words
+from storlab.report.model.tables import heading
+from storlab.report.model.view import ordered_comparisons
 
 MOST = 10
 """Lines of the table: more would push what runs now off the screen."""

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from report.test_why import ACKS, COMPARISON
+from report.model.test_why import ACKS, COMPARISON
 from storlab.analysis.why.watched import is_evidence
 from storlab.probes.base import Probe
 from storlab.registry import probe_types
-from storlab.report.why import sentence
+from storlab.report.model.why import sentence
 from storlab.tcp.metrics import METRICS
 
 

@@ -211,7 +211,7 @@ def _time(made: Plan) -> str:
     each = _round_time(made)
     if each is None:
         return "unknown before the first round: a load runs until its work is done, not for a time"
-    from storlab.report.format import duration
+    from storlab.report.model.format import duration
 
     least, most = (duration(round(each * rounds)) for rounds in made.rounds)
     return f"about {least}" if least == most else f"about {least} to {most}"

@@ -13,8 +13,6 @@ import polars as pl
 from storlab.analysis.block.shares import histograms_of
 from storlab.analysis.summary import Comparison, Estimate
 from storlab.grouping import grouped
-from storlab.report import block, effects, words
-from storlab.report import format as fmt
 from storlab.report.charts.effects import interaction_chart, main_effects_chart
 from storlab.report.charts.latency import latency_chart, percentile_curve
 from storlab.report.charts.panel import Combination, Kind, Panel, all_levels, combinations, file_stem
@@ -23,8 +21,10 @@ from storlab.report.charts.sizes import sizes_chart
 from storlab.report.charts.theme import MOST_LINES
 from storlab.report.charts.variability.panels import course_panels, percentile_panels, series_panels, variability_panels
 from storlab.report.charts.variability.sampled import Sampled, sampled
-from storlab.report.input import ReportInput, compared_factor, per_trial
-from storlab.report.view import ordered_comparisons, verdict_groups
+from storlab.report.model import block, effects, words
+from storlab.report.model import format as fmt
+from storlab.report.model.input import ReportInput, compared_factor, per_trial
+from storlab.report.model.view import ordered_comparisons, verdict_groups
 
 
 class _Gallery:

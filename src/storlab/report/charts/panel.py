@@ -16,9 +16,9 @@ from storlab.analysis.summary import Summary
 from storlab.records.files import write_whole
 from storlab.report.charts.names import width_of
 from storlab.report.charts.theme import FONT, INK, PAPER, WIDE, WIDTH, Chart, to_png, to_svg
-from storlab.report.input import compared_factor
-from storlab.report.tables import heading
-from storlab.report.view import split_primary
+from storlab.report.model.input import compared_factor
+from storlab.report.model.tables import heading
+from storlab.report.model.view import split_primary
 from storlab.text import plain
 
 Kind = Literal["rounds", "paired", "series", "latency", "block", "effects", "course", "variability"]

@@ -13,8 +13,8 @@ import altair as alt
 import polars as pl
 
 from storlab.analysis.summary import SizeShare
-from storlab.report import format as fmt
 from storlab.report.charts.theme import ABOVE, BELOW, INK, PAPER, SOFT, ZONE, Chart
+from storlab.report.model import format as fmt
 
 SIZES = tuple(1 << power for power in range(9, 21))
 """B: the columns; the last one is for everything from there on."""

@@ -15,8 +15,6 @@ import polars as pl
 
 from storlab.analysis.variability import samples as within
 from storlab.metrics import percentile_name
-from storlab.report import format as fmt
-from storlab.report import words
 from storlab.report.charts.panel import Combination, Panel, file_stem
 from storlab.report.charts.scales import seconds_axis
 from storlab.report.charts.theme import Chart
@@ -33,7 +31,9 @@ from storlab.report.charts.variability.drawn import (
     with_checkpoints,
 )
 from storlab.report.charts.variability.sampled import INSTANTS, Axes, Clock, Sampled, sampled
-from storlab.report.input import ReportInput
+from storlab.report.model import format as fmt
+from storlab.report.model import words
+from storlab.report.model.input import ReportInput
 from storlab.timeseries.distribution import HOUR
 from storlab.timeseries.variability import squared
 

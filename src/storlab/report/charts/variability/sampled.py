@@ -11,12 +11,12 @@ import polars as pl
 
 from storlab.analysis.variability import samples as within
 from storlab.metrics import CHECKPOINT, without_end
-from storlab.report import format as fmt
 from storlab.report.charts.names import title_of
 from storlab.report.charts.panel import Combination
 from storlab.report.charts.scales import PLAIN, above_rows, axis_title
 from storlab.report.charts.theme import COLOURS, of
-from storlab.report.input import ReportInput, across_of, compared_factor
+from storlab.report.model import format as fmt
+from storlab.report.model.input import ReportInput, across_of, compared_factor
 from storlab.timeseries.distribution import HOUR, LONG
 
 

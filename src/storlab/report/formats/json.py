@@ -1,0 +1,28 @@
+"""Reports and comparisons as JSON: every field by its name, unrounded and in base units."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+
+from storlab.analysis.runs.across_runs import RunsCompared
+from storlab.report.model.conformance import check_facts
+from storlab.report.model.input import ReportInput
+from storlab.text import spelled
+
+_INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+
+
+def render_json(given: ReportInput) -> str:
+    """Every field of ``Summary``; ``cautions``, which all must read, in facts. Numbers that are no number are null."""
+    more = {"cautions": given.cautions, "checks": list(check_facts(given))}
+    facts = given.summary.facts | {name: found for name, found in more.items() if found}
+    data = replace(given.summary, facts=facts)
+    return spelled(orjson.dumps(data, default=str, option=_INDENTED | orjson.OPT_NON_STR_KEYS).decode())
+
+
+def render_comparison(given: RunsCompared) -> str:
+    """Every field of ``RunsCompared``, and whether its gates failed."""
+    data = {"failed": given.failed, **{key: getattr(given, key) for key in given.__dataclass_fields__}}
+    return spelled(orjson.dumps(data, option=_INDENTED).decode())

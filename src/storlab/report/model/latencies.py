@@ -1,0 +1,70 @@
+"""Latencies of all operations as tables: a row a cell, and below it its nodes; a column a percentile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from storlab.analysis.summary import Distribution, Percentile, Summary
+from storlab.grouping import grouped
+from storlab.metrics import percentile_name
+from storlab.report.model import format as fmt
+from storlab.report.model.tables import Notes, Table, heading, split_levels
+
+ROUGH = 0.1
+"""A percentile that may be off by more than this share of itself is shown by its bounds."""
+FEW = 10
+"""With fewer operations beyond it, a percentile is told with a note."""
+
+_FEW = "Fewer than ten operations are slower: another run may well have another one."
+_ROUGH = "In the last bin, which takes all that is slower: its begin, and the slowest operation where that is known."
+
+
+def latency_tables(summary: Summary) -> list[Table]:
+    """One table a metric and source. A load that only writes has the same latencies twice: they are shown once."""
+    shown: list[object] = []
+    tables = []
+    for group in grouped(((each.source, each.metric), each) for each in summary.distributions).values():
+        same = [(each.cell, each.node, each.operations, each.percentiles) for each in group]
+        if same not in shown:
+            shown.append(same)
+            tables.append(_table(group))
+    return tables
+
+
+def _table(group: Sequence[Distribution]) -> Table:
+    first, notes = group[0], Notes()
+    shared, factors = split_levels([each.levels for each in group])
+    several = any(each.node for each in group)
+    rows = []
+    for each in group:
+        levels = [each.levels.get(factor, "") for factor in factors]
+        node = [each.node or "all together"] if several else []
+        told = [_cell(percentile, each.unit, notes) for percentile in each.percentiles]
+        rows.append((*levels, *node, str(each.operations), *told))
+    names = [percentile_name(each.percentile) for each in first.percentiles]
+    labels = (*factors, *(["node"] if several else []))
+    title, columns = heading(first.metric, first.source, shared), (*labels, "operations", *names)
+    caption = _caption(group, several)
+    return Table(title, columns, tuple(rows), len(labels), caption, notes.sentences(), divisible=True)
+
+
+def _caption(group: Sequence[Distribution], several: bool) -> str:
+    of = "rounds, nodes and jobs" if several else "rounds and jobs"
+    errors = [e for each in group for p in each.percentiles if (e := p.error) is not None and e <= ROUGH]
+    exact = ""
+    if any(errors):
+        most = math.ceil(max(errors) * 1000 - 1e-9) / 10  # rounded up, for it is a bound
+        exact = f"; the true percentile is at most {fmt.number(most, 1)} % from the one told, before rounding"
+    return f"of all operations of all {of}, from merged histograms{exact}"
+
+
+def _cell(percentile: Percentile, unit: str, notes: Notes) -> str:
+    error = percentile.error
+    few = [_FEW] if percentile.beyond < FEW else []
+    if error is not None and error <= ROUGH:
+        return notes.mark(fmt.quantity(percentile.value, unit), few)
+    low = fmt.quantity(percentile.low, unit)
+    if percentile.high is None:
+        return notes.mark(f"{low} or more", [_ROUGH, *few])
+    return notes.mark(f"{low} to {fmt.quantity(percentile.high, unit)}", [_ROUGH, *few])

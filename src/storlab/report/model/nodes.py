@@ -1,0 +1,182 @@
+"""Tables of a trial's nodes side by side: a row a node, a column a level of the factor that is compared.
+
+What all nodes have together stands beneath: their sum, how fairly they share it, how far apart they started, and how
+loaded the host was right after. Every number is the mean over the rounds, so that the rows of nodes add up to their
+sum, with the half-width of its interval.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from storlab.analysis.summary import HOST, Estimate, Summary
+from storlab.grouping import grouped
+from storlab.metrics import Declarations, Specs, without_end
+from storlab.report.model import format as fmt
+from storlab.report.model import words
+from storlab.report.model.input import compared_factor, split
+from storlab.report.model.tables import PROBE, Notes, Table, heading
+
+LOADS = {"load.1m": "1 min", "load.5m": "5 min", "load.15m": "15 min"}
+"""Load averages and over how long they go."""
+
+STALLS, HOST_LOAD, GUESTS = f"{PROBE}stalls", f"{PROBE}host-load", f"{PROBE}processes"
+NODES = "nodes"
+"""The source of what is true of all nodes of a trial as a whole."""
+
+_LOAD = {f"host load, {span}": (HOST_LOAD, metric, HOST) for metric, span in LOADS.items()}
+
+_AMONG_JOBS = "The same index, of the shares of all jobs of all nodes."
+
+Key = tuple[str, str, str | None]
+"""Source, metric and node; ``None``: all nodes together."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All cells that differ in the compared factor only: what they share, and level → cell."""
+
+    factor: str
+    within: Mapping[str, str]
+    cells: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One row to be: what it is called, what it shows in each column, and what has to be said of it."""
+
+    label: str
+    key: Key
+    note: str = ""
+    like: str = ""  # rows that are alike share one display unit
+
+
+class Numbers:
+    """Every estimate of a run by cell, source, metric and node."""
+
+    def __init__(self, summary: Summary) -> None:
+        everything = (*summary.by_node, *summary.estimates)
+        self._found = {(e.cell, (e.source, e.metric, e.node)): e for e in everything}
+        for e in everything:  # what the load's end of a chain has not is found by its plain source, too
+            self._found.setdefault((e.cell, (without_end(e.source), e.metric, e.node)), e)
+
+    def get(self, cell: int, key: Key) -> Estimate | None:
+        return self._found.get((cell, key))
+
+    def anywhere(self, grid: Grid, key: Key) -> list[Estimate]:
+        return [e for cell in grid.cells.values() if (e := self.get(cell, key)) is not None]
+
+
+def node_tables(summary: Summary, declared: Declarations) -> list[Table]:
+    """What is compared, node by node, and the longest stalls; empty for a study of single nodes."""
+    numbers, tables = Numbers(summary), list[Table]()
+    for grid in grids(summary):
+        first = True
+        for source, metric in _shared_metrics(summary, grid):
+            title = heading(metric, source, grid.within)
+            rows = [*_nodes(summary, grid, source, metric), *_together(declared[source], source, metric)]
+            tables += _table(title, grid, [*rows, *(_circumstances() if first else ())], numbers)
+            first = False
+        tables += _table(f"Longest stall{_where(grid)}", grid, list(_stalls(summary, grid)), numbers)
+    return tables
+
+
+def guest_tables(summary: Summary, declared: Declarations) -> list[Table]:
+    """CPUs and memory of the QEMU of each guest."""
+    numbers, tables = Numbers(summary), list[Table]()
+    for grid in grids(summary):
+        cpus, memory = (_of_guests(summary, declared, grid, what) for what in ("cpu", "memory"))
+        together = _Row("all together", (GUESTS, "guests.cpu", None), like="cpu")
+        tables += _table(f"CPUs used by each guest's QEMU{_where(grid)}", grid, [*cpus, together], numbers)
+        tables += _table(f"Memory of each guest's QEMU{_where(grid)}", grid, memory, numbers)
+    return tables
+
+
+def grids(summary: Summary) -> list[Grid]:
+    """Every combination of the other factors, in the study's order, with all cells that have it."""
+    factor = compared_factor(summary)
+    groups: dict[tuple[tuple[str, str], ...], dict[str, int]] = {}
+    for cell in summary.cells:
+        within = tuple((name, level) for name, level in cell.levels.items() if name != factor)
+        groups.setdefault(within, {})[cell.levels.get(factor, "all")] = cell.cell
+    return [Grid(factor, dict(within), cells) for within, cells in groups.items()]
+
+
+def _where(grid: Grid) -> str:
+    return f": {words.levels(grid.within)}" if grid.within else ""
+
+
+def _shared_metrics(summary: Summary, grid: Grid) -> list[tuple[str, str]]:
+    cells = set(grid.cells.values())
+    own = [e for e in summary.by_node if e.cell in cells and without_end(e.source) not in (STALLS, HOST_LOAD)]
+    first, others = split(summary.primary, own)
+    return list(dict.fromkeys((e.source, e.metric) for e in (*first, *others)))
+
+
+def _nodes(summary: Summary, grid: Grid, source: str, metric: str) -> list[_Row]:
+    cells = set(grid.cells.values())
+    names = (e.node for e in summary.by_node if e.cell in cells and (e.source, e.metric) == (source, metric))
+    return [_Row(str(name), (source, metric, name), like="node") for name in dict.fromkeys(names)]
+
+
+def _together(specs: Specs, source: str, metric: str) -> Iterator[_Row]:
+    def key(statistic: str) -> Key:
+        return source, specs.statistic(metric, statistic), None
+
+    yield _Row("all together", (source, metric, None), like="all")
+    yield _Row("fairness", key("fairness"), words.FAIRNESS, "fairness")
+    yield _Row("largest ÷ smallest", key("imbalance"), like="imbalance")
+    yield _Row("fairness among jobs", key("jobs.fairness"), _AMONG_JOBS, "fairness")
+
+
+def _circumstances() -> Iterator[_Row]:
+    yield _Row("start skew", (NODES, "start.skew", None), words.START_SKEW, "skew")
+    for label, key in _LOAD.items():
+        yield _Row(label, key, like="load")
+    yield _Row("CPUs used by QEMU", (GUESTS, "guests.cpu", None), like="cpu")
+
+
+def _stalls(summary: Summary, grid: Grid) -> Iterator[_Row]:
+    nodes = _nodes(summary, grid, STALLS, "stall.longest")
+    if nodes:
+        yield from nodes
+        yield _Row("worst of all", (STALLS, "stall.longest", None), like="node")
+        yield _Row("stood still", (STALLS, "machine.stall.longest", None), words.STOOD_STILL, "node")
+
+
+def _of_guests(summary: Summary, declared: Declarations, grid: Grid, what: str) -> list[_Row]:
+    cells = set(grid.cells.values())
+    keys = ((e.source, e.metric) for e in summary.estimates if e.cell in cells and without_end(e.source) == GUESTS)
+    specs = [declared[source].find(metric) for source, metric in dict.fromkeys(keys)]
+    found = dict.fromkeys((s.subject, s.name) for s in specs if (s.of, s.statistic) == ("guest", what))
+    return [_Row(guest, (GUESTS, name, None), like=what) for guest, name in found]
+
+
+def _table(title: str, grid: Grid, rows: Sequence[_Row], numbers: Numbers) -> list[Table]:
+    """The table, or none where no row has a number. Levels that were not measured have no column."""
+    having = [row for row in rows if numbers.anywhere(grid, row.key)]
+    levels = [level for level, cell in grid.cells.items() if any(numbers.get(cell, row.key) for row in having)]
+    if not levels:
+        return []
+    notes, drawn = Notes(), list[tuple[str, ...]]()
+    alike = grouped((row.like, e) for row in having for e in numbers.anywhere(grid, row.key))
+    scales = {like: fmt.common_scale([e.mean for e in found], found[0].unit) for like, found in alike.items()}
+    for row in having:
+        found = [numbers.get(grid.cells[level], row.key) for level in levels]
+        cells = ("not measured" if e is None else _cell(e, scales[row.like], notes) for e in found)
+        drawn.append((notes.mark(row.label, [row.note] if row.note else []), *cells))
+    first = numbers.anywhere(grid, having[0].key)[0]
+    interval = f"mean over rounds ± half of its {fmt.confidence(first.confidence)} interval"
+    caption = ", ".join(part for part in (words.direction(first.better), interval) if part)
+    columns = ("node", *(words.named(grid.factor, level) if grid.factor else "all" for level in levels))
+    return [Table(title, columns, tuple(drawn), 1, caption, notes.sentences(), divisible=True)]
+
+
+def _cell(e: Estimate, scale: fmt.Scale | None, notes: Notes) -> str:
+    warnings = [words.OUTLIERS if "outlier" in warning else warning for warning in e.warnings]
+    if e.low is None or e.high is None:
+        return notes.mark(fmt.quantity(e.mean, e.unit, within=scale), [words.NO_INTERVAL, *warnings])
+    if e.low == e.high:
+        return notes.mark(f"{fmt.quantity(e.mean, e.unit, within=scale)} (always)", warnings)
+    return notes.mark(fmt.plus_minus(e.mean, e.unit, e.low, e.high, within=scale), warnings)

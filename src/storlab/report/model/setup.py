@@ -1,0 +1,233 @@
+"""What nodes, stacks and guests were, as facts and tables; and sync, flush and cache modes of every disk in one table:
+the usual hidden cause of a difference between set-ups.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from msgspec import to_builtins
+
+from storlab.analysis.summary import CellState
+from storlab.grouping import grouped
+from storlab.records.manifest import Manifest
+from storlab.report.model import format as fmt
+from storlab.report.model.input import Facts, ReportInput
+from storlab.report.model.tables import ALL_CELLS, Notes, Table, among, together
+from storlab.report.model.words import UNSAFE, compact
+
+_BYTES = frozenset({"memory", "size"})
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One fact. ``block``: several lines, to be shown as a tool printed them."""
+
+    name: str
+    text: str
+    block: bool = False
+
+
+def facts_of(facts: object) -> list[Fact]:
+    """Every leaf of ``facts``, named by its path: ``tools.fio``."""
+    return list(_walk("", facts))
+
+
+def _walk(path: str, value: object) -> Iterator[Fact]:
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _walk(f"{path}.{name}" if path else str(name), part)
+    else:
+        text = _text(path.rsplit(".", 1)[-1], value)
+        yield Fact(path, text, "\n" in text.strip())
+
+
+def _text(name: str, value: object) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float) and name in _BYTES:
+        return f"{fmt.quantity(float(value), 'B')} ({value} B)"
+    if isinstance(value, list | tuple):
+        return ", ".join(_text("", part) for part in value) if value else "none"
+    return str(value)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Facts of all things that share them: ``name`` lists these. ``parts`` are (name, facts)."""
+
+    name: str
+    parts: tuple[tuple[str, tuple[Fact, ...]], ...]
+
+
+def node_sheets(manifest: Manifest | None) -> list[Sheet]:
+    """One sheet for all nodes that are alike."""
+    nodes = to_builtins(manifest.nodes) if manifest else {}
+    groups = grouped(((("", tuple(facts_of(facts))),), name) for name, facts in nodes.items())
+    return [
+        Sheet(f"{'Node' if len(names) == 1 else 'Nodes'} {compact(names)}", parts) for parts, names in groups.items()
+    ]
+
+
+def stack_sheets(given: ReportInput) -> list[Sheet]:
+    """One sheet for all cells whose stacks are alike, layer by layer; nodes that are alike share a part."""
+    states = {cell.cell: cell for cell in given.summary.cells}
+    stacks: dict[tuple[tuple[str, tuple[Fact, ...]], ...], list[CellState]] = {}
+    for cell, nodes in given.facts.items():
+        layers = dict.fromkeys(layer for facts in nodes.values() for layer in facts)
+        parts = tuple(part for layer in layers for part in _layer_parts(layer, nodes))
+        stacks.setdefault(parts, []).append(states.get(cell, CellState(cell, {}, "measured", 0)))
+    what = "Facts" if given.manifest and given.manifest.imported else "Stack"
+    return [Sheet(f"{what} of {together(cells, given.summary.cells)}", parts) for parts, cells in stacks.items()]
+
+
+def _layer_parts(layer: str, nodes: Mapping[str, Mapping[str, Facts]]) -> list[tuple[str, tuple[Fact, ...]]]:
+    groups = grouped((tuple(facts_of(layers[layer])), node) for node, layers in nodes.items() if layer in layers)
+    return [(layer if len(nodes) == 1 else f"{layer} of {compact(names)}", facts) for facts, names in groups.items()]
+
+
+_SHOWN = ("accelerator", "machine", "cpu", "cpus", "memory", "qemu", "kernel", "image", "boot", "pinning")
+"""What is shown of a guest, in this order; whatever else is known of it follows."""
+_HEADINGS = {"cpu": "CPU model", "cpus": "CPUs", "qemu": "QEMU"}
+
+_APART = frozenset({"disk", "boot_seconds"})  # the disk is in the table of its modes, times are never alike
+
+Row = tuple[tuple[str, str], ...]
+
+
+def guests_table(given: ReportInput) -> Table | None:
+    """A row for all guests that were alike; ``None`` where there were none."""
+    found = [(_row(facts), (cell, node)) for cell, nodes in given.guests.items() for node, facts in nodes.items()]
+    groups = [(dict(row), places) for row, places in grouped(found).items()]
+    if not groups:
+        return None
+    names = list(dict.fromkeys([*_SHOWN, *(name for row, _ in groups for name in row)]))
+    shown = [name for name in names if any(row.get(name) for row, _ in groups)]
+    rows = [
+        (
+            compact(list(dict.fromkeys(node for _, node in places))),
+            _cells(given, places),
+            *(row.get(name, "") for name in shown),
+            _boot_times(given, places),
+        )
+        for row, places in groups
+    ]
+    columns = ("guests", "cells", *(_HEADINGS.get(name, name) for name in shown), "boot time")
+    kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    return Table("Guests", columns, tuple(rows), len(kept)).of_columns(kept)
+
+
+def _row(facts: Facts) -> Row:
+    """Name and text of every fact that can be alike; of nested facts each leaf."""
+    kept = {name: value for name, value in facts.items() if name not in _APART}
+    texts = {fact.name: fact.text for fact in facts_of(kept)}
+    memory = facts.get("memory")
+    if isinstance(memory, int | float) and not isinstance(memory, bool):
+        texts["memory"] = fmt.quantity(float(memory), "B")
+    return tuple(texts.items())
+
+
+def _cells(given: ReportInput, places: Iterable[tuple[int, str]]) -> str:
+    """Where this is only so in some of the cells in which these guests were: in which."""
+    mine, nodes = {cell for cell, _ in places}, {node for _, node in places}
+    having = {cell for cell, guests in given.guests.items() if nodes & guests.keys()}
+    states = [state for state in given.summary.cells if state.cell in mine]
+    return together(states, given.summary.cells) if mine != having and states else ""
+
+
+def _boot_times(given: ReportInput, places: Iterable[tuple[int, str]]) -> str:
+    times = [seconds for cell, node in places if (seconds := _seconds(given.guests[cell][node])) is not None]
+    if not times:
+        return ""
+    low, high = fmt.duration(min(times)), fmt.duration(max(times))
+    return low if low == high else f"{low} to {high}"
+
+
+def _seconds(facts: Mapping[str, object]) -> float | None:
+    seconds = facts.get("boot_seconds")
+    return float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else None
+
+
+_MODES = frozenset(
+    {"sync", "logbias", "primarycache", "secondarycache", "cache", "aio", "direct_io", "write_cache", "fua", "flush"}
+    | {"no_flush", "zfs_nocacheflush", "zil_nocacheflush"}
+)
+_MOUNT_OPTION = re.compile(r"(no)?barrier(=.*)?|sync|dirsync|dax(=.*)?|data=.*|discard(=.*)?|nodiscard")
+_UNSAFE = re.compile(
+    r"(.*\.)?(sync=disabled|cache=unsafe|no_flush=(yes|1)|z(fs|il)_nocacheflush=(yes|1)|nobarrier|barrier=0)"
+)
+
+
+@dataclass(frozen=True)
+class _Layer:
+    name: str
+    modes: tuple[str, ...]
+
+
+def modes_table(given: ReportInput) -> Table | None:
+    """A row for each way in which a layer was set up, and the cells where it was; ``None`` where none has modes."""
+    found = ((layer, (cell, node)) for cell in given.facts for node, layers in _disks(given, cell) for layer in layers)
+    everyone = {node for nodes in given.facts.values() for node in nodes}
+    notes, ways = Notes(), dict[str, list[tuple[str, ...]]]()
+    for layer, places in grouped(found).items():
+        nodes = list(dict.fromkeys(node for _, node in places))
+        text = notes.mark(", ".join(layer.modes), [UNSAFE] if _unsafe(layer) else [])
+        of = "all nodes" if set(nodes) == everyone else compact(nodes)
+        ways.setdefault(layer.name, []).append((layer.name, of, _places(given, [cell for cell, _ in places]), text))
+    rows = [row for same_layer in ways.values() for row in same_layer]
+    if not rows:
+        return None
+    telling = {"disks of": "all nodes", "where": ALL_CELLS}
+    columns = ("layer", "disks of", "where", "modes")
+    kept = [i for i, name in enumerate(columns) if any(row[i] != telling.get(name) for row in rows)]
+    table = Table("Sync and cache modes", columns, tuple(rows), len(kept) - 1, "", notes.sentences())
+    return table.of_columns(kept)
+
+
+def _places(given: ReportInput, cells: Iterable[int]) -> str:
+    return among(cells, [state for state in given.summary.cells if state.cell in given.facts])
+
+
+def unsafe_modes(given: ReportInput) -> list[str]:
+    """A sentence for each mode that answers a flush before the data are safe."""
+    found = (
+        (f"{layer.name} has {', '.join(mode for mode in layer.modes if _UNSAFE.fullmatch(mode))}", cell)
+        for cell in given.facts
+        for _, layers in _disks(given, cell)
+        for layer in filter(_unsafe, layers)
+    )
+    return [f"{where}: {what}. {UNSAFE}" for what, cells in grouped(found).items() if (where := _places(given, cells))]
+
+
+def _disks(given: ReportInput, cell: int) -> Iterator[tuple[str, list[_Layer]]]:
+    known = given.manifest.nodes if given.manifest else {}
+    places = {"host", *known, *(node for nodes in given.facts.values() for node in nodes)}
+    for node, layers in given.facts[cell].items():
+        yield node, list(_layers(layers, places))
+
+
+def _layers(layers: Mapping[str, Facts], places: set[str]) -> Iterator[_Layer]:
+    for name, facts in layers.items():
+        modes = tuple(mode for fact in facts_of(facts) for mode in _modes(fact))
+        if modes:
+            place = facts.get("on")
+            name = name.partition(". ")[2] or name  # without its position in the stack
+            yield _Layer(f"{name} on {place}" if place in places else name, modes)
+
+
+def _modes(fact: Fact) -> Iterator[str]:
+    last = fact.name.rpartition(".")[2]
+    if last == "no_flush" and fact.text == "no":
+        return  # as it should be
+    if last in _MODES and not fact.block:
+        yield f"{fact.name}={fact.text}"
+    elif last == "options":
+        yield from (word for word in re.split(r",\s*", fact.text) if _MOUNT_OPTION.fullmatch(word))
+
+
+def _unsafe(layer: _Layer) -> bool:
+    return any(_UNSAFE.fullmatch(mode) for mode in layer.modes)

@@ -1,0 +1,196 @@
+"""What a report shows and in which order, before any format draws it: verdicts first, then their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from storlab.analysis.summary import Comparison, Estimate, GateResult, Summary, Verdict
+from storlab.grouping import grouped
+from storlab.report.model import format as fmt
+from storlab.report.model import words
+from storlab.report.model.block import block_detail_tables, block_tables
+from storlab.report.model.claims import claim_lines
+from storlab.report.model.conformance import conformance_tables
+from storlab.report.model.effects import effect_tables, how_made
+from storlab.report.model.grid import further_tables, measured_tables
+from storlab.report.model.input import ReportInput, split
+from storlab.report.model.latencies import latency_tables
+from storlab.report.model.nodes import guest_tables, node_tables
+from storlab.report.model.setup import guests_table, modes_table, unsafe_modes
+from storlab.report.model.tables import PROBE, absent_table, comparison_tables, heading, together
+from storlab.report.model.variability import variability_tables
+from storlab.report.model.why import best_lines, differs, why_chapter
+
+_ONLY_EXPORTED = ("variance", "sigma", "outliers", "longest_stall")
+"""Of the variability within trials a table of all metrics shows the coefficient of variation, which says most; a study
+that compares the others has them among its results, and JSON and CSV hold all."""
+
+
+@dataclass(frozen=True)
+class VerdictLine:
+    """One comparison in words."""
+
+    verdict: Verdict
+    mark: str
+    claim: str
+    ratio: str
+    evidence: str
+    reason: str
+    warnings: tuple[str, ...]
+    gates: tuple[GateResult, ...] = ()
+    why: tuple[str, ...] = ()  # the first sentences of what differs underneath, or that nothing does
+    differs: bool = False  # whether anything does
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Warnings, and what came of gates."""
+        return (*self.warnings, *map(words.gate, self.gates))
+
+    @property
+    def sentence(self) -> str:
+        return f"{self.claim}: {self.ratio} {self.evidence}"
+
+
+@dataclass(frozen=True)
+class VerdictGroup:
+    """All comparisons of one metric under one load."""
+
+    heading: str
+    direction: str
+    lead: str
+    lines: tuple[VerdictLine, ...]
+    comparisons: tuple[Comparison, ...]
+
+
+class View:
+    """What a report shows of ``given``, as text and tables, in the order in which every format shows it."""
+
+    def __init__(self, given: ReportInput) -> None:
+        summary, manifest = given.summary, given.manifest
+        first, rest = split_primary(summary)
+        shown = [e for e in rest if given.declared[e.source].find(e.metric).statistic not in _ONLY_EXPORTED]
+        watched = [e for e in summary.estimates if e.source.startswith(PROBE)]
+        self.title = given.title
+        self.description = manifest.description if manifest else ""
+        self.facts_line = _facts_line(given)
+        self.cautions = list(map(words.stop, given.cautions))
+        self.platform_notes = list(map(words.stop, manifest.platform_notes if manifest else ()))
+        self.rounds = summary.rounds_done
+        self.overview = overview(summary)
+        self.certainty = words.certainty(summary)
+        self.resting = resting(summary)
+        self.verdicts = verdict_groups(ordered_comparisons(summary))
+        self.not_compared = not_compared(summary.comparisons)
+        self.warnings = [words.stop(warning) for warning in words.once((*unsafe_modes(given), *summary.warnings))]
+        self.measured = measured_tables(first, summary.cells)
+        self.conformance = conformance_tables(given)
+        self.conformance_brief = conformance_tables(given, brief=True)
+        self.nodes = node_tables(summary, given.declared)
+        self.guests = guest_tables(summary, given.declared)
+        self.block = block_tables(summary)
+        self.block_details = block_detail_tables(summary)
+        self.claims = claim_lines(summary)
+        self.why = why_chapter(summary)
+        self.comparisons = comparison_tables(summary.comparisons)
+        self.effects = effect_tables(summary)
+        self.variability = variability_tables(given)
+        self.latencies = latency_tables(summary)
+        self.others = further_tables(shown, summary.cells)
+        self.absent = absent_table(summary)
+        self.probes = further_tables(watched, summary.cells)
+        self.setup = [table for table in (guests_table(given), modes_table(given)) if table is not None]
+        self.method = " ".join(filter(None, (summary.method, *how_made(summary))))
+
+
+def split_primary(summary: Summary) -> tuple[list[Estimate], list[Estimate]]:
+    """Estimates of what the study asks about, the primary metric first and then what else it compares; and the rest."""
+    compared = {(c.source, c.metric) for c in summary.comparisons}
+    everything = [e for e in summary.estimates if not e.source.startswith(PROBE) or (e.source, e.metric) in compared]
+    first, others = split(summary.primary, everything)
+    asked = [e for e in others if (e.source, e.metric) in compared]
+    return first + asked, [e for e in others if (e.source, e.metric) not in compared]
+
+
+def ordered_comparisons(summary: Summary) -> list[Comparison]:
+    """Comparisons that have a ratio, those of the primary metric first."""
+    first, others = split(summary.primary, (c for c in summary.comparisons if c.ratio is not None))
+    return first + others
+
+
+def not_compared(comparisons: Iterable[Comparison]) -> list[str]:
+    """A sentence for each reason why comparisons have no ratio, with where that is so, if elsewhere they have one."""
+    every = list(comparisons)
+    compared = {(c.factor, c.a, c.b) for c in every if c.ratio is not None}
+    groups = grouped((c.reason, c) for c in every if c.ratio is None)
+    return [
+        words.not_compared(group, [words.place(c) for c in group if (c.factor, c.a, c.b) in compared])
+        for group in groups.values()
+    ]
+
+
+def verdict_groups(comparisons: Iterable[Comparison]) -> list[VerdictGroup]:
+    """Comparisons by metric and load, the pooled ones first."""
+    ordered = sorted(comparisons, key=lambda c: not c.pooled)
+    groups = grouped(((c.pooled, c.factor, c.source, c.metric, tuple(c.within.items())), c) for c in ordered)
+    return [_verdict_group(group) for group in groups.values()]
+
+
+def _verdict_group(group: Sequence[Comparison]) -> VerdictGroup:
+    first = group[0]
+    where = heading(first.metric, first.source, first.within)
+    bare = any(not words.speaks_for_itself(level) for c in group for level in (c.a, c.b))
+    parts = (where, words.POOLED if first.pooled else "", f"by {first.factor}" if bare else "")
+    return VerdictGroup(
+        heading=", ".join(part for part in parts if part),
+        direction=words.direction(first.better),
+        lead=words.lead(group),
+        lines=tuple(map(_verdict_line, group)),
+        comparisons=tuple(group),
+    )
+
+
+def _verdict_line(c: Comparison) -> VerdictLine:
+    said = (words.claim(c), words.ratio(c), words.evidence(c), words.stop(c.reason), tuple(map(words.stop, c.warnings)))
+    why = best_lines(c)
+    named = bool(why) and differs(c)
+    return VerdictLine(c.verdict, words.MARKS[c.verdict], *said, gates=c.gates, why=why, differs=named)
+
+
+def overview(summary: Summary) -> str:
+    """How much was measured, and why the run ended, in one or two sentences."""
+    measured = sum(cell.status in ("measured", "partly failed") for cell in summary.cells)
+    cells = f"{measured} of {fmt.plural(len(summary.cells), 'cell')} measured" if summary.cells else ""
+    rounds = f"{fmt.plural(summary.rounds_done, 'round')} done"
+    tally = words.tally(summary.comparisons)
+    compared = f"{fmt.plural(len(summary.comparisons), 'comparison')}: {tally}" if tally else "no comparisons"
+    counted = "; ".join(part for part in (rounds, cells, compared) if part)
+    ended = words.stop(summary.stopped[:1].upper() + summary.stopped[1:])
+    return f"{words.stop(counted)} {ended}".strip()
+
+
+def resting(summary: Summary) -> str:
+    """A sentence for all cells that were not run again after the same round; empty where every cell was due."""
+    groups = grouped(((c.rests_after, c.rests_because), c) for c in summary.cells if c.rests_after is not None)
+    return " ".join(
+        f"{together(cells, summary.cells)} rested from round {after + 1} on: "
+        + words.stop(because if len(cells) == 1 else because.replace(" its ", " their "))
+        for (after, because), cells in sorted(groups.items(), key=lambda group: group[0][0] or 0)
+        if after is not None
+    )
+
+
+def _facts_line(given: ReportInput) -> str:
+    manifest = given.manifest
+    if manifest is None:
+        return ""
+    nodes = manifest.nodes
+    kernels = sorted({facts.kernel.release for facts in nodes.values() if facts.kernel})
+    parts = [
+        f"run {manifest.run}",
+        f"started {fmt.instant(manifest.started)}",
+        f"{'node' if len(nodes) == 1 else 'nodes'} {words.compact(list(nodes))}" if nodes else "",
+        f"Linux {', '.join(kernels)}" if kernels else "",
+        f"Storlab {manifest.storlab}",
+    ]
+    return " · ".join(part for part in parts if part)

@@ -1,0 +1,233 @@
+"""The chapter "why": what differs underneath the levels that were compared, a sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from storlab.analysis.summary import Comparison, Difference, Summary, Underneath
+from storlab.metrics import END, PROBE
+from storlab.report.model import format as fmt
+from storlab.report.model import words
+from storlab.report.model.tables import heading
+
+FIRST = 3
+"""Lines that follow a verdict in the terminal."""
+_MOST = 12  # lines in the chapter; JSON has all
+_NAMED = 6  # comparisons in one sentence
+
+EVIDENCE = "Evidence, not a cause:"
+LEAD = (
+    "What was watched underneath and differs between two levels, first what is surest and largest. This is evidence "
+    "and no cause: it says what went along with the difference, not what made it, and no verdict rests on it."
+)
+_OF = {
+    "with": "it rises and falls with {metric} from round to round",
+    "against": "from round to round, the more of it, the less {metric}",
+    "unclear": "",
+}
+_MIB = 1 << 20
+_POINT = 1e-9  # of a ratio: an interval that is narrower is none
+
+
+@dataclass(frozen=True)
+class WhyPart:
+    """One comparison: its claim, its sentences, and what else is to be said."""
+
+    claim: str
+    sentences: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WhyGroup:
+    """All comparisons of one metric under one load."""
+
+    heading: str
+    parts: tuple[WhyPart, ...]
+
+
+@dataclass(frozen=True)
+class WhyChapter:
+    """``nothing``: sentences on comparisons underneath which nothing differs."""
+
+    lead: str
+    groups: tuple[WhyGroup, ...]
+    nothing: tuple[str, ...]
+    method: str
+
+
+def chapter_lines(why: WhyChapter, mark: str, escaped: Callable[[str], str]) -> Iterator[str]:
+    """The chapter in a format whose list items begin with a dash; ``mark``: what its headings begin with, "##"."""
+    yield from (f"{mark} Why", "", escaped(why.lead), "")
+    for group in why.groups:
+        yield from (f"{mark}{mark[0]} {escaped(group.heading)}", "")
+        for part in group.parts:
+            yield from (escaped(part.claim), "")
+            yield from (f"- {escaped(sentence)}" for sentence in part.sentences)
+            yield from ("", *(line for note in part.notes for line in (escaped(note), "")))
+    if why.nothing:
+        yield from (*(f"- {escaped(sentence)}" for sentence in why.nothing), "")
+    yield from (escaped(why.method), "")
+
+
+def best_lines(comparison: Comparison) -> tuple[str, ...]:
+    """What follows a verdict of better or worse at once; empty for others, and where nothing was watched."""
+    why = comparison.why
+    if why is None or comparison.verdict not in ("better", "worse"):
+        return ()
+    if not differs(comparison):
+        return (nothing_differs(why),)
+    lines = [words.stop(sentence(comparison, d)) for d in why.differences[:FIRST]]
+    return (*lines, *_facts(comparison, why))
+
+
+def differs(comparison: Comparison) -> bool:
+    """Whether anything is named underneath it, a metric or a setting."""
+    return comparison.why is not None and bool(comparison.why.differences or comparison.why.facts)
+
+
+def nothing_differs(why: Underneath) -> str:
+    """That nothing does; or that so few rounds can't tell."""
+    watched = fmt.plural(why.watched, "metric")
+    if why.rounds < why.needed and why.watched:
+        return f"Too few rounds to say why: of {watched} from underneath, none can be named before round {why.needed}."
+    return f"Nothing that was watched differs ({watched} from underneath)."
+
+
+def sentence(comparison: Comparison, d: Difference) -> str:
+    """ "iSCSI: 46 ACKs per operation, NVMe/TCP: 3.9"."""
+    a, b = (words.named(comparison.factor, level) for level in (comparison.a, comparison.b))
+    one, other = _values(d)
+    place = _place(d.source)
+    if not d.noun:
+        return f"{d.metric}{_per(d)}{place}: {one} with {a}, {other} with {b}"
+    if d.a == 0:  # the words stand with the number
+        a, one, b, other = b, other, a, one
+    return f"{a}: {one} {d.noun}{_per(d)}{place}, {b}: {other}"
+
+
+def details(comparison: Comparison, d: Difference) -> str:
+    """How sure and how large it is, and how it goes along with what was judged, in parentheses."""
+    rounds = fmt.plural(comparison.why.rounds if comparison.why else 0, "round")
+    parts = [
+        _ratio(d),
+        f"in {d.agreeing} of {rounds}",
+        _OF[d.moves].format(metric=comparison.metric),
+        "as much a second on both sides" if d.same_rate else "",
+    ]
+    return f"({'; '.join(part for part in parts if part)})"
+
+
+def _ratio(d: Difference) -> str:
+    """With its interval; a count that is the same in every round has none."""
+    if d.ratio is None or d.low is None or d.high is None:
+        return ""
+    if d.high - d.low <= _POINT * d.ratio:
+        return f"{fmt.ratio(d.ratio)} in every round"
+    return f"{fmt.ratio(d.ratio, d.low, d.high)}, {fmt.ratio_interval(d.low, d.high, d.ratio)}"
+
+
+def why_chapter(summary: Summary) -> WhyChapter | None:
+    """The whole chapter; ``None`` where nothing was looked at."""
+    looked = [c for c in summary.comparisons if c.why is not None]
+    if not looked:
+        return None
+    differing = [c for c in looked if differs(c)]
+    groups: dict[str, list[WhyPart]] = {}
+    for c in differing:
+        where = heading(c.metric, c.source, c.within) + (f", {words.POOLED}" if c.pooled else "")
+        groups.setdefault(where, []).append(_part(c))
+    empty = [c for c in looked if not differs(c)]
+    left = sum(c.why is None and c.verdict in ("better", "worse") for c in summary.comparisons)
+    beyond = [f"Not looked underneath: {fmt.plural(left, 'further comparison')} better or worse."] if left else []
+    return WhyChapter(
+        lead=LEAD,
+        groups=tuple(WhyGroup(name, tuple(parts)) for name, parts in groups.items()),
+        nothing=(*_nothing(empty), *beyond),
+        method=_method(looked),
+    )
+
+
+def _part(c: Comparison) -> WhyPart:
+    assert c.why is not None
+    why = c.why
+    notes = list(why.left_out)
+    if len(why.differences) > _MOST:
+        notes.insert(0, f"{len(why.differences) - _MOST} more are in the JSON report.")
+    said = [f"{line} {details(c, d)}" for d in why.differences[:_MOST] for line in [sentence(c, d)]]
+    said = [words.stop(_with_alike(text, d)) for text, d in zip(said, why.differences, strict=False)]
+    if not why.differences:
+        notes.insert(0, nothing_differs(why))
+    return WhyPart(words.stop(words.claim(c)), (*said, *_facts(c, why)), tuple(notes))
+
+
+def _with_alike(text: str, d: Difference) -> str:
+    names = [name.removeprefix(PROBE) for name in d.alike]
+    return f"{text}; the same in other words: {words.listed(names)}" if names else text
+
+
+def _facts(c: Comparison, why: Underneath) -> list[str]:
+    """Settings that differ, in one sentence."""
+    a, b = (words.named(c.factor, level) for level in (c.a, c.b))
+    each = [f"{fact.name} is {fact.a} with {a} and {fact.b} with {b}" for fact in why.facts]
+    return [words.stop(f"Settings differ: {'; '.join(each)}")] if each else []
+
+
+def _nothing(comparisons: Iterable[Comparison]) -> list[str]:
+    groups: dict[str, list[str]] = {}
+    for c in comparisons:
+        assert c.why is not None
+        where = f" ({place})" if (place := words.place(c)) else ""
+        pair = f"{words.named(c.factor, c.a)} against {words.named(c.factor, c.b)}{where}, {c.metric}"
+        groups.setdefault(nothing_differs(c.why), []).append(pair)
+    return [f"{_some(pairs)}: {said}" for said, pairs in groups.items()]
+
+
+def _some(pairs: Sequence[str]) -> str:
+    more = len(pairs) - _NAMED
+    return "; ".join(pairs[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _method(looked: Sequence[Comparison]) -> str:
+    """How sure the lines are, for who reads the chapter alone."""
+    of = [c.why for c in looked if c.why is not None]
+    confidence = fmt.confidence(min(why.confidence for why in of))
+    least, most = min(why.watched for why in of), max(why.watched for why in of)
+    watched = fmt.plural(most, "metric") if least == most else f"{least} to {most} metrics"
+    return (
+        f"Amounts are for each operation of the load. Of {watched} that vary between the two sides of a comparison, "
+        f"with a confidence of {confidence} none is named that does not differ, for each comparison by itself: closed "
+        "testing of t martingales over rounds, which supposes roughly normal noise; of each line alone, signs and "
+        "ranks say so too, whatever the noise."
+    )
+
+
+def _per(d: Difference) -> str:
+    match d.per:
+        case "operation":
+            return " per operation"
+        case "byte":
+            return " per byte" if d.unit == "B" else " per MiB"
+        case "trial":
+            return " in all"
+        case _:
+            return ""
+
+
+def _values(d: Difference) -> tuple[str, str]:
+    """Both values, in one unit where that can be read; shares in per cent."""
+    a, b = d.a, d.b
+    if d.per == "byte" and d.unit != "B":
+        a, b = a * _MIB, b * _MIB
+    if not d.per and d.unit == "1" and d.noun.startswith("of "):
+        return fmt.part(min(a, 1.0)), fmt.part(min(b, 1.0))
+    unit = fmt.common_scale([a, b], d.unit)
+    one, other = (fmt.quantity(value, d.unit, within=unit) if value else "none" for value in (a, b))
+    return one, other
+
+
+def _place(source: str) -> str:
+    """Where it was watched, unless that is where the load ran."""
+    _, at, group = source.partition(END)
+    return f" on {group}" if at else ""

@@ -1,0 +1,51 @@
+"""Every format renders every run, the strange ones too."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from storlab.analysis.summary import Summary
+from storlab.errors import UserError
+from storlab.report.formats import REPORTS, names, render
+from storlab.report.model.input import ReportInput
+
+from ..sample import sample
+
+NOTHING = ReportInput(Summary("", "", 0.95, 0, ""))
+
+
+@pytest.mark.parametrize("name", names(REPORTS))
+def test_every_format_renders_the_sample(name: str) -> None:
+    assert "ext4" in render(sample(), name)
+
+
+@pytest.mark.parametrize("name", names(REPORTS))
+def test_every_format_renders_a_run_of_which_nothing_is_known(name: str) -> None:
+    assert render(NOTHING, name).endswith("\n")
+
+
+@pytest.mark.parametrize("name", names(REPORTS))
+def test_a_format_gives_the_same_text_twice(name: str) -> None:
+    assert render(sample(), name) == render(sample(), name)
+
+
+def test_an_unknown_format_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UserError, match=r"'pdf'; choose one of text, md, html, csv, json, adoc"):
+        render(sample(), "pdf")
+
+
+def test_the_terminals_report_does_not_wait_for_the_charts() -> None:
+    code = (
+        "import sys; from storlab.report.formats import render; from tests.report.sample import sample;"
+        "render(sample(), 'text'); slow = {'altair', 'vl_convert', 'jinja2', 'scipy'} & set(sys.modules);"
+        "sys.exit(f'imported {slow}' if slow else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3])
+
+
+def test_markdown_has_two_names() -> None:
+    assert render(sample(), "markdown") == render(sample(), "md")

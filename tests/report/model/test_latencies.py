@@ -1,0 +1,77 @@
+"""Latencies of all operations as a table: each percentile within stated bounds, nodes below all of them together."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from storlab.analysis.summary import Distribution, Percentile, Summary
+from storlab.report.formats import render
+from storlab.report.formats.csv import render_csv
+from storlab.report.model.input import ReportInput
+from storlab.report.model.latencies import latency_tables
+from storlab.report.model.tables import Table
+from storlab.report.model.view import View
+
+FINE = (Percentile(50, 100e-6, 99.5e-6, 100.5e-6, 5000), Percentile(99.99, 2e-3, 1.98e-3, 2.02e-3, 1))
+
+
+def told(
+    cell: int, percentiles: tuple[Percentile, ...], node: str | None = None, metric: str = "latency"
+) -> Distribution:
+    levels = {"cache": "none" if cell == 1 else "on"}
+    return Distribution(cell, levels, "load", metric, "s", node, 2, 10_000, percentiles)
+
+
+def tables(*those: Distribution) -> list[Table]:
+    return latency_tables(Summary("t", "iops", 0.95, 1, "", distributions=those))
+
+
+def test_a_row_is_a_cell_and_the_caption_says_how_far_off_a_percentile_can_be() -> None:
+    (table,) = tables(told(1, FINE), told(2, FINE))
+    assert table.title == "latency: load"
+    assert table.columns == ("cache", "operations", "p50", "p99.99")
+    assert table.rows[0] == ("none", "10000", "100 µs", "2.00 ms [1]")
+    assert table.caption.startswith("of all operations of all rounds and jobs, from merged histograms; ")
+    assert table.caption.endswith("the true percentile is at most 1.0 % from the one told, before rounding")
+    assert table.notes == ("Fewer than ten operations are slower: another run may well have another one.",)
+
+
+def test_nodes_stand_below_all_of_them_together() -> None:
+    (table,) = tables(told(1, FINE), told(1, FINE, "n-1"), told(1, FINE, "n-2"))
+    assert [row[0] for row in table.rows] == ["all together", "n-1", "n-2"]
+    assert table.title == "latency: load, cache=none"
+    assert "all rounds, nodes and jobs" in table.caption
+
+
+def test_what_lies_in_the_last_bin_is_told_by_its_bounds() -> None:
+    bounded, open_ended = Percentile(50, 17.0, 16.9, 40.0, 500), Percentile(99.99, 16.9, 16.9, None, 500)
+    (table,) = tables(told(1, (bounded, open_ended)))
+    assert table.rows[0][-2:] == ("16.9 s to 40.0 s [1]", "16.9 s or more [1]")
+    assert "merged histograms" in table.caption and "at most" not in table.caption
+
+
+def test_they_stand_in_a_section_of_their_own() -> None:
+    summary = Summary("t", "iops", 0.95, 1, "", distributions=(told(1, FINE),))
+    assert [table.title for table in View(ReportInput(summary)).latencies] == ["latency: load"]
+    for kind, heading in (("md", "## Latency"), ("adoc", "== Latency"), ("html", "Latency</h2>")):
+        assert heading in render(ReportInput(summary), kind)
+
+
+def test_csv_has_each_percentile_with_its_bounds() -> None:
+    summary = Summary("t", "iops", 0.95, 1, "", distributions=(told(1, FINE), told(1, FINE, "n-1")))
+    rows = list(csv.DictReader(io.StringIO(render_csv(ReportInput(summary)))))
+    names = ("kind", "metric", "factor.cache", "node", "value", "low", "high", "operations")
+    assert [rows[0][name] for name in names] == [
+        *("latency", "latency.p50", "none", "", "0.0001", "9.95e-05", "0.0001005", "10000")
+    ]
+    assert [(row["metric"], row["node"]) for row in rows[1:]] == [
+        ("latency.p99.99", ""),
+        ("latency.p50", "n-1"),
+        ("latency.p99.99", "n-1"),
+    ]
+
+
+def test_a_load_that_only_writes_is_shown_once_and_a_run_without_histograms_not_at_all() -> None:
+    assert len(tables(told(1, FINE), told(1, FINE, metric="write.latency"))) == 1
+    assert tables() == []

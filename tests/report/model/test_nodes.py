@@ -1,0 +1,227 @@
+"""Nodes side by side, guests and modes: what the tables say, and where they stay away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storlab.analysis.summary import CellState
+from storlab.metrics import Declarations
+from storlab.report.formats import REPORTS, names, render
+from storlab.report.model import words
+from storlab.report.model.format import plus_minus
+from storlab.report.model.input import ReportInput
+from storlab.report.model.nodes import guest_tables, node_tables
+from storlab.report.model.setup import guests_table, modes_table, unsafe_modes
+from storlab.report.model.tables import Table, together
+
+from ..sample import sample
+from ..vm_sample import BACKINGS, CAUTION, GUESTS, vm_sample
+
+
+@pytest.fixture(scope="module")
+def run() -> ReportInput:
+    return vm_sample()
+
+
+def table(tables: list[Table], title: str) -> Table:
+    return next(each for each in tables if each.title == title)
+
+
+def labels(shown: Table) -> list[str]:
+    return [row[0].partition(" [")[0] for row in shown.rows]
+
+
+def test_there_is_a_table_for_each_block_size_with_a_row_a_node_and_a_column_a_backing(run: ReportInput) -> None:
+    for bs in ("4k", "512"):
+        shown = table(node_tables(run.summary, run.declared), f"write.bandwidth: load, bs={bs}")
+        assert shown.columns == ("node", *BACKINGS)
+        assert labels(shown) == [
+            *GUESTS,
+            "all together",
+            "fairness",
+            "start skew",
+            *(f"host load, {span}" for span in ("1 min", "5 min", "15 min")),
+            "CPUs used by QEMU",
+        ]
+
+
+def test_the_largest_share_by_the_smallest_and_the_jobs_fairness_stand_below_where_they_are_known(
+    run: ReportInput,
+) -> None:
+    index = next(e for e in run.summary.estimates if e.metric == "write.bandwidth.fairness")
+    more = tuple(replace(index, metric=f"write.bandwidth.{name}") for name in ("imbalance", "jobs.fairness"))
+    shown = next(
+        t for t in node_tables(replace(run.summary, estimates=(*run.summary.estimates, *more)), run.declared) if t.rows
+    )
+    at = labels(shown).index("fairness")
+    assert labels(shown)[at + 1 : at + 3] == ["largest ÷ smallest", "fairness among jobs"]
+
+
+def test_stalls_are_shown_for_each_node_with_the_worst_of_them(run: ReportInput) -> None:
+    shown = table(node_tables(run.summary, run.declared), "Longest stall: bs=512")
+    assert labels(shown) == [*GUESTS, "worst of all", "stood still"]
+
+
+def test_no_number_stands_without_how_sure_it_is(run: ReportInput) -> None:
+    for shown in node_tables(run.summary, run.declared) + guest_tables(run.summary, run.declared):
+        for row in shown.rows:
+            assert all("±" in cell or "always" in cell for cell in row[1:])
+
+
+def test_one_round_gives_numbers_and_says_that_there_is_no_interval() -> None:
+    for shown in node_tables(vm_sample(rounds=1).summary, Declarations()):
+        assert words.NO_INTERVAL in shown.notes
+        number = f"[{shown.notes.index(words.NO_INTERVAL) + 1}]"
+        assert all(number in cell for row in shown.rows for cell in row[1:])
+
+
+def test_a_study_of_single_nodes_has_no_such_tables(run: ReportInput) -> None:
+    alone = replace(run.summary, by_node=tuple(e for e in run.summary.by_node if e.node == "host"))
+    assert node_tables(alone, Declarations()) == []
+    assert "Node by node" not in render(replace(run, summary=alone), "text")
+
+
+def test_the_load_of_the_host_is_there_per_backing_and_block_size_as_in_lab_notes(run: ReportInput) -> None:
+    notes = render(run, "adoc")
+    assert notes.count("host load average: ") == 10
+    assert "start skew: " in notes
+    assert notes.count("fairness: ") == 10
+
+
+def test_each_guests_qemu_has_its_cpus_and_its_memory(run: ReportInput) -> None:
+    shown = table(guest_tables(run.summary, run.declared), "CPUs used by each guest's QEMU: bs=4k")
+    assert labels(shown) == [*GUESTS, "storage", "all together"]
+    assert labels(table(guest_tables(run.summary, run.declared), "Memory of each guest's QEMU: bs=4k")) == [
+        *GUESTS,
+        "storage",
+    ]
+
+
+def test_guests_that_were_alike_share_a_row(run: ReportInput) -> None:
+    shown = guests_table(run)
+    assert shown is not None
+    assert [row[0] for row in shown.rows] == ["vm-1 to vm-4", "storage"]
+    assert dict(zip(shown.columns, shown.rows[1], strict=True))["memory"] == "1.00 GiB"
+
+
+def test_a_guest_that_differs_in_some_cells_says_in_which(run: ReportInput) -> None:
+    guests = {
+        cell: {
+            name: dict(facts) | ({"machine": "pc"} if run.summary.cells[cell - 1].levels["bs"] == "512" else {})
+            for name, facts in nodes.items()
+        }
+        for cell, nodes in run.guests.items()
+    }
+    shown = guests_table(replace(run, guests=guests))
+    assert shown is not None
+    assert [row[:2] for row in shown.rows] == [
+        ("vm-1 to vm-4", "bs=4k (5 cells)"),
+        ("storage", "bs=4k (5 cells)"),
+        ("vm-1 to vm-4", "bs=512 (5 cells)"),
+        ("storage", "bs=512 (5 cells)"),
+    ]
+
+
+def test_modes_stand_in_one_table_and_what_is_the_same_everywhere_stands_once(run: ReportInput) -> None:
+    shown = modes_table(run)
+    assert shown is not None
+    assert shown.rows[:3] == (
+        ("zvol on storage", "backing=zvol (2 cells)", "sync=standard, logbias=latency"),
+        ("zvol on storage", "backing=zvol-async (2 cells)", "sync=disabled, logbias=latency [1]"),
+        ("nbd-export on storage", "all cells", "cache=none, aio=native, write_cache=yes"),
+    )
+    assert shown.notes == (words.UNSAFE,)
+
+
+@pytest.mark.parametrize(
+    ("facts", "unsafe"),
+    [
+        ({"sync": "disabled"}, "sync=disabled"),
+        ({"qemu": {"cache": "unsafe", "no_flush": True}}, "qemu.cache=unsafe, qemu.no_flush=yes"),
+        ({"options": ["rw", "nobarrier"]}, "nobarrier"),
+        ({"module": {"zfs_nocacheflush": 1}}, "module.zfs_nocacheflush=1"),
+        ({"sync": "always", "cache": "writeback", "no_flush": False, "options": ["rw", "barrier"]}, None),
+    ],
+)
+def test_a_mode_that_answers_flushes_too_early_is_told_beside_the_verdicts(
+    run: ReportInput, facts: dict[str, object], unsafe: str | None
+) -> None:
+    given = replace(run, facts={1: {"vm-1": {"1. thing": {"on": "storage"} | facts}}})
+    expected = [] if unsafe is None else [f"all cells: thing on storage has {unsafe}. {words.UNSAFE}"]
+    assert unsafe_modes(given) == expected
+
+
+def test_a_layer_that_lies_on_a_kind_of_file_system_is_not_said_to_be_on_that_node(run: ReportInput) -> None:
+    shown = modes_table(replace(run, facts={1: {"host": {"1. file": {"on": "ext2/ext3", "cache": "none"}}}}))
+    assert shown is not None
+    assert shown.rows == (("file", "cache=none"),)
+
+
+@pytest.mark.parametrize("name", names(REPORTS))
+def test_a_caution_stands_in_every_format(run: ReportInput, name: str) -> None:
+    text = " ".join(render(run, name).replace("&#58;", ":").replace("\n", " ").split())
+    assert CAUTION in text
+
+
+@pytest.mark.parametrize("name", ["text", "md", "html", "adoc"])
+def test_a_caution_stands_before_every_verdict_and_number(run: ReportInput, name: str) -> None:
+    text = render(run, name).partition("</style>")[2] if name == "html" else render(run, name)
+    assert text.index("The guests ran emulated") < text.index("zvol is worse than")
+    assert text.index("The guests ran emulated") < text.index("20260316-124800-c0de")
+
+
+@pytest.mark.parametrize("name", names(REPORTS))
+def test_a_run_without_cautions_names_none(name: str) -> None:
+    assert "aution" not in render(sample(), name).partition("</style>")[2 if name == "html" else 0]
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["vm-1", "vm-2"], "vm-1 and vm-2"),
+        (["vm-1", "vm-2", "vm-3", "storage"], "vm-1 to vm-3 and storage"),
+        (["host", "n8", "n9", "n10", "n12"], "host, n8 to n10 and n12"),
+        (["n01", "n02", "n03"], "n01, n02 and n03"),
+        (["", "7", "8", "9"], " and 7 to 9"),
+    ],
+)
+def test_numbered_names_are_told_in_short(names: list[str], short: str) -> None:
+    assert words.compact(names) == short
+
+
+@pytest.mark.parametrize(
+    ("mean", "low", "high", "shown"),
+    [
+        (5001216.0, 4959273.0, 5043159.0, "4880 ±40 KiB/s"),
+        (26e6, 0.0, 60e6, "25 ±32 MiB/s"),
+        (26e6, None, None, "24.8 MiB/s"),
+        (26e6, 26e6 - 1, 26e6 + 1, "24.7955 ±0.0001 MiB/s"),
+    ],
+)
+def test_a_number_with_half_its_interval(mean: float, low: float | None, high: float | None, shown: str) -> None:
+    assert plus_minus(mean, "B/s", low, high) == shown
+
+
+CELLS = tuple(
+    CellState(number, {"fs": fs, "bs": bs}, "measured", 1)
+    for number, (fs, bs) in enumerate(((fs, bs) for fs in ("a", "b", "c") for bs in ("4k", "8k")), start=1)
+)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "name"),
+    [
+        ([1, 2, 3, 4, 5, 6], "all cells"),
+        ([1, 2], "fs=a (2 cells)"),
+        ([1, 3], "fs=a or b, bs=4k (2 cells)"),
+        ([1, 2, 3, 4], "fs=a or b (4 cells)"),
+        ([1, 4], "fs=a, bs=4k; fs=b, bs=8k"),
+        ([6], "fs=c, bs=8k"),
+    ],
+)
+def test_cells_are_called_by_what_only_they_have(numbers: list[int], name: str) -> None:
+    assert together([cell for cell in CELLS if cell.cell in numbers], CELLS) == name

@@ -1,0 +1,201 @@
+"""The sentences: whoever reads only them knows the verdict, how sure it is, and what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from storlab.analysis.summary import CellState, Comparison, Summary, Undecided, UndecidedKind, Verdict
+from storlab.report.model import words
+from storlab.report.model.view import not_compared, ordered_comparisons, overview, verdict_groups
+
+BASE = Comparison(
+    factor="fs",
+    a="ext4",
+    b="xfs",
+    within={"load": "write"},
+    pooled=False,
+    source="write",
+    metric="write.bandwidth",
+    unit="B/s",
+    better="higher",
+    rounds=8,
+    ratio=1.42,
+    low=1.31,
+    high=1.54,
+    confidence=0.99,
+    margin=0.05,
+    verdict="better",
+    reason="ext4 is higher than xfs in 8 of 8 rounds",
+)
+
+
+def _pair(a: str, b: str, verdict: Verdict) -> Comparison:
+    return replace(BASE, a=a, b=b, verdict=verdict)
+
+
+@pytest.mark.parametrize(
+    ("comparison", "sentence"),
+    [
+        (BASE, "ext4 is better than xfs: 1.42× (1.31× to 1.54×, 8 rounds)."),
+        (
+            replace(BASE, verdict="worse", ratio=0.7, low=0.6, high=0.8, rounds=1),
+            "ext4 is worse than xfs: 0.70× (0.60× to 0.80×, 1 round).",
+        ),
+        (
+            replace(BASE, verdict="equivalent", ratio=1.01, low=0.97, high=1.04),
+            "ext4 and xfs are equivalent within ±5 %: 1.01× (0.97× to 1.04×, 8 rounds).",
+        ),
+        (
+            replace(BASE, verdict="undecided", rounds_to_decide=1),
+            "ext4 against xfs is undecided: 1.42× (1.31× to 1.54×, 8 rounds). "
+            "About 1 more round would be needed to decide.",
+        ),
+        (
+            replace(BASE, verdict="undecided", low=None, high=None, reason=""),
+            "ext4 against xfs is undecided: 1.42× (no interval yet, 8 rounds). "
+            "How many more rounds it needs can't be foreseen.",
+        ),
+        (
+            replace(BASE, verdict="undecided", ratio=None, reason="xfs is unsupported: no mkfs.xfs"),
+            "ext4 against xfs can't be compared: xfs is unsupported: no mkfs.xfs.",
+        ),
+    ],
+)
+def test_a_verdict_in_one_sentence(comparison: Comparison, sentence: str) -> None:
+    assert words.sentence(comparison) == sentence
+
+
+@pytest.mark.parametrize(
+    ("kind", "changed", "said"),
+    [
+        ("leaning", {}, "Leaning: better in 7 of 8 rounds, which is not enough yet. About 6 more rounds would"),
+        ("leaning", {"ratio": 0.7}, "Leaning: worse in 7 of 8 rounds, "),
+        ("leaning", {"better": "lower"}, "Leaning: worse in 7 of 8 rounds, "),
+        ("leaning", {"better": "neither"}, "Leaning: higher in 7 of 8 rounds, "),
+        ("leaning", {"better": "neither", "ratio": 0.7}, "Leaning: lower in 7 of 8 rounds, "),
+        ("too few rounds", {}, "Too few rounds to decide anything: a verdict takes at least 9. About 6 more"),
+        ("no evidence", {}, "No evidence of a difference so far. About 6 more rounds would be needed to decide."),
+    ],
+)
+def test_each_kind_of_undecided_is_called_undecided_first(
+    kind: UndecidedKind, changed: dict[str, Any], said: str
+) -> None:
+    comparison = replace(BASE, verdict="undecided", rounds_to_decide=6, undecided=Undecided(kind, 7, 9), **changed)
+    sentence = words.sentence(comparison)
+    assert sentence.startswith("ext4 against xfs is undecided: ")
+    assert said in sentence
+    assert words.tally([comparison]) == f"1 undecided{' (1 leaning)' if kind == 'leaning' else ''}"
+
+
+def test_an_undecided_comparison_that_rounds_can_not_decide_asks_for_none() -> None:
+    undecided = replace(_pair("a", "b", "undecided"), rounds_to_decide=None)
+    assert words.more_rounds(undecided) == "How many more rounds it needs can't be foreseen."
+    assert words.more_rounds(replace(undecided, settled=True)) == "More rounds would not decide it."
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "lead"),
+    [
+        ([BASE], ""),
+        (
+            [_pair("a", "b", "better"), _pair("a", "c", "better"), _pair("b", "c", "undecided")],
+            "a is better than b and c.",
+        ),
+        ([_pair("a", "b", "worse"), _pair("a", "c", "better"), _pair("b", "c", "better")], "b is better than a and c."),
+        ([_pair("a", "b", "undecided"), _pair("b", "c", "undecided")], "No level is better than another so far."),
+        (
+            [_pair("a", "b", "equivalent"), _pair("a", "c", "equivalent"), _pair("b", "c", "equivalent")],
+            "a, b and c are equivalent.",
+        ),
+        (
+            [_pair("a", "b", "equivalent"), _pair("b", "c", "equivalent")],
+            "All that were compared are equivalent; not every two levels were.",
+        ),
+        (
+            [_pair("a", "b", "equivalent"), _pair("a", "c", "better"), _pair("b", "c", "better")],
+            "a and b are better than c.",
+        ),
+        (
+            [_pair("a", "b", "better"), _pair("b", "c", "undecided"), _pair("d", "c", "better")],
+            "a is better than b; d is better than c.",
+        ),
+        (
+            [_pair("a", "b", "better"), _pair("c", "d", "better"), _pair("e", "f", "better")],
+            "No single best: nothing beats a or c or e.",
+        ),
+    ],
+)
+def test_the_lead_names_a_winner_only_where_there_is_one(comparisons: list[Comparison], lead: str) -> None:
+    assert words.lead(comparisons) == lead
+
+
+def test_numbers_that_can_not_be_compared_are_told_with_their_factor() -> None:
+    pairs = [replace(_pair(a, b, "undecided"), ratio=None, reason="no trial") for a, b in (("1", "16"), ("4k", "16"))]
+    assert words.not_compared(pairs) == "fs=1 against fs=16 and 4k against fs=16 can't be compared: no trial."
+
+
+def test_comparisons_without_an_answer_share_one_sentence_and_no_verdict() -> None:
+    reason = "zfs is unsupported: no module"
+    missing = [
+        replace(BASE, b="zfs", ratio=None, reason=reason),
+        replace(BASE, a="xfs", b="zfs", ratio=None, reason=reason),
+    ]
+    assert not_compared([BASE, *missing]) == [
+        "ext4 against zfs and xfs against zfs can't be compared: zfs is unsupported: no module."
+    ]
+    lacking = [replace(BASE, ratio=None, reason="No trial of xfs is done.", within={"bs": bs}) for bs in ("4k", "8k")]
+    assert not_compared([BASE, *lacking, replace(lacking[0], pooled=True, within={})]) == [
+        "ext4 against xfs can't be compared (bs=4k; bs=8k; all combinations pooled): No trial of xfs is done."
+    ]
+    assert not_compared(lacking) == ["ext4 against xfs can't be compared: No trial of xfs is done."]
+    summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE, *missing))
+    assert ordered_comparisons(summary) == [BASE]
+    assert overview(summary) == "8 rounds done; 3 comparisons: 1 better or worse, 2 without an answer."
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "heading"),
+    [("8", "16", "write.bandwidth: write, by fs"), ("on", "zfs", "write.bandwidth: write, by fs"), ("4k", "16k", "")],
+)
+def test_levels_that_say_little_by_themselves_stand_under_their_factors_name(a: str, b: str, heading: str) -> None:
+    (group,) = verdict_groups([replace(_pair(a, b, "better"), within={"load": "write"})])
+    assert group.heading == (heading or "write.bandwidth: write")
+
+
+def test_pooled_verdicts_come_first() -> None:
+    pooled = replace(BASE, pooled=True, within={})
+    groups = verdict_groups([BASE, pooled])
+    assert [group.heading for group in groups] == [
+        "write.bandwidth: write, all combinations pooled",
+        "write.bandwidth: write",
+    ]
+
+
+def test_the_overview_counts_cells_and_says_why_the_run_ended() -> None:
+    cells = (CellState(1, {"fs": "a"}, "measured", 5), CellState(2, {"fs": "b"}, "unsupported", 0))
+    summary = Summary("t", "bandwidth", 0.95, 1, "the precision was reached", cells=cells)
+    assert overview(summary) == "1 round done; 1 of 2 cells measured; no comparisons. The precision was reached."
+
+
+def test_the_certainty_of_ranges_is_told_once() -> None:
+    summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE,))
+    assert words.certainty(summary) == (
+        "Ranges in parentheses are intervals at 99 %, as much as each verdict needs, so that all verdicts together "
+        "hold at 95 %."
+    )
+    among = replace(summary, comparisons=(BASE, replace(BASE, confidence=0.9)))
+    assert "intervals at 90 % to 99 %, as" in words.certainty(among)
+    assert words.certainty(replace(summary, comparisons=())) == ""
+    assert words.certainty(replace(summary, confidence=0.99)) == "Ranges in parentheses are 99 % intervals."
+
+
+def test_what_is_true_of_many_files_is_said_once() -> None:
+    many = [f"{at:02}.txt: it was cut short" for at in range(1, 21)]
+    assert words.once([*many, "b: it is odd", "Nothing else", "a: it is odd"]) == [
+        "01.txt, 02.txt, 03.txt and 17 more: it was cut short",
+        "b and a: it is odd",
+        "Nothing else",
+    ]
