@@ -1,5 +1,6 @@
 #!/bin/bash
-# `make image`: builds the image that virtual machines boot, with ZFS, and unpacks what shares folders with them.
+# `make image`: builds the image that virtual machines boot, with ZFS, and unpacks what shares folders with them,
+# and MySQL.
 # `make image WITH=` builds it without ZFS, in a third of the time. What is finished is used again.
 
 . "$(dirname -- "${BASH_SOURCE[0]}")/lib/common.sh"
@@ -14,3 +15,4 @@ python_environment demo
 read -ra extras <<<"${WITH-zfs}"
 .venv/bin/storlab image build "${extras[@]/#/--with=}"
 virtiofsds
+unstable_mysql

@@ -43,6 +43,7 @@ if [[ $(missing_packages image) ]] || ! .venv/bin/storlab image build --with zfs
     say "storlab: there is no guest image, or no virtiofsd: tests that need them are skipped" >&2
     image=1
 fi
+unstable_mysql
 say "Guest image: $((SECONDS - begin)) s"
 say "Prepared: $SECONDS s"
 

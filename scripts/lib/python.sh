@@ -115,3 +115,8 @@ install_uv() {
 virtiofsds() {
     .venv/bin/storlab image virtiofsd && .venv/bin/storlab image virtiofsd --implementation c
 }
+
+# Debian's unstable may be broken for a day, which is no fault of ours: then the tests with MySQL are skipped.
+unstable_mysql() {
+    .venv/bin/storlab image mysql || say "storlab: there is no MySQL: tests that need it are skipped" >&2
+}

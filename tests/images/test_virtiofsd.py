@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from storlab.errors import ImageError
 from storlab.images import commands, virtiofsd
 from storlab.images.virtiofsd import find_virtiofsd
 from storlab.layers.attach.virtiofsd import VirtiofsdLayer
@@ -63,8 +62,3 @@ def test_an_installed_one_is_preferred(tmp_path: Path, monkeypatch: pytest.Monke
     assert find_virtiofsd("rust") != (str(installed),), "it can't be run"
     installed.chmod(0o755)
     assert find_virtiofsd("rust") == (str(installed),)
-
-
-def test_a_package_without_a_daemon_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ImageError, match="no usr/libexec/virtiofsd"):
-        virtiofsd._keep(tmp_path, "usr/libexec/virtiofsd", tmp_path, tmp_path / "log")

@@ -135,6 +135,26 @@ def image_virtiofsd(
         show(f"virtiofsd {part.about.versions['virtiofsd']} is ready")
 
 
+@image.command("mysql")
+def image_mysql(
+    mirror: Annotated[str, Option("--mirror", metavar="URL", help="A mirror of Debian.")] = _MIRROR,
+    quiet: Quiet = False,
+) -> None:
+    """Unpack a MySQL server, which Debian 12 and 13 do not have.
+
+    Debian sid's with its libraries, into the cache: nothing is installed. A study's `bindir` is preferred.
+    """
+    import asyncio
+
+    from storlab.images.mysql import MYSQL
+    from storlab.images.unpacked import unpack
+
+    with _progress(quiet, "unpacking MySQL") as told:
+        part = asyncio.run(unpack(MYSQL, told, mirror))
+    if not quiet:
+        show(f"mysqld {part.about.versions['mysqld']} is ready")
+
+
 @image.command("list")
 def image_list(json: Json = False) -> None:
     """List the guest images in the cache."""

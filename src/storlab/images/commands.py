@@ -19,8 +19,8 @@ from storlab.errors import ImageError, MissingTool
 # Debian keeps depmod, mkfs and chroot off an ordinary user's PATH.
 PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"))
 _PACKAGES = {
-    "apt-get": "apt", "depmod": "kmod", "dpkg-deb": "dpkg", "mkfs.erofs": "erofs-utils", "mmdebstrap": "mmdebstrap",
-    "setpriv": "util-linux", "tar": "tar", "unshare": "util-linux", "zstd": "zstd",
+    "apt-config": "apt", "apt-get": "apt", "depmod": "kmod", "dpkg-deb": "dpkg", "mkfs.erofs": "erofs-utils",
+    "mmdebstrap": "mmdebstrap", "setpriv": "util-linux", "tar": "tar", "unshare": "util-linux", "zstd": "zstd",
 }  # fmt: skip
 _GRACE = 30.0  # seconds: mmdebstrap removes its folder when it is told to end
 _LOOK = 0.05  # seconds between two looks whether it has ended
@@ -40,6 +40,11 @@ _CAUSES = (
     (
         re.compile(r"invalid signature|NO_PUBKEY|not signed", re.I),
         "the mirror's signature can't be checked; install the package debian-archive-keyring",
+    ),
+    (
+        re.compile(r"Release file .* is expired", re.I),
+        "the mirror's lists have expired: name another with --mirror; for one that stands still on purpose, set "
+        "Acquire::Check-Valid-Until in apt.conf(5)",
     ),
     (
         re.compile(r"newuidmap|/etc/subuid|unprivileged user namespace|unshare\(\) failed", re.I),
