@@ -563,6 +563,12 @@ stack = [{ layer = "directory" }, { layer = "mariadb", doublewrite = false, sett
 [workload.clients]
 sysbench = { tables = 2, rows = 1000, threads = 4 }
 """,
+    "layer mysql": """
+stack = [{ layer = "directory" }, { layer = "mysql", log_size = "1G", settings = { innodb_io_capacity = 2000 } }]
+
+[workload.clients]
+sysbench = { tables = 2, rows = 1000, threads = 4 }
+""",
     "layer postgresql": """
 stack = [{ layer = "directory" }, { layer = "postgresql", full_page_writes = false, data = { scale = 10 } }]
 

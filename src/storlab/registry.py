@@ -18,6 +18,7 @@ from storlab.layers.base import Layer
 from storlab.layers.block.device import DeviceLayer
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.database.mariadb import MariadbLayer
+from storlab.layers.database.mysql import MysqlLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
 from storlab.layers.fs.directory import DirectoryLayer
 from storlab.layers.fs.file import FileLayer
@@ -77,7 +78,7 @@ _LAYERS: tuple[type[Layer], ...] = (
     VirtioBlkLayer, VirtioScsiLayer, NvmeLayer, NbdLayer, IscsiLayer, NvmeTcpLayer, AoeLayer, ConnectLayer,
     VirtiofsdLayer, VirtiofsLayer, NinePLayer,
     NfsExportLayer, NfsLayer, SmbShareLayer, SmbLayer, SshShareLayer, SshfsLayer,
-    MariadbLayer, PostgresqlLayer,
+    MariadbLayer, MysqlLayer, PostgresqlLayer,
 )  # fmt: skip
 _WORKLOADS: tuple[type[Workload], ...] = (
     FioWorkload, FilesWorkload, BonnieWorkload, PosixWorkload, LedgerWorkload, SysbenchWorkload, PgbenchWorkload,

@@ -124,3 +124,9 @@ def test_io_uring_that_a_sysctl_forbids_names_it() -> None:
         "allow it",
     )
     assert workloads.io_uring(FakeMachine(syscall=-errno.ENOSYS)).status == "missing"
+
+
+def test_mysql_is_unpacked_or_the_command_that_helps_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    check = workloads.mysql(FakeMachine())
+    assert (check.status, check.says, check.remedy) == ("missing", "not unpacked", "storlab image mysql")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from laboratory import Laboratory
+from layers.database import with_mysql
 
 
 @contextlib.contextmanager
@@ -18,6 +19,6 @@ def laboratory_of_databases(monkeypatch: pytest.MonkeyPatch) -> Iterator[Laborat
     with tempfile.TemporaryDirectory(prefix="sl-", dir="/var/tmp") as name:
         Path(name).chmod(0o711)
         monkeypatch.setenv("XDG_STATE_HOME", f"{name}/state")
-        monkeypatch.setenv("XDG_CACHE_HOME", f"{name}/cache")
+        with_mysql(Path(name) / "cache", monkeypatch)
         with contextlib.closing(Laboratory(Path(name))) as made:
             yield made

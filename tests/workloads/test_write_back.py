@@ -7,25 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from layers.database.test_databases import asked, site, started
+from layers.database import with_mysql
+from layers.database.test_databases import SERVERS, asked, site, started
 from storlab.layers.database.clients import sql
 from storlab.workloads.base import RunContext
 from storlab.workloads.database.sysbench import SysbenchWorkload
 
 DIRTY = "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'"
 SETTINGS = "SELECT @@innodb_max_dirty_pages_pct, @@innodb_max_dirty_pages_pct_lwm"
-FILL = "CREATE TABLE t SELECT seq, REPEAT('x', 200) AS filler FROM seq_1_to_5000"
+DIGITS = "(SELECT 0 UNION SELECT 1 UNION SELECT 2 UNION SELECT 3 UNION SELECT 4 UNION SELECT 5 UNION SELECT 6)"
+FILL = "CREATE TABLE t SELECT REPEAT('x', 200) AS filler FROM " + ", ".join(f"{DIGITS} AS {name}" for name in "abcd")
 
 
+@pytest.mark.parametrize("layer", SERVERS[:2])
 @pytest.mark.parametrize("wanted", [True, False])
 def test_dirty_pages_are_written_back_where_that_is_asked_for(
-    wanted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    wanted: bool, layer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with_mysql(tmp_path, monkeypatch)
 
     async def main() -> None:
         async with site() as ground:
-            server, _ = await started(ground, "mariadb")
+            server, _ = await started(ground, layer)
             before = await asked(ground, server, SETTINGS)
             await ground.node.run(sql(server, FILL))
             place = RunContext(ground.node, server, "/nonexistent", "load", 0.0, 1)

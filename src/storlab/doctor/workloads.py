@@ -5,8 +5,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import re
 
 from storlab.doctor.machine import Check, Machine, missing, ok, program, warn
+from storlab.images.mysql import MYSQL
+from storlab.nodes.needs import UNPACKED_MYSQL, remedy
 
 GROUP = "fio"
 OTHERS = "Workloads and databases"
@@ -52,7 +55,16 @@ def others(machine: Machine) -> list[Check]:
     return [
         program(machine, OTHERS, "sysbench", "sysbench"),
         program(machine, OTHERS, "mariadbd", "mariadb-server"),
+        mysql(machine),
         program(machine, OTHERS, "postgres", "postgresql", path=postgres[-1] if postgres else ""),
         # It prints its version only as the head of its usage.
         program(machine, OTHERS, "bonnie++", "bonnie++", "-h"),
     ]
+
+
+def mysql(machine: Machine) -> Check:
+    """A MySQL server, which no stable Debian has."""
+    if (words := MYSQL.words) is None:
+        return missing("mysqld", OTHERS, "not unpacked", remedy(UNPACKED_MYSQL))
+    version = re.search(r"(?<=Ver )\S+", machine.run([*words, "--version"]).first_line)
+    return ok("mysqld", OTHERS, f"{version[0] if version else 'of no known version'}, unpacked by Storlab")

@@ -79,7 +79,11 @@ def version_commands(names: Iterable[str]) -> dict[str, list[str]]:
     return {name: [name, *(PROGRAMS[name].version if name in PROGRAMS else ())] for name in sorted(set(names))}
 
 
+UNPACKED_MYSQL = "MySQL"
+"""What it is called where it is missing: ``mysqld`` is also a name of MariaDB's."""
+
 _REMEDIES = {
+    UNPACKED_MYSQL: "storlab image mysql",
     "virtiofsd": "storlab image virtiofsd",
     "virtiofsd of QEMU 7": "storlab image virtiofsd --implementation c",
 }

@@ -17,6 +17,7 @@ from storlab.workloads.base import RunContext
 from storlab.workloads.database.ledger import SqlLedgerWorkload
 from storlab.workloads.witness import Damage
 
+from . import with_mysql
 from .test_databases import SERVERS, site, started
 
 LEDGER = SqlLedgerWorkload(rows=50, runtime=1)
@@ -24,7 +25,7 @@ LEDGER = SqlLedgerWorkload(rows=50, runtime=1)
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with_mysql(tmp_path / "cache", monkeypatch)
 
 
 @pytest.mark.parametrize("layer", SERVERS)

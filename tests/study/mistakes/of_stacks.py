@@ -238,5 +238,20 @@ stack = [{ layer = "directory", path = "{dir.pat}" }]  #! which has no key 'pat'
 [factors.dir]
 here = { path = "/srv" }
 """,
+        "pages that InnoDB has not": """
+stack = [{ layer = "directory" }, { layer = "mysql", page_size = "12k" }]  #! 4k, 8k, 16k, 32k and 64k
+[workload.load]
+sysbench = { tables = 1, rows = 10 }
+""",
+        "a redo log that is too small for MySQL": """
+stack = [{ layer = "directory" }, { layer = "mysql", log_size = "4M" }]  #! log_size
+[workload.load]
+sysbench = { tables = 1, rows = 10 }
+""",
+        "a setting that says where MySQL's files are": """
+stack = [{ layer = "directory" }, { layer = "mysql", settings = { datadir = "x" } }]  #! Storlab says where
+[workload.load]
+sysbench = { tables = 1, rows = 10 }
+""",
     }
 )

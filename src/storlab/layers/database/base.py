@@ -26,7 +26,9 @@ from storlab.units import Size, size_text
 Clone = Literal["copy", "reflink"]
 
 # PostgreSQL names a setting that it refuses in a line of its log, and then says only that there was one.
-_ERROR = re.compile(r"(?:\[ERROR\] (?!Aborting)|\b(?:FATAL|ERROR|PANIC):|LOG:(?=.* (?:parameter|setting) ))\s*(.+)")
+_ERROR = re.compile(
+    r"(?:\[ERROR\] (?:\[\S+\] ){0,2}(?!Aborting|\[)|\b(?:FATAL|ERROR|PANIC):|LOG:(?=.* (?:parameter|setting) ))\s*(.+)"
+)
 _FOLLOWS = re.compile(r"configuration file .* contains errors$|Plugin 'InnoDB' |Unknown/unsupported storage engine")
 """What is said because of another error, after it."""
 # Of InnoDB and of PostgreSQL: whatever names files, code, commands of a shell, or who may come in.
@@ -93,9 +95,13 @@ class DatabaseLayer(ServerLayer):
         """A program of the server's: in ``bindir``, where the study names one."""
         return program if self.bindir is None else f"{self.bindir}/{program}"
 
+    def looked_for(self) -> tuple[str, ...]:
+        """Programs of the server's that a node must have, where no ``bindir`` says where they are."""
+        return (self.program,)
+
     def needs(self) -> Needs:
         own = (self.executable(),) if self.bindir is not None else ()
-        programs = () if self.bindir is not None else (self.program,)
+        programs = () if self.bindir is not None else self.looked_for()
         tool = () if self.data is None else (self.data.tool,)
         return Needs(programs=(*programs, *tool, *binding.programs(self.pin, self.numa)), paths=own)
 
@@ -190,7 +196,9 @@ class DatabaseLayer(ServerLayer):
 
     async def _make(self, server: ServerContext) -> None:
         try:
-            await server.run(*self.make(server))
+            await server.node.run(
+                [*self.launcher(server), *self.make(server)], env={"HOME": server.folder}, cwd=server.folder
+            )
         except CommandFailed as error:
             why = self.complaint(error.detail.splitlines())
             what = f"node {server.node.name}: {self.layer} can't make its data"
@@ -241,12 +249,12 @@ class DatabaseLayer(ServerLayer):
         return telling[-1] if telling else super().complaint(lines)
 
 
-async def version_of(node: Node, program: str) -> str:
-    """What a program prints of itself. Raises ``Unsupported``."""
-    ended = await node.run([program, "--version"], check=False)
+async def version_of(node: Node, *words: str) -> str:
+    """What a program prints of itself; ``words`` start it. Raises ``Unsupported``."""
+    ended = await node.run([*words, "--version"], check=False)
     version = version_in(ended.stdout.decode(errors="replace"))
     if version is None:
-        raise Unsupported(f"node {node.name}: {program} does not say its version: {ended.describe()}")
+        raise Unsupported(f"node {node.name}: {words[-1]} does not say its version: {ended.describe()}")
     return version
 
 

@@ -9,12 +9,13 @@ from storlab.layers.resources import Server
 DATABASE, USER = "storlab", "storlab"
 """What clients use; nobody but Storlab reaches the server, so there is no password."""
 
-DIALECTS = ("mysql", "postgresql")
+_DRIVERS = {"mariadb": "mysql", "mysql": "mysql", "postgresql": "pgsql"}  # of sysbench
+DIALECTS = tuple(_DRIVERS)
 
 
 def sysbench_options(server: Server, user: str = USER) -> list[str]:
     """By which sysbench finds it."""
-    prefix = {"mysql": "mysql", "postgresql": "pgsql"}[server.dialect]
+    prefix = _DRIVERS[server.dialect]
     options = [f"--db-driver={prefix}", f"--{prefix}-user={user}", f"--{prefix}-db={server.database}"]
     if server.socket is None:
         return [*options, f"--{prefix}-host={server.host}", f"--{prefix}-port={server.port}"]

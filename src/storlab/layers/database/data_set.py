@@ -140,7 +140,7 @@ async def _pieces(path: Path) -> AsyncIterator[bytes]:
             yield piece
 
 
-_VERSION = re.compile(r"\d+(?:\.\d+)+\S*")
+_VERSION = re.compile(r"(?<=\s)\d+(?:\.\d+)+\S*")  # and not a number in the program's path
 
 
 def version_in(said: str) -> str | None:

@@ -1,8 +1,22 @@
-"""What servers with InnoDB say of their settings, beside what was asked for."""
+"""What servers with InnoDB have in common: MariaDB and MySQL. Their settings, and whether each did take."""
 
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from storlab.errors import TrialError
+from storlab.layers.database.base import DatabaseLayer, answer_of
+from storlab.layers.database.clients import DATABASE, USER, sql
+from storlab.layers.resources import Server
+from storlab.layers.server.base import ServerContext
+from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.units import Size
 
 _SIZE = re.compile(r"(\d{1,15})([KMGT]?)", re.I)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -32,3 +46,90 @@ def _plain(value: str) -> str | float:
         return float(word)
     except ValueError:
         return word.lower()
+
+
+class InnodbLayer(DatabaseLayer):
+    """A server with InnoDB, durable unless the study says otherwise."""
+
+    doublewrite: bool = Field(True, description="Whether pages are written twice, so that a torn one can be repaired.")
+    page_size: Annotated[Size, AfterValidator(refuse_other_sizes)] = Field(
+        16384, description="Of InnoDB: 4k, 8k, 16k, 32k or 64k."
+    )
+    flush_method: Literal["fsync", "O_DSYNC", "O_DIRECT", "O_DIRECT_NO_FSYNC"] = Field(
+        "O_DIRECT", description="How its data files are opened and flushed."
+    )
+    flush_at_commit: Literal[0, 1, 2] = Field(
+        1, description="The log at a commit: 1 flushed; 2 written, and flushed once a second; 0 neither."
+    )
+
+    first_port: ClassVar = 3306
+    users: ClassVar = ("mysql", "nobody")
+    section: ClassVar[str]
+    """Of its configuration."""
+
+    def label(self) -> str:
+        return self.layer if self.doublewrite else f"{self.layer} without doublewrite"
+
+    def needs(self) -> Needs:
+        return super().needs() | Needs(programs=("mariadb",))  # the client of both
+
+    def torn_pages(self) -> tuple[int, bool]:
+        return self.page_size, self.doublewrite
+
+    @abstractmethod
+    def own_settings(self) -> Mapping[str, str]:
+        """Settings that the other server has not, or by another name."""
+
+    @abstractmethod
+    def own_lines(self, server: ServerContext) -> Mapping[str, str]:
+        """Of its configuration: what is where, and what is no setting that can be read back."""
+
+    def wanted(self) -> dict[str, str]:
+        """Its settings, by the server's names."""
+        return {
+            "innodb_doublewrite": "ON" if self.doublewrite else "OFF",
+            "innodb_page_size": str(self.page_size),
+            "innodb_buffer_pool_size": str(self.pool),
+            "innodb_flush_method": self.flush_method,
+            "innodb_flush_log_at_trx_commit": str(self.flush_at_commit),
+            "innodb_buffer_pool_dump_at_shutdown": "OFF",  # every trial finds the same pool: none
+            "innodb_buffer_pool_load_at_startup": "OFF",
+            "max_connections": "2000",
+            "skip_name_resolve": "ON",
+            **self.own_settings(),
+            **self.settings,
+        }
+
+    def configuration(self, server: ServerContext) -> Mapping[str, str]:
+        lines = {
+            "datadir": server.data,
+            "socket": server.socket,
+            "pid_file": f"{server.folder}/pid",
+            "tmpdir": server.folder,
+            **self.own_lines(server),
+        }
+        if server.host is None:  # its node is in no network of the run's
+            lines["skip_networking"] = "ON"
+        else:
+            lines |= {"bind_address": server.host, "port": str(server.port)}
+        every = {**lines, **self.wanted()}
+        return {"my.cnf": f"[{self.section}]\n" + "".join(f"{name} = {value}\n" for name, value in every.items())}
+
+    def making(self, server: ServerContext, script: str, *programs: str) -> tuple[str, ...]:
+        """A shell script that makes its files, with what it is given: variables, folders, programs, what loads it."""
+        assert server.data is not None
+        made_with = " ".join(f"--{name.replace('_', '-')}={value}" for name, value in self.made_with().items())
+        load = [] if self.data is None else self.data.loading(self.served(server))
+        given = f"made_with='{made_with}' database={DATABASE} user={USER}\n"
+        return ("sh", "-c", given + script, "sh", server.data, server.socket, *programs, *load)
+
+    async def settings_of(self, server: Server, node: Node) -> dict[str, str]:
+        text = await answer_of(node, sql(server, "SHOW GLOBAL VARIABLES"))
+        said = dict(line.split("\t", 1) for line in text.splitlines() if "\t" in line)
+        wanted = self.wanted()
+        for name, value in wanted.items():
+            if (wrong := difference(value, said.get(name))) is not None:
+                raise TrialError(
+                    f"node {node.name}: {self.layer}: {name} should be {value}, but the server has {wrong}"
+                )
+        return {name: said[name] for name in (*wanted, "log_bin")}  # which neither has, unless it is asked for

@@ -227,6 +227,10 @@ class ServerLayer(Layer):
         """Whether clients reach it by its socket."""
         return False
 
+    def launcher(self, server: ServerContext) -> list[str]:
+        """The words before its command: by default those that make it run as its user."""
+        return server.as_user()
+
     async def make_folders(self, server: ServerContext) -> None:
         """Make those that are its own."""
         await server.node.run(["mkdir", "--mode=0700", "--", *server.folders])
@@ -299,6 +303,13 @@ class ServerLayer(Layer):
                     "that everybody may pass through, such as /var/tmp"
                 )
 
+    async def write(self, server: ServerContext, name: str, text: str) -> None:
+        """Write a file into its folder, which its user owns."""
+        path = f"{server.folder}/{name}"
+        await server.node.write(path, text.encode())
+        if server.user is not None:
+            await server.node.run(["chown", server.user, "--", path])
+
     async def _start(self, server: ServerContext) -> ServerContext:
         if server.host is None or self.first_port is None:
             await self._start_at(server)
@@ -316,16 +327,13 @@ class ServerLayer(Layer):
     async def _start_at(self, server: ServerContext) -> None:
         context, node = server.context, server.node
         for name, text in self.configuration(server).items():
-            path = f"{server.folder}/{name}"
-            await node.write(path, text.encode())
-            if server.user is not None:
-                await node.run(["chown", server.user, "--", path])
+            await self.write(server, name, text)
             if (kept := context.record(name)) is not None:
                 kept.write_text(text)
         command = list(self.command(server))
         log = ServerLog(context.record(f"{self.layer}.log"))
         process = await node.start(
-            [*binding.numactl(self.pin, self.numa), *server.as_user(), *command],
+            [*binding.numactl(self.pin, self.numa), *self.launcher(server), *command],
             env={"HOME": server.folder},
             cwd=server.folder,
             name=server.name,

@@ -1,6 +1,7 @@
 """What is asked of each database, and what of it becomes which metric.
 
-See https://mariadb.com/kb/en/innodb-status-variables/, and "The Cumulative Statistics System" of PostgreSQL's manual.
+See https://mariadb.com/kb/en/innodb-status-variables/, "Server Status Variables" of MySQL's manual, and "The Cumulative
+Statistics System" of PostgreSQL's.
 """
 
 from __future__ import annotations
@@ -47,23 +48,40 @@ class Asked:
     states: Mapping[str, str]
 
 
-def _of_innodb() -> Asked:
-    counts = {
-        "INNODB_OS_LOG_WRITTEN": "log.bytes",
-        "INNODB_OS_LOG_FSYNCS": "log.flushes",
-        "INNODB_DBLWR_PAGES_WRITTEN": "doublewrite.pages",
-        "INNODB_BUFFER_POOL_PAGES_FLUSHED": "pages.written",
-        "INNODB_BUFFER_POOL_READS": "pages.read",
-        "INNODB_ROW_LOCK_WAITS": "lock.waits",
-    }
-    states = {
-        "INNODB_BUFFER_POOL_PAGES_DIRTY": "dirty.pages",
-        "INNODB_CHECKPOINT_AGE": "checkpoint.age",
-        "INNODB_HISTORY_LIST_LENGTH": "purge.lag",
-    }
-    names = ", ".join(f"'{name}'" for name in (*counts, *states, REACHED))
-    of = f"FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME IN ({names})"
-    return Asked(f"SELECT VARIABLE_NAME, VARIABLE_VALUE {of} UNION ALL SELECT '{END}', 0;", counts, states)
+_OF_INNODB = {
+    "INNODB_OS_LOG_WRITTEN": "log.bytes",
+    "INNODB_OS_LOG_FSYNCS": "log.flushes",
+    "INNODB_DBLWR_PAGES_WRITTEN": "doublewrite.pages",
+    "INNODB_BUFFER_POOL_PAGES_FLUSHED": "pages.written",
+    "INNODB_BUFFER_POOL_READS": "pages.read",
+    "INNODB_ROW_LOCK_WAITS": "lock.waits",
+}
+_DIRTY, _AGE, _HISTORY = "INNODB_BUFFER_POOL_PAGES_DIRTY", "INNODB_CHECKPOINT_AGE", "INNODB_HISTORY_LIST_LENGTH"
+_STATES = {_DIRTY: "dirty.pages", _AGE: "checkpoint.age", _HISTORY: "purge.lag"}
+
+
+def _of_mariadb() -> Asked:
+    named = _named(*_OF_INNODB, *_STATES, REACHED)
+    rows = f"SELECT VARIABLE_NAME, VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS {named}"
+    return Asked(f"{rows} UNION ALL SELECT '{END}', 0;", _OF_INNODB, _STATES)
+
+
+def _of_mysql() -> Asked:
+    """The log since the checkpoint and what is to be purged are no variables there, and the checkpoint's has another name."""
+    status = "FROM performance_schema.global_status"
+    rows = (
+        f"SELECT UPPER(VARIABLE_NAME), VARIABLE_VALUE {status} {_named(*_OF_INNODB, _DIRTY)}",
+        f"SELECT '{_AGE}', MAX(VARIABLE_VALUE + 0) - MIN(VARIABLE_VALUE + 0) {status} "
+        + _named("INNODB_REDO_LOG_CURRENT_LSN", "INNODB_REDO_LOG_CHECKPOINT_LSN"),
+        f"SELECT '{REACHED}', VARIABLE_VALUE {status} {_named('INNODB_REDO_LOG_CHECKPOINT_LSN')}",
+        f"SELECT '{_HISTORY}', COUNT FROM information_schema.INNODB_METRICS WHERE NAME = 'trx_rseg_history_len'",
+        f"SELECT '{END}', 0",
+    )
+    return Asked(" UNION ALL ".join(rows) + ";", _OF_INNODB, _STATES)
+
+
+def _named(*names: str) -> str:
+    return f"WHERE VARIABLE_NAME IN ({', '.join(map(repr, names))})"
 
 
 def _of_postgres() -> Asked:
@@ -83,5 +101,5 @@ def _of_postgres() -> Asked:
     return Asked(" UNION ALL ".join([*rows, f"SELECT '{END}', 0"]) + ";", {name: name for name in sources}, {})
 
 
-ASKED: Mapping[str, Asked] = {"mysql": _of_innodb(), "postgresql": _of_postgres()}
+ASKED: Mapping[str, Asked] = {"mariadb": _of_mariadb(), "mysql": _of_mysql(), "postgresql": _of_postgres()}
 """By dialect."""

@@ -34,8 +34,13 @@ while read -r up _ < /proc/uptime && test "${up%.*}" -lt "$end"; do
     echo "INSERT INTO ledger VALUES ($number, $page); COMMIT; SELECT $number;"
 done | "$@"
 """
-_FILLER = {"mysql": "REPEAT('x', {size})", "postgresql": "repeat('x', {size})"}
-_COUNTED = {"mysql": "seq_0_to_{last}", "postgresql": "generate_series(0, {last}) AS counted(seq)"}
+_FILLER = "repeat('x', {size})"
+_ROWS = {  # as many as there are numbers
+    "mariadb": "SELECT seq, 0, {filler} FROM seq_0_to_{last}",
+    "mysql": "WITH RECURSIVE counted (seq) AS (SELECT 0 UNION ALL SELECT seq + 1 FROM counted WHERE seq < {last}) "
+    "SELECT /*+ SET_VAR(cte_max_recursion_depth = {last}) */ seq, 0, {filler} FROM counted",
+    "postgresql": "SELECT seq, 0, {filler} FROM generate_series(0, {last}) AS counted(seq)",
+}
 _CHANGED = "SELECT MAX(number) AS number, page FROM ledger GROUP BY page"
 # Of a transaction that is half there, one table knows what the other does not.
 _HALF = {
@@ -77,13 +82,13 @@ class SqlLedgerWorkload(Witness):
 
     async def prepare(self, place: RunContext) -> None:
         server = _server(place)
-        filler = _FILLER[server.dialect].format(size=self.row_size)
-        numbers = _COUNTED[server.dialect].format(last=self.rows - 1)
+        filler = _FILLER.format(size=self.row_size)
+        rows = _ROWS[server.dialect].format(last=self.rows - 1, filler=filler)
         for statement in (
             "DROP TABLE IF EXISTS pages, ledger",
             "CREATE TABLE pages (page INTEGER PRIMARY KEY, number INTEGER NOT NULL, filler TEXT)",
             "CREATE TABLE ledger (number INTEGER PRIMARY KEY, page INTEGER NOT NULL)",
-            f"INSERT INTO pages SELECT seq, 0, {filler} FROM {numbers}",
+            f"INSERT INTO pages {rows}",
         ):
             await place.node.run(sql(server, statement), timeout=_PATIENCE)
         if server.dialect == "postgresql":  # whose log would else begin with whole pages, and mend torn ones for ever
