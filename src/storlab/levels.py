@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from storlab.amounts import parse_duration, parse_size
+from storlab.amounts import parse_duration, parse_size, shown
 
 LEAST = 3
 """Two numbers are one pair, which is a question; from three on they are a course."""
@@ -56,3 +56,19 @@ def _read(texts: Iterable[str], parse: Callable[[object], float]) -> tuple[float
         return tuple(float(0 if text == "0" else parse(text)) for text in texts)
     except ValueError:
         return None
+
+
+def amount_in(value: str | float, unit: str) -> float:
+    """A limit for a metric of ``unit``: ``"5ms"`` of one in s, ``"100M"`` of one in B or B/s, a number of any.
+
+    Raises ``ValueError`` for what is no such amount.
+    """
+    if not isinstance(value, str):
+        return float(value)
+    if unit == "s":
+        return parse_duration(value)
+    if unit in ("B", "B/s"):
+        return float(parse_size(value))
+    if _PLAIN.fullmatch(value):
+        return float(value)
+    raise ValueError(f"{shown(value)} is not a number, and the metric is in {unit if unit != '1' else 'plain numbers'}")

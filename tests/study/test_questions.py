@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from storlab.errors import StudyError
+from storlab.run.metrics import refuse_unknown_metrics
 from storlab.study.questions import Expected, read_expected
 from storlab.study.study import Study, parse_study
 
@@ -60,3 +62,39 @@ def test_a_claim_may_be_about_a_level_that_only_a_profile_has() -> None:
 def test_levels_that_are_numbers_may_be_written_as_numbers() -> None:
     (claim,) = study('at = { bs = 4096 }\nbetween = [1, inf]\nmetric = "write.iops"\n').model.claim
     assert claim.at == {"bs": "4k"}
+
+
+SLO = """
+title = "x"
+stack = [{ layer = "directory" }]
+primary = "iops"
+[factors]
+iodepth = [1, 2, 4]
+mode = ["randread", "randwrite"]
+[workload.load.fio]
+rw = "{mode}"
+iodepth = "{iodepth}"
+size = "1M"
+"""
+
+
+@pytest.mark.parametrize(
+    ("slo", "said"),
+    [
+        ('metric = "latency.p99"', 'write either below = "5ms" or above = 1000'),
+        ('metric = "latency.p99"\nbelow = 0', "the limit is 0; it must be above 0"),
+        ('metric = "latency.p99"\nbelow = "5ms"\nfactor = "iodept"', "did you mean"),
+        ('metric = "latency.p99"\nbelow = "5ms"\nfactor = "mode"', "the levels of mode are not numbers"),
+    ],
+)
+def test_an_objective_that_cannot_be_answered_is_refused_with_its_place(slo: str, said: str) -> None:
+    with pytest.raises(StudyError, match="slo") as refused:
+        parse_study(f"{SLO}[[slo]]\n{slo}\n".encode(), "slo.toml", lambda _: "")
+    assert said in str(refused.value)
+
+
+def test_a_limit_is_an_amount_in_the_unit_of_its_metric() -> None:
+    for limit, said in (("100M", "is not a duration"), ("0s", "must be above 0")):
+        text = SLO.replace("primary", f'slo = {{ metric = "latency.p99", below = "{limit}" }}\nprimary')
+        with pytest.raises(StudyError, match=said):
+            refuse_unknown_metrics(parse_study(text.encode(), "slo.toml", lambda _: ""))

@@ -84,6 +84,18 @@ class ClaimSpec:
 
 
 @dataclass(frozen=True)
+class ObjectiveSpec:
+    """A ``metric`` that should stay ``below`` (or else above) a ``limit``, as somebody wrote it: up to which level of
+    ``factor`` does it?
+    """
+
+    metric: str
+    factor: str
+    limit: str | float
+    below: bool = True
+
+
+@dataclass(frozen=True)
 class Design:
     """A study, as far as statistics are concerned. Raises ``ValueError`` where its parts do not fit together.
 
@@ -119,6 +131,7 @@ class Design:
     claims: tuple[ClaimSpec, ...] = ()
     emulated: bool = False
     sweeps: tuple[str, ...] = ()
+    objectives: tuple[ObjectiveSpec, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:

@@ -25,8 +25,8 @@ class Rule:
     ``precision``: every comparison's interval is within ± ``precision`` (0.05 for ±5 %) of its ratio, as √(high ÷ low)
     − 1. ``decided``: every comparison has its verdict. ``gates``: every gate is hit or passed.
     ``points``: the interval of every point of the primary metric is within ± ``precision`` of its mean, of a study with
-    nothing but sweeps. ``rounds``: ``max_rounds``, no sooner. Comparisons that can't
-    have an answer don't keep a run going. Raises ``ValueError`` for rules that can't be.
+    nothing but sweeps, and each of its objectives is settled. ``rounds``: ``max_rounds``, no sooner. Comparisons that
+    can't have an answer don't keep a run going. Raises ``ValueError`` for rules that can't be.
     """
 
     until: Until
@@ -91,14 +91,18 @@ def decide(summary: Summary, rule: Rule) -> Stop | Continue:
 def _of_points(summary: Summary, rule: Rule) -> Stop | Continue:
     every, lacking = points(summary), open_points(summary, rule.precision)
     after, known = plural(summary.rounds_done, "round"), f"known to ±{percent(rule.precision)}"
-    if not lacking:
+    unsettled = sum(not objective.settled for objective in summary.objectives)
+    if not lacking and not unsettled:
         what = f"{plural(len(every), 'point')} of {summary.primary} {known} or better" if every else "no point to know"
         return Stop(f"Stopped after {after}: {what}.")
-    missing = f"{len(lacking)} of {plural(len(every), 'point')} not yet {known}"
+    of_points = f"{len(lacking)} of {plural(len(every), 'point')} not yet {known}" if lacking else ""
+    objectives = plural(len(summary.objectives), "objective")
+    of_objectives = f"{unsettled} of {objectives} not settled between two steps" if unsettled else ""
+    missing = ", ".join(filter(None, (of_points, of_objectives)))
     left, expected = rule.max_rounds - summary.rounds_done, rounds_left(lacking, rule.precision)
     if left <= 0:
         return Stop(f"Stopped after {after}, the most that the study allows: {missing}.")
-    if expected is None:
+    if expected is None or unsettled:
         return Continue(f"After {after}: {missing}.", None)
     allowed = f", of which the study allows {left}" if expected > left else ""
     return Continue(f"After {after}: {missing}; about {plural(expected, 'more round')} expected{allowed}.", expected)

@@ -21,6 +21,7 @@ from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.stats.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.stats.pairing import Pairs, Rounds, Side, pair, pool
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
+from storlab.analysis.sweeps import found as sweeps
 from storlab.analysis.why.differences import Asked, explained
 from storlab.analysis.why.watched import Watch
 from storlab.analysis.wording import percent, plural
@@ -57,7 +58,7 @@ def summarise(
         after: plan(design, _catalogue(*_until(after, recorded, done), states, design.declared))
         for after in _stops(design)
     }
-    values = list(value_keys(design, catalogue))
+    values = [*value_keys(design, catalogue), *sweeps.keys(design, catalogue)]
     sides = _sides(recorded, done, [item for each in (planned, *then.values()) for item in each], values)
     of_failed = trials.filter(pl.col("status") == "failed").group_by("cell").agg(pl.col("round").unique())
     failed = {cell: np.array(rounds, dtype=np.int64) for cell, rounds in of_failed.iter_rows()}
@@ -72,6 +73,7 @@ def summarise(
         watch = Watch(recorded, done, design.declared, design.partial)
         comparisons = explained(comparisons, [_judged_by(case) for case in judged], watch, design.settings, 0.95)
     claims = answered(design, Judged(judged, comparisons, catalogue, sides, failed))
+    swept = sweeps.found(design, catalogue, sides, failed)
     return Summary(
         title=design.title,
         primary=design.primary,
@@ -90,6 +92,9 @@ def summarise(
         distributions=distributions(histograms, metrics, done, design),
         effects=effects_of(recorded, design, _asked(design, catalogue, planned)) if ended else (),
         claims=claims,
+        sweeps=swept.sweeps,
+        knees=swept.knees,
+        objectives=swept.objectives,
     )
 
 

@@ -15,6 +15,7 @@ import orjson
 
 from storlab.analysis.claims.data import Claim
 from storlab.analysis.effects.data import Effects
+from storlab.analysis.sweeps.data import Knee, Objective, Sweep
 from storlab.errors import ParseError
 
 Why = Literal["shorter", "uneven", "across"]
@@ -299,6 +300,9 @@ class Summary:
     effects: tuple[Effects, ...] = ()  # of factors, where two or more vary; only in summaries of runs that ended
     distributions: tuple[Distribution, ...] = ()  # of latencies, over all rounds, nodes and jobs, and of each node
     claims: tuple[Claim, ...] = ()  # in the study's order
+    sweeps: tuple[Sweep, ...] = ()  # factors whose levels are numbers, in the study's order
+    knees: tuple[Knee, ...] = ()  # of the first of them
+    objectives: tuple[Objective, ...] = ()  # in the study's order
 
 
 def to_json(summary: Summary) -> bytes:

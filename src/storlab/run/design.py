@@ -7,11 +7,12 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
-from storlab.analysis.design import ClaimSpec, CompareSpec, Design, Rest
+from storlab.analysis.design import ClaimSpec, CompareSpec, Design, ObjectiveSpec, Rest
 from storlab.analysis.stopping import Rule, Until
 from storlab.analysis.summarise import summarise
 from storlab.analysis.summary import Summary
 from storlab.analysis.sweeps.precision import CURVE_PRECISION
+from storlab.levels import is_sweep
 from storlab.records.manifest import Manifest
 from storlab.records.manifest import Rest as RecordedRest
 from storlab.records.settings import settings_of
@@ -53,7 +54,11 @@ def design_of(
         partial=frozenset(cell.number for cell in study.cells if _leaves_out_a_warm_up(cell)),
         claims=tuple(_claimed(claim, factors) for claim in study.model.claim),
         emulated=emulated,
-        sweeps=tuple(name for name in factors if name in study.sweeps),
+        sweeps=study.sweeps,
+        objectives=tuple(
+            ObjectiveSpec(asked.metric, asked.factor or study.sweeps[0], asked.limit, asked.above is None)
+            for asked in study.model.slo
+        ),
     )
 
 
@@ -163,6 +168,7 @@ def design_of_run(manifest: Manifest, tables: Tables) -> Design:
         cells=imported.cells,
         comparisons=(CompareSpec(imported.compared),) if imported.turns else (),
         compared=bool(imported.turns),
+        sweeps=tuple(name for name, labels in imported.factors.items() if is_sweep(labels)),
         order=imported.order({record.trial for record in tables.records if record.status == "done"}),
         stopped=manifest.stopped,
         warnings=tables.warnings(),
@@ -188,4 +194,5 @@ def rule_of(study: Study, rounds: tuple[int, int], limits: Limits = NO_LIMITS) -
 
 def only_sweeps(study: Study) -> bool:
     """Whether it asks for curves, and compares nothing."""
-    return bool(study.sweeps) and not design_of(study).planned()
+    design = design_of(study)
+    return bool(study.sweeps) and not any(design.pairs(spec) for spec in design.planned())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from storlab.analysis.design import CompareSpec
 from storlab.analysis.questions import Catalogue, Metrics, Planned, Trait, each_planned
+from storlab.levels import amount_in
 from storlab.metrics import END, PROBE, Declarations, MetricSpec, named, without_end
 from storlab.probes.backing import BACKING
 from storlab.probes.host_load import HostLoadProbe
@@ -20,6 +21,7 @@ from storlab.study.cells import Cell
 from storlab.study.messages import nearest
 from storlab.study.study import Study
 from storlab.study.toml_text import Path
+from storlab.units import shown
 
 _Yielded = tuple[str, tuple[MetricSpec, ...]]
 
@@ -75,6 +77,8 @@ def refuse_unknown_metrics(study: Study) -> None:
             names = dict.fromkeys(each for known in cells.values() for each in _names(known, ":" in name))
             listed = f": nothing in this study yields it; `storlab list --metrics {study.file}` lists what there is"
             raise study.problem(path, f"unknown metric {name!r}{nearest(name, names) or listed}")
+        if path[0] == "slo":
+            _check_limit(study, path, {trait.unit for traits in found.values() for trait in traits.values()})
         by_it = tuple(replace(spec, metrics=(name,)) for spec in comparisons if design.pairs(spec))
         asked = replace(design, comparisons=by_it, claims=())
         planned = each_planned(asked, Catalogue(metrics, {})) if by_it else iter(())
@@ -82,6 +86,17 @@ def refuse_unknown_metrics(study: Study) -> None:
         if by_it and (first is None or first.problem) and all(item.problem for item in planned):
             why = first.problem if first is not None else "none of the levels that are compared has it."
             raise study.problem(path, f"nothing can be compared by {name!r}: {why}")
+
+
+def _check_limit(study: Study, path: Path, units: Iterable[str]) -> None:
+    """Raise ``StudyError`` where an objective's limit is no amount in the unit of its metric."""
+    asked = study.model.slo[int(path[1])]
+    for unit in units:
+        try:
+            if not amount_in(asked.limit, unit) > 0:
+                raise ValueError(f"the limit is {shown(asked.limit)}; it must be above 0")
+        except ValueError as error:
+            raise study.problem((*path[:2], "above" if asked.below is None else "below"), str(error)) from None
 
 
 def foreseen(study: Study, unsupported: Mapping[int, Sequence[str]], emulated: bool = False) -> list[Planned]:
@@ -115,6 +130,8 @@ def _asked(study: Study, planned: Sequence[CompareSpec]) -> Iterator[tuple[Path,
     for at, claim in enumerate(study.model.claim):
         if claim.metric is not None:
             yield ("claim", at, "metric"), claim.metric, ()
+    for at, objective in enumerate(study.model.slo):
+        yield ("slo", at, "metric"), objective.metric, ()
 
 
 def _names(known: Declarations, with_source: bool) -> Iterator[str]:

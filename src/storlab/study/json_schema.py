@@ -41,6 +41,8 @@ def json_schema() -> Schema:
         "description": "levels = [...], or a name for each level: a value, a layer, or a whole stack.",
     }
     properties["factors"] |= {"additionalProperties": _ref("Factor"), **_names(WORD.pattern)}
+    several = properties["slo"]
+    properties["slo"] = {"anyOf": [several, _ref("Objective")], "description": several.pop("description")}
     properties["parameters"] |= _names(WORD.pattern)
 
     kinds = {kind: _add(definitions, cls) for kind, cls in workload_types().items()}

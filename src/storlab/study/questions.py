@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, Strict, WithJsonSchema, field_validator, model_validator
 
+from storlab.levels import numbers_of
 from storlab.model import Model
 from storlab.study.factors import label_of
 from storlab.study.messages import nearest
@@ -152,6 +154,49 @@ class Claim(Model):
         """The factors of which its two sides have different levels."""
         left, right = self.left or {}, self.right or {}
         return [factor for factor in left if left[factor] != right.get(factor)]
+
+
+class Objective(Model):
+    """What a metric should stay below or above: up to which level of a sweep does it?"""
+
+    metric: str = Field(description="Such as `latency.p99`, or `LOAD:latency.p99` of one load.")
+    below: str | Number | None = Field(
+        None, description='The limit: "5ms", "100M", or a number in the unit of the metric.'
+    )
+    above: str | Number | None = Field(None, description="Instead of `below`: the metric should stay above this.")
+    factor: str | None = Field(
+        None, description="Along which factor; its levels are numbers. By default the first sweep."
+    )
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> Self:
+        if (self.below is None) == (self.above is None):
+            raise ValueError('write either below = "5ms" or above = 1000')
+        limit = self.limit
+        if not isinstance(limit, str) and not 0 < limit < math.inf:
+            raise ValueError(f"the limit is {limit:g}; it must be above 0")
+        return self
+
+    @property
+    def limit(self) -> str | float:
+        limit = self.above if self.below is None else self.below
+        assert limit is not None
+        return limit
+
+
+def check_objectives(
+    objectives: Sequence[Objective], levels: Mapping[str, Sequence[str]], sweeps: Sequence[str], report: Report
+) -> None:
+    """Report objectives along a factor that is none, or whose levels are no numbers."""
+    for index, objective in enumerate(objectives):
+        path: Path = ("slo", index)
+        if objective.factor is None and not sweeps:
+            report(path, "no factor has three or more levels that are numbers: add one, or name a factor")
+        elif objective.factor is not None and objective.factor not in levels:
+            has = nearest(objective.factor, levels) or (f"; there are: {', '.join(levels)}" if levels else "")
+            report((*path, "factor"), f"unknown factor {objective.factor!r}{has}")
+        elif objective.factor is not None and numbers_of(levels[objective.factor]) is None:
+            report((*path, "factor"), f"the levels of {objective.factor} are not numbers: a limit needs steps to cross")
 
 
 def check_claims(

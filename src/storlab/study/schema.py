@@ -25,7 +25,7 @@ from storlab.model import Model
 from storlab.nodes.kind import NodeKind
 from storlab.nodes.shaping.keys import Tcp
 from storlab.registry import node_kinds, own_keys
-from storlab.study.questions import Claim, Compare, Label
+from storlab.study.questions import Claim, Compare, Label, Objective
 from storlab.units import Duration, parse_share, shown
 
 HOST = "host"
@@ -279,6 +279,14 @@ class StudyFile(Model):
     repeat: Repeat = Field(Repeat(), description="When to stop repeating.")
     compare: tuple[Compare, ...] = Field((Compare(),), description="Which levels to compare; [] compares nothing.")
     claim: tuple[Claim, ...] = Field((), description="What somebody said, each tested by name.")
+    slo: tuple[Objective, ...] = Field(
+        (), description="What a metric should stay below or above along a sweep: one table, or several ([[slo]])."
+    )
+
+    @field_validator("slo", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        return [value] if isinstance(value, dict) else value
 
     @field_validator("scratch")
     @classmethod

@@ -23,7 +23,7 @@ from storlab.study.factors import Factor, read_factors
 from storlab.study.messages import explain, nearest, unknown
 from storlab.study.networks import check_networks, network_notes
 from storlab.study.overrides import apply_only, apply_override, apply_profile
-from storlab.study.questions import Compare, check_claims
+from storlab.study.questions import Compare, check_claims, check_objectives
 from storlab.study.read_cells import Report, Source, expand
 from storlab.study.schema import StudyFile
 from storlab.study.substitution import Outgrown
@@ -63,8 +63,10 @@ class Study:
         if compare.factor is not None:
             return compare.factor
         names = [factor.name for factor in self.factors]
-        written = "compare" in self.model.model_fields_set
-        return next((name for name in names if name not in self.sweeps), names[0] if names and written else None)
+        if self.sweeps and "compare" not in self.model.model_fields_set:  # of a single level there is nothing to ask
+            several = (factor.name for factor in self.factors if len(factor.levels) > 1)
+            names = [name for name in several if name not in self.sweeps]
+        return next((name for name in names if name not in self.sweeps), names[0] if names else None)
 
     def problem(self, path: TreePath, message: str) -> StudyError:
         """An error about this study, with the line where ``path`` stands."""
@@ -151,6 +153,7 @@ def parse_study(
         sweeps = tuple(name for name, labels in levels.items() if is_sweep(labels))
         _check_names(model, levels, sweeps, report)
         check_claims(model.claim, levels, _possible(data, file) if model.claim else {}, report)
+        check_objectives(model.slo, levels, sweeps, report)
         _check_profiles(model, report)
         _limit_cells(factors, report)
         refuse_if_any()

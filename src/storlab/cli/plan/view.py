@@ -239,9 +239,13 @@ def _curves(made: Plan) -> Iterator[str]:
             lowest, highest = factor.levels[0].label, factor.levels[-1].label
             steps = f"{len(factor.levels)} steps, {lowest} to {highest}"
             yield f"curve of {study.model.primary} over {factor.name} ({steps})"
+    for asked in study.model.slo:
+        side, along = ("below", "above")[asked.below is None], asked.factor or study.sweeps[0]
+        yield f"up to which {along} is {asked.metric} {side} {asked.limit}?"
     rule = rule_of(study, made.rounds)
     if rule.until == "points":
-        yield f"enough is known once the interval of every point is within ±{rule.precision:.0%} of its mean"
+        slo = ", and each slo is settled between two steps" if study.model.slo else ""
+        yield f"enough is known once the interval of every point is within ±{rule.precision:.0%} of its mean{slo}"
 
 
 def _question(made: Plan, compare: Compare) -> str:

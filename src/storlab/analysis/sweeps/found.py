@@ -1,0 +1,167 @@
+"""All that is said of a study's sweeps, from its cells' series: lines, knees, and objectives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from storlab.analysis.design import Design, ObjectiveSpec
+from storlab.analysis.questions import Catalogue, matching
+from storlab.analysis.stats.anytime import Floats
+from storlab.analysis.stats.pairing import Rounds
+from storlab.analysis.stats.signed_rank import fewest_rounds
+from storlab.analysis.sweeps.data import Knee, Line, Objective, Step, Sweep
+from storlab.analysis.sweeps.knee import Located, locate, power
+from storlab.analysis.sweeps.lines import load_metrics, sweep_of
+from storlab.analysis.sweeps.objective import Bracket, Observed, bracket
+from storlab.analysis.wording import percent, plural
+from storlab.levels import LEAST, amount_in
+from storlab.metrics import Key
+
+Series = Mapping[tuple[int, Key], tuple[Rounds, Floats]]
+"""Rounds and values of one metric in one cell; NaN in done rounds without it."""
+
+_NONE: tuple[Rounds, Floats] = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class Swept:
+    """All of a summary that is about sweeps."""
+
+    sweeps: tuple[Sweep, ...] = ()
+    knees: tuple[Knee, ...] = ()
+    objectives: tuple[Objective, ...] = ()
+
+
+def keys(design: Design, catalogue: Catalogue) -> Iterator[tuple[int, str, str]]:
+    """Cell, source and metric of each series that is looked at."""
+    wanted = [key for _, sources in _asked(design, catalogue) for key in sources]
+    if design.sweeps:
+        wanted += [
+            key
+            for source, *both in load_metrics(catalogue, design.declared)
+            for key in ((source, each) for each in both)
+        ]
+    for cell, metrics in catalogue.metrics.items():
+        yield from ((cell, *key) for key in dict.fromkeys(wanted) if key in metrics)
+
+
+def found(design: Design, catalogue: Catalogue, series: Series, failed: Mapping[int, Rounds]) -> Swept:
+    """``failed``: rounds in which a cell's trial failed."""
+    sweeps = tuple(sweep for name in design.sweeps if (sweep := sweep_of(design, name)) is not None)
+    return Swept(
+        sweeps,
+        tuple(_knees(sweeps[:1], design, catalogue, series)),
+        tuple(_objectives(design, catalogue, series, failed)),
+    )
+
+
+def _knees(sweeps: Sequence[Sweep], design: Design, catalogue: Catalogue, series: Series) -> Iterator[Knee]:
+    for sweep in sweeps:
+        for source, throughput, latency in load_metrics(catalogue, design.declared):
+            for line in sweep.lines:
+                both = [(source, throughput), (source, latency)]
+                steps = [step for step in line.steps if all((step.cell, key) in series for key in both)]
+                rates, times = (_matrix(steps, key, series) for key in both)
+                usable = np.isfinite(rates) & np.isfinite(times) & (rates > 0) & (times > 0)
+                whole = usable.all(axis=1)
+                if len(steps) >= LEAST and whole.any():
+                    place = (sweep.factor, line.levels, source, throughput, latency)
+                    yield _knee(place, steps, rates[whole], times[whole], design.confidence)
+
+
+def _matrix(steps: Sequence[Step], key: Key, series: Series) -> Floats:
+    """Shape ``(rounds, steps)``: the rounds that any of them has; NaN where one has no value."""
+    every = [series[step.cell, key] for step in steps]
+    rounds = sorted({int(number) for numbers, _ in every for number in numbers})
+    matrix = np.full((len(rounds), len(steps)), np.nan)
+    for column, (numbers, values) in enumerate(every):
+        matrix[np.searchsorted(rounds, numbers), column] = values
+    return matrix
+
+
+def _knee(
+    place: tuple[str, dict[str, str], str, str, str],
+    steps: Sequence[Step],
+    rates: Floats,
+    times: Floats,
+    confidence: float,
+) -> Knee:
+    rounds, last = len(rates), len(steps) - 1
+    at = locate(power(rates, times), confidence)
+    why = _no_knee(at, last, steps)
+    if why:
+        return Knee(*place, None, None, None, None, None, rounds, None, why)
+    low, high = (steps[index].level for index in (at.low, at.high)) if rounds > 1 else (None, None)
+    reason = "Throughput ÷ latency is largest there."
+    if rounds > 1 and (at.low == 0 or at.high == last):
+        reason += " The rounds allow for a knee at an end of the range, or beyond."
+    rate, time = float(rates[:, at.index].mean()), float(times[:, at.index].mean())
+    sure = confidence if rounds > 1 else None
+    return Knee(*place, steps[at.index].level, low, high, rate, time, rounds, sure, reason)
+
+
+def _no_knee(at: Located, last: int, steps: Sequence[Step]) -> str:
+    if at.index == last:
+        return f"No knee within the range: throughput ÷ latency still grows at {steps[last].level}."
+    if at.index == 0:
+        return f"No knee within the range: throughput ÷ latency falls from {steps[0].level} on."
+    return ""
+
+
+def _asked(design: Design, catalogue: Catalogue) -> Iterator[tuple[ObjectiveSpec, list[Key]]]:
+    for spec in design.objectives:
+        named = (key for metrics in catalogue.metrics.values() for key in matching(spec.metric, metrics))
+        yield spec, list(dict.fromkeys(named))
+
+
+def _objectives(
+    design: Design, catalogue: Catalogue, series: Series, failed: Mapping[int, Rounds]
+) -> Iterator[Objective]:
+    traits = {key: trait for metrics in catalogue.metrics.values() for key, trait in metrics.items()}
+    cases = [
+        (spec, key, line)
+        for spec, named in _asked(design, catalogue)
+        for key in named
+        if (sweep := sweep_of(design, spec.factor)) is not None
+        for line in sweep.lines
+    ]
+    for spec, key, line in cases:
+        alpha = (1 - design.confidence) / len(cases)
+        limit = amount_in(spec.limit, traits[key].unit)
+        steps = [
+            Observed(step.number, values[np.isfinite(values)], len(failed.get(step.cell, ())))
+            for step in line.steps
+            for _, values in [series.get((step.cell, key), _NONE)]
+        ]
+        yield _objective(spec, key, line, steps, (traits[key].unit, limit, alpha))
+
+
+def _objective(
+    spec: ObjectiveSpec, key: Key, line: Line, steps: Sequence[Observed], terms: tuple[str, float, float]
+) -> Objective:
+    """``terms``: unit, limit and α."""
+    unit, limit, alpha = terms
+    rounds = max(len(step.values) for step in steps)
+    ends = bracket(steps, limit, spec.below, alpha)
+    holds = line.steps[ends.holds - 1].level if ends.holds else None
+    fails = line.steps[-ends.fails].level if ends.fails else None
+    settled = ends.holds + ends.fails == len(steps)
+    reason = _reason(ends, len(steps), rounds, alpha)
+    of = (spec.factor, line.levels, *key, unit, limit, spec.below)
+    return Objective(*of, holds, fails, ends.crossing, rounds, 1 - alpha, settled, reason)
+
+
+def _reason(ends: Bracket, steps: int, rounds: int, alpha: float) -> str:
+    if rounds < fewest_rounds(alpha):
+        return f"Too few rounds: a confidence of {percent(1 - alpha)} takes at least {fewest_rounds(alpha)}."
+    open_steps = steps - ends.holds - ends.fails
+    if open_steps:
+        return f"Of {plural(open_steps, 'step')} it is not established on which side of the limit it lies."
+    if not ends.fails:
+        return "It holds at every step: the limit lies beyond the range."
+    if not ends.holds:
+        return "It holds at no step."
+    return "Every step is established."
