@@ -10,7 +10,7 @@ from storlab.analysis.sweeps.knee import locate, power
 DEPTHS = np.array([1, 2, 4, 8, 16, 32], dtype=np.float64)
 
 
-def closed_loop(most: float, seed: int = 1, rounds: int = 8, sd: float = 0.03) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def closed_loop(most: float, seed: int = 1, rounds: int = 8, sd: float = 0.03) -> tuple[np.ndarray, np.ndarray]:
     """A device that serves ``most`` times what one request in flight gets, and latencies by Little's law."""
     draw = np.random.default_rng(seed)
     rates = 1000 * np.minimum(DEPTHS, most) * np.exp(sd * draw.normal(size=(rounds, len(DEPTHS))))

@@ -68,7 +68,7 @@ VALUES = st.lists(st.floats(0, 1e6), min_size=0, max_size=12).map(lambda each: n
 
 
 @given(st.lists(VALUES, min_size=1, max_size=6), st.floats(1e-6, 1e6), st.booleans())
-def test_no_step_both_holds_and_fails(values: list[np.ndarray], limit: float, below: bool) -> None:  # type: ignore[type-arg]
+def test_no_step_both_holds_and_fails(values: list[np.ndarray], limit: float, below: bool) -> None:
     made = [Observed(float(at), each) for at, each in enumerate(values)]
     found = bracket(made, limit, below, 0.05)
     assert found.holds + found.fails <= len(made)

@@ -80,7 +80,7 @@ def test_an_agent_that_fails_is_an_error_of_that_file(data: bytes, does: str, me
 
 
 def test_an_agent_that_knows_no_captures_is_to_be_built_again(tmp_path: Path) -> None:
-    with pytest.raises(MissingTool, match="too old to read captures: .* run `make agent`"):
+    with pytest.raises(MissingTool, match=r"too old to read captures: .* run `make agent`"):
         read_capture(BytesIO(CAPTURE), "x", agent_that(tmp_path, "exit 2"))
 
 

@@ -67,7 +67,7 @@ def _of_mariadb() -> Asked:
 
 
 def _of_mysql() -> Asked:
-    """The log since the checkpoint and what is to be purged are no variables there, and the checkpoint's has another name."""
+    """Neither the log since the checkpoint nor what is to be purged is a variable there."""
     status = "FROM performance_schema.global_status"
     rows = (
         f"SELECT UPPER(VARIABLE_NAME), VARIABLE_VALUE {status} {_named(*_OF_INNODB, _DIRTY)}",
