@@ -52,7 +52,7 @@ python_environment() {
     say "Preparing the Python environment in .venv"
     # An environment that works keeps its interpreter. `--inexact`: a demo doesn't remove what tests need. Libraries are
     # compiled now, on all cores, and not by the first command that loads them, or by each where Python may not write.
-    local -a options=(--compile-bytecode)
+    local -a options=(--compile-bytecode --all-extras)
     .venv/bin/python -c '' 2>/dev/null || options+=(--python "$(find_python)")
     [[ $kind != demo ]] || options+=(--no-dev --inexact)
     [[ $kind != bench ]] || options+=(--group bench)

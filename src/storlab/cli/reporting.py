@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from storlab.analysis.summary import Summary
+from storlab.cli.output import warn
 from storlab.errors import UserError
 from storlab.records.files import write_whole
 from storlab.records.run_folder import RunFolder, TrialRecord
@@ -51,13 +52,21 @@ def _facts(records: Iterable[TrialRecord]) -> dict[int, dict[str, Mapping[str, M
 
 
 def write_html(run: RunFolder, given: ReportInput) -> Path:
-    """Write ``report.html``, in one step, and ``charts/``; returns the page's path. Raises ``OSError``."""
-    from storlab.report.charts import all_panels  # half a second: only who draws pays for it
-    from storlab.report.charts.panel import write_charts
+    """Write ``report.html``, in one step, and ``charts/``; returns the page's path. Raises ``OSError``.
+
+    Without the extra ``charts`` it is the page alone, and a note on standard error.
+    """
+    from storlab.extras import has_extra, lacking
+    from storlab.report.charts import all_panels
     from storlab.report.formats.html import page_of
 
     panels = all_panels(given)
     write_whole(run.report, page_of(given, panels).encode())
+    if not has_extra("charts"):
+        warn(f"storlab: the report has no charts: {lacking('charts', 'charts')}")
+        return run.report
+    from storlab.report.charts.panel import write_charts  # half a second: only who draws pays for it
+
     write_charts(panels, run.path / "charts")
     return run.report
 

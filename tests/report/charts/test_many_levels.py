@@ -10,9 +10,10 @@ import polars as pl
 import pytest
 
 from storlab.records.columns import COLUMNS
-from storlab.report.charts import Panel, all_panels
+from storlab.report.charts import all_panels
 from storlab.report.charts.latency import latency_chart
 from storlab.report.charts.names import legend_of, shortened
+from storlab.report.charts.panel import Panel
 from storlab.report.charts.theme import MOST_LINES, specification, to_svg
 from storlab.report.formats import render
 from storlab.report.model.input import ReportInput

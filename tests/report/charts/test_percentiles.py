@@ -7,7 +7,8 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from storlab.report.charts import Panel, all_panels
+from storlab.report.charts import all_panels
+from storlab.report.charts.panel import Panel
 from storlab.report.model.input import ReportInput
 
 from ..declared import declared

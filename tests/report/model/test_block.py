@@ -12,7 +12,8 @@ import orjson
 import pytest
 
 from storlab.analysis.summary import BelowUnit, Share, SizeShare, from_json
-from storlab.report.charts import Kind, all_panels
+from storlab.report.charts import all_panels
+from storlab.report.charts.kind import Kind
 from storlab.report.charts.sizes import SIZES, label, sizes_chart
 from storlab.report.charts.theme import ABOVE, BELOW, to_svg
 from storlab.report.formats import render

@@ -14,8 +14,9 @@ from storlab.analysis.block.shares import histograms_of
 from storlab.analysis.summary import Comparison, Estimate
 from storlab.grouping import grouped
 from storlab.report.charts.effects import interaction_chart, main_effects_chart
+from storlab.report.charts.kind import Kind
 from storlab.report.charts.latency import latency_chart, percentile_curve
-from storlab.report.charts.panel import Combination, Kind, Panel, all_levels, combinations, file_stem
+from storlab.report.charts.panel import Combination, Panel, all_levels, combinations, file_stem
 from storlab.report.charts.rounds import paired_chart, ratios, rounds_chart
 from storlab.report.charts.sizes import sizes_chart
 from storlab.report.charts.theme import MOST_LINES

@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Literal
 
 from storlab.analysis.summary import Summary
 from storlab.records.files import write_whole
+from storlab.report.charts.kind import Kind
 from storlab.report.charts.names import width_of
 from storlab.report.charts.theme import FONT, INK, PAPER, WIDE, WIDTH, Chart, to_png, to_svg
 from storlab.report.model.input import compared_factor
 from storlab.report.model.tables import heading
 from storlab.report.model.view import split_primary
 from storlab.text import plain
-
-Kind = Literal["rounds", "paired", "series", "latency", "block", "effects", "course", "variability"]
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,23 @@ import re
 from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path, PurePath
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import jinja2
 from markupsafe import Markup
 
+from storlab.extras import has_extra, lacking
 from storlab.grouping import grouped
-from storlab.report.charts import Kind, Panel, all_panels
+from storlab.report.charts import all_panels
+from storlab.report.charts.kind import Kind
 from storlab.report.model.claims import LEAD as CLAIMS
 from storlab.report.model.input import ReportInput
 from storlab.report.model.setup import node_sheets, stack_sheets
 from storlab.report.model.view import View
 from storlab.text import plain
+
+if TYPE_CHECKING:
+    from storlab.report.charts.panel import Panel
 
 # Charts of one kind: beyond that nobody looks, and the page grows heavy. The tables have all numbers.
 _MOST = 24
@@ -55,6 +60,7 @@ def page_of(given: ReportInput, panels: list[Panel]) -> str:
         commands=given.commands,
         study=given.study,
         study_file=PurePath((manifest and manifest.study_file) or "study.toml").name,
+        no_charts="" if has_extra("charts") else lacking("charts", "charts"),
         left_out=len(panels) - sum(len(group) for group in charts.values()),
         nodes=node_sheets(manifest),
         stacks=stack_sheets(given),

@@ -7,13 +7,13 @@ import contextlib
 import re
 import time
 from pathlib import Path
-from typing import Any
-
-from qemu.qmp import EventListener, QMPClient, QMPError
+from typing import TYPE_CHECKING, Any
 
 from storlab.errors import NodeError, StorlabError
-from storlab.nodes.kinds.vm.qmp import connect
 from storlab.nodes.process import Process, telling
+
+if TYPE_CHECKING:
+    from qemu.qmp import EventListener, QMPClient
 
 _WAIT = 2.0  # s: the stream closes a moment before the process that held it is known to have ended
 _ANSWER = 2.0  # s, for QEMU's monitor
@@ -40,6 +40,8 @@ class Causes:
 
     async def monitor(self, path: Path) -> QMPClient:
         """QEMU's monitor, once it is there. Raises ``NodeError`` with the reason where QEMU ends instead."""
+        from storlab.nodes.kinds.vm.qmp import connect
+
         try:
             return await connect(path, self._name, lambda: self._process.ended is not None)
         except NodeError as error:
@@ -47,6 +49,8 @@ class Causes:
 
     def listen(self, qmp: QMPClient) -> None:
         """Take note of the events that QEMU reports, from now on."""
+        from qemu.qmp import EventListener
+
         self._qmp = qmp
         listener = EventListener(names=_EVENTS)
         qmp.register_listener(listener)
@@ -70,6 +74,8 @@ class Causes:
     async def _state(self) -> str:
         if self._qmp is None:
             return ""
+        from qemu.qmp import QMPError
+
         try:
             async with asyncio.timeout(_ANSWER):
                 status: Any = await self._qmp.execute("query-status")

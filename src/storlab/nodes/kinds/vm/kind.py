@@ -10,9 +10,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from storlab.errors import NodeError, UserError
+from storlab.extras import need_extra
 from storlab.images.cache import storlab_cache
 from storlab.images.cpio import archive
 from storlab.images.image import Image, find_image, own_image
@@ -24,15 +25,16 @@ from storlab.nodes.kind import Launcher, Loss, NodeKind, Prepared, Services
 from storlab.nodes.kinds.vm.accelerator import Acceleration, find_acceleration, qemu_version
 from storlab.nodes.kinds.vm.command import QEMU, Files, GuestSpec
 from storlab.nodes.kinds.vm.confinement import Confinement, find_confinement
-from storlab.nodes.kinds.vm.guest import Guest, running_guest
 from storlab.nodes.kinds.vm.hardware import Hardware
-from storlab.nodes.kinds.vm.saved import saved_guest
 from storlab.nodes.needs import Needs
 from storlab.nodes.network import remove_network
 from storlab.nodes.node import Node
 from storlab.nodes.private import SOCKETS, make_private, private_name, remove_private
 from storlab.nodes.shaping.apply import SHAPING_UNDOES
 from storlab.units import size_text
+
+if TYPE_CHECKING:
+    from storlab.nodes.kinds.vm.guest import Guest
 
 _KEPT = 8  # initial RAM disks: pairs of an image and an agent; the ones not used for longest give way
 _EXTRAS = {"zfs": "zfs"}  # kernel module → the part of the image that has it
@@ -131,8 +133,12 @@ class VmLauncher(Launcher[VmKind]):
         self._count = 0
 
     async def prepare(self, spec: VmKind, needs: Needs) -> Boot:
-        """Find the image that has what is needed, and how it can be run. Raises ``MissingImage`` where it has to be
-        built, and another ``UserError`` where a user's own kernel or root can't be used."""
+        """Find the image that has what is needed, and how it can be run.
+
+        Raises ``MissingImage`` where it has to be built, ``MissingTool`` without the extra ``vm``, and another
+        ``UserError`` where a user's own kernel or root can't be used.
+        """
+        need_extra("vm", "virtual machines")
         extras = extras_of(needs)
         key = spec.kernel, spec.modules, spec.rootfs, spec.accel, extras
         async with self._lock:
@@ -155,6 +161,9 @@ class VmLauncher(Launcher[VmKind]):
         return self._confinement
 
     async def open(self, name: str, spec: VmKind, prepared: Prepared, demands: Demands, folder: Path) -> Node:
+        from storlab.nodes.kinds.vm.guest import running_guest  # these need the extra `vm`, which `prepare` looks for
+        from storlab.nodes.kinds.vm.saved import saved_guest
+
         assert isinstance(prepared, Boot)
         await self._make_folder()
         instance = self.services.new_instance(name)
