@@ -5,17 +5,20 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
+from typer import Option
+
 from storlab.cli.entry import one_thread_for_algebra
 from storlab.cli.options import Output, RunPath, format_option
 from storlab.cli.output import show
 from storlab.errors import UserError
-from storlab.report.formats import PUBLISHED, REPORTS, find
+from storlab.report.formats import FULL, PUBLISHED, REPORTS, find
 
 
 def report(
     folder: RunPath,
     format_: Annotated[str, format_option(REPORTS, PUBLISHED)] = "text",
     output: Output = None,
+    full: Annotated[bool, Option("--full", help="All tables in the terminal; all charts as HTML.")] = False,
 ) -> None:
     """Report on a run, new or old, from its records."""
     one_thread_for_algebra()
@@ -24,7 +27,7 @@ def report(
     from storlab.records.run_folder import RunFolder
     from storlab.run.design import summary_of_run
 
-    chosen = find(format_, (*REPORTS, *PUBLISHED))
+    chosen = find("full text" if full and format_ == "text" else format_, (*REPORTS, *PUBLISHED, FULL))
     run = RunFolder.open(folder)
     manifest = run.manifest
     tables = tables_of(run)
@@ -36,15 +39,15 @@ def report(
         show(str(output))
     elif chosen.name == "html":
         try:
-            page = write_html(run, given)
+            page = write_html(run, given, full=full)
         except OSError as error:
             why = f"cannot write {folder}: {error.strerror}"
             raise UserError(f"{why}; `--output FILE` writes the page elsewhere, without files of its charts") from None
         show(str(page))
-    elif chosen.name == "text" and sys.stdout.isatty():
+    elif chosen.name in ("text", FULL.name) and sys.stdout.isatty():
         from storlab.cli.console import Console
         from storlab.report.formats.terminal import TerminalReport
 
-        Console().print(TerminalReport(given))
+        Console().print(TerminalReport(given, full=full))
     else:
         sys.stdout.write(chosen.render(given))

@@ -51,7 +51,7 @@ def _facts(records: Iterable[TrialRecord]) -> dict[int, dict[str, Mapping[str, M
     return facts
 
 
-def write_html(run: RunFolder, given: ReportInput) -> Path:
+def write_html(run: RunFolder, given: ReportInput, *, full: bool = False) -> Path:
     """Write ``report.html``, in one step, and ``charts/``; returns the page's path. Raises ``OSError``.
 
     Without the extra ``charts`` it is the page alone, and a note on standard error.
@@ -60,7 +60,7 @@ def write_html(run: RunFolder, given: ReportInput) -> Path:
     from storlab.report.charts import all_panels
     from storlab.report.formats.html import page_of
 
-    panels = all_panels(given)
+    panels = all_panels(given, full=full)
     write_whole(run.report, page_of(given, panels).encode())
     if not has_extra("charts"):
         warn(f"storlab: the report has no charts: {lacking('charts', 'charts')}")

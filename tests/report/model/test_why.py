@@ -8,6 +8,7 @@ import pytest
 
 from storlab.analysis.summary import Comparison, Difference, Summary, Underneath
 from storlab.report.formats import render
+from storlab.report.formats.terminal import render_text
 from storlab.report.model.input import ReportInput
 from storlab.report.model.why import best_lines, details, nothing_differs, sentence, why_chapter
 
@@ -119,14 +120,14 @@ def test_the_chapter_says_how_sure_and_how_large_it_is_and_whether_it_moves_alon
 def test_a_verdict_is_followed_by_three_lines_at_most() -> None:
     many = [replace(ACKS, metric=f"m{number}", noun=f"things {number}") for number in range(5)]
     assert [line.split(" things ")[1][0] for line in best_lines(with_why(*many))] == ["0", "1", "2"]
-    text = render(given(with_why(*many)), "text")
+    text = render_text(given(with_why(*many)), full=True)
     assert "Evidence, not a cause:" in text
     assert "things 2" in text and "things 3" not in text
     assert "things 4" in render(given(with_why(*many)), "md")
 
 
 def test_nothing_that_differs_is_an_answer() -> None:
-    text = render(given(with_why()), "text")
+    text = render_text(given(with_why()), full=True)
     assert "Nothing that was watched differs (20 metrics from underneath)." in text
     assert "Evidence" not in text
     few = Underneath(5, 20, 6, 0.95)

@@ -105,7 +105,7 @@ def test_an_undecided_comparison_that_rounds_can_not_decide_asks_for_none() -> N
             "a is better than b and c.",
         ),
         ([_pair("a", "b", "worse"), _pair("a", "c", "better"), _pair("b", "c", "better")], "b is better than a and c."),
-        ([_pair("a", "b", "undecided"), _pair("b", "c", "undecided")], "No level is better than another so far."),
+        ([_pair("a", "b", "undecided"), _pair("b", "c", "undecided")], "No difference established yet."),
         (
             [_pair("a", "b", "equivalent"), _pair("a", "c", "equivalent"), _pair("b", "c", "equivalent")],
             "a, b and c are equivalent.",

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["all_panels"]
 
 
-def all_panels(given: ReportInput) -> list[Panel]:
-    """Every chart that there is to draw; none where the extra ``charts`` is not installed."""
+def all_panels(given: ReportInput, *, full: bool = False) -> list[Panel]:
+    """Every chart that there is to draw, see ``all``; none where the extra ``charts`` is not installed."""
     if not has_extra("charts"):
         return []
     from storlab.report.charts.all import all_panels as drawable
 
-    return drawable(given)
+    return drawable(given, full=full)

@@ -24,12 +24,14 @@ from storlab.report.charts.variability.panels import course_panels, percentile_p
 from storlab.report.charts.variability.sampled import Sampled, sampled
 from storlab.report.model import block, effects, words
 from storlab.report.model import format as fmt
-from storlab.report.model.input import ReportInput, compared_factor, per_trial
+from storlab.report.model.grid import MANY
+from storlab.report.model.input import ReportInput, compared_factor, for_people, per_trial
 from storlab.report.model.view import ordered_comparisons, verdict_groups
 
 
 class _Gallery:
     def __init__(self, given: ReportInput) -> None:
+        given = for_people(given)
         self.given, self.taken = given, set[str]()
         self.factor = compared_factor(given.summary)
         self.levels = all_levels(given.summary, self.factor)
@@ -196,9 +198,14 @@ def _mean(e: Estimate) -> str:
     return f"{fmt.quantity(e.mean, e.unit, e.low, e.high)} ({span or 'no interval'})"
 
 
-def all_panels(given: ReportInput) -> list[Panel]:
+_FIRST = 2
+"""Charts of each kind of a run of many cells, unless all are asked for: drawing them takes longer than all else."""
+
+
+def all_panels(given: ReportInput, *, full: bool = False) -> list[Panel]:
     """Paired ratios, rounds, sizes of block requests, series, their variability, and latencies."""
     gallery = _Gallery(given)
     drawn = [gallery.paired, gallery.rounds, gallery.effects, gallery.block]
     drawn += [gallery.course, gallery.percentiles, gallery.series, gallery.variability, gallery.latency]
-    return [panel for panels in drawn for panel in panels()]
+    most = None if full or len(given.summary.cells) <= MANY else _FIRST
+    return [panel for panels in drawn for panel in itertools.islice(panels(), most)]

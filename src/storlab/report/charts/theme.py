@@ -36,14 +36,13 @@ _ROOM = {"titlePadding": 8, "labelLimit": 132, "labelSeparation": 6, "titleLimit
 _ABOVE = {"orient": "top", "direction": "horizontal", "titleOrient": "left", "titlePadding": 14, "offset": 4}
 _SYMBOL = {"symbolType": "stroke", "symbolStrokeWidth": 2.5, "symbolSize": 220}
 CONFIG: dict[str, Any] = {
-    "aria": False,  # the page names the whole chart; a screen reader has the table for its numbers
     "background": None,
     "font": FONT,
     "padding": 2,
     "view": {"stroke": None},
-    "axis": {**_LINES, **_TITLE, **_ROOM, "labelFontSize": 12},
+    "axis": {"aria": False, **_LINES, **_TITLE, **_ROOM, "labelFontSize": 12},
     "axisY": {"domain": False, "ticks": False, "labelPadding": 6},
-    "legend": {**_ABOVE, **_TITLE, **_SYMBOL, "labelColor": INK, "labelFontSize": 12},
+    "legend": {"aria": False, **_ABOVE, **_TITLE, **_SYMBOL, "labelColor": INK, "labelFontSize": 12},
 }
 
 Chart = alt.Chart | alt.LayerChart | alt.FacetChart

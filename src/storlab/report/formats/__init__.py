@@ -41,6 +41,9 @@ REPORTS = (
 )
 """Of any run."""
 
+FULL = Format("full text", "terminal:render_full")
+"""``text`` with all tables; an option asks for it."""
+
 PUBLISHED = (Format("virtiofs-tests", "virtiofs_tests:render_virtiofs_tests"),)
 """Tables as other tools publish them, of runs that were imported from there."""
 

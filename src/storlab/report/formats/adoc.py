@@ -36,7 +36,8 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     for text in (shown.description, shown.facts_line, *shown.platform_notes):
         if text:
             yield from (escaped(text), "")
-    yield from ("== Verdicts", "")
+    yield from ("== Answer", "", f"*{escaped(shown.answer)}*", "")
+    yield from _tables(shown.matrix)
     for group in shown.verdicts:
         yield from (escaped(f"{group.heading} ({group.direction})" if group.direction else group.heading), "")
         yield from (f"- {line.mark} {escaped(' '.join((line.sentence, *line.notes)))}" for line in group.lines)
@@ -141,6 +142,10 @@ def _short(e: Estimate) -> str:
 def _section(title: str, tables: Sequence[Table]) -> Iterator[str]:
     if tables:
         yield from (f"== {title}", "")
+    yield from _tables(tables)
+
+
+def _tables(tables: Sequence[Table]) -> Iterator[str]:
     for table in tables:
         caption = f" ({table.caption})" if table.caption else ""
         yield from (f".{escaped(f'{table.title}{caption}')}", f'[cols="{",".join("1" * len(table.columns))}"]', "|===")

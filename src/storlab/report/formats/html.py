@@ -1,21 +1,30 @@
-"""A report as one HTML file that needs nothing else: no network, no script, no font, no other file."""
+"""A report as one HTML file that needs nothing else: no network, no font, no other file.
+
+It is whole without scripts. Its own one (``templates/report.js``) sorts and filters tables, shows values of charts, and
+switches levels off; the page's policy allows this script by its hash, and no other.
+"""
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from html import escape
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, get_args
 
 import jinja2
 from markupsafe import Markup
+from markupsafe import escape as markup_escape
 
 from storlab.extras import has_extra, lacking
 from storlab.grouping import grouped
 from storlab.report.charts import all_panels
 from storlab.report.charts.kind import Kind
+from storlab.report.model import words
 from storlab.report.model.claims import LEAD as CLAIMS
+from storlab.report.model.grid import MANY
 from storlab.report.model.input import ReportInput
 from storlab.report.model.setup import node_sheets, stack_sheets
 from storlab.report.model.view import View
@@ -30,6 +39,9 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _ROOT = re.compile(r"<svg\b[^>]*>")
 _VIEW_BOX = re.compile(r'viewBox="([^"]*)"')
 _FONT = re.compile(r' font-family="[^"]*"')  # the same in every text: the style sheet says it once
+_LABEL = re.compile(r'\baria-label="([^"]*)"')
+_ROLES = re.compile(r' (?:aria-label|aria-roledescription|role)="[^"]*"')
+_DIGITS = re.compile(r"(?<![\w.])-?\d+\.\d{3,}(?:e[-+]?\d+)?")
 _ID = re.compile(r'\b(id="|url\(#)([A-Za-z0-9_-]+)')
 
 # Hundredths of a pixel are enough; only within tags, for texts may be numbers too.
@@ -46,11 +58,15 @@ def page_of(given: ReportInput, panels: list[Panel]) -> str:
     """The page, with ``panels`` as its charts: for whoever writes them as files, too."""
     shown, manifest = View(given), given.manifest
     charts = _charts(panels)
+    script = (_TEMPLATES / "report.js").read_text("utf-8")
     page = _environment().get_template("report.html.j2")
     return page.render(
         view=shown,
         sections=[(anchor, name) for anchor, name, there in _sections(shown, charts, given) if there],
         charts=charts,
+        paired=_paired(panels, charts["paired"]),
+        round_means=words.TERMS["round"],
+        abridged=len(given.summary.cells) > MANY,
         claims_lead=CLAIMS,
         repeated=any(estimate.rounds > 1 for estimate in given.summary.estimates),
         course=_by_group(charts["course"] + charts["series"]),
@@ -64,34 +80,35 @@ def page_of(given: ReportInput, panels: list[Panel]) -> str:
         left_out=len(panels) - sum(len(group) for group in charts.values()),
         nodes=node_sheets(manifest),
         stacks=stack_sheets(given),
+        script=Markup(script),
+        script_hash=base64.b64encode(sha256(script.encode()).digest()).decode(),
         css=Markup((_TEMPLATES / "report.css").read_text("utf-8")),  # our own file
     )
 
 
 def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) -> Iterator[tuple[str, str, bool]]:
     manifest = given.manifest
-    yield "verdicts", "Verdicts", True
+    yield "answer", "Answer", True
     yield "claims", "Claims", bool(shown.claims)
     yield "why", "Why", shown.why is not None
-    yield "measured", "Measured", bool(shown.measured)
+    yield "measured", "Rounds" if not shown.measured else "Measured", bool(shown.measured or charts["rounds"])
     yield "conformance", "Conformance", bool(shown.conformance)
-    yield "nodes", "Nodes", bool(shown.nodes or shown.guests)
+    yield "nodes", "Per node", bool(shown.nodes or shown.guests)
     yield "block", "Block I/O", bool(shown.block or shown.block_details)
-    yield "compared", "Compared", bool(shown.comparisons)
     yield "effects", "Effects", bool(shown.effects)
     yield "time", "Over time", bool(charts["series"] or charts["course"])
     yield "variability", "Variability", bool(charts["variability"] or shown.variability)
     yield "latency", "Latency", bool(charts["latency"] or shown.latencies)
-    yield "absent", "Not measured", shown.absent is not None
+    yield "absent", "Incomplete cells", shown.absent is not None
     yield "further", "Further metrics", bool(shown.others)
     yield "probes", "Probes", bool(shown.probes)
-    yield "facts", "Set-up", bool(shown.setup or (manifest and manifest.nodes) or given.facts)
+    yield "facts", "Environment", bool(shown.setup or (manifest and manifest.nodes) or given.facts)
     yield "reproduce", "Reproduce", bool(given.commands or given.study)
     yield "method", "Method", bool(shown.method)
 
 
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -101,6 +118,33 @@ def _environment() -> jinja2.Environment:
         # Markup is ours and stays; every other text loses control characters before it is escaped.
         finalize=lambda value: plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
     )
+    environment.filters |= {"explained": _explained, "marked": _marked}
+    return environment
+
+
+_TERM = re.compile(rf"(?<![\w&-])({'|'.join(words.TERMS)})(s?)(?![\w-])")
+
+
+def _explained(text: str) -> Markup:
+    """``text`` with what our own words mean as their hover text, at the first mention of each."""
+    met = set[str]()
+
+    def named(found: re.Match[str]) -> str:
+        term = found[1]
+        if term in met:
+            return found[0]
+        met.add(term)
+        return f'<abbr tabindex="0" title="{escape(words.TERMS[term])}">{found[0]}</abbr>'
+
+    return Markup(_TERM.sub(named, str(markup_escape(plain(text)))))  # escaped before, so nothing of it is markup
+
+
+_VERDICT_OF = {mark: verdict for verdict, mark in words.MARKS.items()}
+
+
+def _marked(cell: str) -> str:
+    """The verdict by whose mark a table's cell begins; empty for others."""
+    return _VERDICT_OF.get(cell[:1], "") if cell[1:2] == " " else ""
 
 
 def _charts(panels: list[Panel]) -> dict[Kind, list[tuple[Panel, Markup]]]:
@@ -110,6 +154,12 @@ def _charts(panels: list[Panel]) -> dict[Kind, list[tuple[Panel, Markup]]]:
             drawn = Markup(inline(panel, f"c{number}"))  # vl-convert's own, which escapes the text in it
             groups[panel.kind].append((panel, drawn))
     return groups
+
+
+def _paired(panels: list[Panel], drawn: list[tuple[Panel, Markup]]) -> dict[int, tuple[Panel, Markup]]:
+    """Number of a question → its chart, where there is one: those are made in the order of questions."""
+    names = [panel.name for panel in panels if panel.kind == "paired"]
+    return {names.index(pair[0].name): pair for pair in drawn}
 
 
 def _by_group(charts: list[tuple[Panel, Markup]]) -> list[tuple[str, list[tuple[Panel, Markup]]]]:
@@ -128,6 +178,16 @@ def inline(panel: Panel, prefix: str) -> str:
     return broad + _named(panel.slim_svg, panel.alt, prefix, "chart slim")
 
 
+def _tag(found: re.Match[str]) -> str:
+    """A tag of a chart without what the page says once, and what a mark shows as ``data-v``, for our script."""
+    values = _LABEL.search(found[0])
+    rest = _FONT.sub("", _LONG.sub(r"\1", _ROLES.sub("", found[0])))
+    if values is None or "data-v" in rest:
+        return rest
+    shown = _DIGITS.sub(lambda number: f"{float(number[0]):.4g}", values[1])
+    return f'{rest.removesuffix("/>").removesuffix(">")} data-v="{shown}"{"/>" if rest.endswith("/>") else ">"}'
+
+
 def _named(svg: str, alt: str, prefix: str, classes: str) -> str:
     root = _ROOT.search(svg)
     box = _VIEW_BOX.search(root[0]) if root else None
@@ -135,5 +195,5 @@ def _named(svg: str, alt: str, prefix: str, classes: str) -> str:
         raise AssertionError("vl-convert gave an SVG without a viewBox")
     label = escape(plain(alt), quote=True)
     opening = f'<svg class="{classes}" viewBox="{box[1]}" role="img" aria-label="{label}">'
-    body = _TAG.sub(lambda tag: _FONT.sub("", _LONG.sub(r"\1", tag[0])), svg[root.end() :])
+    body = _TAG.sub(_tag, svg[root.end() :])
     return _ID.sub(lambda match: f"{match[1]}{prefix}-{match[2]}", opening + body)

@@ -41,7 +41,6 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     yield from _section("Conformance", shown.conformance)
     yield from _section("Node by node", (*shown.nodes, *shown.guests))
     yield from _section("Block I/O", (*shown.block, *shown.block_details))
-    yield from _section("Compared", shown.comparisons)
     yield from _section("Effects of factors", shown.effects)
     yield from _section("Variability", shown.variability)
     yield from _section("Latency", shown.latencies)
@@ -56,7 +55,11 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
 
 
 def _verdicts(shown: View) -> Iterator[str]:
-    yield from ("## Verdicts", "")
+    yield from ("## Answer", "", f"**{escaped(shown.answer)}**", "")
+    for table in shown.matrix:
+        yield from (f"### {escaped(table.title)}{_caption(table)}", "", *table_lines(table))
+    if shown.matrix:
+        yield from ("## Questions one by one", "")
     for group in shown.verdicts:
         yield from _verdict_group(group)
     if shown.not_compared:
@@ -67,13 +70,18 @@ def _verdicts(shown: View) -> Iterator[str]:
 
 
 def _verdict_group(group: VerdictGroup) -> Iterator[str]:
-    yield from (f"### {escaped(group.heading)}", "")
+    yield from (f"### {escaped(group.heading)}{_caption(group.table)}", "")
     if group.lead:
         yield from (f"**{escaped(group.lead)}**", "")
-    for line in group.lines:
+    yield from table_lines(group.table)
+    for line in group.told:
         yield f"- {line.mark} {escaped(line.sentence)}"
-        yield from (f"  - {escaped(warning)}" for warning in line.notes)
+        yield from (f"  - {escaped(result)}" for result in line.results)
     yield ""
+
+
+def _caption(table: Table) -> str:
+    return f" ({escaped(table.caption)})" if table.caption else ""
 
 
 def _claims(claims: Sequence[ClaimLine]) -> Iterator[str]:
@@ -89,8 +97,7 @@ def _section(title: str, tables: Sequence[Table]) -> Iterator[str]:
         return
     yield from (f"## {title}", "")
     for table in tables:
-        caption = f" ({escaped(table.caption)})" if table.caption else ""
-        yield from (f"### {escaped(table.title)}{caption}", "", *table_lines(table))
+        yield from (f"### {escaped(table.title)}{_caption(table)}", "", *table_lines(table))
 
 
 def table_lines(table: Table) -> Iterator[str]:

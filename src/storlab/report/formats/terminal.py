@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
+from rich.console import Console, ConsoleOptions, Group, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table as RichTable
@@ -22,8 +22,9 @@ from storlab.report.model import words
 from storlab.report.model.claims import LEAD as CLAIMS
 from storlab.report.model.claims import ClaimLine
 from storlab.report.model.input import ReportInput
-from storlab.report.model.tables import Span, Table
-from storlab.report.model.view import VerdictGroup, View
+from storlab.report.model.questions import SPREAD
+from storlab.report.model.tables import Span, Table, without_notes
+from storlab.report.model.view import VerdictGroup, VerdictLine, View
 from storlab.report.model.why import EVIDENCE
 from storlab.report.model.words import MARKS
 from storlab.text import one_line
@@ -161,7 +162,7 @@ def _table(table: Table, width: int) -> Iterator[RenderableType]:
 
 
 def _cell_style(cell: str) -> str:
-    return next((style for verdict, style in STYLES.items() if cell.startswith(f"{MARKS[verdict]} {verdict}")), "")
+    return next((style for verdict, style in STYLES.items() if cell.startswith(f"{MARKS[verdict]} ")), "")
 
 
 def foreign(text: str, style: str = "") -> Text:
@@ -200,25 +201,56 @@ def _line(columns: tuple[int, ...] | None, one: int, width: int, style: str) -> 
     return line
 
 
-def render_text(given: ReportInput, width: int = WIDTH) -> str:
+def render_text(given: ReportInput, width: int = WIDTH, *, full: bool = False) -> str:
     """The report as plain text without colour, ``width`` columns wide."""
-    return in_columns(TerminalReport(given), width)
+    return in_columns(TerminalReport(given, full=full), width)
+
+
+def render_full(given: ReportInput) -> str:
+    """As ``render_text``, with every table that there is."""
+    return render_text(given, full=True)
 
 
 class TerminalReport:
-    """The report for any Rich console, as wide as that is.
+    """The report for any Rich console, as wide as that is: two screens of it, or all that there is.
 
     Foreign text is in ``Text`` objects, so its brackets are no markup.
     """
 
-    def __init__(self, given: ReportInput) -> None:
-        self._shown = View(given)
+    def __init__(self, given: ReportInput, *, full: bool = False) -> None:
+        self._shown, self._full = View(given), full
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        yield from _parts(self._shown, options.max_width)
+        width = options.max_width
+        first = Group(*_first(self._shown, width, self._full))
+        left = _LINES - _height(first, width)
+        yield first
+        hidden = []
+        for name, parts in _further(self._shown, width, self._full):
+            drawn = Group(*parts)
+            if not drawn.renderables:
+                continue
+            height = _height(drawn, width)
+            if self._full or height <= left:
+                left -= height
+                yield drawn
+            else:
+                hidden.append(name)
+        if hidden:
+            yield Text()
+            yield foreign(f"More: {words.listed(hidden)}; see `storlab report RUN --full` or the HTML report.", "dim")
 
 
-def _parts(shown: View, width: int) -> Iterator[RenderableType]:
+_LINES = 92  # of what is shown without being asked for: two screens, with room for the shell's own lines
+_ROWS = 20  # of a matrix: more are in the full report
+
+
+def _height(drawn: RenderableType, width: int) -> int:
+    return in_columns(drawn, width).count("\n")
+
+
+def _first(shown: View, width: int, full: bool) -> Iterator[RenderableType]:
+    """The answer and the numbers that it rests on."""
     yield foreign(shown.title, "bold")
     for caution in shown.cautions:
         yield bullet("!", "bold yellow", caution, style="bold yellow")
@@ -226,9 +258,16 @@ def _parts(shown: View, width: int) -> Iterator[RenderableType]:
         yield foreign(shown.facts_line, "dim")
     for note in shown.platform_notes:
         yield bullet("!", "yellow", note)
-    for group in shown.verdicts:
-        yield Text()
-        yield from _verdicts(group)
+    yield Text()
+    yield foreign(shown.answer, "bold")
+    for table in shown.matrix:
+        yield from _matrix(table, width, full)
+    if full or not shown.matrix:
+        for group in shown.verdicts:
+            yield Text()
+            yield from _question(group, width, full)
+    else:
+        yield from (bullet_of for group in shown.verdicts for bullet_of in _gates(group))
     if shown.not_compared:
         yield Text()
         for sentence in shown.not_compared:
@@ -241,48 +280,97 @@ def _parts(shown: View, width: int) -> Iterator[RenderableType]:
         yield Text()
         for warning in shown.warnings:
             yield bullet("!", "yellow", warning)
-    yield from section("Measured", shown.measured, width)
-    yield from section("Conformance", shown.conformance_brief, width)
-    yield from section("Node by node", shown.nodes, width)
-    yield from section("Block I/O", shown.block, width)
-    yield from section("Compared", shown.comparisons, width)
-    yield from section("Effects of factors", shown.effects, width)
+
+
+def _further(shown: View, width: int, full: bool) -> Iterator[tuple[str, Iterator[RenderableType]]]:
+    """What follows as far as there is room, what says most first; each with its name."""
+    yield "incomplete cells", _absent(shown)
+    yield "conformance", section("Conformance", shown.conformance_brief, width)
+    yield "measured values", section("Measured", shown.measured, width)
+    if not full:
+        yield "evidence of why", _evidence(shown)
     single = shown.rounds == 1  # then there is little else; else rounds are what counts
     if single:
-        yield from section("Variability", shown.variability, width)
+        yield "variability", section("Variability", shown.variability, width)
+    yield "block I/O", section("Block I/O", shown.block, width)
+    yield "effects of factors", section("Effects of factors", shown.effects, width)
+    yield "nodes", section("Per node", shown.nodes, width)
+    if not single:
+        yield "variability", section("Variability", shown.variability, width)
+    yield "latency", section("Latency", shown.latencies, width)
+    yield "guests", section("Guests", shown.guests, width)
+    yield "details of block I/O", section("Block I/O in detail", shown.block_details, width)
+    yield "further metrics", section("Further metrics", shown.others, width)
+    yield "probes", section("Probes", shown.probes, width)
+    yield "environment", section("Environment", shown.setup, width)
+
+
+def _absent(shown: View) -> Iterator[RenderableType]:
     if shown.absent:
         yield Text()
         yield Rule(Text(shown.absent.title, "bold"), align="left", style="dim")
         for cells, status, reason in shown.absent.rows:
             yield bullet("−", "yellow", f"{cells}, {status}: {reason}")
-    variability = () if single else shown.variability
-    more = [shown.guests, shown.block_details, variability, shown.latencies, shown.others, shown.probes, shown.setup]
-    names = ("guests", "block I/O", "variability", "latency", "further metrics", "probes", "set-up")
-    if any(more):
-        kinds = ", ".join(name for name, tables in zip(names, more, strict=True) if tables)
-        count = fmt.plural(sum(map(len, more)), "more table")
-        be = "is" if count.startswith("1 ") else "are"
+
+
+def _matrix(table: Table, width: int, full: bool) -> Iterator[RenderableType]:
+    rest = len(table.rows) - _ROWS
+    kept = table if full or rest <= 0 else replace(table, rows=table.rows[:_ROWS])
+    for part in parts_of(kept, width):
         yield Text()
-        yield foreign(f"{count} ({kinds}) {be} in the Markdown and HTML reports.", "dim")
+        yield from _table(part, width)
+    if kept is not table:
+        yield foreign(f"and {fmt.plural(rest, 'further question')}", "dim")
 
 
-def _verdicts(group: VerdictGroup) -> Iterator[RenderableType]:
-    heading = foreign(group.heading, "bold")
-    if group.direction:
-        heading.append(f"  {group.direction}", "dim")
-    yield heading
-    if group.lead:
-        yield Padding(foreign(group.lead), (0, 0, 0, 2))
-    for line in group.lines:
-        yield bullet(line.mark, STYLES[line.verdict], line.sentence, indent=2)
-        for warning in line.warnings:
-            yield bullet("!", "yellow", warning, indent=4)
+def _question(group: VerdictGroup, width: int, full: bool) -> Iterator[RenderableType]:
+    """The table, and of what it does not say the sentences: what an open comparison lacks, and gates."""
+    table = group.table if full else _brief(group.table)
+    for number, part in enumerate(parts_of(table, width)):
+        if number:
+            yield Text()
+        yield from _table(part, width)
+    for line in group.told:
+        if line.verdict == "undecided":
+            yield bullet(line.mark, STYLES[line.verdict], line.sentence)
         for result in line.gates:
-            yield gate_bullet(result, indent=4)
-        if line.differs:
-            yield Padding(foreign(EVIDENCE, "dim"), (0, 0, 0, 4))
-        for sentence in line.why:
-            yield bullet("·", "dim", sentence, indent=4)
+            yield gate_bullet(result, indent=2)
+    if full:
+        for line in group.lines:
+            if line.why:
+                yield from _why(line)
+
+
+def _brief(table: Table) -> Table:
+    """Without what changes the reading of no verdict."""
+    kept = [at for at, column in enumerate(table.columns) if column != SPREAD]
+    return without_notes(table.of_columns(kept), words.is_of_outliers)
+
+
+def _why(line: VerdictLine) -> Iterator[RenderableType]:
+    yield bullet(line.mark, STYLES[line.verdict], f"{words.stop(line.claim)} {EVIDENCE if line.differs else ''}")
+    for sentence in line.why:
+        yield bullet("·", "dim", sentence, indent=2)
+
+
+def _evidence(shown: View) -> Iterator[RenderableType]:
+    """The surest difference underneath each of the first comparisons, each said once."""
+    said = dict.fromkeys(line.why[0] for group in shown.verdicts for line in group.lines if line.differs)
+    if said:
+        yield Text()
+        yield Rule(Text("Underneath", "bold"), align="left", style="dim")
+        yield foreign("The surest difference of each comparison: evidence, not a cause.", "dim")
+    for sentence in list(said)[:_MOST_EVIDENCE]:
+        yield bullet("·", "dim", sentence)
+
+
+_MOST_EVIDENCE = 4
+
+
+def _gates(group: VerdictGroup) -> Iterator[RenderableType]:
+    for line in group.lines:
+        for result in line.gates:
+            yield gate_bullet(result, indent=0)
 
 
 _CLAIMS = {"holds": "bold green", "does not hold": "bold red", "undecided": "bold yellow", "not measured": "dim"}

@@ -20,28 +20,36 @@ UNKNOWN = "n/a"
 
 @dataclass(frozen=True)
 class Scale:
-    """A display unit: how many base units one of it is, and its sign."""
+    """A display unit: how many base units one of it is, and its sign. ``joined``: it follows without a space."""
 
     factor: float
     symbol: str
+    joined: bool = False
 
     def attach(self, number: str) -> str:
-        """``number`` with this unit. ``/s`` joins without a space: "85/s", but "13.4 k/s"."""
+        """``number`` with this unit: "24.7 MiB/s", "85/s", "13.4k IOPS"."""
         if not self.symbol:
             return number
-        return f"{number}{self.symbol}" if self.symbol.startswith("/") else f"{number} {self.symbol}"
+        return f"{number}{self.symbol}" if self.joined else f"{number} {self.symbol}"
 
 
 def _prefixed(symbols: Sequence[str], step: float, suffix: str, first: float = 1.0) -> tuple[Scale, ...]:
     return tuple(Scale(first * step**power, symbol + suffix) for power, symbol in enumerate(symbols))
 
 
+def _counted(suffix: str, symbols: Sequence[str] = ("", "k", "M", "G")) -> tuple[Scale, ...]:
+    """Of what is counted and not measured: the prefix belongs to the number."""
+    scales = _prefixed(symbols, 1000, suffix)
+    return tuple(Scale(each.factor, each.symbol.strip(), bool(each.symbol[:1].strip())) for each in scales)
+
+
 _SCALES: dict[str, tuple[Scale, ...]] = {
     "B/s": _prefixed(("", "Ki", "Mi", "Gi", "Ti"), 1024, "B/s"),
     "B": _prefixed(("", "Ki", "Mi", "Gi", "Ti", "Pi"), 1024, "B"),
-    "1/s": _prefixed(("", "k", "M", "G"), 1000, "/s"),
+    "1/s": _counted("/s"),
+    "IOPS": _counted(" IOPS"),
     "s": _prefixed(("n", "µ", "m", ""), 1000, "s", first=1e-9),
-    "1": _prefixed(("", "k", "M", "G"), 1000, ""),
+    "1": _counted(""),
     # Variances: a prefix is squared with its unit.
     "B²/s²": _prefixed(("", "Ki", "Mi", "Gi"), 1024**2, "B²/s²"),
     "1/s²": _prefixed(("", "k²", "M²", "G²"), 1000**2, "/s²"),
@@ -50,6 +58,11 @@ _TIMES = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _DIGITS, _MOST = 15, 1e18  # what a float holds; 300 zeros would say no more
 # As fio prints: "4891 KiB/s", and MiB/s only from ten of them on.
 _SMALLEST: dict[str, float] = {"B/s": 10.0}
+
+
+def unit_of(metric: str, unit: str) -> str:
+    """The unit by which people know a metric: IOPS rather than 1/s."""
+    return "IOPS" if unit == "1/s" and metric.rpartition(".")[2] == "iops" else unit
 
 
 def _significant(value: float, digits: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from storlab.analysis.summary import Summary
 from storlab.metrics import Declarations, named
 from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
+from storlab.report.model import format as fmt
 from storlab.text import one_line
 
 _INTEGERS, _TEXTS = (
@@ -75,6 +76,27 @@ class ReportInput:
     @property
     def title(self) -> str:
         return self.summary.title or (self.manifest.title if self.manifest else "") or "Untitled study"
+
+
+def for_people(given: ReportInput) -> ReportInput:
+    """``given`` with the units by which people know its metrics, such as IOPS; programs read base units."""
+    summary = given.summary
+    named = replace(
+        summary,
+        estimates=tuple(replace(e, unit=fmt.unit_of(e.metric, e.unit)) for e in summary.estimates),
+        by_node=tuple(replace(e, unit=fmt.unit_of(e.metric, e.unit)) for e in summary.by_node),
+        comparisons=tuple(replace(c, unit=fmt.unit_of(c.metric, c.unit)) for c in summary.comparisons),
+        effects=tuple(replace(f, unit=fmt.unit_of(f.metric, f.unit)) for f in summary.effects),
+    )
+    return replace(given, summary=named, series=_named(given.series), findings=_named(given.findings))
+
+
+def _named(frame: pl.DataFrame) -> pl.DataFrame:
+    pairs = frame.select("metric", "unit").unique().iter_rows()
+    known = {metric: named for metric, unit in pairs if (named := fmt.unit_of(metric, unit)) != unit}
+    return (
+        frame if not known else frame.with_columns(unit=pl.col("metric").replace_strict(known, default=pl.col("unit")))
+    )
 
 
 class Measured(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
@@ -77,6 +77,18 @@ class Notes:
         return tuple(self._numbers)
 
 
+def without_notes(table: Table, left_out: Callable[[str], bool]) -> Table:
+    """``table`` without footnotes that are ``left_out``; the others are numbered anew."""
+    kept = [note for note in table.notes if not left_out(note)]
+    numbers = {f"[{at}]": f"[{kept.index(n) + 1}]" if n in kept else "" for at, n in enumerate(table.notes, 1)}
+    rows = tuple(tuple(" ".join(_renumbered(cell, numbers)) for cell in row) for row in table.rows)
+    return replace(table, rows=rows, notes=tuple(kept))
+
+
+def _renumbered(cell: str, numbers: Mapping[str, str]) -> Iterator[str]:
+    yield from (word for old in cell.split(" ") if (word := numbers.get(old, old)) or old not in numbers)
+
+
 def split_levels(all_levels: Sequence[Mapping[str, str]]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Levels that all rows share, and the names of the factors that vary."""
     factors = tuple(dict.fromkeys(name for chosen in all_levels for name in chosen))
@@ -122,31 +134,6 @@ def estimate_table(group: Sequence[Estimate]) -> Table:
     return Table(title, (*columns, "spread", "rounds"), tuple(rows), len(factors), *said)
 
 
-def comparison_tables(comparisons: Sequence[Comparison]) -> list[Table]:
-    """One table a metric of a workload and factor: a row a pair of levels."""
-    known = (c for c in comparisons if c.ratio is not None)  # why others have none, the view and cells' states say
-    groups = grouped(((c.factor, c.source, c.metric), c) for c in known)
-    return [_comparison_table(group) for group in groups.values()]
-
-
-def _comparison_table(group: Sequence[Comparison]) -> Table:
-    first, notes = group[0], Notes()
-    places = [{"": words.POOLED, **c.within} if c.pooled else c.within for c in group]
-    shared, factors = split_levels(places)
-    placed = bool(factors) and any(places)
-    rows = []
-    for c, where in zip(group, places, strict=True):
-        text = words.place(c) if c.pooled else words.levels({f: where[f] for f in factors if f in where})
-        doubts = [c.reason] if c.verdict == "undecided" and c.reason else []  # a ratio and its interval don't tell
-        verdict = notes.mark(f"{words.MARKS[c.verdict]} {c.verdict}", doubts)
-        numbers = (words.ratio(c), fmt.ratio_interval(c.low, c.high, c.ratio) or "none")
-        rows.append((f"{c.a} vs {c.b}", *[text] * placed, *numbers, verdict, notes.mark(str(c.rounds), c.warnings)))
-    shared.pop("", None)
-    columns = (first.factor, *["where"] * placed, "ratio", "interval", "verdict", "rounds")
-    title, said = heading(first.metric, first.source, shared), (words.direction(first.better), notes.sentences())
-    return Table(title, columns, tuple(rows), 1 + placed, *said, tuple(map(span_of, group)))
-
-
 def span_of(c: Comparison) -> Span | None:
     """What a format can draw of a comparison; ``None`` without an interval."""
     if c.low is None or c.ratio is None or c.high is None or not 0 < c.low <= c.high < math.inf:
@@ -165,7 +152,7 @@ def absent_table(summary: Summary) -> Table | None:
         failed = sum(cell.failed for cell in cells)
         count = f" ({failed} of {fmt.plural(failed + sum(cell.rounds for cell in cells), 'trial')})" if failed else ""
         rows.append((together(cells, summary.cells), f"{status}{count}", reason))
-    return Table("Not measured in full", ("cell", "status", "reason"), tuple(rows))
+    return Table("Incomplete cells", ("cell", "status", "reason"), tuple(rows))
 
 
 def together(cells: Sequence[CellState], all_cells: Sequence[CellState]) -> str:

@@ -9,16 +9,18 @@ from storlab.analysis.summary import Comparison, Estimate, GateResult, Summary, 
 from storlab.grouping import grouped
 from storlab.report.model import format as fmt
 from storlab.report.model import words
+from storlab.report.model.answer import answer
 from storlab.report.model.block import block_detail_tables, block_tables
 from storlab.report.model.claims import claim_lines
 from storlab.report.model.conformance import conformance_tables
 from storlab.report.model.effects import effect_tables, how_made
 from storlab.report.model.grid import further_tables, measured_tables
-from storlab.report.model.input import ReportInput, split
+from storlab.report.model.input import ReportInput, for_people, split
 from storlab.report.model.latencies import latency_tables
 from storlab.report.model.nodes import guest_tables, node_tables
+from storlab.report.model.questions import FEW, Values, matrix_tables, question_table
 from storlab.report.model.setup import guests_table, modes_table, unsafe_modes
-from storlab.report.model.tables import PROBE, absent_table, comparison_tables, heading, together
+from storlab.report.model.tables import PROBE, Table, absent_table, heading, together
 from storlab.report.model.variability import variability_tables
 from storlab.report.model.why import best_lines, differs, why_chapter
 
@@ -43,9 +45,14 @@ class VerdictLine:
     differs: bool = False  # whether anything does
 
     @property
+    def results(self) -> tuple[str, ...]:
+        """What came of gates."""
+        return tuple(map(words.gate, self.gates))
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Warnings, and what came of gates."""
-        return (*self.warnings, *map(words.gate, self.gates))
+        return (*self.warnings, *self.results)
 
     @property
     def sentence(self) -> str:
@@ -61,13 +68,26 @@ class VerdictGroup:
     lead: str
     lines: tuple[VerdictLine, ...]
     comparisons: tuple[Comparison, ...]
+    table: Table  # absolute values of the levels, with the ratios beside them
+
+    @property
+    def told(self) -> tuple[VerdictLine, ...]:
+        """Those of which the table does not say all: what an open one lacks, and what came of gates."""
+        return tuple(line for line in self.lines if line.verdict == "undecided" or line.gates)
+
+    @property
+    def decided(self) -> bool:
+        """Whether any of its comparisons has a verdict."""
+        return any(c.verdict != "undecided" for c in self.comparisons)
 
 
 class View:
     """What a report shows of ``given``, as text and tables, in the order in which every format shows it."""
 
     def __init__(self, given: ReportInput) -> None:
+        given = for_people(given)
         summary, manifest = given.summary, given.manifest
+        values = Values(summary.estimates)
         first, rest = split_primary(summary)
         shown = [e for e in rest if given.declared[e.source].find(e.metric).statistic not in _ONLY_EXPORTED]
         watched = [e for e in summary.estimates if e.source.startswith(PROBE)]
@@ -80,10 +100,13 @@ class View:
         self.overview = overview(summary)
         self.certainty = words.certainty(summary)
         self.resting = resting(summary)
-        self.verdicts = verdict_groups(ordered_comparisons(summary))
+        self.verdicts = verdict_groups(ordered_comparisons(summary), values)
+        questions = [group.comparisons for group in self.verdicts]
+        self.answer = answer(summary, questions, first)
+        self.matrix = matrix_tables(questions, values) if len(questions) > FEW else []
         self.not_compared = not_compared(summary.comparisons)
         self.warnings = [words.stop(warning) for warning in words.once((*unsafe_modes(given), *summary.warnings))]
-        self.measured = measured_tables(first, summary.cells)
+        self.measured = measured_tables(_not_among(questions, first, values), summary.cells)
         self.conformance = conformance_tables(given)
         self.conformance_brief = conformance_tables(given, brief=True)
         self.nodes = node_tables(summary, given.declared)
@@ -92,7 +115,6 @@ class View:
         self.block_details = block_detail_tables(summary)
         self.claims = claim_lines(summary)
         self.why = why_chapter(summary)
-        self.comparisons = comparison_tables(summary.comparisons)
         self.effects = effect_tables(summary)
         self.variability = variability_tables(given)
         self.latencies = latency_tables(summary)
@@ -129,24 +151,37 @@ def not_compared(comparisons: Iterable[Comparison]) -> list[str]:
     ]
 
 
-def verdict_groups(comparisons: Iterable[Comparison]) -> list[VerdictGroup]:
-    """Comparisons by metric and load, the pooled ones first."""
-    ordered = sorted(comparisons, key=lambda c: not c.pooled)
-    groups = grouped(((c.pooled, c.factor, c.source, c.metric, tuple(c.within.items())), c) for c in ordered)
-    return [_verdict_group(group) for group in groups.values()]
+def _not_among(
+    questions: Iterable[Sequence[Comparison]], estimates: Iterable[Estimate], values: Values
+) -> list[Estimate]:
+    """Estimates that no question shows beside its ratios."""
+    shown = {
+        id(e) for question in questions for level in values.levels_of(question) if (e := values.of(question[0], level))
+    }
+    return [e for e in estimates if id(e) not in shown]
 
 
-def _verdict_group(group: Sequence[Comparison]) -> VerdictGroup:
+def verdict_groups(comparisons: Iterable[Comparison], values: Values | None = None) -> list[VerdictGroup]:
+    """Comparisons by metric and load: those that pool others first, then those of which any is decided."""
+    known = values or Values(())
+    groups = grouped(((c.pooled, c.factor, c.source, c.metric, tuple(c.within.items())), c) for c in comparisons)
+    found = [_verdict_group(group, known) for group in groups.values()]
+    return sorted(found, key=lambda group: (not group.comparisons[0].pooled, not group.decided))
+
+
+def _verdict_group(group: Sequence[Comparison], values: Values) -> VerdictGroup:
     first = group[0]
     where = heading(first.metric, first.source, first.within)
     bare = any(not words.speaks_for_itself(level) for c in group for level in (c.a, c.b))
     parts = (where, words.POOLED if first.pooled else "", f"by {first.factor}" if bare else "")
+    title = ", ".join(part for part in parts if part)
     return VerdictGroup(
-        heading=", ".join(part for part in parts if part),
+        heading=title,
         direction=words.direction(first.better),
         lead=words.lead(group),
         lines=tuple(map(_verdict_line, group)),
         comparisons=tuple(group),
+        table=question_table(group, values, title),
     )
 
 

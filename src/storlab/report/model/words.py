@@ -12,6 +12,15 @@ from storlab.report.model import format as fmt
 MARKS: dict[Verdict, str] = {"better": "▲", "worse": "▼", "equivalent": "≈", "undecided": "?"}
 """A shape for each verdict, so that none is told by colour alone."""
 
+TERMS = {
+    "cell": "A cell is one combination of levels: what is set up and measured as one.",
+    "level": "A level is one of the values that a factor takes, such as a file system.",
+    "round": "In a round each cell is measured once, in a random order; levels are compared within rounds.",
+    "pooled": "Pooled: over all combinations of the other factors together.",
+}
+"""What our own words mean, for who meets them first in a report."""
+LEGEND = "▲ better, ▼ worse, ≈ equivalent, ? undecided"
+NOT_MEASURED = "not measured"
 POOLED = "all combinations pooled"
 FAIRNESS = "Jain's index: 1 where all nodes get the same, 1/n where one of n nodes gets everything."
 START_SKEW = "From the first node's start to the last one's."
@@ -21,9 +30,15 @@ OUTLIERS = "Some of its rounds are outliers (modified z-score above 3.5)."
 _BARE = re.compile(r"[-+]?[0-9][0-9.]*|on|off|yes|no|true|false|none|default", re.IGNORECASE)
 _NAMED = 4  # of more, the first are named
 _SAID = 2  # claims in one sentence; of more, nobody makes an order
+NOT_ESTABLISHED = "no difference established yet"
 NO_INTERVAL = "One round gives no interval."
 OUTCOMES = {"hit": "FAILED", "passed": "passed", "undecided": "UNDECIDED"}
 _DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
+
+
+def is_of_outliers(note: str) -> bool:
+    """Whether a footnote only names outliers, which change no verdict."""
+    return "modified z-score" in note
 
 
 def direction(better: str) -> str:
@@ -172,24 +187,35 @@ def lead(comparisons: Sequence[Comparison]) -> str:
         if len(comparisons) < len(names) * (len(names) - 1) // 2:  # a like b, and b like c, says little of a and c
             return "All that were compared are equivalent; not every two levels were."
         return f"{listed(names)} are equivalent."
-    wins = {name: set[str]() for name in names}
-    for c in comparisons:
-        if c.verdict == "better":
-            wins[c.a].add(c.b)
-        elif c.verdict == "worse":
-            wins[c.b].add(c.a)
-    for name in names:
-        if wins[name] == set(names) - {name}:
-            return f"{name} is better than {listed([n for n in names if n in wins[name]])}."
+    wins = _wins(comparisons)
+    if winner := best(comparisons):
+        return f"{winner} is better than {listed([n for n in names if n in wins[winner]])}."
     if all(c.described for c in comparisons):
         return ""
     if not any(wins.values()):
-        return "No level is better than another so far."
+        return f"{NOT_ESTABLISHED[0].upper()}{NOT_ESTABLISHED[1:]}."
     alike = grouped((tuple(n for n in names if n in wins[name]), name) for name in names if wins[name])
     if len(alike) <= _SAID:
         return f"{'; '.join(f'{_are_better(having, than)}' for than, having in alike.items())}."
     unbeaten = [name for name in names if not any(name in beaten for beaten in wins.values())]
     return f"No single best: nothing beats {' or '.join(unbeaten)}." if unbeaten else "No single best."
+
+
+def best(comparisons: Sequence[Comparison]) -> str | None:
+    """The level that is better, by a verdict, than every other level of ``comparisons``."""
+    wins = _wins(comparisons)
+    return next((name for name, beaten in wins.items() if beaten == wins.keys() - {name}), None)
+
+
+def _wins(comparisons: Sequence[Comparison]) -> dict[str, set[str]]:
+    """Of each level those that it is better than."""
+    wins = {name: set[str]() for c in comparisons for name in (c.a, c.b)}
+    for c in comparisons:
+        if c.verdict == "better":
+            wins[c.a].add(c.b)
+        elif c.verdict == "worse":
+            wins[c.b].add(c.a)
+    return wins
 
 
 def _are_better(names: Sequence[str], than: Sequence[str]) -> str:

@@ -1,0 +1,144 @@
+"""The first sentence of a report: what was found out, from the verdicts alone.
+
+A level is called the best of its question only where it is better, by a verdict, than every other level there. What is
+not decided is called so, and nothing is taken from means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from storlab.analysis.summary import Comparison, Estimate, Summary
+from storlab.grouping import grouped
+from storlab.report.model import format as fmt
+from storlab.report.model import words
+
+_MOST = 4  # clauses: a sentence of more is not read
+_OTHERS = 3  # levels that the best is held against by name
+_EXTREMES = {"higher": ("higher", "highest"), "lower": ("lower", "lowest")}
+
+
+@dataclass(frozen=True)
+class _Finding:
+    """What one question came to. ``rank``: of two, the lower is said first; ``numbers`` are of this question alone."""
+
+    rank: int
+    metric: str
+    said: str
+    numbers: str = ""
+    place: str = ""
+    pooled: bool = False
+
+
+_BEST, _SOME, _ALIKE, _DESCRIBED, _OPEN = range(5)
+
+
+def answer(summary: Summary, questions: Sequence[Sequence[Comparison]], primary: Sequence[Estimate]) -> str:
+    """``questions``: comparisons of one metric under one load each; ``primary``: estimates of what is asked about."""
+    if not questions:
+        return _without_verdicts(summary, primary)
+    findings = [_finding(question) for question in questions]
+    counts = {name: len(same) for name, same in grouped((f.metric, f) for f in findings if not f.pooled).items()}
+    decided = grouped(((f.rank, f.metric, f.said), f) for f in findings if f.rank < _DESCRIBED)
+    clauses = [_clause(same, counts) for same in decided.values()]
+    shown, more = clauses[:_MOST], len(clauses) - _MOST
+    if more > 0:
+        shown.append(f"{fmt.plural(more, 'further finding')} below")
+    for rank, said in ((_DESCRIBED, "described, not judged"), (_OPEN, words.NOT_ESTABLISHED)):
+        if those := [f for f in findings if f.rank == rank]:
+            shown.append(f"{_metrics(those, counts)}: {said}")
+    text = words.stop("; ".join(shown))
+    return text[0].upper() + text[1:] if text.startswith(tuple(counts)) else text  # and never the name of a level
+
+
+def _without_verdicts(summary: Summary, primary: Sequence[Estimate]) -> str:
+    if summary.comparisons:
+        return "Nothing could be compared."
+    if len(primary) == 1:
+        (only,) = primary
+        span = fmt.interval(only.low, only.high, only.unit, only.mean)
+        mean = fmt.quantity(only.mean, only.unit, only.low, only.high)
+        return f"{_name(only.metric)}: {mean}{f' ({span})' if span else ''}."
+    measured = sum(cell.rounds > 0 for cell in summary.cells)
+    return f"{fmt.plural(measured, 'cell')} measured, none compared." if measured else "Nothing was measured."
+
+
+def _name(metric: str) -> str:
+    """ "write bandwidth", for "write.bandwidth"."""
+    return " ".join("IOPS" if word == "iops" else word for word in metric.replace("_", ".").split("."))
+
+
+def _finding(question: Sequence[Comparison]) -> _Finding:
+    first = question[0]
+    levels = list(dict.fromkeys(level for c in question for level in (c.a, c.b)))
+    metric, place = _name(first.metric), words.levels(first.within)
+
+    def found(rank: int, said: str = "", numbers: str = "") -> _Finding:
+        return _Finding(rank, metric, said, numbers, place, first.pooled)
+
+    verdicts = {c.verdict for c in question}
+    if verdicts & {"better", "worse"}:
+        return _of_differences(question, levels, found)
+    if "equivalent" in verdicts:
+        alike = [c for c in question if c.verdict == "equivalent"]
+        pairs = [f"{words.named(c.factor, c.a)} and {words.named(c.factor, c.b)}" for c in alike]
+        who = words.listed(levels) if len(levels) == 2 else "; ".join(pairs)
+        return found(_ALIKE, f"{metric} of {who} is equivalent within {fmt.margin(max(c.margin for c in alike))}")
+    return found(_DESCRIBED if all(c.described for c in question) else _OPEN)
+
+
+def _of_differences(question: Sequence[Comparison], levels: Sequence[str], found: Callable[..., _Finding]) -> _Finding:
+    first = question[0]
+    best = words.best(question)
+    if best is None:
+        return found(_SOME, f"{_name(first.metric)}: {words.lead(question).removesuffix('.') or words.claim(first)}")
+    high, highest = _EXTREMES[first.better]
+    who = words.named(first.factor, best)
+    said = f"{who} has the {highest if len(levels) > 2 else high} {_name(first.metric)}"
+    against = sorted((c for c in question if best in (c.a, c.b)), key=lambda c: abs((c.ratio or 1.0) - 1.0))
+    times = [_times(c, best) for c in against]
+    rest = len(times) - _OTHERS
+    return found(_BEST, said, ", ".join(times[:_OTHERS]) + (f", and {rest} more" if rest > 0 else ""))
+
+
+def _times(c: Comparison, best: str) -> str:
+    """ "1.43× xfs" where higher is better, else "xfs 1.43×": a number above 1 in both."""
+    assert c.ratio is not None
+    other = words.named(c.factor, c.b if c.a == best else c.a)
+    upward = (c.better == "higher") == (c.a == best)
+    ends = (c.ratio, c.low, c.high) if upward else _inverse(c)
+    shown = min(fmt.ratio(ends[0]), fmt.ratio(*ends), key=len)  # what the interval supports, of three digits at most
+    return f"{shown} {other}" if c.better == "higher" else f"{other} {shown}"
+
+
+def _inverse(c: Comparison) -> tuple[float | None, float | None, float | None]:
+    value, low, high = (1 / end if end else None for end in (c.ratio, c.high, c.low))
+    return value, low, high
+
+
+def _clause(same: Sequence[_Finding], counts: Mapping[str, int]) -> str:
+    """What one question, or several in the same way, came to; with numbers where they are of one."""
+    places = _places(same, counts)
+    numbered = next((f for f in same if f.pooled), same[0] if len(same) == 1 else None)
+    numbers = f" ({numbered.numbers})" if numbered is not None and numbered.numbers else ""
+    if len(same) > 1 and numbers:
+        numbers = f"{numbers[:-1]} over all)"
+    return f"{same[0].said}{f' {places}' if places else ''}{numbers}"
+
+
+def _metrics(findings: Sequence[_Finding], counts: Mapping[str, int]) -> str:
+    """ "iops in 7 of 16 combinations, read bandwidth"."""
+    metrics = grouped((f.metric, f) for f in findings)
+    return ", ".join(" ".join(filter(None, (name, _places(same, counts)))) for name, same in metrics.items())
+
+
+def _places(same: Sequence[_Finding], counts: Mapping[str, int]) -> str:
+    """Where it is so, of all places where this metric was compared; empty where there is only one."""
+    single = [f for f in same if not f.pooled]
+    of = counts.get(same[0].metric, 0)
+    parts = ["over all combinations"] if len(single) < len(same) else []
+    if single and of > 1:
+        some = f"in {len(single)} of {of}" if len(single) < of else f"in each of the {of}"
+        parts.append(f"with {single[0].place}" if len(single) == 1 else f"{some}{'' if parts else ' combinations'}")
+    return " and ".join(parts)

@@ -1,0 +1,63 @@
+"""The first sentence: what was found out, from verdicts alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from storlab.analysis.summary import Comparison, Summary, Verdict
+from storlab.report.model.answer import answer
+
+from .test_words import BASE
+
+SUMMARY = Summary("t", "", 0.95, 8, "", comparisons=(BASE,))
+
+
+def said(*questions: list[Comparison]) -> str:
+    return answer(SUMMARY, questions, [])
+
+
+def pair(a: str, b: str, ratio: float, verdict: Verdict = "better") -> Comparison:
+    return replace(BASE, a=a, b=b, ratio=ratio, low=ratio * 0.98, high=ratio * 1.02, verdict=verdict)
+
+
+def test_the_better_of_two_is_named_with_its_ratio() -> None:
+    assert said([pair("ext4", "xfs", 1.43)]) == "ext4 has the higher write bandwidth (1.43× xfs)."
+
+
+def test_where_less_is_better_the_others_are_so_many_times_the_best() -> None:
+    less = replace(pair("ext4", "xfs", 5.0, "worse"), better="lower", metric="write.amplification")
+    assert said([less]) == "xfs has the lower write amplification (ext4 5.00×)."
+
+
+def test_a_level_is_the_best_only_where_it_beats_every_other_by_a_verdict() -> None:
+    whole = [pair("a", "b", 1.5), pair("a", "c", 2.0), pair("b", "c", 1.3, "undecided")]
+    assert said(whole).startswith("a has the highest write bandwidth (1.50× b, 2.00× c)")
+    part = [pair("a", "b", 1.5, "undecided"), pair("a", "c", 2.0), pair("b", "c", 1.3)]
+    assert said(part) == "Write bandwidth: a and b are better than c."
+
+
+def test_what_is_open_is_called_so_after_what_is_decided() -> None:
+    reads = replace(pair("ext4", "xfs", 1.1, "undecided"), metric="read.iops")
+    text = said([reads], [pair("ext4", "xfs", 1.43)])
+    assert text == "ext4 has the higher write bandwidth (1.43× xfs); read IOPS: no difference established yet."
+
+
+def test_equivalence_is_an_answer() -> None:
+    assert said([pair("a", "b", 1.0, "equivalent")]) == "write bandwidth of a and b is equivalent within ±5 %.".replace(
+        "w", "W", 1
+    )
+
+
+@pytest.mark.parametrize(("wins", "text"), [(2, "in each of the 2 combinations"), (1, "with load=0")])
+def test_places_are_counted_among_all_of_the_metric(wins: int, text: str) -> None:
+    verdicts: list[Verdict] = ["better" if number < wins else "undecided" for number in range(2)]
+    several = [
+        [replace(pair("a", "b", 1.5, verdict), within={"load": str(number)})] for number, verdict in enumerate(verdicts)
+    ]
+    assert text in said(*several).partition(";")[0]
+
+
+def test_a_run_without_comparisons_says_what_was_done() -> None:
+    assert answer(replace(SUMMARY, comparisons=()), [], []) == "Nothing was measured."
