@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import polars as pl
 import pytest
 
-from laboratory import Laboratory, needs_root
+from laboratory import Ended, Laboratory, needs_root
 from laboratory.databases import laboratory_of_databases
 from layers.database import UNPACKED
 
@@ -96,6 +97,49 @@ def test_a_load_that_lacks_its_data_is_refused_when_the_study_is_read(
     study = OWN.replace("LAYER", layer).replace("DATA", data).replace("LOAD", load).replace("MORE", more)
     ran = lab.storlab("plan", lab.study(study))
     assert ran.status == 2 and said in ran.stderr and "line 8" in ran.stderr, ran
+
+
+LUA = """
+function thread_init()
+    connection = sysbench.sql.driver():connect()
+end
+function event()
+    connection:query("UPDATE sbtest1 SET k = k + 1 WHERE id = " .. sysbench.rand.uniform(1, 10))
+end
+function thread_done()
+    connection:disconnect()
+end
+"""
+
+
+def with_script(lab: Laboratory, path: Path) -> Ended:
+    more = f', script = "{path}"'
+    study = OWN.replace("LAYER", "mariadb").replace("DATA", "tables = 1, rows = 10").replace("LOAD", "sysbench")
+    return lab.run(study.replace("MORE", more), "--allow-code", str(path))
+
+
+def test_sysbench_runs_a_script_of_one_s_own(lab: Laboratory) -> None:
+    script = lab.folder / "own.lua"
+    script.write_text(LUA)
+    ran = with_script(lab, script)
+    (record,) = lab.records()
+    assert (ran.status, record.status) == (0, "done"), (ran, record.reason)
+    assert metrics(lab)[1, "tps"] > 0
+
+
+def test_where_a_script_is_wrong_is_what_sysbench_says(lab: Laboratory) -> None:
+    script = lab.folder / "own.lua"
+    script.write_text("function event()\n    this is no Lua\nend\n")
+    with_script(lab, script)
+    (record,) = lab.records()
+    assert record.status == "failed" and record.reason is not None
+    assert re.search(r"sysbench ended with status 1: .*own.lua:2: '=' expected near 'is'", record.reason)
+    assert lab.leftovers() == []
+
+
+def test_a_script_that_is_not_there_is_named(lab: Laboratory) -> None:
+    ran = with_script(lab, lab.folder / "gone.lua")
+    assert ran.status == 2 and f"{lab.folder}/gone.lua does not exist" in ran.stderr and not lab.out.exists(), ran
 
 
 NETWORK = """
