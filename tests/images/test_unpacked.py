@@ -12,6 +12,7 @@ import pytest
 
 from storlab.errors import ImageError
 from storlab.images import commands
+from storlab.images.cache import About, Cache
 from storlab.images.mysql import MYSQL
 from storlab.images.unpacked import keep
 from storlab.images.virtiofsd import UNPACKED
@@ -69,3 +70,12 @@ def test_an_unpacked_mysqld_is_one(tmp_path: Path) -> None:
         pytest.skip("MySQL is not there: `storlab image mysql` unpacks it")
     said = commands.run([*MYSQL.words, "--version"], tmp_path / "log").decode()
     assert "mysqld  Ver " in said and "MariaDB" not in said
+
+
+def test_an_unpacked_program_is_listed_and_can_be_removed(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "storlab" / "images")
+    with cache.making(MYSQL.name, 1) as work:
+        cache.finish(work, About(versions={"mysqld": "9.7.4-2"}))
+    assert f"{MYSQL.name}  program  " in storlab("list", cache=tmp_path).stdout
+    assert storlab("remove", MYSQL.name, cache=tmp_path).stdout == f"removed: {MYSQL.name}\n"
+    assert cache.parts() == []

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -18,10 +18,13 @@ from storlab.cli.output import show, warn
 from storlab.errors import MissingImage, UserError
 
 if TYPE_CHECKING:
+    from storlab.images.cache import Part
     from storlab.images.manifest import Listed
     from storlab.study.study import Study
 
 _MIRROR = "http://deb.debian.org/debian"
+_PROGRAMS = ("mysql-", "virtiofsd-")
+"""How the parts of unpacked programs are called."""
 
 
 image = typer.Typer(name="image", help="Build, list and remove what guests boot.", no_args_is_help=True)
@@ -157,20 +160,42 @@ def image_mysql(
 
 @image.command("list")
 def image_list(json: Json = False) -> None:
-    """List the guest images in the cache."""
+    """List what is in the cache: guest images, unpacked programs, data sets of databases."""
     from storlab.images.manifest import list_images
 
-    images = list_images()
+    images, others = list_images(), _others()
     if json:
-        print_json([asdict(image) for image in images])
+        parts = [{"kind": kind, **_described(part)} for kind, part in others]
+        print_json([{"kind": "image", **asdict(image)} for image in images] + parts)
         return
     if not images:
         show("There is no guest image; `storlab image build` makes one.")
-        return
     for image in images:
         show("  ".join(_row(image)))
+    for kind, part in others:
+        show("  ".join(_part_row(kind, part)))
     if not all(image.current for image in images):
         show("`storlab image remove NAME` frees the space of one that is not used any more.")
+
+
+def _others() -> list[tuple[str, Part]]:
+    """What is no guest image, with what it is called."""
+    from storlab.images.cache import Cache, cache_folder
+    from storlab.layers.database.data_set import list_data_sets
+
+    programs = [part for part in Cache(cache_folder()).parts() if part.name.startswith(_PROGRAMS)]
+    return [("program", part) for part in programs] + [("data set", part) for part in list_data_sets()]
+
+
+def _described(part: Part) -> dict[str, Any]:
+    return {"name": part.name, "size": part.size, "built": part.made, "made_of": part.about.versions}
+
+
+def _part_row(kind: str, part: Part) -> tuple[str, ...]:
+    from storlab.report.format import quantity
+
+    made_of = ", ".join(f"{name} {value}" for name, value in part.about.versions.items())
+    return part.name, kind, quantity(part.size, "B"), f"{_age(time.time() - part.made)} old", f"({made_of})"
 
 
 def _row(image: Listed) -> tuple[str, ...]:
@@ -193,15 +218,31 @@ def _age(seconds: float) -> str:
 
 @image.command("remove")
 def image_remove(
-    name: Annotated[String, Argument(metavar="NAME", help="An image, as the list names it.")] = None,
-    all_: Annotated[bool, Option("--all", help="All images, and all that was downloaded for them.")] = False,
+    name: Annotated[String, Argument(metavar="NAME", help="What to remove, as the list names it.")] = None,
+    all_: Annotated[bool, Option("--all", help="All but data sets, and all that was downloaded.")] = False,
 ) -> None:
-    """Remove a guest image, or all."""
+    """Remove a guest image, an unpacked program or a data set; or all."""
     if (name is None) == (not all_):
         raise UserError("name one image to remove, or say --all; `storlab image list` shows them")
     import asyncio
 
     from storlab.images.manifest import remove_image
 
+    if name is not None and asyncio.run(_remove_part(name)):
+        show(f"removed: {name}")
+        return
     removed = asyncio.run(remove_image(name))
     show(f"removed: {', '.join(removed)}" if removed else "There was no guest image.")
+
+
+async def _remove_part(name: str) -> bool:
+    """Whether there was a program or a data set of this name."""
+    from storlab.images.cache import Cache, cache_folder, remove_tree
+    from storlab.layers.database.data_set import remove_data_set
+
+    cache = Cache(cache_folder())
+    if name.startswith(_PROGRAMS) and name in {part.name for part in cache.parts()}:
+        async with cache.locked(lambda step: None):
+            remove_tree(cache.folder / "parts" / name)
+        return True
+    return await remove_data_set(name)

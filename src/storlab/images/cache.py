@@ -67,6 +67,16 @@ class Part:
         """Of its folder: what it is, and the digest of what it was made of."""
         return self.folder.name
 
+    @property
+    def size(self) -> int:
+        """Bytes that it takes on disk."""
+        return sum(path.stat().st_blocks * 512 for path in self.folder.rglob("*"))
+
+    @property
+    def made(self) -> float:
+        """When, in seconds since 1970."""
+        return (self.folder / "part.json").stat().st_mtime
+
 
 @dataclass(frozen=True)
 class Cache:
@@ -93,6 +103,15 @@ class Cache:
         for folder in sorted((self.folder / "parts").glob(f"{kind}*")):
             if folder.name not in keep and time.time() - folder.stat().st_mtime >= unused:
                 remove_tree(folder)
+
+    def parts(self) -> list[Part]:
+        """All finished parts, those that were wanted last before the others."""
+        found = []
+        for folder in (self.folder / "parts").glob("*"):
+            with contextlib.suppress(OSError):  # another process may be removing it
+                if (part := self.part(folder.name)) is not None:
+                    found.append((folder.stat().st_mtime, part))
+        return [part for _, part in sorted(found, key=lambda pair: -pair[0])]
 
     def part(self, name: str) -> Part | None:
         """A finished part by the name of its folder; ``None`` where there is none that is whole."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from images.test_command_line import storlab
+from storlab.images.cache import About, Cache
 from storlab.layers.database.base import DatabaseLayer
-from storlab.layers.database.data_set import DataSet, Recipe
+from storlab.layers.database.data_set import DataSet, Recipe, forget_old
 from storlab.layers.database.innodb import difference
 from storlab.layers.database.mariadb import MariadbLayer
 from storlab.layers.database.postgresql import PostgresqlLayer
@@ -113,3 +119,39 @@ def test_a_setting_that_did_not_take_is_told(wanted: str, said: str | None) -> N
 def test_whatever_is_said_is_compared(wanted: str, said: str) -> None:
     assert difference(said, said) is None
     assert difference(wanted, said) in (None, said)
+
+
+def kept(cache: Cache, name: str, wanted: float, size: int = 1 << 20) -> None:
+    """A part of this size that was wanted last at this time."""
+    with cache.making(name, size) as work:
+        (work / "data.tar").write_bytes(b"x" * size)
+        cache.finish(work, About(versions=recipe().about(node())))
+    os.utime(cache.folder / "parts" / name, (wanted, wanted))
+
+
+def test_what_was_wanted_longest_ago_goes_first_and_never_what_was_just_made(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    for wanted, name in enumerate(("first", "second", "third", "new")):
+        kept(cache, name, float(wanted))
+    forget_old(cache, keep="new", most=10 << 20)
+    assert [part.name for part in cache.parts()] == ["new", "third", "second", "first"]
+    forget_old(cache, keep="first", most=(5 << 20) // 2)
+    assert [part.name for part in cache.parts()] == ["new", "first"]
+    forget_old(cache, keep="first", most=1)
+    assert [part.name for part in cache.parts()] == ["first"]
+
+
+def test_they_are_listed_with_what_made_them_and_can_be_removed(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "storlab" / "data-sets")
+    kept(cache, "0123abcd", time.time())
+    kept(cache, "4567abcd", time.time())
+    listed = storlab("list", cache=tmp_path).stdout
+    made_of = "(server mariadb 10.11, tables 4, rows 50000, seed 1, for local)"
+    assert f"0123abcd  data set  1.00 MiB  1 min old  {made_of}" in listed, listed
+    (first, _) = sorted(json.loads(storlab("list", "--json", cache=tmp_path).stdout), key=lambda each: each["name"])
+    assert (first["kind"], first["made_of"]["rows"]) == ("data set", "50000")
+    removed = storlab("remove", "0123abcd", cache=tmp_path)
+    assert (removed.returncode, removed.stdout) == (0, "removed: 0123abcd\n")
+    assert [part.name for part in cache.parts()] == ["4567abcd"]
+    assert storlab("remove", "../parts/4567abcd", cache=tmp_path).returncode == 2
+    assert [part.name for part in cache.parts()] == ["4567abcd"]

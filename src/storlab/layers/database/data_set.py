@@ -17,7 +17,7 @@ import orjson
 from pydantic import Field, model_validator
 
 from storlab.errors import TooMuch, TrialError
-from storlab.images.cache import About, Cache, Part, storlab_cache
+from storlab.images.cache import About, Cache, Part, remove_tree, storlab_cache
 from storlab.layers.database.clients import libpq_options, sysbench_options
 from storlab.layers.resources import Server
 from storlab.model import Model
@@ -26,6 +26,7 @@ from storlab.nodes.protocol import CHUNK
 from storlab.units import size_text
 
 ARCHIVE = "data.tar"
+MOST_KEPT = 20 * 1024**3  # bytes of all of them together
 _RECIPE = 1  # raised when data sets are made in another way
 _ROW, _SCALE, _EMPTY = 600, 25_000_000, 500_000_000  # bytes, generously: of sysbench's rows, pgbench's unit, no data
 _UNPACK = ("tar", "--extract", "--file=-", "--no-same-owner", "--preserve-permissions")
@@ -88,6 +89,17 @@ class Recipe:
         every = [_RECIPE, self.server, sorted(self.made_with.items()), data, where]
         return hashlib.sha256(orjson.dumps(every, option=orjson.OPT_SORT_KEYS)).hexdigest()[:32]
 
+    def about(self, node: Node) -> dict[str, str]:
+        """What made it, in words."""
+        data = {} if self.data is None else self.data.words()
+        where = "guests" if node.identity.volatile else node.identity.kind
+        return {
+            "server": self.server,
+            **self.made_with,
+            **{key: str(value) for key, value in data.items()},
+            "for": where,
+        }
+
     def most(self) -> int:
         """Bytes that an archive of it may have."""
         return 2 * (_EMPTY + (0 if self.data is None else self.data.bytes()))
@@ -112,8 +124,35 @@ async def pack(node: Node, folder: str, recipe: Recipe, cache: Cache) -> Part:
             raise TrialError(f"node {node.name}: {folder} can't be kept as a data set: {ended.describe()}")
         if kept.size > kept.most:
             raise TooMuch(f"node {node.name}: {folder} has more than the {size_text(kept.most)} that a data set may")
-        cache.finish(work, About(versions={"server": recipe.server}))
-    return cache.finished(name)
+        cache.finish(work, About(versions=recipe.about(node)))
+    part = cache.finished(name)
+    forget_old(cache, keep=name)
+    return part
+
+
+def forget_old(cache: Cache, keep: str, most: int = MOST_KEPT) -> None:
+    """Remove those that were wanted longest ago, until all are within ``most`` bytes. For who holds the lock."""
+    others = [part for part in cache.parts() if part.name != keep]
+    left = most - cache.finished(keep).size
+    for part in others:
+        left -= part.size
+        if left < 0:
+            remove_tree(part.folder)
+
+
+def list_data_sets() -> list[Part]:
+    """What is kept, those that were wanted last before the others."""
+    return data_sets().parts()
+
+
+async def remove_data_set(name: str) -> bool:
+    """Whether there was one of this name."""
+    cache = data_sets()
+    if name not in {part.name for part in cache.parts()}:
+        return False
+    async with cache.locked(lambda step: None):
+        remove_tree(cache.folder / "parts" / name)
+    return True
 
 
 class _Kept:
