@@ -18,7 +18,17 @@ from storlab.nodes.kind import NodeKind
 from storlab.nodes.shaping.keys import Network, Tcp
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
 from storlab.study.questions import Claim, Compare
-from storlab.study.schema import Extra, NodeGroup, Repeat, Settle, StudyFile, TimeoutRule, Trial, group_model
+from storlab.study.schema import (
+    Extra,
+    NodeGroup,
+    PowerCuts,
+    Repeat,
+    Settle,
+    StudyFile,
+    TimeoutRule,
+    Trial,
+    group_model,
+)
 from storlab.units import shown, size_text
 from storlab.workloads.command import MetricRule
 from storlab.workloads.files.options import Choice, Directories, FileSizes
@@ -69,6 +79,7 @@ def _parts() -> Iterator[str]:
         ("`trial`", Trial, "trial"),
         ("`trial.settle`", Settle, "settle"),
         ("`trial.timeouts`", TimeoutRule, "timeouts"),
+        ("`crash`", PowerCuts, "crash"),
     ):
         yield from _section(title, model, key)
     for heading, types, name in (

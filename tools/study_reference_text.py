@@ -277,6 +277,11 @@ bs = ["512", "1M"]
 where   = { bs = "512" }
 timeout = "30m"
 """,
+    "crash": """
+[crash]
+moments = 100
+load    = { sql-ledger = { runtime = "10s" } }
+""",
     "kind local": """
 [nodes.writers]
 kind  = "local"

@@ -74,13 +74,12 @@ UNSAFE = """{name} = [
 """
 MARIADB = '{ layer = "mariadb", pool = "16M", log_size = "16M" }'
 POSTGRESQL = '{ layer = "postgresql", pool = "16M" }'
-EARLY = """{ layer = "mariadb", pool = "16M", log_size = "16M", flush_at_commit = 0,
-  settings = { innodb_flush_log_at_timeout = 600 } }"""  # or it writes the log each second
+EARLY = '{ layer = "postgresql", pool = "16M", flush_at_commit = false, settings = { wal_writer_delay = "10s" } }'
 PLANTED = {
     "mariadb-unsafe": ("unsafe", "noatime", MARIADB),  # QEMU ignores the guest's flushes
     "postgresql-unsafe": ("unsafe", "noatime", POSTGRESQL),
     "postgresql-nobarrier": ("none", "nobarrier", POSTGRESQL),  # ext4 sends none
-    "mariadb-early": ("none", "noatime", EARLY),
+    "postgresql-early": ("none", "noatime", EARLY),
 }
 
 
@@ -111,7 +110,7 @@ def test_a_disk_or_a_file_system_that_ignores_flushes_loses_transactions(
 @needs_guests
 def test_a_liar_is_caught_by_what_it_acknowledged(planted: tuple[CrashLaboratory, Ended]) -> None:
     lab, said = planted
-    liars = [lab.found()[name] for name in PLANTED if name != "mariadb-early"]
+    liars = [lab.found()[name] for name in PLANTED if name != "postgresql-early"]
     assert "lost" in {kind for found in liars for kind in found["kinds"]}, said
 
 
@@ -121,8 +120,8 @@ def test_one_that_acknowledges_early_has_a_result_for_which_its_durable_twin_vou
     planted: tuple[CrashLaboratory, Ended],
 ) -> None:
     lab, said = planted
-    found = lab.found()["mariadb-early"]
-    twin = "without flush_at_commit = 0"
+    found = lab.found()["postgresql-early"]
+    twin = "without flush_at_commit = false"
     assert controls(found) == {WHOLE: True, f"{twin}, {WHOLE}": True, f"{twin}, {ORDERED}": True}, said
     assert found["believed"] and found["kinds"].get("lost", 0) > 0, said
     assert "acknowledged transactions" in found["early"]

@@ -15,6 +15,7 @@ from .mistakes import (
     of_chains,
     of_claims,
     of_commands,
+    of_crash,
     of_factors,
     of_guests,
     of_keys,
@@ -30,7 +31,7 @@ EVERY = [
     m
     for each in (
         *(of_toml, of_keys, of_stacks, of_chains, of_guests, of_networks),
-        *(of_factors, of_metrics, of_workloads, of_commands, of_claims),
+        *(of_factors, of_metrics, of_workloads, of_commands, of_claims, of_crash),
     )
     for m in each.MISTAKES
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,16 +17,48 @@ from storlab.errors import UserError
 
 if TYPE_CHECKING:
     from storlab.crash.results import CrashResult, SetUp
+    from storlab.crash.set_up import Asked
+    from storlab.study.study import Study
 
 
+_MOMENTS = 30
 _UNITS = {"512": 512, "4k": 4096, "16k": 16384}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrashOptions(StudyOptions):
+    """What ``storlab crash`` was asked for. ``moments``, ``unit``: ``None`` where the study says, or nobody."""
+
+    moments: int | None
+    unit: str | None
+    out: Path | None
+    keep: bool
+    build: bool
+    quiet: bool
+    json: bool
+
+    def asked(self, study: Study) -> Asked:
+        """With a seed of its own where none was given."""
+        import random
+
+        from storlab.crash.set_up import Asked
+
+        crash = next((cell.crash for cell in study.cells if cell.crash is not None), None)
+        moments = self.moments or (_MOMENTS if crash is None else crash.moments)
+        unit = _UNITS[self.unit or "512"] if self.unit or crash is None else crash.unit
+        seed = self.seed if self.seed is not None else random.SystemRandom().randrange(2**32)
+        return Asked(moments, unit, seed, self.keep)
 
 
 def crash(
     study: StudyName,
-    moments: Annotated[int, Option("--moments", min=1, max=10_000, help="Power cuts of each set-up.")] = 30,
+    moments: Annotated[
+        int | None, Option("--moments", min=1, max=10_000, help="Power cuts of each set-up; by default 30.")
+    ] = None,
     seed: Seed = None,
-    unit: Annotated[str, Option("--unit", help="What the disk writes whole or not at all: 512, 4k or 16k.")] = "512",
+    unit: Annotated[
+        str | None, Option("--unit", help="What the disk writes whole or not at all: 512, 4k or 16k; by default 512.")
+    ] = None,
     set_: Set = None,
     only: Only = None,
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for what is found.")] = None,
@@ -39,36 +72,40 @@ def crash(
     All writes are logged beneath the disk of a virtual machine; at many moments, what was not flushed is lost or torn.
     The status is 0 where all was recovered, 4 where something broke, 3 where a set-up could not be checked.
     """
-    if unit not in _UNITS:
+    if unit is not None and unit not in _UNITS:
         raise UserError(f"--unit {unit}: a disk writes 512 bytes, 4k or 16k at once; write one of {', '.join(_UNITS)}")
-    options = StudyOptions(study, set_ or [], only or [], None, seed)
-    raise typer.Exit(_crash(options, moments, _UNITS[unit], out, keep, build, quiet, json))
+    options = CrashOptions(
+        *(study, set_ or [], only or [], None, seed),
+        moments=moments,
+        unit=unit,
+        out=out,
+        keep=keep,
+        build=build,
+        quiet=quiet or json,
+        json=json,
+    )
+    raise typer.Exit(_crash(options))
 
 
-def _crash(
-    options: StudyOptions, moments: int, unit: int, out: Path | None, keep: bool, build: bool, quiet: bool, json: bool
-) -> int:
+def _crash(options: CrashOptions) -> int:
     import asyncio
-    import random
 
     from storlab.cli.image import build_images
     from storlab.cli.progress import observer
     from storlab.cli.run import new_folder
     from storlab.crash.run import RECORDS, crash_check
-    from storlab.crash.set_up import Asked
 
     loaded = options.load()
-    if build and (status := build_images(loaded, quiet or json)):
+    if options.build and (status := build_images(loaded, options.quiet)):
         return status
-    folder = out or new_folder(f"crash-{Path(loaded.file).stem}")
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
-    with observer(quiet or json) as watching:
+    folder = options.out or new_folder(f"crash-{Path(loaded.file).stem}")
+    with observer(options.quiet) as watching:
         try:
-            result = asyncio.run(crash_check(loaded, folder, Asked(moments, unit, seed, keep), watching))
+            result = asyncio.run(crash_check(loaded, folder, options.asked(loaded), watching))
         except asyncio.CancelledError:
             warn("storlab: interrupted; everything is torn down")
             return INTERRUPTED
-    if json:
+    if options.json:
         print_json(result.as_dict())
     else:
         for line in lines(result, folder):
@@ -125,7 +162,7 @@ def _row(each: SetUp) -> tuple[str, ...]:
         why = "unsupported" if each.unsupported else "not checked" if each.failure else "not believed: a control failed"
         return each.name, "-", "-", "-", why
     low, high = each.interval
-    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(each.kinds.items()))
+    kinds = ", ".join(f"{count} {kind}" for kind, count in each.kinds.items())
     broken = f"{each.broken} ({kinds})" if kinds else "0"
     return each.name, str(len(each.cuts)), str(each.at_risk), broken, f"{low:.1%} to {high:.1%}"
 

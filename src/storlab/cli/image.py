@@ -192,7 +192,7 @@ def _described(part: Part) -> dict[str, Any]:
 
 
 def _part_row(kind: str, part: Part) -> tuple[str, ...]:
-    from storlab.report.format import quantity
+    from storlab.report.model.format import quantity
 
     made_of = ", ".join(f"{name} {value}" for name, value in part.about.versions.items())
     return part.name, kind, quantity(part.size, "B"), f"{_age(time.time() - part.made)} old", f"({made_of})"

@@ -8,6 +8,7 @@ from typing import Any
 
 from storlab.analysis.summary import Summary
 from storlab.cli.output import warn
+from storlab.cli.power_cuts import power_cuts_of
 from storlab.errors import UserError
 from storlab.records.files import write_whole
 from storlab.records.run_folder import RunFolder, TrialRecord
@@ -29,6 +30,7 @@ def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInpu
         manifest=run.manifest,
         facts=_facts(tables.records),
         guests=_guests(tables.records),
+        power_cuts=power_cuts_of(run),
     )
 
 

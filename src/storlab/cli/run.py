@@ -30,6 +30,7 @@ from storlab.cli.options import (
     StudyOptions,
 )
 from storlab.cli.output import show_json, warn
+from storlab.cli.power_cuts import cut_power, refuse_unchecked
 from storlab.run.limits import MOST_ROUNDS, Limits, parse_extent
 from storlab.run.permissions import Permissions
 
@@ -110,6 +111,7 @@ def _run(options: RunOptions) -> int:
     study = options.load()
     if options.build and (status := build_images(study, options.quiet or options.json)):
         return status
+    refuse_unchecked(study)
     folder = options.out or new_folder(Path(study.file).stem)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
     with observer(options.quiet or options.json) as watching:
@@ -120,6 +122,7 @@ def _run(options: RunOptions) -> int:
         except asyncio.CancelledError:
             warn("storlab: interrupted before anything was set up; nothing is left of it")
             return INTERRUPTED
+    cut_power(outcome, quiet=options.quiet or options.json)
     return finish(outcome, options.json, options.allow_undecided)
 
 
@@ -241,4 +244,5 @@ def resume(
         except asyncio.CancelledError:
             warn(f"storlab: interrupted; `storlab resume {folder}` goes on")
             raise typer.Exit(INTERRUPTED) from None
+    cut_power(outcome, quiet=quiet or json)
     raise typer.Exit(finish(outcome, json, allow_undecided))

@@ -82,6 +82,8 @@ def witnessed(cell: Cell) -> Witnessed:
 
 
 def _logged(cell: Cell) -> Cell:
+    if cell.crash is not None and cell.crash.load is not None:
+        cell = replace(cell, loads=(*cell.loads, cell.crash.load))
     found = witnessed(cell)
     for load in cell.loads:
         away = next((name for name in load.groups if cell.groups[name].session), None)

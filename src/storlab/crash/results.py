@@ -80,9 +80,9 @@ class SetUp:
         return sum(cut.broken is not None for cut in self.cuts)
 
     @property
-    def kinds(self) -> Counter[Kind]:
+    def kinds(self) -> dict[str, int]:
         """At how many moments what was."""
-        return Counter(cut.broken.kind for cut in self.cuts if cut.broken is not None)
+        return dict(sorted(Counter(cut.broken.kind for cut in self.cuts if cut.broken is not None).items()))
 
     @property
     def first_broken(self) -> Cut | None:
@@ -107,7 +107,7 @@ class SetUp:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         found = asdict(self) | {"broken": self.broken, "at_risk": self.at_risk, "believed": self.believed}
-        found |= {"kinds": dict(self.kinds)}
+        found |= {"kinds": self.kinds}
         return found | ({"interval": list(self.interval)} if self.cuts else {})
 
 

@@ -6,13 +6,15 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import orjson
 
 from storlab.crash.logged import logged_study
 from storlab.crash.results import CrashResult
 from storlab.crash.set_up import Asked, SetUpCheck
-from storlab.errors import MissingTool, UserError
+from storlab.errors import MissingTool, RecordsError, UserError
 from storlab.nodes.waiting import to_its_end
+from storlab.reading import RECORD, read_file
 from storlab.records.run_folder import new_run_folder, refuse_unless_empty
 from storlab.run.executor import begin_manifest, new_run_id
 from storlab.run.interrupts import Interrupts
@@ -62,6 +64,21 @@ async def crash_check(study: Study, folder: Path, asked: Asked, observer: Observ
                 result = replace(result, set_ups=set_ups, left_behind=left)
                 (folder / NAME).write_bytes(orjson.dumps(result.as_dict(), option=orjson.OPT_INDENT_2))
                 return result
+
+
+def read_result(folder: Path) -> CrashResult | None:
+    """What a check found; ``None`` where it did not end. Raises ``RecordsError``."""
+    path = folder / NAME
+    try:
+        data = read_file(path, RECORD)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RecordsError(f"{path} can't be read: {error.strerror}") from None
+    try:
+        return msgspec.json.decode(data, type=CrashResult)
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise RecordsError(f"{path} is not what a crash check writes: {error}") from None
 
 
 def _refuse_full(folder: Path) -> None:

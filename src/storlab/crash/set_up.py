@@ -133,7 +133,8 @@ class SetUpCheck:
             result = replace(result, early=controls.pop().detail.removesuffix(HINT))
         cuts = await checker.counted(self.asked.moments, self.asked.unit)
         pages = logged.found.pages
-        if pages is not None and not any(cut.broken is not None and cut.broken.kind != "torn" for cut in cuts):
+        honest = result.flushes > 0 or checker.cutter.write_through
+        if pages is not None and honest and all(cut.broken is None or cut.broken.kind == "torn" for cut in cuts):
             controls += await checker.of_pages(pages)
         return replace(result, controls=controls, cuts=cuts)
 

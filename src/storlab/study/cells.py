@@ -49,11 +49,20 @@ class Load:
 
 
 @dataclass(frozen=True)
+class CrashCheck:
+    """Power cuts after the rounds. ``load`` commits, beside the cell's own; ``None`` where one of these does."""
+
+    moments: int
+    unit: int
+    load: Load | None
+
+
+@dataclass(frozen=True)
 class Cell:
     """One combination of levels. ``groups`` are all node groups of the study, ``declared`` their stacks as written.
 
     ``network``: what the study asks of the network among the nodes; ``None``: nothing. ``verified``: what looks at the
-    loads' directories after them.
+    loads' directories after them; ``crash``: what power cuts are tried after the rounds.
     """
 
     number: int
@@ -66,6 +75,7 @@ class Cell:
     precondition: Workload | None = None
     network: Network | None = None
     verified: Load | None = None
+    crash: CrashCheck | None = None
 
     @property
     def yielding(self) -> tuple[Load, ...]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from storlab.nodes.shaping.keys import Network
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
-from storlab.study.schema import NAME, WORD, StudyFile, Trial, group_model
+from storlab.study.schema import NAME, WORD, PowerCuts, StudyFile, Trial, group_model
 from storlab.workloads.base import Workload
 
 Schema = dict[str, Any]
@@ -61,6 +61,8 @@ def json_schema() -> Schema:
     definitions["Trial"]["properties"]["precondition"] |= {"anyOf": [_ref("Precondition"), _WORD]}
     checks = [{"enum": able}, _one_of({kind: kinds[kind] for kind in able})]
     definitions["Trial"]["properties"]["verify"]["anyOf"] += checks
+    properties["crash"] = {**_add(definitions, PowerCuts), "description": properties["crash"]["description"]}
+    definitions["PowerCuts"]["properties"]["load"] |= {"anyOf": [_ref("Precondition"), _WORD]}
     properties["nodes"] |= {"additionalProperties": _groups(definitions), **_names(NAME.pattern)}
     properties["profiles"] |= _names(WORD.pattern)
     needs_one = {"anyOf": [{"required": ["stack"]}, {"required": ["nodes"]}]}  # nodes may have stacks of their own

@@ -14,19 +14,28 @@ from storlab.layers.resources import Resource
 from storlab.nodes.shaping.keys import Network
 from storlab.probes.base import Probe
 from storlab.registry import node_kinds, probe_types, workload_types
-from storlab.study.cells import HOST, Cell, Load, Target
+from storlab.study.cells import HOST, Cell, CrashCheck, Load, Target
 from storlab.study.factors import Factor
 from storlab.study.messages import explain, nearest, unknown
 from storlab.study.read_stacks import StackReader
-from storlab.study.schema import DEFAULT_PROBES, NodeGroup, StudyFile, Trial, default_groups, group_model
+from storlab.study.schema import (
+    DEFAULT_PROBES,
+    NodeGroup,
+    PowerCuts,
+    StudyFile,
+    Trial,
+    default_groups,
+    group_model,
+)
 from storlab.study.substitution import Substitution, Word
 from storlab.study.toml_text import Path
-from storlab.units import shown
+from storlab.units import parse_size, shown
 from storlab.workloads.base import PLACE_WORDS, ReadInput, Workload, words_in
+from storlab.workloads.witness import Witness
 
 Report = Callable[[Path, str], None]
 
-_VERIFY = "verify"
+_VERIFY, _CRASH = "verify", "crash"
 _LATE_PHASES = ("prepare", "precondition", _VERIFY)
 
 
@@ -93,13 +102,13 @@ class _CellReader:
         if verified is not None:
             accepted = {target: [*kinds, verified.workload.takes()] for target, kinds in accepted.items()}
         declared = StackReader(self, self.source.raw, groups, _words_of(trial)).read(accepted, loads)
-        probes, network = self.probes(), self.network()
+        probes, network, crash = self.probes(), self.network(), self.crash(groups, loads)
         for path, message in self.substitution.problems:
             self._bad = True
             self.source.report(path, message)
         if self._bad or trial is None:
             return None
-        return Cell(number, labels, groups, declared, loads, probes, trial, precondition, network, verified)
+        return Cell(number, labels, groups, declared, loads, probes, trial, precondition, network, verified, crash)
 
     def problem(self, path: Path, message: str) -> None:
         """Report it, unless it only follows from a word that can't be put in, which is reported in any case."""
@@ -159,6 +168,28 @@ class _CellReader:
             self.problem(path, f"the loads work in several directories of the nodes {twice}: {remedy}")
         same = bool(loads) and all(load.same_files for load in loads)
         return Load(_VERIFY, check, tuple(targets), same, verifies=True)
+
+    def crash(self, groups: Mapping[str, NodeGroup], loads: Sequence[Load]) -> CrashCheck | None:
+        path: Path = ("crash",)
+        tree = self.source.raw.get("crash")
+        if tree is None:
+            return None
+        asked: PowerCuts | None = self.model(PowerCuts, self.substitution.apply(tree, path, late=True), path)
+        if asked is None or not loads:
+            return None
+        if asked.load is None:
+            if not any(isinstance(load.workload, Witness) for load in loads):
+                message = "no load of this study can tell what a power cut took: write load = { ledger = {} }, or "
+                self.problem(path, f"{message}sql-ledger for a database")
+            return CrashCheck(asked.moments, parse_size(asked.unit), None)
+        workload = self.one_of(asked.load, (*path, "load"))
+        if workload is None:
+            return None
+        if not isinstance(workload, Witness):
+            message = f"{workload.kind} can't tell what a power cut took: write ledger, or sql-ledger for a database"
+            self.problem((*path, "load"), message)
+        on = loads[0].on if asked.on is None else (self.target(asked.on, groups, (*path, "on")),)
+        return CrashCheck(asked.moments, parse_size(asked.unit), Load(_CRASH, workload, on))
 
     def network(self) -> Network | None:
         tree = self.source.raw.get("network")

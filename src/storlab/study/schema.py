@@ -241,6 +241,19 @@ class Trial(Model):
         return self.parallel or self.slices is not None
 
 
+class PowerCuts(Model):
+    """What a power cut would leave of each set-up: a crash check after the rounds, shown beside what they measured."""
+
+    moments: int = Field(30, ge=1, le=10_000, description="Power cuts of each set-up.")
+    unit: Literal["512", "4k", "16k"] = Field("512", description="What the disk writes whole or not at all.")
+    load: dict[str, Any] | None = Field(
+        None,
+        description="A load that commits, which then runs beside the others: { sql-ledger = {} }, or ledger; by "
+        "default that of the study.",
+    )
+    on: str | None = Field(None, description="Where that load runs; by default where the study's first load does.")
+
+
 class StudyFile(Model):
     """A study: which storage set-ups to compare, under which load, on which machines."""
 
@@ -276,6 +289,7 @@ class StudyFile(Model):
         default_factory=lambda: dict(DEFAULT_PROBES), description="What is observed, by name of the probe."
     )
     trial: dict[str, Any] = Field(default_factory=dict, description="The phases of a trial.")
+    crash: dict[str, Any] | None = Field(None, description="Whether power cuts are tried after the rounds, and how.")
     repeat: Repeat = Field(Repeat(), description="When to stop repeating.")
     compare: tuple[Compare, ...] = Field((Compare(),), description="Which levels to compare; [] compares nothing.")
     claim: tuple[Claim, ...] = Field((), description="What somebody said, each tested by name.")

@@ -56,6 +56,7 @@ def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
         "root_needed_for": list(made.root_needed_for),
         "commands": [list(argv) for argv in dict.fromkeys(argv for cell in made.study.cells for argv in cell.commands)],
         "seconds_per_round": _round_time(made),
+        "power_cuts": next((cell.crash.moments for cell in made.study.cells if cell.crash is not None), 0),
         "foresight": _foresight_as_data(made),
         "notes": list(made.notes),
         "cautions": list(made.cautions),
@@ -133,6 +134,11 @@ def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
     trials = f"{cells * least}" if least == most else f"{cells * least} to {cells * most}"
     of_cells = f"{cells} cell" if cells == 1 else f"{cells} cells"
     facts = [("Trials", f"{trials} ({of_cells}, {rounds} rounds)"), ("Time", _time(made))]
+    cuts = next((cell.crash for cell in made.study.cells if cell.crash is not None), None)
+    if cuts is not None:
+        each = f"{cells} set-up" if cells == 1 else f"{cells} set-ups"
+        text = f"after the rounds, and not in their time: {each} once more, with {cuts.moments} cuts of each"
+        facts.append(("Power cuts", text))
     if (foresight := foresight_of(made)) is not None:
         facts += [("Verdicts", foresight.earliest()), ("Expected", foresight.expected())]
     if seed is None:
@@ -143,7 +149,7 @@ def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
     facts.append(("Disk space", _space(made)))
     facts += [("Memory", text) for text in [memory_text(made)] if text]
     facts += zip(_once("Nodes"), node_lines(made), strict=False)
-    needed = ", ".join(made.root_needed_for)
+    needed = ", ".join([*made.root_needed_for, *(["power cuts"] if cuts is not None else [])])
     facts.append(("Privileges", f"root, for {needed}" if needed else "none"))
     facts += zip(_once("Commands"), _commands(made), strict=False)
     facts.append(("Probes", ", ".join(_probes(made)) or "none"))

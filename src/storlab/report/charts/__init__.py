@@ -11,7 +11,7 @@ from storlab.extras import has_extra
 
 if TYPE_CHECKING:
     from storlab.report.charts.panel import Panel
-    from storlab.report.input import ReportInput
+    from storlab.report.model.input import ReportInput
 
 __all__ = ["all_panels"]
 

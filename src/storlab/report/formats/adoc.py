@@ -18,6 +18,7 @@ from storlab.report.model.claims import ClaimLine
 from storlab.report.model.grid import MANY
 from storlab.report.model.input import ReportInput
 from storlab.report.model.nodes import GUESTS, HOST_LOAD, LOADS, NODES, STALLS, Numbers
+from storlab.report.model.power_cuts import TITLE as POWER_CUTS
 from storlab.report.model.tables import Table
 from storlab.report.model.view import View, split_primary
 from storlab.report.model.why import chapter_lines
@@ -57,6 +58,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield from _section("Results", shown.measured)
     else:
         yield from _results(given)
+    yield from _section(POWER_CUTS, shown.power_cuts)
     if shown.absent:
         yield from ("== Not measured in full", "")
         yield from (f"- {escaped(f'{cells}, {status}: {reason}')}" for cells, status, reason in shown.absent.rows)

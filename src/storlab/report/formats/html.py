@@ -92,6 +92,7 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     yield "claims", "Claims", bool(shown.claims)
     yield "why", "Why", shown.why is not None
     yield "measured", "Rounds" if not shown.measured else "Measured", bool(shown.measured or charts["rounds"])
+    yield "power-cuts", "After a power cut", bool(shown.power_cuts)
     yield "conformance", "Conformance", bool(shown.conformance)
     yield "nodes", "Per node", bool(shown.nodes or shown.guests)
     yield "block", "Block I/O", bool(shown.block or shown.block_details)

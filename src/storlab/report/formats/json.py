@@ -9,6 +9,7 @@ import orjson
 from storlab.analysis.runs.across_runs import RunsCompared
 from storlab.report.model.conformance import check_facts
 from storlab.report.model.input import ReportInput
+from storlab.report.model.power_cuts import power_cut_facts
 from storlab.text import spelled
 
 _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
@@ -16,7 +17,8 @@ _INDENTED = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
 def render_json(given: ReportInput) -> str:
     """Every field of ``Summary``; ``cautions``, which all must read, in facts. Numbers that are no number are null."""
-    more = {"cautions": given.cautions, "checks": list(check_facts(given))}
+    cuts = power_cut_facts(given.power_cuts)
+    more = {"cautions": given.cautions, "checks": list(check_facts(given)), "power_cuts": cuts}
     facts = given.summary.facts | {name: found for name, found in more.items() if found}
     data = replace(given.summary, facts=facts)
     return spelled(orjson.dumps(data, default=str, option=_INDENTED | orjson.OPT_NON_STR_KEYS).decode())

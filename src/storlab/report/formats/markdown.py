@@ -8,6 +8,7 @@ from storlab.report.formats.escape import markdown as escaped
 from storlab.report.model.claims import LEAD as CLAIMS
 from storlab.report.model.claims import ClaimLine
 from storlab.report.model.input import ReportInput
+from storlab.report.model.power_cuts import TITLE as POWER_CUTS
 from storlab.report.model.tables import Table
 from storlab.report.model.view import VerdictGroup, View
 from storlab.report.model.why import chapter_lines
@@ -38,6 +39,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield from (f"- {escaped(warning)}" for warning in shown.warnings)
         yield ""
     yield from _section("Measured", shown.measured)
+    yield from _section(POWER_CUTS, shown.power_cuts)
     yield from _section("Conformance", shown.conformance)
     yield from _section("Node by node", (*shown.nodes, *shown.guests))
     yield from _section("Block I/O", (*shown.block, *shown.block_details))

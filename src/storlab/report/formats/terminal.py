@@ -22,6 +22,7 @@ from storlab.report.model import words
 from storlab.report.model.claims import LEAD as CLAIMS
 from storlab.report.model.claims import ClaimLine
 from storlab.report.model.input import ReportInput
+from storlab.report.model.power_cuts import TITLE as POWER_CUTS
 from storlab.report.model.questions import SPREAD
 from storlab.report.model.tables import Span, Table, without_notes
 from storlab.report.model.view import VerdictGroup, VerdictLine, View
@@ -285,6 +286,7 @@ def _first(shown: View, width: int, full: bool) -> Iterator[RenderableType]:
 def _further(shown: View, width: int, full: bool) -> Iterator[tuple[str, Iterator[RenderableType]]]:
     """What follows as far as there is room, what says most first; each with its name."""
     yield "incomplete cells", _absent(shown)
+    yield "power cuts", section(POWER_CUTS, shown.power_cuts, width)
     yield "conformance", section("Conformance", shown.conformance_brief, width)
     yield "measured values", section("Measured", shown.measured, width)
     if not full:

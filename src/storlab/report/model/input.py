@@ -15,6 +15,7 @@ from storlab.metrics import Declarations, named
 from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
 from storlab.report.model import format as fmt
+from storlab.report.model.power_cuts import PowerCuts
 from storlab.text import one_line
 
 _INTEGERS, _TEXTS = (
@@ -49,6 +50,7 @@ class ReportInput:
     manifest: Manifest | None = None
     facts: Mapping[int, Mapping[str, Mapping[str, Facts]]] = field(default_factory=dict)
     guests: Mapping[int, Mapping[str, Facts]] = field(default_factory=dict)
+    power_cuts: tuple[PowerCuts, ...] = ()
 
     @property
     def cautions(self) -> tuple[str, ...]:

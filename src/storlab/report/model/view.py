@@ -18,6 +18,7 @@ from storlab.report.model.grid import further_tables, measured_tables
 from storlab.report.model.input import ReportInput, for_people, split
 from storlab.report.model.latencies import latency_tables
 from storlab.report.model.nodes import guest_tables, node_tables
+from storlab.report.model.power_cuts import power_cut_tables
 from storlab.report.model.questions import FEW, Values, matrix_tables, question_table
 from storlab.report.model.setup import guests_table, modes_table, unsafe_modes
 from storlab.report.model.tables import PROBE, Table, absent_table, heading, together
@@ -107,6 +108,7 @@ class View:
         self.not_compared = not_compared(summary.comparisons)
         self.warnings = [words.stop(warning) for warning in words.once((*unsafe_modes(given), *summary.warnings))]
         self.measured = measured_tables(_not_among(questions, first, values), summary.cells)
+        self.power_cuts = power_cut_tables(given.power_cuts)
         self.conformance = conformance_tables(given)
         self.conformance_brief = conformance_tables(given, brief=True)
         self.nodes = node_tables(summary, given.declared)
