@@ -10,7 +10,7 @@ from storlab.report.model import format as fmt
 from storlab.report.model.tables import Notes, Table
 
 TITLE = "After a power cut"
-_CAPTION = "once each set-up, after the rounds; none broken does not mean safe: the interval says what may still be"
+_CAPTION = "one load per set-up, after the rounds; the interval bounds the share of all moments that would break it"
 
 
 @dataclass(frozen=True)
