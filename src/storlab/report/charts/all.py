@@ -19,6 +19,7 @@ from storlab.report.charts.latency import latency_chart, percentile_curve
 from storlab.report.charts.panel import Combination, Panel, all_levels, combinations, file_stem
 from storlab.report.charts.rounds import paired_chart, ratios, rounds_chart
 from storlab.report.charts.sizes import sizes_chart
+from storlab.report.charts.sweeps.panels import sweep_panels
 from storlab.report.charts.theme import MOST_LINES
 from storlab.report.charts.variability.panels import course_panels, percentile_panels, series_panels, variability_panels
 from storlab.report.charts.variability.sampled import Sampled, sampled
@@ -57,6 +58,8 @@ class _Gallery:
         return [] if c.pooled or both[0] is None or both[1] is None else [(both[0], both[1])]
 
     def rounds(self) -> Iterator[Panel]:
+        if any(sweep.factor == self.factor for sweep in self.given.summary.sweeps):
+            return  # the curves show the same cells with their intervals
         for combination in self.combinations:
             estimates = self._estimates(combination)
             values = per_trial(self.given.metrics, combination.source, combination.metric)
@@ -153,6 +156,9 @@ class _Gallery:
         alt = f"{combination.metric} by percentile, all rounds merged, of {shown}."
         return Panel("latency", self.name("latency", combination.title), "", combination.title, alt, draw)
 
+    def sweeps(self) -> Iterator[Panel]:
+        yield from sweep_panels(self.given.summary, self.taken)
+
     def block(self) -> Iterator[Panel]:
         for group in block.groups(self.given.summary):
             for name, what in (("lengths", "length"), ("alignments", "alignment of length and offset")):
@@ -205,7 +211,7 @@ _FIRST = 2
 def all_panels(given: ReportInput, *, full: bool = False) -> list[Panel]:
     """Paired ratios, rounds, sizes of block requests, series, their variability, and latencies."""
     gallery = _Gallery(given)
-    drawn = [gallery.paired, gallery.rounds, gallery.effects, gallery.block]
+    drawn = [gallery.paired, gallery.sweeps, gallery.rounds, gallery.effects, gallery.block]
     drawn += [gallery.course, gallery.percentiles, gallery.series, gallery.variability, gallery.latency]
     most = None if full or len(given.summary.cells) <= MANY else _FIRST
     return [panel for panels in drawn for panel in itertools.islice(panels(), most)]

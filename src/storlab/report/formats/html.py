@@ -91,6 +91,7 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     yield "answer", "Answer", True
     yield "claims", "Claims", bool(shown.claims)
     yield "why", "Why", shown.why is not None
+    yield "sweeps", "Sweeps", bool(charts["sweep"] or shown.sweeps)
     yield "measured", "Rounds" if not shown.measured else "Measured", bool(shown.measured or charts["rounds"])
     yield "power-cuts", "After a power cut", bool(shown.power_cuts)
     yield "conformance", "Conformance", bool(shown.conformance)

@@ -38,6 +38,9 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield from ("## Warnings", "")
         yield from (f"- {escaped(warning)}" for warning in shown.warnings)
         yield ""
+    yield from _section("Sweeps", shown.sweeps)
+    yield from (f"- {escaped(sentence)}" for sentence in shown.sweep_lines)
+    yield from [""] * bool(shown.sweep_lines)
     yield from _section("Measured", shown.measured)
     yield from _section(POWER_CUTS, shown.power_cuts)
     yield from _section("Conformance", shown.conformance)

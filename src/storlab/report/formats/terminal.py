@@ -286,6 +286,7 @@ def _first(shown: View, width: int, full: bool) -> Iterator[RenderableType]:
 def _further(shown: View, width: int, full: bool) -> Iterator[tuple[str, Iterator[RenderableType]]]:
     """What follows as far as there is room, what says most first; each with its name."""
     yield "incomplete cells", _absent(shown)
+    yield "sweeps", _sweeps(shown, width)
     yield "power cuts", section(POWER_CUTS, shown.power_cuts, width)
     yield "conformance", section("Conformance", shown.conformance_brief, width)
     yield "measured values", section("Measured", shown.measured, width)
@@ -305,6 +306,12 @@ def _further(shown: View, width: int, full: bool) -> Iterator[tuple[str, Iterato
     yield "further metrics", section("Further metrics", shown.others, width)
     yield "probes", section("Probes", shown.probes, width)
     yield "environment", section("Environment", shown.setup, width)
+
+
+def _sweeps(shown: View, width: int) -> Iterator[RenderableType]:
+    yield from section("Sweeps", shown.sweeps, width)
+    for sentence in shown.sweep_lines:
+        yield bullet("·", "dim", sentence)
 
 
 def _absent(shown: View) -> Iterator[RenderableType]:

@@ -1,0 +1,1 @@
+"""Charts of sweeps: curves, heat maps, and latency against throughput."""

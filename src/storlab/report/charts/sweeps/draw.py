@@ -1,0 +1,151 @@
+"""Curves with intervals, heat maps of two factors that are numbers, and latency against throughput with the knee."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import altair as alt
+import polars as pl
+
+from storlab.report.charts.names import title_of
+from storlab.report.charts.scales import (
+    PLAIN,
+    axis_title,
+    decades,
+    display_unit,
+    fitting_scale,
+    log_axis,
+    seconds_axis,
+)
+from storlab.report.charts.theme import ABOVE, COLOURS, DASHES, INK, PAPER, SHAPES, Chart, of
+from storlab.report.model import format as fmt
+
+_HEIGHT, _ROW, _AXES = 230, 26, 54  # px
+_POWERS = 4.0  # levels that span more than this are powers, and stand on a log axis
+
+
+def curve_chart(points: pl.DataFrame, factor: str, by: str, metric: str, unit: str) -> Chart:
+    """``points``: ``number, label, line, mean, low, high`` in base units; ``by``: what the lines are levels of."""
+    shown = display_unit(points["mean"], unit)
+    drawn = points.with_columns(pl.col("mean", "low", "high") / shown.factor)
+    scale, hint = fitting_scale(drawn["mean"])
+    axis = log_axis(drawn["mean"]) if scale.type == "log" else PLAIN
+    if scale.type == "log":  # an interval's end at 0 would lie infinitely far away
+        drawn = drawn.with_columns(pl.col("low").clip(lower_bound=float(str(drawn["mean"].min())) / 10))
+    x = _steps(drawn, factor)
+    y = alt.Y("mean:Q", title=axis_title(metric, shown, hint), scale=scale, axis=axis)
+    lines = list(dict.fromkeys(drawn["line"]))
+    legend = alt.Legend(title=title_of(by), symbolOpacity=1) if by else None
+    colour = alt.Color("line:N", scale=of(lines, COLOURS), legend=legend)
+    base = alt.Chart(drawn).encode(x=x, color=colour)
+    bands = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q"), y2=alt.Y2("high:Q"))
+    strokes = base.mark_line(strokeWidth=2).encode(
+        y=y, strokeDash=alt.StrokeDash("line:N", scale=of(lines, DASHES), legend=legend)
+    )
+    marks = base.mark_point(filled=True, size=40, opacity=1).encode(
+        y=y, shape=alt.Shape("line:N", scale=of(lines, SHAPES), legend=legend)
+    )
+    return alt.layer(bands, strokes, marks, height=_HEIGHT)
+
+
+def _steps(points: pl.DataFrame, factor: str) -> alt.X:
+    """The factor's axis: logarithmic where its levels are powers, with the levels themselves as ticks."""
+    pairs = points.select("number", "label").unique(maintain_order=True).sort("number")
+    numbers: list[float] = pairs["number"].to_list()
+    names: list[str] = pairs["label"].to_list()
+    log = numbers[0] > 0 and numbers[-1] / numbers[0] > _POWERS
+    said = " : ".join(
+        f"abs(datum.value - {number!r}) <= {abs(number) * 1e-9!r} ? '{name}'"
+        for number, name in zip(numbers, names, strict=True)
+    )  # labels of levels that are numbers: digits and units, no text from outside
+    axis = alt.Axis(values=numbers, tickCount=len(numbers), labelExpr=f"{said} : ''", grid=False)
+    scale = alt.Scale(type="log" if log else "linear", nice=False, zero=False, padding=10)
+    hint = " (log scale)" if log else ""
+    return alt.X("number:Q", title=f"{title_of(factor)}{hint}", scale=scale, axis=axis)
+
+
+def heat_map_chart(squares: pl.DataFrame, across: str, down: str, metric: str, unit: str) -> Chart:
+    """``squares``: ``across, down`` (labels, in their order) and ``mean`` in base units."""
+    shown = display_unit(squares["mean"], unit)
+    low, high = (float(str(end)) for end in (squares["mean"].min(), squares["mean"].max()))
+    step = (pl.col("mean") - low) / ((high - low) or 1.0) * len(ABOVE)
+    drawn = squares.with_columns(
+        shade=step.floor().clip(0, len(ABOVE) - 1).cast(pl.Int64).cast(pl.String),
+        text=pl.col("mean").map_elements(lambda value: f"{value / shown.factor:.3g}", return_dtype=pl.String),
+    ).with_columns(ink=pl.when(pl.col("shade").is_in(["3", "4"])).then(pl.lit("light")).otherwise(pl.lit("dark")))
+    columns, rows = (list(dict.fromkeys(drawn[name])) for name in ("across", "down"))
+    axis = alt.Axis(labelAngle=0, grid=False, domain=False, ticks=False)
+    x = alt.X("across:N", title=title_of(across), scale=alt.Scale(domain=columns, paddingInner=0.06), axis=axis)
+    y = alt.Y("down:N", title=title_of(down), scale=alt.Scale(domain=rows[::-1], paddingInner=0.08), axis=axis)
+    shades = alt.Scale(domain=[str(number) for number in range(len(ABOVE))], range=list(ABOVE))
+    ink = alt.Scale(domain=["dark", "light"], range=[INK, PAPER])
+    filled = (
+        alt.Chart(drawn)
+        .mark_rect(cornerRadius=2)
+        .encode(x=x, y=y, color=alt.Color("shade:N", scale=shades, legend=None))
+    )
+    numbers = (
+        alt.Chart(drawn)
+        .mark_text(fontSize=11)
+        .encode(x=x, y=y, text="text:N", color=alt.Color("ink:N", scale=ink, legend=None))
+    )
+    title = alt.TitleParams(axis_title(metric, shown), fontSize=12, fontWeight="normal", anchor="start", color=INK)
+    layers = alt.layer(filled, numbers, height=_ROW * len(rows) + _AXES, title=title)
+    chart: Chart = layers.resolve_scale(color="independent")
+    return chart
+
+
+def hockey_stick_chart(points: pl.DataFrame, knees: Sequence[tuple[str, str]], names: tuple[str, str, str]) -> Chart:
+    """``points``: ``line, label, rate, time`` (1/s, s), a line's in order of its steps. ``knees``: line and label.
+
+    ``names``: metrics of throughput and latency, and what the lines are levels of.
+    """
+    throughput, latency, by = names
+    shown = display_unit(points["rate"], "1/s")
+    drawn = points.with_columns(pl.col("rate") / shown.factor).with_row_index("at")
+    x_scale, hint = fitting_scale(drawn["rate"])
+    x_axis = log_axis(drawn["rate"]) if x_scale.type == "log" else PLAIN
+    x = alt.X("rate:Q", title=axis_title(throughput, shown, hint), scale=x_scale, axis=x_axis)
+    log = alt.Scale(type="log", nice=False, padding=12)
+    y = alt.Y("time:Q", title=f"{latency} (log scale)", scale=log, axis=_seconds(drawn["time"]))
+    lines = list(dict.fromkeys(drawn["line"]))
+    legend = alt.Legend(title=title_of(by)) if by else None
+    base = alt.Chart(drawn).encode(x=x, y=y, color=alt.Color("line:N", scale=of(lines, COLOURS), legend=legend))
+    strokes = base.mark_line(strokeWidth=2).encode(order="at:Q")
+    marks = base.mark_point(filled=True, size=36, opacity=1).encode(
+        shape=alt.Shape("line:N", scale=of(lines, SHAPES), legend=legend)
+    )
+    wanted = pl.DataFrame(list(knees), schema={"line": pl.String, "label": pl.String}, orient="row")
+    at_knee = alt.Chart(drawn.join(wanted, on=["line", "label"], how="semi"))
+    rings = at_knee.mark_point(size=190, strokeWidth=2, color=INK, opacity=1).encode(x=x, y=y)
+    text = at_knee.mark_text(dy=-15, fontSize=11, color=INK).encode(x=x, y=y, text="label:N")
+    return alt.layer(strokes, marks, rings, text, height=_HEIGHT)
+
+
+def _seconds(values: Iterable[float]) -> alt.Axis:
+    known = list(values)
+    return seconds_axis(known if decades(known) else [*known, 1.0])
+
+
+def in_words(points: pl.DataFrame, factor: str, metric: str, unit: str) -> str:
+    """For whoever can't see the curve."""
+    parts = []
+    for (line,), rows in points.group_by("line", maintain_order=True):
+        first, last = rows.row(0, named=True), rows.row(-1, named=True)
+        ends = (f"{fmt.quantity(row['mean'], unit)} at {row['label']}" for row in (first, last))
+        parts.append(f"{line}: {' to '.join(ends)}" if line else " to ".join(ends))
+    return f"{metric} over {factor}, with intervals. {'; '.join(parts)}."
+
+
+def cdf_chart(curves: pl.DataFrame, latency: str, lines: Sequence[str]) -> Chart:
+    """``curves``: ``level, nines, latency`` (s), as ``percentile_curve`` gives them."""
+    drawn = curves.with_columns(share=1 - (10.0 ** -pl.col("nines")))
+    log = alt.Scale(type="log", nice=False)
+    x = alt.X("latency:Q", title=f"{latency} (log scale)", scale=log, axis=_seconds(drawn["latency"]))
+    y = alt.Y("share:Q", title="operations (%)", axis=alt.Axis(format="%", tickCount=5))
+    legend = alt.Legend(title=None)
+    colour = alt.Color("level:N", scale=of(list(lines), COLOURS), legend=legend)
+    dash = alt.StrokeDash("level:N", scale=of(list(lines), DASHES), legend=legend)
+    base = alt.Chart(drawn, height=_HEIGHT).mark_line(strokeWidth=2, interpolate="step-after")
+    chart: Chart = base.encode(x=x, y=y, color=colour, strokeDash=dash)
+    return chart
