@@ -154,7 +154,7 @@ def test_a_run_is_not_resumed_on_another_device_than_it_was_planned_for(
     assert device.path in result.stderr
     assert spare.path in result.stderr
     assert spare.checksum() == before
-    assert lab.storlab("clean").status == 0
+    assert lab.storlab("clean", "--yes").status == 0
     assert lab.leftovers() == []
 
 

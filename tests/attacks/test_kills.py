@@ -228,7 +228,7 @@ def kill_again_and_again(lab: Laboratory, study: str, number: int, victims: tupl
     records = lab.records()
     assert [record.trial for record in records] == list(range(1, len(records) + 1)), chain._say(result)
     assert lab.run_folder.manifest.finished is not None, chain._say(result)
-    lab.storlab("clean")  # what was killed before it had a run folder
+    lab.storlab("clean", "--yes")  # what was killed before it had a run folder
     assert lab.leftovers() == [], chain._say(result)
 
 
@@ -256,7 +256,7 @@ def clean_after(chain: Chain, victim: str | None) -> None:
     """As whoever gives up on a run does: nothing is resumed."""
     result = chain.step(victim)
     print(f"STORLAB_TEST_SEED={SEED}:", *chain.told)
-    cleaned = chain.lab.storlab("clean")
+    cleaned = chain.lab.storlab("clean", "--yes")
     assert cleaned.status == 0, f"{chain._say(result)}\n{cleaned}"
     assert chain.lab.leftovers() == [], f"{chain._say(result)}\n{cleaned}"
 

@@ -89,7 +89,7 @@ def test_whoever_makes_the_folder_of_a_stopped_run_first_gets_nothing_from_its_r
     assert wait_until(lambda: any(lab.scratch.glob("storlab-*/*/.storlab-*/file")) or any(lab.scratch.glob("*/*/file")))
     process.kill()
     process.wait()
-    assert lab.storlab("clean").status == 0
+    assert lab.storlab("clean", "--yes").status == 0
     assert not list(lab.scratch.glob("storlab-*"))
 
     named = {f"storlab-{lab.identity}"}

@@ -132,11 +132,11 @@ def test_clean_removes_what_a_killed_import_left_and_no_run(tmp_path: Path, monk
     for name in ("empty", "whole"):
         assert call("import", "csv", str(path), *COLUMNS, "--out", str(tmp_path / name)).status == 0
     with RunFolder(dead).lock():
-        assert call("clean").output == ""
-    cleaned = call("clean")
+        assert call("clean", "--yes").output == ""
+    cleaned = call("clean", "--yes")
     assert (cleaned.status, cleaned.output) == (0, f"{dead}: removed, for the process that worked in it is gone\n")
     assert left(tmp_path) == []
-    assert call("clean").output == "No run is known that could have left anything.\n"
+    assert call("clean", "--yes").output == "No run is known that could have left anything.\n"
     for name in ("empty", "whole"):
         assert (tmp_path / name / "manifest.json").exists()
 

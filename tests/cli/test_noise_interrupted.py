@@ -94,16 +94,16 @@ def test_ctrl_c_twice_and_sigterm_stop_the_trial_at_once(lab: Laboratory, signal
 
 def test_what_a_kill_leaves_clean_takes_down_and_removes(lab: Laboratory) -> None:
     process = measuring(lab, "3600", 0)
-    early = lab.storlab("clean")
+    early = lab.storlab("clean", "--yes")
     assert "is in use by process" in early.stdout, str(early)
     assert process.poll() is None, "what goes on is left alone"
     kill(process)
     assert ended(process).status == -9
     assert wait_until(lambda: not lab.processes(), 10.0), "the agent ends by itself, with all that it started"
     (folder,) = (lab.folder / "tmp").iterdir()
-    cleaned = lab.storlab("clean")
+    cleaned = lab.storlab("clean", "--yes")
     assert cleaned.status == 0, str(cleaned)
     assert f"{folder}: removed, for the process that worked in it is gone" in cleaned.stdout
     assert kept(lab) == []
     assert nothing_is_left(lab)
-    assert "No run is known" in lab.storlab("clean").stdout
+    assert "No run is known" in lab.storlab("clean", "--yes").stdout

@@ -98,7 +98,7 @@ class Laboratory:
         for process in running:
             process.kill()
         if running:
-            self.storlab("clean")
+            self.storlab("clean", "--yes")
         for process in self._started:
             process.communicate()
 

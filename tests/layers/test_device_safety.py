@@ -256,7 +256,7 @@ def test_a_signature_that_the_user_makes_after_a_kill_is_never_wiped(lab: Labora
     sh("umount", sh("findmnt", "--noheadings", "--output", "TARGET", device.path).strip())
     sh("mkfs.ext4", "-q", "-F", device.path)
     before = device.signatures()
-    result = lab.storlab("clean")
+    result = lab.storlab("clean", "--yes")
     assert result.status == 0, str(result)
     assert device.signatures() == before
     assert lab.leftovers() == []
@@ -265,7 +265,7 @@ def test_a_signature_that_the_user_makes_after_a_kill_is_never_wiped(lab: Labora
 @needs_root
 def test_clean_after_a_kill_wipes_storlabs_own_signature_and_no_other(lab: Laboratory, device: Device) -> None:
     killed_on(lab, device)
-    result = lab.storlab("clean")
+    result = lab.storlab("clean", "--yes")
     assert f"wiped the signature of Storlab's own file system from {device.path}" in result.stdout
     assert device.signatures() == ""
     assert lab.leftovers() == []

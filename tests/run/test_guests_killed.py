@@ -68,7 +68,7 @@ def test_a_controller_that_is_killed_takes_four_guests_with_it_and_clean_and_res
     process = started(lab, FOUR, "vm-1", "vm-2", "far")
     assert len(qemus(lab)) == 4
     kill_controller(lab, process)
-    cleaned = lab.storlab("clean")
+    cleaned = lab.storlab("clean", "--yes")
     assert cleaned.status == 0, str(cleaned)
     for told in ("detached /dev/loop", "unmounted", "removed the network namespace", f"removed {lab.scratch}/storlab-"):
         assert told in cleaned.stdout, str(cleaned)

@@ -40,6 +40,6 @@ def test_what_hangs_in_the_kernel_is_left_behind_by_name_and_clean_ends_it_once_
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             if str(lab.scratch) in line:
                 subprocess.run(["fsfreeze", "--unfreeze", line.split()[4]], check=True)
-    result = lab.storlab("clean")
+    result = lab.storlab("clean", "--yes")
     assert result.status == 0, str(result)
     assert lab.leftovers() == []

@@ -124,13 +124,13 @@ def check_complete(lab: Laboratory) -> None:
 @needs_root
 def test_clean_after_a_kill_takes_everything_down_says_so_and_is_harmless_again(lab: Laboratory) -> None:
     killed_while_measuring(lab)
-    first = lab.storlab("clean")
+    first = lab.storlab("clean", "--yes")
     assert first.status == 0, str(first)
     assert "unmounted" in first.stdout
     assert "detached /dev/loop" in first.stdout
     assert f"removed {lab.scratch}/storlab-" in first.stdout
     assert lab.leftovers() == []
-    assert "No run is known" in lab.storlab("clean").stdout
+    assert "No run is known" in lab.storlab("clean", "--yes").stdout
     again = lab.storlab("clean", lab.out)
     assert (again.status, again.stdout) == (0, f"{lab.out}: nothing stands any more\n")
     assert lab.storlab("resume", lab.out).status == 0
@@ -153,7 +153,7 @@ def test_clean_touches_nothing_that_no_journal_names(lab: Laboratory) -> None:
     run("mount", loop, str(decoys[0]))
     try:
         (decoys[0] / "file").write_text("mounted")
-        assert lab.storlab("clean").status == 0
+        assert lab.storlab("clean", "--yes").status == 0
         assert not standing.exists()
         assert (decoys[0] / "file").read_text() == "mounted"
         assert (decoys[1] / "file").read_text() == "mine"
@@ -170,7 +170,7 @@ def test_clean_refuses_a_run_that_is_in_progress(lab: Laboratory) -> None:
     assert wait_until(lambda: any("registered" in line for line in lab.journal()))
     process.send_signal(signal.SIGSTOP)  # or it might be over before all three have looked
     refused = lab.storlab("clean", lab.out)
-    passed_over = lab.storlab("clean")
+    passed_over = lab.storlab("clean", "--yes")
     resumed = lab.storlab("resume", lab.out)
     process.send_signal(signal.SIGCONT)
     assert ended(process).status == 0

@@ -199,7 +199,7 @@ def test_a_run_that_is_killed_with_a_mount_is_cleaned_and_nothing_is_left(lab: L
     finally:
         process.kill()
         process.wait()
-    assert lab.storlab("clean").status == 0
+    assert lab.storlab("clean", "--yes").status == 0
     assert lab.leftovers() == []
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer import Argument
+from typer import Argument, Option
 
 from storlab.cli.failure import OWN_FAULT
 from storlab.cli.output import show
-from storlab.errors import RecordsError
+from storlab.errors import RecordsError, UserError
 
 if TYPE_CHECKING:
     from storlab.records.run_folder import RunFolder
@@ -18,13 +19,46 @@ if TYPE_CHECKING:
     from storlab.run.teardown import Teardown
 
 
-def clean(folder: Annotated[Path | None, Argument(metavar="RUN", help="One run; by default all.")] = None) -> None:
+def clean(
+    folder: Annotated[Path | None, Argument(metavar="RUN", help="One run; by default all.")] = None,
+    yes: Annotated[bool, Option("--yes", "-y", help="Without RUN: do not ask.")] = False,
+) -> None:
     """Tear down what runs have left standing.
 
     Whatever a run's journal says was set up and still stands; without RUN, also what bears the mark of a run of yours
-    that is dead for a minute or more, and is in no journal. Never anything else.
+    that is dead for a minute or more, and is in no journal. Never anything else. Without RUN, it first shows what that
+    is, and asks.
     """
-    raise typer.Exit(_clean_all() if folder is None else _clean(folder))
+    if folder is not None:
+        raise typer.Exit(_clean(folder))
+    found = _all_left()
+    if not found:
+        show("No run is known that could have left anything.")
+    elif yes or _agreed(found):
+        raise typer.Exit(_clean_all())
+
+
+def _all_left() -> list[str]:
+    """What there is to look at, a line each. Changes nothing."""
+    from storlab.doctor.runs import leftovers, without_journal
+    from storlab.run import temporary
+    from storlab.run.orphans import orphans
+    from storlab.run.temporary import remembered_runs
+
+    runs = remembered_runs()
+    checks = [*(leftovers(runs) if runs else ()), *without_journal(orphans())]
+    folders = [f"{link.readlink()}: the folder of a process, to be removed if it is gone" for link in temporary.links()]
+    return [*(f"{check.name}: {check.says}" for check in checks), *folders]
+
+
+def _agreed(found: list[str]) -> bool:
+    """Show it and ask. Raises ``UserError`` where nobody is there to answer."""
+    show("This would be torn down, unless it belongs to a run that is still going on:")
+    for line in found:
+        show(f"  {line}")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError("nothing was torn down: `storlab clean --yes` does it all, `storlab clean RUN` one run alone")
+    return typer.confirm("Tear it down?")
 
 
 def _clean_all() -> int:
