@@ -75,11 +75,11 @@ def test_errors_that_sysbench_ignores_are_told_of_and_many_fail_the_trial(tmp_pa
     ignored = re.sub(r"ignored errors: +0 ", "ignored errors:                      7 ", text)
     assert ignored != text
     left(tmp_path, DONE, stdout=ignored)
-    with pytest.raises(TrialError, match=r"sysbench ignored 7 errors .* more than max_errors = 0.1% allows"):
-        SysbenchWorkload(max_errors=0.001).parse(tmp_path)
+    with pytest.raises(TrialError, match=r"began 7 of 1391 .* more than max_ignored_errors = 0.1% allows"):
+        SysbenchWorkload(max_ignored_errors=0.001).parse(tmp_path)
     found = SysbenchWorkload().parse(tmp_path)
-    assert found.totals()["errors"] == 7 and found.warnings == (
-        "sysbench ignored 7 errors of the database, such as deadlocks, in 1391 transactions.",
+    assert found.totals()["errors.ignored"] == 7 and found.warnings == (
+        "sysbench began 7 of 1391 transactions again after a deadlock or a conflict.",
     )
 
 

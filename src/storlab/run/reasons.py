@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from storlab.errors import DiskFull, StorlabError, TrialError
 from storlab.layers.resources import Dir, Export, Share
 from storlab.nodes.node import Node
@@ -13,6 +15,11 @@ _NO_FILES = "Too many open files"  # EMFILE, and the beginning of ENFILE
 _SPARE = 640  # files: virtiofsd 1.13 gives a guest 609 fewer than it may have, and some were closed since
 _FULL = 1024 * 1024  # bytes: with less, no file system does anything useful any more
 
+
+_KERNEL_LOG = "cat /proc/uptime; dmesg | tail -n 200"
+_OUT_OF_MEMORY = re.compile(r"^\[ *(\d+\.\d+)\].*Killed process (\d+),? \(([^)]{1,15})\)", re.M)
+_COMM = 15  # bytes of a command's name that the kernel keeps
+_JUST = 30.0  # s
 
 # Of a process and its children, as a server in namespaces of its own has one: files that are open, and how many may be.
 _OPEN_FILES = """
@@ -32,12 +39,28 @@ async def reason_of(error: StorlabError, built: Built, session: Session) -> str:
             return f"{error} (the file system of {await session.scratch_on(node)} on {name} is full)"
         if complaint := node.complaint():
             return f"{error} ({complaint})"
+    if memory := await out_of_memory(built):
+        return f"{error} ({memory})"
     said = f"{error}\n{error.detail if isinstance(error, TrialError) else ''}"
     if _NO_FILES in said and (server := await _without_files(built)):
         return f"{error} ({server})"
     if _READ_ONLY in said and not session.permissions.unconfined:
         return f"{error} (a load may write only to its target and its own folder, unless run --unconfined)"
     return str(error)
+
+
+async def out_of_memory(built: Built) -> str:
+    """Which server of the trial, or process of one, the kernel has just killed for want of memory; "" for none."""
+    for part in built.parts.values():
+        for program in part.programs if part.node is not None and part.node.lost is None else ():
+            assert part.node is not None
+            ended = await part.node.run(["sh", "-c", _KERNEL_LOG], check=False)
+            now, *lines = ended.stdout.decode(errors="replace").splitlines() or ["0"]
+            command = program.name.rpartition("/")[2][:_COMM]
+            for at, pid, name in _OUT_OF_MEMORY.findall("\n".join(lines)):
+                if float(now.split()[0]) - float(at) < _JUST and (name == command or int(pid) == program.pid):
+                    return f"the kernel of {part.node.name} was out of memory, and killed {name} (process {pid})"
+    return ""
 
 
 async def _without_files(built: Built) -> str:

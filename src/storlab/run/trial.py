@@ -34,7 +34,7 @@ from storlab.run.measure import (
     wait_for_all,
 )
 from storlab.run.order import PlannedTrial
-from storlab.run.reasons import reason_of
+from storlab.run.reasons import out_of_memory, reason_of
 from storlab.run.session import Session
 from storlab.run.setup.build import Built, shared_directory
 from storlab.run.setup.setups import Setups
@@ -144,6 +144,8 @@ class TrialRun:
         if loss is None and not isinstance(error, NodeLost):
             return structs.replace(record, reason=await reason_of(error, self.built, self.session), detail=detail)
         at, reason, log = loss or (now, await reason_of(error, self.built, self.session), "")
+        if loss is not None and (memory := await out_of_memory(self.built)):
+            reason = f"{reason} ({memory})"
         into = self.span.into(at)
         if into is not None:
             reason = f"{reason} ({into:.1f} s into the load)"

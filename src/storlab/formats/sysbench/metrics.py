@@ -68,9 +68,12 @@ _METRICS = by_name(
     ]
 )
 DECLARED = tuple(_METRICS.values())
+IGNORED = MetricSpec("errors.ignored", "1", "lower")
+"""What ``errors`` are live, where any other error ends the trial."""
 LIVE = (
     *(_METRICS[name] for name in ("tps", "qps", "transactions", "queries", *(f"queries.{kind}" for kind in _QUERIES))),
-    *(_METRICS[name] for name in ("events", "errors", "reconnects", "latency.sum", "time")),
+    *(_METRICS[name] for name in ("events", "reconnects", "latency.sum", "time")),
+    IGNORED,
     *(spec for name, spec in _METRICS.items() if name.startswith("threads.")),
     *latencies("latency", "events"),
 )

@@ -29,7 +29,10 @@ Clone = Literal["copy", "reflink"]
 _ERROR = re.compile(
     r"(?:\[ERROR\] (?:\[\S+\] ){0,2}(?!Aborting|\[)|\b(?:FATAL|ERROR|PANIC):|LOG:(?=.* (?:parameter|setting) ))\s*(.+)"
 )
-_FOLLOWS = re.compile(r"configuration file .* contains errors$|Plugin 'InnoDB' |Unknown/unsupported storage engine")
+_FOLLOWS = re.compile(
+    r"configuration file .* contains errors$|Plugin 'InnoDB' |InnoDB: Plugin initiali|"
+    r"Unknown/unsupported storage engine"
+)
 """What is said because of another error, after it."""
 # Of InnoDB and of PostgreSQL: whatever names files, code, commands of a shell, or who may come in.
 _NAMES_FILES = re.compile(

@@ -1,0 +1,214 @@
+"""What goes wrong with a database while it is measured: told with the server's own words, and nothing is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from laboratory import Laboratory, kill, wait_until
+from laboratory.databases import laboratory_of_databases
+from storlab.layers.database.mariadb import MariadbLayer
+from storlab.layers.database.postgresql import PostgresqlLayer
+from storlab.records.run_folder import TrialRecord
+
+pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it mounts disks")]
+
+PROGRAMS = {"mariadb": "mariadbd", "postgresql": "postgres"}
+STUDY = """
+primary = "tps"
+stack = [
+  { layer = "file", size = "SIZE" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" },
+  { layer = "LAYER", data = { tables = 1, rows = ROWS }KEYS },
+]
+repeat = { until = "max", min = 1, max = 1 }
+workload.oltp.sysbench = { threads = 2, runtime = "TIMEs", test = "oltp_update_non_index" }
+"""
+
+
+@pytest.fixture
+def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
+    with laboratory_of_databases(monkeypatch) as made:
+        yield made
+
+
+def study(layer: str, *, keys: str = "", runtime: int = 30, rows: int = 1000, size: str = "600M") -> str:
+    filled = {"LAYER": layer, "KEYS": keys, "TIME": str(runtime), "ROWS": str(rows), "SIZE": size}
+    text = STUDY
+    for name, value in filled.items():
+        text = text.replace(name, value)
+    return text
+
+
+def measuring(lab: Laboratory) -> bool:
+    return any("--histogram=on" in words for words in lab.commands().values())
+
+
+def server(lab: Laboratory, layer: str) -> int:
+    """The first process of the server."""
+    named = (pid for pid, words in lab.commands().items() if words[0].rpartition("/")[2] == PROGRAMS[layer])
+    return min(named)
+
+
+@contextlib.contextmanager
+def meanwhile(lab: Laboratory, act: Callable[[], object]) -> Iterator[None]:
+    """Do something two seconds into the measurement."""
+
+    def wait_and_act() -> None:
+        assert wait_until(lambda: measuring(lab))
+        time.sleep(2)
+        act()
+
+    acting = threading.Thread(target=wait_and_act)
+    acting.start()
+    yield
+    acting.join()
+
+
+def failed(lab: Laboratory) -> TrialRecord:
+    """The only trial; nothing of it is left."""
+    (record,) = lab.records()
+    assert record.status == "failed" and record.reason is not None, record
+    assert lab.leftovers() == []
+    return record
+
+
+@pytest.mark.parametrize(
+    ("layer", "keys", "said"),
+    [
+        ("mariadb", ", settings = { no_such_thing = 1 }", "unknown variable 'no_such_thing"),
+        ("postgresql", ', settings = { work_mem = "1kB" }', "work_mem"),
+    ],
+)
+def test_a_server_that_does_not_start_fails_the_trial_with_its_own_error(
+    layer: str, keys: str, said: str, lab: Laboratory
+) -> None:
+    lab.execute(study(layer, keys=keys))
+    record = failed(lab)
+    assert said in str(record.reason) and "time-out" not in str(record.reason)
+    assert said in record.detail
+
+
+@pytest.mark.parametrize("layer", PROGRAMS)
+def test_a_server_that_is_killed_fails_the_trial_with_the_signal_and_its_last_lines(
+    layer: str, lab: Laboratory
+) -> None:
+    with meanwhile(lab, lambda: os.kill(server(lab, layer), signal.SIGKILL)):
+        lab.execute(study(layer))
+    record = failed(lab)
+    assert f"{PROGRAMS[layer]} was killed by SIGKILL" in str(record.reason)
+    assert "into the load)" in str(record.reason) and "out of memory" not in str(record.reason)
+    assert "ready" in record.detail, "the last lines of its log"
+
+
+@contextlib.contextmanager
+def memory_cgroup(name: str) -> Iterator[Path]:
+    """One of the memory controller, v1 or v2."""
+    first = Path("/sys/fs/cgroup/memory")
+    path = (first if first.is_dir() else first.parent) / name
+    path.mkdir()
+    try:
+        yield path
+    finally:
+        assert wait_until(lambda: not (path / "cgroup.procs").read_text().strip())
+        path.rmdir()
+
+
+def test_a_server_that_the_kernel_kills_for_its_memory_is_told_as_such(lab: Laboratory) -> None:
+    with memory_cgroup(f"test-{lab.folder.name}") as group:
+        limit = next(group / name for name in ("memory.limit_in_bytes", "memory.max") if (group / name).exists())
+
+        def confine() -> None:
+            limit.write_text("4M")
+            (group / "cgroup.procs").write_text(str(server(lab, "mariadb")))
+
+        with meanwhile(lab, confine):
+            lab.execute(study("mariadb", keys=', pool = "256M"', rows=100_000))
+        record = failed(lab)
+    assert "was killed by SIGKILL" in str(record.reason)
+    assert "the kernel of host was out of memory, and killed mariadbd (process" in str(record.reason)
+
+
+@pytest.mark.parametrize(("layer", "kind"), [("mariadb", MariadbLayer), ("postgresql", PostgresqlLayer)])
+def test_a_server_that_does_not_stop_is_killed_and_that_is_said(
+    layer: str, kind: type[MariadbLayer | PostgresqlLayer], lab: Laboratory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kind, "stop_patience", 2.0)
+
+    def stop_again_and_again() -> None:  # whoever asks a server to end wakes it, too
+        assert wait_until(lambda: not measuring(lab))
+        pid = server(lab, layer)
+        with contextlib.suppress(ProcessLookupError):
+            while True:
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(0.001)
+
+    with meanwhile(lab, stop_again_and_again):
+        lab.execute(study(layer, runtime=4))
+    (record,) = lab.records()
+    assert record.status == "done", record.reason
+    assert any(f"{PROGRAMS[layer]} had to be killed" in each for each in record.warnings), record.warnings
+    assert lab.leftovers() == []
+
+
+def test_a_disk_that_is_full_under_the_redo_log_is_named_as_such(lab: Laboratory) -> None:
+    lab.execute(study("mariadb", keys=', log_size = "256M"', size="200M"))
+    record = failed(lab)
+    assert "Cannot set log file" in str(record.reason) and "256" in str(record.reason), record
+
+
+@pytest.mark.parametrize(
+    ("layer", "said"), [("mariadb", "Table 'storlab.sbtest1' doesn't exist"), ("postgresql", "does not exist")]
+)
+def test_an_error_that_is_no_conflict_fails_the_trial_in_the_databases_words(
+    layer: str, said: str, lab: Laboratory
+) -> None:
+    with meanwhile(lab, lambda: drop_table(lab, layer)):
+        lab.execute(study(layer))
+    record = failed(lab)
+    assert "sysbench ended with status" in str(record.reason) and said in str(record.reason), record
+
+
+def drop_table(lab: Laboratory, layer: str) -> None:
+    socket = next(each for each in Path("/tmp").glob(f"storlab-{lab.identity}*/s/*") if each.is_socket())
+    if layer == "mariadb":
+        client = ["mariadb", "--no-defaults", f"--socket={socket}", "--user=storlab", "storlab", "-e"]
+    else:
+        where = [f"--host={socket.parent}", f"--port={socket.suffix[1:]}", "--username=storlab"]
+        client = ["psql", "--no-psqlrc", *where, "--dbname=storlab", "-c"]
+    subprocess.run([*client, "DROP TABLE sbtest1"], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_waiting_for_a_lock_in_vain_is_an_error_and_no_conflict(lab: Laboratory) -> None:
+    """sysbench would ignore that by itself."""
+
+    def hold() -> None:
+        socket = next(each for each in Path("/tmp").glob(f"storlab-{lab.identity}*/s/*") if each.is_socket())
+        sql = "BEGIN; UPDATE sbtest1 SET k = 1; SELECT SLEEP(8)"
+        client = ["mariadb", "--no-defaults", f"--socket={socket}", "--user=storlab", "storlab", "-e", sql]
+        subprocess.run(client, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    with meanwhile(lab, hold):
+        lab.execute(study("mariadb", keys=", settings = { innodb_lock_wait_timeout = 1 }"))
+    assert "Lock wait timeout exceeded" in str(failed(lab).reason)
+
+
+@pytest.mark.parametrize("layer", PROGRAMS)
+def test_clean_ends_the_server_of_a_run_that_was_killed(layer: str, lab: Laboratory) -> None:
+    process = lab.start_run(study(layer))
+    assert wait_until(lambda: measuring(lab))
+    time.sleep(1)
+    kill(process)
+    process.wait()
+    cleaned = lab.storlab("clean", lab.out)
+    assert cleaned.status == 0, cleaned
+    assert lab.leftovers() == []
+    again = lab.storlab("clean", lab.out)
+    assert (again.status, again.stdout) == (0, f"{lab.out}: nothing stands any more\n")
