@@ -8,7 +8,7 @@ against each line, and appends what was found to lists, as scripts for such file
 time and TPS.
 
 - ``read``: within one process, after imports, until all numbers are in memory. Storlab also has the closing block, the
-  options, and every line checked to its end.
+  options, and every line checked to its end. ``pandas`` splits the lines and takes their numbers by ``str.extract``.
 - ``text``: whole processes. Storlab imports into a run (durably written, with its tables) and reports it as text, in
   two commands; the plain side reads, and prints mean, variance, quartiles, outliers and a histogram of 29 bins.
 - ``charts``: whole processes. Storlab imports, and writes its page with all charts, and each as SVG and PNG; the plain
@@ -34,7 +34,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ALL = ("storlab", "plain", "plain, tps alone")
-SIDES = {"read": ALL, "text": ALL, "charts": ("storlab", "plain")}
+SIDES = {"read": (*ALL, "pandas"), "text": ALL, "charts": ("storlab", "plain")}
 REFERENCE = ("sysbench/mysql-12h-doublewrite-off.txt", "sysbench/mysql-12h-doublewrite-on.txt")
 HERE = Path(__file__).parent
 SEED = 20261121

@@ -58,6 +58,12 @@ def read_storlab(files: list[Path]) -> None:
     timed(lambda: [importer.read(path.read_bytes(), str(path), {}) for path in files])
 
 
+def read_pandas(files: list[Path]) -> None:
+    import pandas as pd
+
+    timed(lambda: [pd.Series(path.read_text().splitlines()).str.extract(LINE).dropna().astype(float) for path in files])
+
+
 def report_storlab(files: list[Path], form: str) -> None:
     program = str(Path(sys.executable).with_name("storlab"))
     with tempfile.TemporaryDirectory() as folder:
@@ -103,6 +109,8 @@ def main() -> None:
             read_storlab(files)
         case "storlab", _:
             report_storlab(files, "html" if task == "charts" else "text")
+        case "pandas", "read":
+            read_pandas(files)
         case _, "read":
             timed(lambda: [(read_plain if side == "plain" else read_tps)(path) for path in files])
         case _, "text":
