@@ -11,17 +11,22 @@ TYPE_CHECKING = False  # as type checkers know it; to load typing takes longer t
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storlab.records.run_folder import RunFolder
+    from storlab.report.plots import Run
 
 __all__ = ["__version__", "open_run"]
 
 
-def open_run(path: str | Path) -> RunFolder:
+def open_run(path: str | Path) -> Run:
     """Open a run's folder. ``.trials``, ``.metrics``, ``.series``, ``.histograms``, ``.requests`` and
-    ``.findings``: Polars frames.
+    ``.findings``: Polars frames. ``.plot``: charts, such as ``run.plot.curve("iops", "iodepth")``.
 
     Raises ``RecordsError`` where the path is not a run.
     """
-    from storlab.records.run_folder import RunFolder  # polars is slow to import: only when it is needed
+    import pathlib
 
-    return RunFolder.open(path)
+    from storlab.records.manifest import read_manifest  # polars is slow to import: only when it is needed
+    from storlab.report.plots import Run
+
+    run = Run(pathlib.Path(path))
+    read_manifest(run.path)
+    return run

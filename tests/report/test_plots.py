@@ -1,0 +1,40 @@
+"""``storlab.open_run(…).plot``: charts for Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storlab.analysis.summary import to_json
+from storlab.errors import UserError
+from storlab.report.plots import Plots, Run
+
+from .sweep_sample import sweep_sample
+
+
+@pytest.fixture
+def plot(tmp_path: Path) -> Plots:
+    (tmp_path / "summary.json").write_bytes(to_json(sweep_sample().summary))
+    return Run(tmp_path).plot
+
+
+def test_every_plot_of_a_sweep_is_a_chart_that_can_be_changed_and_saved(plot: Plots, tmp_path: Path) -> None:
+    charts = [
+        plot.curve("iops"),
+        plot.curve("latency.p99", "jobs", where={"iodepth": "8"}),
+        plot.heat_map("iops", "iodepth", "jobs"),
+        plot.hockey_stick("latency.p99"),
+    ]
+    for number, chart in enumerate(charts):
+        chart.properties(title="mine").save(str(tmp_path / f"{number}.svg"))
+        assert "mine" in (tmp_path / f"{number}.svg").read_text()
+
+
+def test_what_cannot_be_drawn_is_refused_with_what_there_is(plot: Plots) -> None:
+    with pytest.raises(UserError, match="no metric 'iop'"):
+        plot.curve("iop")
+    with pytest.raises(UserError, match="there are: jobs, iodepth"):
+        plot.curve("iops", "depth")
+    with pytest.raises(UserError, match="no cell has these levels"):
+        plot.curve("iops", where={"jobs": "3"})
