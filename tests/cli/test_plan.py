@@ -176,6 +176,7 @@ def test_the_list_names_every_study_and_every_part() -> None:
         "network-block": ["virtual machines"],
         "quick": ["root"],
         "quick-directory": [],
+        "queue-depth": [],
         "shared-folder-options": ["virtual machines"],
         "database-variability": ["root"],
         "shared-folders": ["virtual machines"],
