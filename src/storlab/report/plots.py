@@ -114,7 +114,7 @@ class Plots:
     def _distributions(self, latency: str, where: dict[str, str], source: str) -> tuple[pl.DataFrame, list[str]]:
         from storlab.report.charts.latency import percentile_curve
         from storlab.report.charts.theme import MOST_LINES
-        from storlab.report.words import levels
+        from storlab.report.model.words import levels
 
         rows = self.run.histograms.filter(pl.col("metric") == latency)
         source = source or (rows["source"][0] if rows.height else "")
@@ -168,4 +168,5 @@ def _finished(chart: Chart) -> Chart:
     from storlab.report.charts.theme import CONFIG
 
     look = {name: part for name, part in CONFIG.items() if part is not None}
-    return chart.properties(width=440).configure(**look)
+    drawn: Chart = chart.properties(width=440).configure(**look)
+    return drawn
