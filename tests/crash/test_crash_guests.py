@@ -21,6 +21,9 @@ FAILS = """factors.set-up.does-not-mount=[
   { layer = "file", size = "64M" }, { layer = "virtio-blk" },
   { layer = "mkfs", type = "ext4" }, { layer = "mount", options = "no-such-option" },
 ]"""
+BTRFS = """factors.set-up.btrfs=[
+  { layer = "file", size = "256M" }, { layer = "virtio-blk" }, { layer = "mkfs", type = "btrfs" }, { layer = "mount" },
+]"""
 WHOLE = "all that was logged, replayed, is the image that the guest left"
 ORDERED = "cuts that lose nothing that was completed recover"
 
@@ -83,6 +86,15 @@ def test_a_set_up_that_keeps_its_promise_survives_every_cut(set_ups: tuple[Crash
     assert found["at_risk"] > 0
     commits = [cut["acknowledged"] for cut in found["cuts"]]
     assert commits == sorted(commits) and commits[-1] > 0
+
+
+@needs_guests
+def test_so_does_btrfs_which_never_writes_in_place(lab: CrashLaboratory) -> None:
+    said = lab.storlab(*lab.arguments("power-cut.toml", "--set", BTRFS, "--only", "set-up=btrfs"), timeout=400)
+    found = lab.found()["btrfs"]
+    assert controls(found) == {WHOLE: True, ORDERED: True}, said
+    assert (len(found["cuts"]), found["broken"]) == (30, 0)
+    assert found["acknowledged"] > 10 and found["at_risk"] > 0
 
 
 @needs_guests
