@@ -118,8 +118,8 @@ def quantiles_chart(differences: pl.DataFrame, axes: Axes) -> Chart:
 
 def with_checkpoints(chart: Chart, marks: pl.DataFrame, axes: Axes, clock: Clock) -> Chart:
     """A chart over time with ``marks``, ``level, t``, as triangles along its bottom."""
-    points = alt.Chart(marks).mark_point(shape="triangle-up", filled=True, size=60, opacity=1)
-    return alt.layer(chart, points.encode(x=clock.axis("t"), y=alt.value(_COURSE - 5), color=axes.colour()))
+    points = alt.Chart(marks).mark_point(shape="triangle-up", filled=True, size=60, opacity=1, yOffset=-5)
+    return alt.layer(chart, points.encode(x=clock.axis("t"), y=alt.value("height"), color=axes.colour()))
 
 
 def course_chart(
