@@ -36,12 +36,12 @@ class Values:
         """The levels that are compared, and those that were measured beside them, in the study's order."""
         compared = dict.fromkeys((c.factor, level) for c in question for level in (c.a, c.b))
         factors = {c.factor for c in question}
-        beside = (
+        beside = {
             (name, level)
             for name, level in self._levels
             if name in factors and any(self.of(c, level) is not None for c in question)
-        )
-        known = [pair for pair in self._levels if pair in {*compared, *beside}]
+        }
+        known = [pair for pair in self._levels if pair in compared or pair in beside]
         return list(dict.fromkeys(level for _, level in (*known, *compared)))
 
 
