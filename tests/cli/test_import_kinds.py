@@ -45,7 +45,7 @@ def test_two_files_of_sysbench_are_described_and_not_judged(tmp_path: Path) -> N
         assert "there are no verdicts" in said
     text = words(call("report", str(run)).output)
     assert "no comparisons" in text
-    assert "5.30 k/s none unknown" in text
+    assert "5.30k/s none unknown" in text
 
 
 @pytest.mark.slow

@@ -11,12 +11,12 @@ from storlab.cli.entry import one_thread_for_algebra
 from storlab.cli.options import Output, RunPath, format_option
 from storlab.cli.output import show
 from storlab.errors import UserError
-from storlab.report.formats import FULL, PUBLISHED, REPORTS, find
+from storlab.report.formats import FULL, PRINTED, PUBLISHED, REPORTS, find
 
 
 def report(
     folder: RunPath,
-    format_: Annotated[str, format_option(REPORTS, PUBLISHED)] = "text",
+    format_: Annotated[str, format_option((*REPORTS, PRINTED), PUBLISHED)] = "text",
     output: Output = None,
     full: Annotated[bool, Option("--full", help="All tables in the terminal; all charts as HTML.")] = False,
 ) -> None:
@@ -27,13 +27,15 @@ def report(
     from storlab.records.run_folder import RunFolder
     from storlab.run.design import summary_of_run
 
-    chosen = find("full text" if full and format_ == "text" else format_, (*REPORTS, *PUBLISHED, FULL))
+    chosen = find("full text" if full and format_ == "text" else format_, (*REPORTS, PRINTED, *PUBLISHED, FULL))
     run = RunFolder.open(folder)
     manifest = run.manifest
     tables = tables_of(run)
     if not tables.records:
         raise UserError(f"{folder} has no finished trial yet: `storlab resume {folder}` resumes it")
     given = report_input(run, tables, summary_of_run(manifest, tables))
+    if output is None and chosen is PRINTED:
+        output = run.report.with_suffix(".pdf")
     if output is not None:
         write_output(output, chosen.render(given))
         show(str(output))

@@ -73,15 +73,16 @@ def write_html(run: RunFolder, given: ReportInput, *, full: bool = False) -> Pat
     return run.report
 
 
-def write_output(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` as UTF-8: all of it or nothing. Raises ``UserError`` where that can't be.
+def write_output(path: Path, rendered: str | bytes) -> None:
+    """Write ``rendered`` to ``path``, text as UTF-8: all of it or nothing. Raises ``UserError`` where that can't be.
 
     What is no regular file, such as ``/dev/stdout``, is written into as it is.
     """
+    data = rendered.encode() if isinstance(rendered, str) else rendered
     try:
         if path.exists() and not path.is_file():
-            path.write_text(text, "utf-8")
+            path.write_bytes(data)
         else:
-            write_whole(path.resolve(), text.encode())  # where a link leads, so that it stays one
+            write_whole(path.resolve(), data)  # where a link leads, so that it stays one
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None

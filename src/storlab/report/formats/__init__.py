@@ -24,11 +24,10 @@ class Format:
     place: str
     other_names: tuple[str, ...] = ()
 
-    def render(self, given: Any) -> str:
-        """``given`` in this format."""
+    def render(self, given: Any) -> Any:
+        """``given`` in this format: text, or of PDF bytes."""
         module, _, function = self.place.partition(":")
-        rendered: str = getattr(import_module(f"{__name__}.{module}"), function)(given)
-        return rendered
+        return getattr(import_module(f"{__name__}.{module}"), function)(given)
 
 
 REPORTS = (
@@ -43,6 +42,9 @@ REPORTS = (
 
 FULL = Format("full text", "terminal:render_full")
 """``text`` with all tables; an option asks for it."""
+
+PRINTED = Format("pdf", "pdf:render_pdf")
+"""Not text, and made by a browser, where there is one."""
 
 PUBLISHED = (Format("virtiofs-tests", "virtiofs_tests:render_virtiofs_tests"),)
 """Tables as other tools publish them, of runs that were imported from there."""
@@ -71,4 +73,5 @@ def find(name: str, formats: Sequence[Format]) -> Format:
 
 def render(given: ReportInput, name: str) -> str:
     """A run's report in the format of that name; ``UserError`` for a format that is none of them."""
-    return find(name, (*REPORTS, *PUBLISHED)).render(given)
+    rendered: str = find(name, (*REPORTS, *PUBLISHED)).render(given)
+    return rendered
