@@ -49,7 +49,7 @@ def test_help_is_there_in_less_than_three_tenths_of_a_second() -> None:
 
 def test_a_mistake_in_a_study_is_told_without_the_modules_that_run_it() -> None:
     found = imported_by("plan", "no-such-study")
-    assert not {"storlab.run.executor", "storlab.report", "altair", "scipy", "rich.live"} & found
+    assert not {"storlab.run.executor", "storlab.report.model", "altair", "scipy", "rich.live"} & found
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -66,10 +66,10 @@ def test_completion_scripts_are_printed(shell: str) -> None:
     ("words", "offered"),
     [
         ("storlab pl", {"plan"}),
-        ("storlab plan qu", {"quick", "quick-directory"}),
+        ("storlab plan qu", {"queue-depth", "quick", "quick-directory"}),
         ("storlab shell vm", {"vm-backing"}),
         ("storlab image re", {"remove"}),
-        ("storlab report x --format ", {"text", "md", "html", "csv", "json", "adoc", "virtiofs-tests"}),
+        ("storlab report x --format ", {"text", "md", "html", "csv", "json", "adoc", "pdf", "virtiofs-tests"}),
     ],
 )
 def test_bash_completes_commands_studies_and_formats(words: str, offered: set[str]) -> None:

@@ -34,7 +34,8 @@ class Scale:
 
 
 def _prefixed(symbols: Sequence[str], step: float, suffix: str, first: float = 1.0) -> tuple[Scale, ...]:
-    return tuple(Scale(first * step**power, symbol + suffix) for power, symbol in enumerate(symbols))
+    names = (symbol + suffix for symbol in symbols)
+    return tuple(Scale(first * step**power, name, name.startswith("/")) for power, name in enumerate(names))
 
 
 def _counted(suffix: str, symbols: Sequence[str] = ("", "k", "M", "G")) -> tuple[Scale, ...]:
