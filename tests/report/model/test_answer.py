@@ -38,6 +38,14 @@ def test_a_level_is_the_best_only_where_it_beats_every_other_by_a_verdict() -> N
     assert said(part) == "Write bandwidth: a and b are better than c."
 
 
+def test_pairs_that_share_no_level_have_a_ratio_each() -> None:
+    question = [replace(each, better="lower", metric="bytes_written.per-transaction") for each in (
+        pair("new", "old", 0.5), pair("left", "right", 0.72)
+    )]  # fmt: skip
+    text = "Bytes written per transaction: new 0.500× old, left 0.720× right (lower is better)."
+    assert said(question) == text
+
+
 def test_what_is_open_is_called_so_after_what_is_decided() -> None:
     reads = replace(pair("ext4", "xfs", 1.1, "undecided"), metric="read.iops")
     text = said([reads], [pair("ext4", "xfs", 1.43)])

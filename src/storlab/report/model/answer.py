@@ -49,7 +49,8 @@ def answer(summary: Summary, questions: Sequence[Sequence[Comparison]], primary:
         if those := [f for f in findings if f.rank == rank]:
             shown.append(f"{_metrics(those, counts)}: {said}")
     text = words.stop("; ".join(shown))
-    return text[0].upper() + text[1:] if text.startswith(tuple(counts)) else text  # and never the name of a level
+    metrics = tuple(f.metric for f in findings)
+    return text[0].upper() + text[1:] if text.startswith(metrics) else text  # and never the name of a level
 
 
 def _without_verdicts(summary: Summary, primary: Sequence[Estimate]) -> str:
@@ -65,8 +66,9 @@ def _without_verdicts(summary: Summary, primary: Sequence[Estimate]) -> str:
 
 
 def _name(metric: str) -> str:
-    """ "write bandwidth", for "write.bandwidth"."""
-    return " ".join("IOPS" if word == "iops" else word for word in metric.replace("_", ".").split("."))
+    """ "write bandwidth", for "write.bandwidth"; "bytes written per transaction", for "bytes_written.per-transaction"."""
+    words = metric.replace("_", ".").replace(".per-", ".per.").split(".")
+    return " ".join("IOPS" if word == "iops" else word for word in words)
 
 
 def _finding(question: Sequence[Comparison]) -> _Finding:
@@ -91,6 +93,8 @@ def _finding(question: Sequence[Comparison]) -> _Finding:
 def _of_differences(question: Sequence[Comparison], levels: Sequence[str], found: Callable[..., _Finding]) -> _Finding:
     first = question[0]
     best = words.best(question)
+    if best is None and len(levels) == 2 * len(question):
+        return found(_SOME, _pairs(question))
     if best is None:
         return found(_SOME, f"{_name(first.metric)}: {words.lead(question).removesuffix('.') or words.claim(first)}")
     high, highest = _EXTREMES[first.better]
@@ -100,6 +104,17 @@ def _of_differences(question: Sequence[Comparison], levels: Sequence[str], found
     times = [_times(c, best) for c in against]
     rest = len(times) - _OTHERS
     return found(_BEST, said, ", ".join(times[:_OTHERS]) + (f", and {rest} more" if rest > 0 else ""))
+
+
+def _pairs(question: Sequence[Comparison]) -> str:
+    """Of levels that are held against one other each: who is how many times whom, of those that are decided."""
+    first, decided = question[0], [c for c in question if c.verdict in ("better", "worse")]
+    clauses = []
+    for c in decided:
+        assert c.ratio is not None
+        shown = min(fmt.ratio(c.ratio), fmt.ratio(c.ratio, c.low, c.high), key=len)
+        clauses.append(f"{words.named(c.factor, c.a)} {shown} {words.named(c.factor, c.b)}")
+    return f"{_name(first.metric)}: {', '.join(clauses)} ({first.better} is better)"
 
 
 def _times(c: Comparison, best: str) -> str:
@@ -137,7 +152,7 @@ def _places(same: Sequence[_Finding], counts: Mapping[str, int]) -> str:
     """Where it is so, of all places where this metric was compared; empty where there is only one."""
     single = [f for f in same if not f.pooled]
     of = counts.get(same[0].metric, 0)
-    parts = ["over all combinations"] if len(single) < len(same) else []
+    parts = ["over all combinations"] if of and len(single) < len(same) else []
     if single and of > 1:
         some = f"in {len(single)} of {of}" if len(single) < of else f"in each of the {of}"
         parts.append(f"with {single[0].place}" if len(single) == 1 else f"{some}{'' if parts else ' combinations'}")

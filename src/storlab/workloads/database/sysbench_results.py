@@ -51,7 +51,6 @@ def read_results(raw: Path, max_ignored: float) -> Measurements:
         found,
         metrics=pl.concat([kept, metric_frame([*own, *elapsed_values(ended)])]),
         series=series,
-        warnings=(*found.warnings, *([f"{ignored}."] if errors else [])),
         declared=(),
     )
 
