@@ -48,7 +48,7 @@ def noise(kind: str, studies: int, slots: int, rng: np.random.Generator) -> Floa
 
 
 def log_ratios(kind: str, studies: int, rounds: int, rng: np.random.Generator, effect: float = 0.0) -> Floats:
-    """Log ratios a ÷ b of studies that run both in each round, in an order drawn anew; ``effect`` is their truth."""
+    """Log ratios a ÷ b of studies that run both in each round, in an order of its own; ``effect`` is their truth."""
     slots = noise(kind, studies, 2 * rounds, rng)
     first = rng.random((studies, rounds)) < 0.5
     even, odd = slots[:, ::2], slots[:, 1::2]

@@ -97,7 +97,7 @@ def test_levels_of_one_run_are_compared_by_round(runs: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("old",), "one run can't be compared with itself"),
+        (("old",), "one run cannot be compared with itself"),
         (("old", "./old"), "named twice"),
         (("old", "nowhere"), "nowhere does not exist"),
         (("old", "new", "--fail-on", "wrose>3%"), "cannot read --fail-on 'wrose>3%'"),

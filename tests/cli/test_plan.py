@@ -49,7 +49,7 @@ def test_a_plan_fits_eighty_columns(study: Path, monkeypatch: pytest.MonkeyPatch
     file = GOLDEN / "plan.txt"
     if os.environ.get("STORLAB_UPDATE_GOLDEN"):
         file.write_text(text)
-    assert text == file.read_text(), f"{file} differs; STORLAB_UPDATE_GOLDEN=1 writes it anew"
+    assert text == file.read_text(), f"{file} differs; STORLAB_UPDATE_GOLDEN=1 writes it again"
     assert [path.name for path in study.iterdir()] == ["two.toml"]
 
 

@@ -1,4 +1,4 @@
-"""Where the log goes beneath a study's disk, and what of a commit's acknowledgement is noted."""
+"""Where the log goes underneath a study's disk, and what of a commit's acknowledgement is noted."""
 
 from __future__ import annotations
 

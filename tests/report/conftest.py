@@ -1,4 +1,4 @@
-"""Golden files: ``STORLAB_UPDATE_GOLDEN=1 uv run pytest tests/report`` writes them anew; look at the diff then."""
+"""Golden files: ``STORLAB_UPDATE_GOLDEN=1 uv run pytest tests/report`` writes them again; look at the diff then."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_the_report_says_since_when_cells_rest_and_why(whole: Laboratory, format
     assert told.status == 0, str(told)
     said = " ".join(told.stdout.replace("**", "").split())
     assert "(2 cells) rested from round 7 on: all their comparisons were decided." in said
-    assert "Not measured in full" not in said
+    assert "Incomplete cells" not in said
 
 
 def test_the_page_says_so_too_and_effects_are_of_rounds_that_all_cells_have(whole: Laboratory) -> None:

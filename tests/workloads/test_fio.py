@@ -54,7 +54,7 @@ def test_the_job_file_as_it_is_written() -> None:
     file = GOLDEN / "jobs.fio"
     if os.environ.get("STORLAB_UPDATE_GOLDEN"):
         file.write_text(text)
-    assert text == file.read_text(), f"{file} differs; STORLAB_UPDATE_GOLDEN=1 writes it anew"
+    assert text == file.read_text(), f"{file} differs; STORLAB_UPDATE_GOLDEN=1 writes it again"
 
 
 def test_without_jobs_there_is_one_named_as_the_workload() -> None:

@@ -1,5 +1,5 @@
 """Every metric of every cell over its rounds: median, mean, spread and the anytime-valid interval of the mean; and of
-what a study asks about, the same node by node.
+what a study asks about, the same per node.
 
 Estimates describe. Their intervals hold one by one, uncorrected for how many there are, and assume roughly
 normal rounds; which of two cells is better is for ``compare``, which pairs rounds and corrects.

@@ -58,7 +58,7 @@ def apply(gate: Gate, comparison: Comparison, pairs: Pairs | None, rules: Rules)
     """What ``gate`` says of one comparison with these ``pairs``; ``None`` where its rounds are none."""
     if gate.word == "missing":
         if comparison.ratio is None:
-            return GateResult(str(gate), "hit", f"{comparison.a} and {comparison.b} can't be compared.")
+            return GateResult(str(gate), "hit", f"{comparison.a} and {comparison.b} cannot be compared.")
         return GateResult(str(gate), "passed", "Both sides are there.")
     if gate.word == "undecided":
         decided = comparison.verdict != "undecided" or _differ_without_direction(comparison)

@@ -61,7 +61,7 @@ def _opened(folders: Sequence[Path], by: str | None) -> dict[str, RunFolder]:
     from storlab.records.run_folder import RunFolder
 
     if by is None and len(folders) < 2:
-        raise UserError("one run can't be compared with itself: name another, or say with --by which of its factors")
+        raise UserError("one run cannot be compared with itself: name another, or say with --by which of its factors")
     paths = [folder.resolve() for folder in folders]
     if twice := next((folder for at, folder in enumerate(folders) if paths[at] in paths[:at]), None):
         raise UserError(f"{twice} is named twice")

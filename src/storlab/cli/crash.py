@@ -69,7 +69,7 @@ def crash(
 ) -> None:
     """Cut the power of a study's set-ups, and look what is left.
 
-    All writes are logged beneath the disk of a virtual machine; at many moments, what was not flushed is lost or torn.
+    All writes are logged underneath a virtual machine's disk; at many moments, what was not flushed is lost or torn.
     The status is 0 where all was recovered, 4 where something broke, 3 where a set-up could not be checked.
     """
     if unit is not None and unit not in _UNITS:

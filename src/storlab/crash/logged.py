@@ -1,4 +1,4 @@
-"""A study whose load says what it was promised, with a log beneath the disk that it is promised on."""
+"""A study whose load says what it was promised, with a log underneath the disk that it is promised on."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Witnessed:
 
 
 def logged_study(study: Study) -> Study:
-    """The same study with a log beneath each such disk. Raises ``UserError``, with what of it cannot be checked."""
+    """The same study with a log underneath each such disk. Raises ``UserError``, with what of it cannot be checked."""
     return replace(study, cells=tuple(_logged(cell) for cell in study.cells))
 
 

@@ -1,4 +1,4 @@
-"""A crash check of a study: each set-up once, with a log beneath its disk, cut at many moments."""
+"""A crash check of a study: each set-up once, with a log underneath its disk, cut at many moments."""
 
 from __future__ import annotations
 

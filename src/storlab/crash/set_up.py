@@ -1,4 +1,4 @@
-"""The check of one set-up: set up with a log beneath its disk, loaded, cut at many moments, torn down."""
+"""The check of one set-up: set up with a log underneath its disk, loaded, cut at many moments, torn down."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Logged:
-    """A set-up whose load has ended: its disk, the log beneath that, and what was acknowledged meanwhile."""
+    """A set-up whose load has ended: its disk, the log underneath that, and what was acknowledged meanwhile."""
 
     found: Witnessed
     file: LoggedFile

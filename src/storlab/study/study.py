@@ -262,7 +262,7 @@ def _check_metrics(cells: Sequence[Cell], report: Report) -> None:
                 one, other = getattr(first, key), getattr(spec, key)
                 if one != other:
                     message = f"{spec.name} has {key} = {shown(one)} in one cell and {shown(other)} in another"
-                    report(("workload", load.name), f"{message}: levels can't be compared by it")
+                    report(("workload", load.name), f"{message}: levels cannot be compared by it")
 
 
 def _limit_cells(factors: Sequence[Factor], report: Report) -> None:

@@ -10,7 +10,7 @@ _TRIES = 5
 
 
 def run_fio(*options: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
-    """What fio printed. One that packs logs and never ends is tried anew: it waits for its own packing threads.
+    """What fio printed. One that packs logs and never ends is tried again: it waits for its own packing threads.
 
     With fio 3.33 on a busy machine 2 of 270 did, and of 600 that did not pack, none. Each try writes its files anew.
     """

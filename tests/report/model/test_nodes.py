@@ -80,7 +80,7 @@ def test_one_round_gives_numbers_and_says_that_there_is_no_interval() -> None:
 def test_a_study_of_single_nodes_has_no_such_tables(run: ReportInput) -> None:
     alone = replace(run.summary, by_node=tuple(e for e in run.summary.by_node if e.node == "host"))
     assert node_tables(alone, Declarations()) == []
-    assert "Node by node" not in render(replace(run, summary=alone), "text")
+    assert "Per node" not in render(replace(run, summary=alone), "text")
 
 
 def test_the_load_of_the_host_is_there_per_backing_and_block_size_as_in_lab_notes(run: ReportInput) -> None:

@@ -56,11 +56,11 @@ def _pair(a: str, b: str, verdict: Verdict) -> Comparison:
         (
             replace(BASE, verdict="undecided", low=None, high=None, reason=""),
             "ext4 against xfs is undecided: 1.42× (no interval yet, 8 rounds). "
-            "How many more rounds it needs can't be foreseen.",
+            "How many more rounds it needs is not yet estimable.",
         ),
         (
             replace(BASE, verdict="undecided", ratio=None, reason="xfs is unsupported: no mkfs.xfs"),
-            "ext4 against xfs can't be compared: xfs is unsupported: no mkfs.xfs.",
+            "ext4 against xfs cannot be compared: xfs is unsupported: no mkfs.xfs.",
         ),
     ],
 )
@@ -77,7 +77,7 @@ def test_a_verdict_in_one_sentence(comparison: Comparison, sentence: str) -> Non
         ("leaning", {"better": "neither"}, "Leaning: higher in 7 of 8 rounds, "),
         ("leaning", {"better": "neither", "ratio": 0.7}, "Leaning: lower in 7 of 8 rounds, "),
         ("too few rounds", {}, "Too few rounds to decide anything: a verdict takes at least 9. About 6 more"),
-        ("no evidence", {}, "No evidence of a difference so far. About 6 more rounds would be needed to decide."),
+        ("no evidence", {}, "No evidence of a difference yet. About 6 more rounds would be needed to decide."),
     ],
 )
 def test_each_kind_of_undecided_is_called_undecided_first(
@@ -92,7 +92,7 @@ def test_each_kind_of_undecided_is_called_undecided_first(
 
 def test_an_undecided_comparison_that_rounds_can_not_decide_asks_for_none() -> None:
     undecided = replace(_pair("a", "b", "undecided"), rounds_to_decide=None)
-    assert words.more_rounds(undecided) == "How many more rounds it needs can't be foreseen."
+    assert words.more_rounds(undecided) == "How many more rounds it needs is not yet estimable."
     assert words.more_rounds(replace(undecided, settled=True)) == "More rounds would not decide it."
 
 
@@ -134,7 +134,7 @@ def test_the_lead_names_a_winner_only_where_there_is_one(comparisons: list[Compa
 
 def test_numbers_that_can_not_be_compared_are_told_with_their_factor() -> None:
     pairs = [replace(_pair(a, b, "undecided"), ratio=None, reason="no trial") for a, b in (("1", "16"), ("4k", "16"))]
-    assert words.not_compared(pairs) == "fs=1 against fs=16 and 4k against fs=16 can't be compared: no trial."
+    assert words.not_compared(pairs) == "fs=1 against fs=16 and 4k against fs=16 cannot be compared: no trial."
 
 
 def test_comparisons_without_an_answer_share_one_sentence_and_no_verdict() -> None:
@@ -144,13 +144,13 @@ def test_comparisons_without_an_answer_share_one_sentence_and_no_verdict() -> No
         replace(BASE, a="xfs", b="zfs", ratio=None, reason=reason),
     ]
     assert not_compared([BASE, *missing]) == [
-        "ext4 against zfs and xfs against zfs can't be compared: zfs is unsupported: no module."
+        "ext4 against zfs and xfs against zfs cannot be compared: zfs is unsupported: no module."
     ]
     lacking = [replace(BASE, ratio=None, reason="No trial of xfs is done.", within={"bs": bs}) for bs in ("4k", "8k")]
     assert not_compared([BASE, *lacking, replace(lacking[0], pooled=True, within={})]) == [
-        "ext4 against xfs can't be compared (bs=4k; bs=8k; all combinations pooled): No trial of xfs is done."
+        "ext4 against xfs cannot be compared (bs=4k; bs=8k; all combinations pooled): No trial of xfs is done."
     ]
-    assert not_compared(lacking) == ["ext4 against xfs can't be compared: No trial of xfs is done."]
+    assert not_compared(lacking) == ["ext4 against xfs cannot be compared: No trial of xfs is done."]
     summary = Summary("t", "bandwidth", 0.95, 8, "", comparisons=(BASE, *missing))
     assert ordered_comparisons(summary) == [BASE]
     assert overview(summary) == "8 rounds done; 3 comparisons: 1 better or worse, 2 without an answer."

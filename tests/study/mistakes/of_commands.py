@@ -198,7 +198,7 @@ cwd = "sub"  #! must be an absolute path
 [factors.x]
 old.unit = "s"
 new.unit = "1/s"
-[workload.load]  #! workload.load: speed has unit = "s" in one cell and "1/s" in another: levels can't be compared by it
+[workload.load]  #! workload.load: speed has unit = "s" in one cell and "1/s" in another: levels cannot be compared
 command = { argv = ["true"], metrics = [{ name = "speed", regex = "(.*)", unit = "{x.unit}" }] }
 """,
     }

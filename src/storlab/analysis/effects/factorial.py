@@ -17,7 +17,7 @@ cells, and where that would be negative, it is 0 and both are pooled.
 
 The design is columns of a linear model: sum-to-zero contrasts of factors and of their pairs, added one by one, factors
 before interactions. One whose columns are not new, because its levels vary together with those of terms before it,
-can't be told from them and is left out.
+is indistinguishable from them and is left out.
 
 Sources: Montgomery, "Design and Analysis of Experiments", chapters 4 and 5. Hays 1963, "Statistics for
 Psychologists", for ω². Olejnik and Algina 2003, "Generalized eta and omega squared statistics". Jain 1991, "The Art of
@@ -193,7 +193,7 @@ class Term:
 
 
 def terms_of(levels: Sequence[Mapping[str, str]], factors: Sequence[str]) -> tuple[list[Term], list[tuple[str, ...]]]:
-    """Terms for cells with these ``levels``, and the names of those that can't be told from the ones before.
+    """Terms for cells with these ``levels``, and the names of those that are indistinguishable from the ones before.
 
     With the column of ones, the terms span every difference between cells: what factors and pairs leave is ``others``.
     """

@@ -274,6 +274,6 @@ def _same(said_by: dict[Key, tuple[str, Trait]], key: Key, trait: Trait, run: st
     name = f"{key[1]} of {key[0]}"
     if known.unit != trait.unit:
         raise UserError(
-            f"{before} and {run} have {name} in different units ({known.unit}; {trait.unit}): they can't be compared"
+            f"{before} and {run} have {name} in different units ({known.unit}; {trait.unit}): they cannot be compared"
         )
-    raise UserError(f"{before} and {run} disagree on which direction of {name} is better: they can't be compared")
+    raise UserError(f"{before} and {run} disagree on which direction of {name} is better: they cannot be compared")

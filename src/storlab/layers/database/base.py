@@ -65,7 +65,7 @@ Settings = Annotated[dict[SettingName, SettingValue], AfterValidator(_no_files)]
 
 
 class DatabaseLayer(ServerLayer):
-    """A database in the directory beneath, whose data are put there whenever it is set up."""
+    """A database in the underlying directory, whose data are put there whenever it is set up."""
 
     data: DataSet | None = Field(
         None,

@@ -51,7 +51,7 @@ class PostgresqlLayer(DatabaseLayer):
 
     layer: Literal["postgresql"] = "postgresql"
     full_page_writes: bool = Field(
-        True, description="Whether the log has a whole page where it is changed first, to mend a torn one."
+        True, description="Whether the log has a whole page where it is changed first, to repair a torn one."
     )
     wal_size: Size = Field(
         1024**3, ge=32 * 1024**2, description="How much log there may be until a checkpoint (`max_wal_size`)."

@@ -1,4 +1,4 @@
-"""Which sizes a set-up's block requests have, all set-ups beneath each other: what goes below the unit leaps out.
+"""Which sizes a set-up's block requests have, all set-ups below each other: what goes below the unit leaps out.
 
 A row a set-up, a column a power of two, in each square the share of requests in per cent. Orange is below the unit,
 blue is not; squares are darker the more there is, in steps of a factor of ten, so that one request in ten thousand is

@@ -29,7 +29,7 @@ DASHES: tuple[list[int], ...] = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [5, 2, 1,
 
 FONT = "Helvetica, Arial, sans-serif"
 MOST_LINES = len(COLOURS)
-"""In one chart: more are not told apart."""
+"""In one chart: more are indistinguishable."""
 _TITLE = {"titleColor": SOFT, "titleFontSize": 12, "titleFontWeight": "normal"}
 _LINES = {"labelColor": SOFT, "gridColor": FAINT, "domainColor": SOFT, "tickColor": SOFT}
 _ROOM = {"titlePadding": 8, "labelLimit": 132, "labelSeparation": 6, "titleLimit": 340, "tickCount": 5}

@@ -17,7 +17,7 @@ from storlab.report.model import across, words
 from storlab.report.model.across_tables import ratio_tables, variability_tables
 from storlab.text import one_line
 
-_MOST = 24  # answers that are told one by one; the table has all
+_MOST = 24  # answers that are listed one by one; the table has all
 
 
 def render_text(given: RunsCompared, width: int = WIDTH) -> str:

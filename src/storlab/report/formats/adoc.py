@@ -60,7 +60,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield from _results(given)
     yield from _section(POWER_CUTS, shown.power_cuts)
     if shown.absent:
-        yield from ("== Not measured in full", "")
+        yield from ("== Incomplete cells", "")
         yield from (f"- {escaped(f'{cells}, {status}: {reason}')}" for cells, status, reason in shown.absent.rows)
         yield ""
     yield from _section("Conformance", shown.conformance)

@@ -103,7 +103,7 @@ def not_compared(given: RunsCompared) -> list[str]:
     for (a, b, metric, reason), places in reasons.items():
         found = "; ".join(filter(None, dict.fromkeys(places)))
         where = f" ({found})" if found else ""
-        said.append(f"{a} against {b} can't be compared by {metric}{where}: {words.stop(reason)}")
+        said.append(f"{a} against {b} cannot be compared by {metric}{where}: {words.stop(reason)}")
     return said
 
 

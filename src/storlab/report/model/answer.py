@@ -66,7 +66,7 @@ def _without_verdicts(summary: Summary, primary: Sequence[Estimate]) -> str:
 
 
 def _name(metric: str) -> str:
-    """ "write bandwidth", for "write.bandwidth"; "bytes written per transaction", for "bytes_written.per-transaction"."""
+    """ "write bandwidth", for "write.bandwidth"; "bytes per transaction", for "bytes.per-transaction"."""
     words = metric.replace("_", ".").replace(".per-", ".per.").split(".")
     return " ".join("IOPS" if word == "iops" else word for word in words)
 

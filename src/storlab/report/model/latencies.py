@@ -14,7 +14,7 @@ from storlab.report.model.tables import Notes, Table, heading, split_levels
 ROUGH = 0.1
 """A percentile that may be off by more than this share of itself is shown by its bounds."""
 FEW = 10
-"""With fewer operations beyond it, a percentile is told with a note."""
+"""With fewer operations beyond it, a percentile is shown with a note."""
 
 _FEW = "Fewer than ten operations are slower: another run may well have another one."
 _ROUGH = "In the last bin, which takes all that is slower: its begin, and the slowest operation where that is known."

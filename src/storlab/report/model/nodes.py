@@ -1,6 +1,6 @@
 """Tables of a trial's nodes side by side: a row a node, a column a level of the factor that is compared.
 
-What all nodes have together stands beneath: their sum, how fairly they share it, how far apart they started, and how
+What all nodes have together follows: their sum, how fairly they share it, how far apart they started, and how
 loaded the host was right after. Every number is the mean over the rounds, so that the rows of nodes add up to their
 sum, with the half-width of its interval.
 """
@@ -69,7 +69,7 @@ class Numbers:
 
 
 def node_tables(summary: Summary, declared: Declarations) -> list[Table]:
-    """What is compared, node by node, and the longest stalls; empty for a study of single nodes."""
+    """What is compared, per node, and the longest stalls; empty for a study of single nodes."""
     numbers, tables = Numbers(summary), list[Table]()
     for grid in grids(summary):
         first = True

@@ -78,7 +78,7 @@ class Notes:
 
 
 def without_notes(table: Table, left_out: Callable[[str], bool]) -> Table:
-    """``table`` without footnotes that are ``left_out``; the others are numbered anew."""
+    """``table`` without footnotes that are ``left_out``; the others are renumbered."""
     kept = [note for note in table.notes if not left_out(note)]
     numbers = {f"[{at}]": f"[{kept.index(n) + 1}]" if n in kept else "" for at, n in enumerate(table.notes, 1)}
     rows = tuple(tuple(" ".join(_renumbered(cell, numbers)) for cell in row) for row in table.rows)

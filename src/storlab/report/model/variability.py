@@ -15,7 +15,7 @@ from storlab.report.model.tables import Notes, Table, heading
 from storlab.timeseries.variability import STATISTICS, variance_factors
 
 _FEW = 0.5  # of the trials: where fewer have samples enough, those that have are an odd choice
-_MOST = 4  # changes of a level that are told one by one
+_MOST = 4  # changes of a level that are listed one by one
 _DESCRIBED = (
     "Samples of one trial depend on each other: they say how that trial went, and not how the next will go. The "
     "factor is how many times the smallest variance it is; the stall is the longest."
@@ -90,7 +90,7 @@ def _checked(title: str, caption: str, factor: str, found: Mapping[str, pl.DataF
 def _drift(found: pl.DataFrame) -> str:
     gradual = _in_rounds(found, pl.col("drift_share") != 0, "drift_share", fmt.percent, "")
     steps = _in_rounds(found, pl.col("drift_steps") != 0, "drift_steps", lambda n: f"{fmt.percent(n)} in steps", "")
-    return "; ".join(filter(None, (gradual, steps))) or "none told"
+    return "; ".join(filter(None, (gradual, steps))) or "none detected"
 
 
 def _range(values: pl.Series, words: Callable[[float], str]) -> str:

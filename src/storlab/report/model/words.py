@@ -10,7 +10,7 @@ from storlab.grouping import grouped
 from storlab.report.model import format as fmt
 
 MARKS: dict[Verdict, str] = {"better": "▲", "worse": "▼", "equivalent": "≈", "undecided": "?"}
-"""A shape for each verdict, so that none is told by colour alone."""
+"""A shape for each verdict, so that none depends on colour alone."""
 
 TERMS = {
     "cell": "A cell is one combination of levels: what is set up and measured as one.",
@@ -124,7 +124,7 @@ def lacking(comparison: Comparison) -> str:
         case "too few rounds":
             return f"Too few rounds to decide anything: a verdict takes at least {found.fewest}."
         case "no evidence":
-            return "No evidence of a difference so far."
+            return "No evidence of a difference yet."
 
 
 def leaning(comparison: Comparison) -> str:
@@ -155,7 +155,7 @@ def not_compared(comparisons: Sequence[Comparison], places: Iterable[str] = ()) 
     pairs = listed(list(dict.fromkeys(f"{named(c.factor, c.a)} against {named(c.factor, c.b)}" for c in comparisons)))
     where = "; ".join(filter(None, dict.fromkeys(places)))
     where = f" ({where})" if where else ""
-    return f"{pairs} can't be compared{where}: {stop(comparisons[0].reason or 'no round has both')}"
+    return f"{pairs} cannot be compared{where}: {stop(comparisons[0].reason or 'no round has both')}"
 
 
 def more_rounds(comparison: Comparison) -> str:
@@ -169,7 +169,7 @@ def more_rounds(comparison: Comparison) -> str:
         return "Neither direction of this metric is better."
     if comparison.settled:
         return "More rounds would not decide it."
-    return "How many more rounds it needs can't be foreseen."
+    return "How many more rounds it needs is not yet estimable."
 
 
 def stop(text: str) -> str:

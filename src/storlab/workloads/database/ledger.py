@@ -91,7 +91,7 @@ class SqlLedgerWorkload(Witness):
             f"INSERT INTO pages {rows}",
         ):
             await place.node.run(sql(server, statement), timeout=_PATIENCE)
-        if server.dialect == "postgresql":  # whose log would else begin with whole pages, and mend torn ones for ever
+        if server.dialect == "postgresql":  # whose log would else begin with whole pages, and repair torn ones for ever
             await place.node.run(sql(server, "CHECKPOINT"), timeout=_PATIENCE)
 
     async def launch(self, place: RunContext) -> Launch:

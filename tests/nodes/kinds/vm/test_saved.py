@@ -54,4 +54,4 @@ def test_a_saved_guest_fits_others_of_its_hardware_and_image_alone(tmp_path: Pat
     assert first != _fingerprint(guest(image=spec.image, memory="1G"))
     assert first != _fingerprint(guest(image=spec.image, kernel_args="a"))
     os.utime(spec.image.kernel, (1, 1))
-    assert first != _fingerprint(spec), "the kernel was built anew"
+    assert first != _fingerprint(spec), "the kernel was built again"
