@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import signal
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -176,6 +177,26 @@ def test_a_node_without_mysql_can_not_have_it_and_how_to_get_one_is_said(
                 await started(ground, "mysql")
 
     asyncio.run(main())
+
+
+@needs_mysql
+def test_mysql_keeps_nothing_in_use_that_another_run_has_mounted(tmp_path: Path) -> None:
+    """It has a mount namespace of its own, whose copies would outlive the other run's unmounting."""
+
+    async def mounts_of_the_server() -> str:
+        async with site() as ground:
+            await started(ground, "mysql", {"data": {"tables": 1, "rows": 10}})
+            (process,) = ground.node.named.values()
+            return Path(f"/proc/{process.pid}/mountinfo").read_text()
+
+    other = tmp_path / "storlab-20260101-000000-0000" / "mnt"
+    other.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "none", other], check=True)
+    try:
+        seen = asyncio.run(mounts_of_the_server())
+    finally:
+        subprocess.run(["umount", other], check=True)
+    assert "/1-mysql/programs " in seen and str(other) not in seen
 
 
 @needs_mysql

@@ -47,9 +47,20 @@ wait $!
 """
 
 # Its user may not pass through the folders that the cache lies in, so it sees its programs elsewhere: in a mount
-# namespace that ends with it, and in which what others unmount is unmounted, too.
+# namespace that ends with it. What other runs have mounted is let go of there: a copy would keep it in use after they
+# have unmounted it, where mounts do not propagate.
 _APART = ("unshare", "--mount", "--propagation=slave", "--", "sh", "-c")
-_SHOW = 'mount --no-mtab --options bind,ro "$1" "$2" && shift 2 && exec "$@"'
+_SHOW = """
+mount --no-mtab --options bind,ro "$1" "$2" || exit
+while read -r _ _ _ _ mounted _; do
+    case $mounted in */storlab-* | */.storlab-*) ;; *) continue ;; esac
+    case $2/ in "$mounted"/*) continue ;; esac
+    case $3/ in "$mounted"/*) continue ;; esac
+    umount --no-mtab --lazy -- "$mounted" 2> /dev/null
+done < /proc/self/mountinfo
+shift 3
+exec "$@"
+"""
 
 
 class MysqlLayer(InnodbLayer):
@@ -95,7 +106,7 @@ class MysqlLayer(InnodbLayer):
         words = super().launcher(server)
         if self.bindir is not None or server.user is None:
             return words
-        return [*_APART, _SHOW, "sh", str(MYSQL.folder), self._programs(server), *words]
+        return [*_APART, _SHOW, "sh", str(MYSQL.folder), self._programs(server), server.data or server.folder, *words]
 
     async def prepare(self, server: ServerContext) -> None:
         await self._words(server.node)  # raises where there is none
