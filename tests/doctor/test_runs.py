@@ -24,7 +24,7 @@ def test_what_a_journal_says_still_stands_is_named_with_the_command_that_takes_i
         journal.undone(gone, "detached")
     (check,) = leftovers({"r1": folder})
     assert check.status == "warn"
-    assert "1 things standing (mount.unmount)" in check.says
+    assert "it left 1 thing set up (mount.unmount)" in check.says
     assert check.remedy == f"storlab clean '{folder}'"
 
 

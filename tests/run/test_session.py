@@ -29,3 +29,13 @@ def test_any_other_error_that_nobody_waited_for_is_told(caplog: pytest.LogCaptur
     with caplog.at_level(logging.ERROR, logger="asyncio"):
         asyncio.run(_leave(ValueError("a mistake")))
     assert "never retrieved" in caplog.text
+
+
+def test_which_versions_programs_are_is_asked_for_the_records_and_not_for_a_plan() -> None:
+    async def look() -> None:
+        async with open_session("20260101-000000-abcd") as session:
+            assert session.facts["host"]["tools"] == {}
+            await session.ask_versions()
+            assert session.facts["host"]["tools"]["mount"]["version"].startswith("mount from util-linux")
+
+    asyncio.run(look())

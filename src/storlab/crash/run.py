@@ -46,7 +46,7 @@ async def crash_check(study: Study, folder: Path, asked: Asked, observer: Observ
             plan.refuse_empty()
             _refuse_full(folder)
             with new_run_folder(folder / RECORDS) as records:
-                begin_manifest(records.path, run, session, plan)
+                await begin_manifest(records.path, run, session, plan)
                 remember_run(run, records.path)
                 with Journal(records.journal) as journal:
                     session.begin(journal, study.model.scratch)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from storlab.doctor import host, kernel, runs, tracing, virtual, workloads
 from storlab.doctor.machine import Check, Machine
+
+_AT_ONCE = 4  # most of the time goes by in programs that are asked something
 
 
 def examine(machine: Machine) -> list[Check]:
@@ -12,4 +16,7 @@ def examine(machine: Machine) -> list[Check]:
         *(host.checks, kernel.checks, workloads.checks, tracing.checks, virtual.checks),
         *(kernel.networks, workloads.others),
     )
-    return [*(check for part in parts for check in part(machine)), *runs.checks(), *runs.shipped()]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = [pool.submit(part, machine) for part in parts]
+        of_runs = [*runs.checks(), *runs.shipped()]
+    return [*(check for part in found for check in part.result()), *of_runs]

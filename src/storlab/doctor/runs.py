@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from storlab.analysis.wording import plural
 from storlab.doctor.machine import Check, missing, ok, warn
 from storlab.errors import RecordsError, StorlabError
 from storlab.run.executor import new_run_id
@@ -19,6 +20,9 @@ from storlab.study.study import Study, load_study, shipped_studies
 
 GROUP = "Runs"
 STUDIES = "Shipped studies"
+_AT_ONCE = 4
+_CLEAN = "storlab clean"  # which shows what it would tear down, and asks
+_PLAN = "storlab plan STUDY, which says of each cell what it lacks"
 
 
 def checks() -> list[Check]:
@@ -31,7 +35,8 @@ def without_journal(found: Sequence[Orphan]) -> list[Check]:
     lines = []
     for run in dict.fromkeys(orphan.run for orphan in found):
         left = ", ".join(f"{orphan.undo} {orphan}" for orphan in found if orphan.run == run)
-        lines.append(warn(run, GROUP, f"it was killed and left, whatever its journal says: {left}", "storlab clean"))
+        says = f"it was killed, and this is still set up and in no journal: {left}"
+        lines.append(warn(run, GROUP, says, _CLEAN))
     return lines
 
 
@@ -44,29 +49,39 @@ def leftovers(runs: Mapping[str, Path]) -> list[Check]:
 
 def _judge(name: str, folder: Path) -> Check:
     if not folder.is_dir():
-        return warn(name, GROUP, f"{folder} is gone, and its journal with it", "storlab clean")
+        return warn(name, GROUP, f"{folder} is gone, and its journal with it", _CLEAN)
     command = f"storlab clean {shlex.quote(str(folder))}"
     try:
         pending = read_pending(folder / "journal.jsonl")
     except (OSError, RecordsError) as error:
         return missing(name, GROUP, str(error), command)
     if not pending:
-        return warn(name, GROUP, f"{folder}: nothing stands, but the run did not end", command)
+        return warn(name, GROUP, f"{folder}: the run did not end, and left nothing set up", command)
     kinds = ", ".join(dict.fromkeys(entry.undo for entry in pending))
-    says = f"{folder}: still running, or it left {len(pending)} things standing ({kinds})"
+    says = f"{folder}: still running, or it left {plural(len(pending), 'thing')} set up ({kinds})"
     return warn(name, GROUP, says, command)
 
 
 def shipped() -> list[Check]:
-    """One line a study."""
-    return [study(name) for name in sorted(shipped_studies())]
+    """One line a study, planned a few at once."""
+    return asyncio.run(_studies(sorted(shipped_studies())))
 
 
-def study(name: str) -> Check:
+async def _studies(names: Sequence[str]) -> list[Check]:
+    limit = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(name: str) -> Check:
+        async with limit:
+            return await study(name)
+
+    return await asyncio.gather(*map(one, names))
+
+
+async def study(name: str) -> Check:
     """Load it, ask the nodes, run nothing."""
     try:
         loaded = load_study(shipped_studies()[name])
-        return judge(name, asyncio.run(_plan(loaded)))
+        return judge(name, await _plan(loaded))
     except (StorlabError, OSError) as error:
         return missing(name, STUDIES, str(error).splitlines()[0])
 
@@ -84,5 +99,5 @@ def judge(name: str, plan: Plan) -> Check:
         return ok(name, STUDIES, f"all {cells} cells can run")
     reasons = "; ".join(dict.fromkeys(reason for each in plan.unsupported.values() for reason in each))
     if plan.supported:
-        return warn(name, STUDIES, f"{len(plan.supported)} of {cells} cells can run: {reasons}", f"storlab plan {name}")
-    return missing(name, STUDIES, reasons, f"storlab plan {name}")
+        return warn(name, STUDIES, f"{len(plan.supported)} of {cells} cells can run: {reasons}", _PLAN)
+    return missing(name, STUDIES, reasons, _PLAN)

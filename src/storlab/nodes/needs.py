@@ -79,6 +79,11 @@ def version_commands(names: Iterable[str]) -> dict[str, list[str]]:
     return {name: [name, *(PROGRAMS[name].version if name in PROGRAMS else ())] for name in sorted(set(names))}
 
 
+def _looked_for(names: Iterable[str]) -> dict[str, list[str]]:
+    """The same for programs that need only be there, which are not run."""
+    return {name: [name] for name in names}
+
+
 UNPACKED_MYSQL = "MySQL"
 """What it is called where it is missing: ``mysqld`` is also a name of MariaDB's."""
 
@@ -137,7 +142,7 @@ class Lack:
 
 async def lacks(node: Node, needs: Needs) -> list[Lack]:
     """What ``node`` lacks of ``needs``; empty where it has everything."""
-    facts = await node.facts(version_commands(needs.programs))
+    facts = await node.facts(_looked_for(needs.programs))
     found: list[Lack] = []
     if needs.root and facts["uid"] != 0:
         found.append(Lack(f"no root privileges, needed for {needs.root}", "run it as root, or with sudo"))
@@ -175,7 +180,7 @@ async def _has_queue(node: Node, queue: str) -> bool:
 
 
 async def _loadable(node: Node, module: str) -> bool:
-    facts = await node.facts(version_commands(["modprobe"]))
+    facts = await node.facts(_looked_for(["modprobe"]))
     if facts["tools"].get("modprobe") is None:
         return False
     return (await node.run(["modprobe", "--dry-run", "--quiet", module], check=False)).ok

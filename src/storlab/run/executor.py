@@ -79,7 +79,7 @@ async def run_study(
             plan.refuse_empty()
             await session.claim_devices()
             with new_run_folder(folder) as records:
-                begin_manifest(folder, run, session, plan, limits)
+                await begin_manifest(folder, run, session, plan, limits)
                 tables = tables_of_study(records.manifest, plan.study)
                 return await _Executor(records, plan, session, observer, interrupts, tables, limits).execute()
 
@@ -126,9 +126,10 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
-def begin_manifest(folder: Path, run: str, session: Session, plan: Plan, limits: Limits = NO_LIMITS) -> None:
+async def begin_manifest(folder: Path, run: str, session: Session, plan: Plan, limits: Limits = NO_LIMITS) -> None:
     """Write what is known of a run before it begins. Raises ``UserError`` where the folder can't be used."""
     study = plan.study
+    await session.ask_versions()
     manifest = Manifest(
         run=run,
         title=study.model.title,

@@ -36,7 +36,7 @@ async def shell_session(study: Study, folder: Path, observer: Observer) -> Async
             plan.refuse_empty()
             await session.claim_devices()
             with new_run_folder(folder) as records:
-                begin_manifest(folder, run, session, plan)
+                await begin_manifest(folder, run, session, plan)
                 remember_run(run, folder)
                 with Journal(records.journal) as journal:
                     session.begin(journal, study.model.scratch)
