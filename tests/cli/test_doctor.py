@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from storlab.cli.console import Console
-from storlab.cli.doctor import doctor, show, verdict
+from storlab.cli.doctor import doctor, next_step, remedies, show
 from storlab.doctor import host, kernel, runs, tracing, virtual, workloads
 from storlab.doctor.machine import missing, ok, warn
 
@@ -34,16 +34,51 @@ def test_status_is_told_by_symbols_and_without_colours_where_there_is_no_termina
     assert [line[0] for line in text.splitlines() if line[:1] in "✓!✗" and line] == ["✓", "!", "✗"]
 
 
-def test_a_remedy_stands_underneath_what_it_mends() -> None:
+def test_remedies_follow_the_groups_each_with_what_it_fixes() -> None:
     lines = [line.strip() for line in shown(80).splitlines()]
-    assert lines[lines.index("→ echo tsc > /sys/x") - 1].startswith("!  clock source")
+    first = lines.index("What would fix the rest")
+    assert lines[first + 1 : first + 3] == ["→ echo tsc > /sys/x", "for clock source"]
 
 
-def test_the_last_line_says_whether_the_shipped_study_can_run() -> None:
+def test_without_anything_to_fix_no_remedies_are_announced() -> None:
+    stream = io.StringIO()
+    show(FOUND[:1], Console(file=stream, width=80))
+    assert "What would fix" not in stream.getvalue()
+
+
+def test_a_command_is_not_broken_into_lines_and_can_be_copied() -> None:
+    stream = io.StringIO()
+    command = f"apt-get install {' '.join(f'package-{number}' for number in range(20))}"
+    show([missing("much", "Machine", "not installed", command)], Console(file=stream, width=80))
+    assert f"→ {command}\n" in stream.getvalue()
+
+
+def test_each_remedy_is_given_once_and_all_packages_in_one_command() -> None:
+    kernel_image = "apt-get install linux-image-amd64, and boot it"
+    found = [
+        missing("nbd", "Block devices", "not in this kernel", kernel_image),
+        missing("xfs", "File systems", "no mkfs.xfs", "apt-get install xfsprogs"),
+        missing("qemu-img", "Virtual machines", "not installed", "apt-get install qemu-utils"),
+        missing("qemu-nbd", "Virtual machines", "not installed", "apt-get install qemu-utils"),
+        missing("9p", "Networks", "not in this kernel", kernel_image),
+    ]
+    assert remedies(found) == {
+        "apt-get install xfsprogs qemu-utils": ["xfs", "qemu-img", "qemu-nbd"],
+        kernel_image: ["nbd", "9p"],
+    }
+
+
+def test_it_ends_with_what_this_user_can_run_next() -> None:
     group = "Shipped studies"
-    assert verdict([ok("quick", group, "all cells")]) == "`storlab run quick` can run here."
-    assert verdict([missing("quick", group, "fio is not installed")]).endswith("can't run here: fio is not installed.")
-    assert "in part" in verdict([warn("quick", group, "4 of 6 cells can run: no xfs")])
+    directory = ok("quick-directory", group, "all 6 cells can run")
+    assert next_step([ok("quick", group, "all 3 cells can run"), directory]) == ["Next: `storlab run quick`"]
+    part = warn("quick", group, "2 of 3 cells can run: no xfs")
+    assert next_step([part, directory]) == ["Next: `storlab run quick` (2 of 3 cells can run: no xfs)"]
+    refused = missing("quick", group, "no root privileges")
+    why = "`storlab run quick` cannot run here: no root privileges."
+    assert next_step([refused, directory]) == [why, "Next: `storlab run quick-directory`"]
+    neither = next_step([refused, missing("quick-directory", group, "fio is not installed")])
+    assert neither == [why, "`storlab run quick-directory` cannot run here: fio is not installed."]
 
 
 def test_json_is_a_list_of_checks(capsys: pytest.CaptureFixture[str]) -> None:

@@ -97,6 +97,7 @@ def test_a_feature_is_missing_without_the_program_that_makes_use_of_it() -> None
         ("mariadbd  Ver 10.11.14-MariaDB-0+deb12u2 for debian-linux-gnu", "10.11.14-MariaDB-0+deb12u2"),
         ("\npostgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)", "15.18"),
         ("a program of few words", "a program of few words"),
+        ("bonnie++: invalid option -- 'h'\nusage:\nbonnie++ [-d scratch-dir]\n\nVersion: 2.00a", "2.00a"),
     ],
 )
 def test_a_version_is_cut_out_of_what_a_program_prints(printed: str, number: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
     from storlab.doctor.machine import Check
 
 _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("✗", "red")}
-_STUDY = "quick"
-_NAME_WIDTH = 20
+_FIRST_STUDIES = ("quick", "quick-directory")
+"""What to begin with: the first of them that this machine and user can run."""
+_NAME_WIDTH = 21
+_INSTALL = "apt-get install "
+_PACKAGES = re.compile(rf"{_INSTALL}(?P<packages>[\w.+-]+(?: [\w.+-]+)*)", re.ASCII)
+"""A remedy that only installs, so that several are one command."""
 
 
 def doctor(json: Json = False) -> None:
@@ -33,7 +38,7 @@ def doctor(json: Json = False) -> None:
 
 
 def show(found: Sequence[Check], console: Console) -> None:
-    """A table a group; below what is missing, the command that fixes it. Closes with whether ``quick`` can run."""
+    """A table a group, then each remedy once, with what it fixes. Closes with what to run next."""
     from rich.table import Table
     from rich.text import Text
 
@@ -44,21 +49,51 @@ def show(found: Sequence[Check], console: Console) -> None:
         table.add_column(overflow="fold")
         for check in checks:
             mark, colour = _MARKS[check.status]
-            says = Text(check.says)
-            if check.remedy:
-                says.append(f"\n→ {check.remedy}", style="cyan")
-            table.add_row(Text(mark, style=colour), Text(check.name, overflow="fold"), says)
+            table.add_row(Text(mark, style=colour), Text(check.name, overflow="fold"), Text(check.says))
         console.print(Text(group, style="bold"))
         console.print(table)
         console.print()
-    console.print(Text(verdict(found)), soft_wrap=True)
+    _show_remedies(remedies(found), console)
+    for line in next_step(found):
+        console.print(Text(line), soft_wrap=True)
 
 
-def verdict(found: Sequence[Check]) -> str:
-    """One sentence: whether the shipped study ``quick`` can run here, and if not, why."""
-    study = next((check for check in found if check.group == "Shipped studies" and check.name == _STUDY), None)
-    if study is None or study.status == "ok":
-        return f"`storlab run {_STUDY}` can run here."
-    if study.status == "warn":
-        return f"`storlab run {_STUDY}` can run here in part: {study.says}."
-    return f"`storlab run {_STUDY}` can't run here: {study.says}."
+def _show_remedies(fixes: Mapping[str, Sequence[str]], console: Console) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    if not fixes:
+        return
+    console.print(Text("What would fix the rest", style="bold"))
+    for remedy, names in fixes.items():
+        console.print(Text(f"→ {remedy}", style="cyan"), soft_wrap=True)  # a command is copied as one line
+        console.print(Padding(Text(f"for {', '.join(names)}"), (0, 0, 0, 4)))
+    console.print()
+
+
+def remedies(found: Sequence[Check]) -> dict[str, list[str]]:
+    """Remedy → what it fixes. Packages are one command, which comes first; the others keep their order."""
+    packages: dict[str, None] = {}
+    installed: list[str] = []
+    others: dict[str, list[str]] = {}
+    for check in found:
+        if plain := _PACKAGES.fullmatch(check.remedy):
+            packages |= dict.fromkeys(plain["packages"].split())
+            installed.append(check.name)
+        elif check.remedy:
+            others.setdefault(check.remedy, []).append(check.name)
+    return ({_INSTALL + " ".join(packages): installed} if packages else {}) | others
+
+
+def next_step(found: Sequence[Check]) -> list[str]:
+    """What to run now, by this user on this machine; and why not what would come first, where that cannot run."""
+    studies = {check.name: check for check in found if check.group == "Shipped studies"}
+    against: list[str] = []
+    for name in _FIRST_STUDIES:
+        study = studies.get(name)
+        if study is None or study.status == "ok":
+            return [*against, f"Next: `storlab run {name}`"]
+        if study.status == "warn":
+            return [*against, f"Next: `storlab run {name}` ({study.says})"]
+        against.append(f"`storlab run {name}` cannot run here: {study.says}.")
+    return against

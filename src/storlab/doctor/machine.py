@@ -184,10 +184,10 @@ def feature_with_program(
 def version(machine: Machine, program: str, *arguments: str) -> str:
     """The version that a program prints, without what else it prints; its first line where there is none."""
     asked = arguments or (PROGRAMS[program].version if program in PROGRAMS else ("--version",))
-    said = machine.run([program, *asked]).first_line
-    # mariadbd: "Ver 10.11.14-MariaDB-…": what follows the number is the packager's.
-    found = _VERSION.search(said)
-    return found[0] if found else said
+    said = machine.run([program, *asked])
+    # mariadbd: "Ver 10.11.14-MariaDB-…": what follows the number is the packager's. bonnie++ has it below its usage.
+    found = _VERSION.search(said.first_line) or _VERSION.search(said.text)
+    return found[0] if found else said.first_line
 
 
 def program(

@@ -57,7 +57,7 @@ def others(machine: Machine) -> list[Check]:
         program(machine, OTHERS, "mariadbd", "mariadb-server"),
         mysql(machine),
         program(machine, OTHERS, "postgres", "postgresql", path=postgres[-1] if postgres else ""),
-        # It prints its version only as the head of its usage.
+        # It prints its version only below its usage, which it prints for an option that it does not know.
         program(machine, OTHERS, "bonnie++", "bonnie++", "-h"),
     ]
 
