@@ -3,23 +3,48 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from storlab import api
+from storlab import api, conformance
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "extensions").rglob("*.py"))
 
 
 def test_its_list_is_what_it_has_in_order() -> None:
-    public = {name for name in vars(api) if not name.startswith("_")} - {"annotations"}
-    assert set(api.__all__) == public
+    public = {name for name in vars(api) if not name.startswith("_")} - {"annotations", "TYPE_CHECKING"}
+    assert set(api.__all__) == public | set(conformance.__all__)
     constants, classes, functions = (
         [name for name in api.__all__ if kind(name)]
         for kind in (str.isupper, lambda name: name[0].isupper() and not name.isupper(), str.islower)
     )
     assert api.__all__ == [*sorted(constants), *sorted(classes), *sorted(functions)]
+
+
+def test_it_has_every_check_of_conformance() -> None:
+    written = {name for name, value in vars(conformance).items() if name.startswith("check_") and callable(value)}
+    assert set(conformance.__all__) == written
+    for name in written:
+        assert getattr(api, name) is getattr(conformance, name)
+
+
+def test_a_name_that_it_does_not_have_is_no_attribute() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'check_everything'"):
+        _ = api.check_everything  # type: ignore[attr-defined]
+
+
+def test_what_loads_an_extension_loads_no_checks() -> None:
+    loads = "import sys, storlab.api; sys.exit('storlab.conformance' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", loads], timeout=60).returncode == 0
+
+
+def test_the_promise_is_the_version_policys() -> None:
+    policy = (Path(__file__).parent.parent / "RELEASING.md").read_text("utf-8")
+    assert "- the names in `storlab.api` and `storlab.conformance`." in policy
+    assert "RELEASING.md" in (api.__doc__ or "")
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda path: path.name)

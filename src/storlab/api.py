@@ -1,9 +1,15 @@
-"""All that an extension is made of, in one place: what to derive from, what that gets, and what it gives.
+"""All that an extension is made of, in one place: what to derive from, what that gets, and what it gives; and the
+checks of ``storlab.conformance``, by which a test suite finds whether an extension does what is expected of it.
 
-``storlab.conformance`` checks an extension against what is expected of it. What is in neither may change at any time.
+What is promised: names in ``__all__``, here and there, keep their meaning, parameters and fields as RELEASING.md says.
+From 1.0 on they only go away, or ask for more, with a new MAJOR version; until then with a new MINOR one, and
+CHANGELOG.md says so. New names, and new parameters and fields with a default, may come with any MINOR version. Whatever
+is imported from elsewhere in the package may change at any time.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from storlab.errors import (
     CommandFailed,
@@ -50,6 +56,26 @@ from storlab.probes.subject import End, Interface, Kind, ProcessGroup, Service, 
 from storlab.units import Duration, Size
 from storlab.workloads.base import Launch, OptionError, RunContext, Workload, read_exit
 
+if TYPE_CHECKING:
+    from storlab.conformance import (
+        check_importer,
+        check_layer,
+        check_node_kind,
+        check_probe,
+        check_set_up,
+        check_workload,
+    )
+else:
+
+    def __getattr__(name: str) -> object:
+        """The checks, which load all that runs studies: only test suites need that, and no extension at work."""
+        from storlab import conformance
+
+        if name in conformance.__all__:
+            return getattr(conformance, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "CHECK_COLUMNS", "HISTOGRAM_COLUMNS", "LONG", "METRIC_COLUMNS", "REQUEST_COLUMNS", "SERIES_COLUMNS",
     "AgentLauncher", "CommandFailed", "Crossing", "Demands", "Dir", "Disk", "DiskFull", "Duration", "End", "Exit",
@@ -58,7 +84,8 @@ __all__ = [
     "NodeKind", "NodeLost", "OptionError", "ParseError", "Part", "Pool", "Prepared", "Probe", "ProbeContext",
     "ProbeRecord", "Process", "ProcessGroup", "Resource", "RunContext", "SafetyError", "Server", "ServerContext",
     "ServerLayer", "Service", "Services", "Size", "StorlabError", "Subject", "TimedOut", "Transport", "TrialError",
-    "Undo", "Unsupported", "UserError", "Value", "Window", "Workload", "agent_path", "around", "declared_by",
-    "end_marked", "latencies", "metric_frame", "parse_mountinfo", "percentiles_of", "read_exit", "read_samples",
-    "refuse_foreign", "remove_folder", "sampling", "undo",
+    "Undo", "Unsupported", "UserError", "Value", "Window", "Workload", "agent_path", "around", "check_importer",
+    "check_layer", "check_node_kind", "check_probe", "check_set_up", "check_workload", "declared_by", "end_marked",
+    "latencies", "metric_frame", "parse_mountinfo", "percentiles_of", "read_exit", "read_samples", "refuse_foreign",
+    "remove_folder", "sampling", "undo",
 ]  # fmt: skip

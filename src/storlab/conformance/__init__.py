@@ -5,6 +5,8 @@
 
 Each takes a class, the keys of one instance as a study has them, and real results for what it parses; these are damaged
 in many ways as well. An ``AssertionError`` names all that is wrong. Storlab's own classes pass the same checks.
+
+``storlab.api`` has these checks, too. The names of both follow the version policy in RELEASING.md.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from storlab.nodes.undo import Undo
 from storlab.probes.base import Probe, ProbeRecord
 from storlab.run.undoing import undo_table
 from storlab.workloads.base import Workload
+
+__all__ = ["check_importer", "check_layer", "check_node_kind", "check_probe", "check_set_up", "check_workload"]
 
 M = TypeVar("M", bound=BaseModel)
 
