@@ -62,7 +62,7 @@ def test_the_version_is_a_line() -> None:
         ("run quick --set repeat.max=0", "--set repeat.max=0: 0 should be at least 1"),
         ("run quick --set repeat.min=500", "min = 500 is more than max"),
         ("report nowhere", "nowhere"),
-        ("report . --format pdf", "pdf"),
+        ("report . --format docx", "docx"),
         ("resume nowhere", "nowhere"),
         ("clean nowhere", "nowhere"),
         ("run", "Missing argument 'STUDY'"),

@@ -74,7 +74,7 @@ def read_result(folder: Path) -> CrashResult | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise RecordsError(f"{path} can't be read: {error.strerror}") from None
+        raise RecordsError(f"cannot read {path}: {error.strerror}") from None
     try:
         return msgspec.json.decode(data, type=CrashResult)
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:

@@ -80,7 +80,7 @@ def precision_of(until: str) -> float:
     try:
         return parse_share(until)
     except ValueError:
-        message = f'--until {until!r} can\'t be read: write "decided", "max", or a precision such as "±5%"'
+        message = f'cannot read --until {until!r}: write "decided", "max", or a precision such as "±5%"'
         raise UserError(message) from None
 
 
