@@ -58,3 +58,17 @@ def test_levels_that_cannot_be_are_named_where_they_are_written(sizes: str, said
 def test_a_word_that_is_no_parameter_is_no_list() -> None:
     with pytest.raises(StudyError, match="levels must be a list"):
         read(STUDY.replace('levels = "{sizes}"', 'levels = "{others}"'))
+
+
+def test_the_way_of_cloning_may_be_a_factor_beside_others() -> None:
+    cells = read(
+        """
+title = "Cloning"
+schema = 1
+stack = [{ layer = "directory" }, { layer = "mariadb", clone = "{clone}", doublewrite = "{doublewrite}" }]
+factors.clone = ["copy", "reflink"]
+factors.doublewrite = [true, false]
+workload.load.sysbench = { tables = 1, rows = 10 }
+"""
+    ).cells
+    assert len(cells) == 4

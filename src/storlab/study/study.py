@@ -19,6 +19,7 @@ from storlab.levels import is_sweep
 from storlab.metrics import MetricSpec
 from storlab.reading import read_file
 from storlab.study.cells import Cell
+from storlab.study.cloning import check_cloning
 from storlab.study.factors import Factor, read_factors
 from storlab.study.messages import explain, nearest, unknown
 from storlab.study.networks import check_networks, network_notes
@@ -160,6 +161,7 @@ def parse_study(
         cells = tuple(expand(Source(raw, model, levels, remember, report), factors, used))
         _check_metrics(cells, report)
         check_networks(cells, report)
+        check_cloning(cells, report)
         refuse_if_any()
     except RecursionError:
         raise StudyError(file, [Problem("", "this is nested too deeply for a study")]) from None

@@ -253,5 +253,13 @@ stack = [{ layer = "directory" }, { layer = "mysql", settings = { datadir = "x" 
 [workload.load]
 sysbench = { tables = 1, rows = 10 }
 """,
+        "databases that are compared and get their data in two ways": """
+stack = [{ layer = "directory" }, "{server}"]
+[factors.server]
+one = { layer = "mariadb" }
+other = { layer = "mariadb", doublewrite = false, clone = "reflink" }  #! clone = "copy" and "reflink", and
+[workload.load]
+sysbench = { tables = 1, rows = 10 }
+""",
     }
 )

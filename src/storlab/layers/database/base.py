@@ -75,7 +75,7 @@ class DatabaseLayer(ServerLayer):
     clone: Clone = Field(
         "copy",
         description="How each trial gets its data: `copy`, or `reflink`: sharing extents with a copy in the same file "
-        "system, which first writes then take apart.",
+        "system, which first writes then take apart. The same in all cells, unless it alone is a factor.",
     )
     pool: Size = Field(128 * 1024**2, ge=8 * 1024**2, description="Memory for its pages.")
     settings: Settings = Field(default_factory=dict, description="More of its settings, as the server names them.")
