@@ -165,6 +165,34 @@ def test_a_disk_that_is_full_under_the_redo_log_is_named_as_such(lab: Laboratory
 
 
 @pytest.mark.parametrize(
+    ("layer", "test", "spare", "said"),
+    [
+        ("postgresql", "oltp_update_non_index", 4 * 2**20, "pg_wal"),  # less than another segment of its log
+        ("mariadb", "oltp_insert", 0, "sbtest1' is full"),  # the redo log was there before; a table grows
+    ],
+)
+def test_a_disk_that_fills_up_in_mid_trial_fails_the_trial_by_that_reason(
+    layer: str, test: str, spare: int, said: str, lab: Laboratory
+) -> None:
+    def fill() -> None:
+        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        (mount,) = (path for path in mounts if path.startswith(str(lab.folder)))
+        with contextlib.suppress(OSError), Path(mount, "filler").open("wb", buffering=0) as filler:
+            while (room := os.statvfs(mount)).f_bavail * room.f_bsize > spare:  # root may fill what others may not
+                filler.write(bytes(2**18))
+        with contextlib.suppress(StopIteration):  # its socket is gone
+            for _ in range(20 if layer == "postgresql" else 0):  # segments that it has kept for later are used up
+                ask(lab, layer, "SELECT pg_switch_wal()")
+
+    with meanwhile(lab, fill):
+        text = study(layer, size="400M", rows=50_000, keys=', pool = "64M"').replace("oltp_update_non_index", test)
+        lab.execute(text.replace("threads = 2", 'threads = 2, distribution = "uniform"'))
+    record = failed(lab)
+    assert "No space left on device" in str(record.reason), record
+    assert said in record.detail, record.detail
+
+
+@pytest.mark.parametrize(
     ("layer", "said"), [("mariadb", "Table 'storlab.sbtest1' doesn't exist"), ("postgresql", "does not exist")]
 )
 def test_an_error_that_is_no_conflict_fails_the_trial_in_the_databases_words(
@@ -177,13 +205,19 @@ def test_an_error_that_is_no_conflict_fails_the_trial_in_the_databases_words(
 
 
 def drop_table(lab: Laboratory, layer: str) -> None:
+    assert ask(lab, layer, "DROP TABLE sbtest1")
+
+
+def ask(lab: Laboratory, layer: str, sql: str) -> bool:
+    """Whether the server does it."""
     socket = next(each for each in Path("/tmp").glob(f"storlab-{lab.identity}*/s/*") if each.is_socket())
     if layer == "mariadb":
         client = ["mariadb", "--no-defaults", f"--socket={socket}", "--user=storlab", "storlab", "-e"]
     else:
         where = [f"--host={socket.parent}", f"--port={socket.suffix[1:]}", "--username=storlab"]
         client = ["psql", "--no-psqlrc", *where, "--dbname=storlab", "-c"]
-    subprocess.run([*client, "DROP TABLE sbtest1"], check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run([*client, sql], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return done.returncode == 0
 
 
 def test_waiting_for_a_lock_in_vain_is_an_error_and_no_conflict(lab: Laboratory) -> None:

@@ -105,8 +105,9 @@ class LayerContext:
     slot: str = "disk0"  # a crossing's name among those that end on this node
     others: Mapping[str, Sequence[Resource]] = field(default_factory=dict)  # what the node's further chains give
     records: Path | None = None  # on the controller: the folder of this stack among the run's raw records
-    notify_running: Callable[[str, int, str | None], None] = lambda name, pid, cgroup: None
-    """A server calls it once it runs: its name, its first process, and its cgroup's folder, for probes to watch."""
+    notify_running: Callable[[str, int, str | None, Callable[[], str]], None] = lambda name, pid, cgroup, log: None
+    """A server calls it once it runs: its name, its first process, its cgroup's folder, for probes to watch; and what
+    gives the last lines of its log."""
     notify_lost: Callable[[str, str], None] = lambda reason, log_tail: None
     """A server calls it where it ended before its time, with the reason and the last lines of its log."""
     warn: Callable[[str], None] = lambda text: None

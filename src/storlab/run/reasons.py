@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from storlab.errors import DiskFull, StorlabError, TrialError
-from storlab.layers.resources import Dir, Export, Share
+from storlab.layers.resources import Dir, Export, Server, Share
 from storlab.nodes.node import Node
 from storlab.run.session import Session
 from storlab.run.setup.build import Built
@@ -63,6 +63,12 @@ async def out_of_memory(built: Built) -> str:
     return ""
 
 
+def server_logs(built: Built) -> list[str]:
+    """The last lines of the log of each server whose clients are loads: they say more than its clients hear."""
+    parts = (part for part in built.parts.values() if any(isinstance(each, Server) for each in part.stack.resources))
+    return [f"{program.name}, its last lines:\n{program.log()}" for part in parts for program in part.programs]
+
+
 async def _without_files(built: Built) -> str:
     """Which server has as many files open as it may, where one does: its clients hear of it as if they had."""
     for part in built.parts.values():
@@ -85,12 +91,15 @@ async def _full_target(built: Built, session: Session) -> str:
     Not all protocols tell their clients, and those that do have it sound as if the client's were full.
     """
     for part in built.parts.values():
-        node, served = part.node, any(isinstance(each, Share | Export) for each in part.stack.resources)
-        if node is None or node.lost is not None or not served:
+        node = part.node
+        served = next((each for each in part.stack.resources if isinstance(each, Share | Export | Server)), None)
+        if node is None or node.lost is not None or served is None:
             continue
         below = [each for one in (part, *part.all_below()) for each in one.stack.resources]
         for path in {each.path for each in below if isinstance(each, Dir) and each.node == node.name}:
             if await _is_full(session, node, path):
+                if isinstance(served, Server):  # whose clients hear that a table is full, or of a server that is gone
+                    return f"No space left on device, where the {served.dialect} server on {node.name} has its data"
                 return f"what {node.name} serves is full"
     return ""
 

@@ -34,7 +34,7 @@ from storlab.run.measure import (
     wait_for_all,
 )
 from storlab.run.order import PlannedTrial
-from storlab.run.reasons import out_of_memory, reason_of
+from storlab.run.reasons import out_of_memory, reason_of, server_logs
 from storlab.run.session import Session
 from storlab.run.setup.build import Built, shared_directory
 from storlab.run.setup.setups import Setups
@@ -142,6 +142,7 @@ class TrialRun:
             await asyncio.sleep(_AFTERMATH)
         loss = self.setups.first_loss(self.built)
         if loss is None and not isinstance(error, NodeLost):
+            detail = "\n".join(filter(None, [detail, *server_logs(self.built)]))
             return structs.replace(record, reason=await reason_of(error, self.built, self.session), detail=detail)
         at, reason, log = loss or (now, await reason_of(error, self.built, self.session), "")
         if loss is not None and (memory := await out_of_memory(self.built)):

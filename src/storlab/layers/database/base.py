@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -24,6 +26,7 @@ from storlab.nodes.undo import own_folders
 from storlab.units import Size, size_text
 
 Clone = Literal["copy", "reflink"]
+_FULL = os.strerror(errno.ENOSPC)
 
 # PostgreSQL names a setting that it refuses in a line of its log, and then says only that there was one.
 _ERROR = re.compile(
@@ -246,10 +249,11 @@ class DatabaseLayer(ServerLayer):
         return super().reason(how.rpartition("/")[2], lines)  # without the folder of its program
 
     def complaint(self, lines: Sequence[str]) -> str:
-        """The last line that is an error; the last of all where there is none."""
+        """That the disk is full; else the last line that is an error; the last of all where there is none."""
         errors = [found[1] for line in lines if (found := _ERROR.search(line)) is not None]
         telling = [error for error in errors if not _FOLLOWS.match(error)]
-        return telling[-1] if telling else super().complaint(lines)
+        full = [error for error in telling if _FULL in error]  # all else may only follow from that
+        return (full or telling)[-1] if telling else super().complaint(lines)
 
 
 async def version_of(node: Node, *words: str) -> str:

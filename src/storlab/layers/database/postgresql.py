@@ -139,6 +139,8 @@ class PostgresqlLayer(DatabaseLayer):
             "hba_file": f"{server.folder}/pg_hba.conf",
             "logging_collector": "off",
             "log_checkpoints": "on",
+            # What recovers by itself is another server in mid-trial; on a full disk it does not even stop when asked.
+            "restart_after_crash": "off",
             **self.wanted(),
         }
         settings = "".join(f"{name} = '{value}'\n" for name, value in lines.items())

@@ -343,7 +343,7 @@ class ServerLayer(Layer):
         running = _Running(self, server, command, process, log)
         await running.until_it_answers()
         assert process.pid is not None
-        context.notify_running(self.executable(), process.pid, process.cgroup)
+        context.notify_running(self.executable(), process.pid, process.cgroup, lambda: log.tail)
         process.when_ended(running.ended)
 
 

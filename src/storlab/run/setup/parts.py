@@ -42,11 +42,15 @@ class LostLayer:
 
 @dataclass(frozen=True)
 class Program:
-    """A program that a layer keeps running: its first process, and the folder of its cgroup, where it has one."""
+    """A program that a layer keeps running: its first process, and the folder of its cgroup, where it has one.
+
+    ``log`` gives the last lines of its log so far.
+    """
 
     name: str
     pid: int
     cgroup: str | None
+    log: Callable[[], str]
 
 
 @dataclass(eq=False)
