@@ -12,7 +12,7 @@ from typing import Any
 
 from .tools import tool
 
-_FLAGS = (
+FLAGS = (
     "--headless",
     "--no-sandbox",  # CI runs as root
     "--disable-gpu",
@@ -62,7 +62,7 @@ class Browser:
     folder: Path
 
     def run(self, *flags: str) -> subprocess.CompletedProcess[str]:
-        command = [tool("chromium"), *_FLAGS, f"--user-data-dir={self.folder / 'profile'}", *flags]
+        command = [tool("chromium"), *FLAGS, f"--user-data-dir={self.folder / 'profile'}", *flags]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
 
     def console(self, page: Path) -> list[str]:

@@ -67,7 +67,8 @@
     const symbols = [...chart.querySelectorAll(".role-legend-symbol path")];
     if (names.length < 2 || names.length !== symbols.length) continue;
     const marks = [...chart.querySelectorAll(".role-mark path, .role-mark line, .role-mark rect")];
-    const bar = make("div", { className: "levels" });
+    const size = ["broad", "slim"].find(each => chart.classList.contains(each)) ?? "";  // shown as its chart is
+    const bar = make("div", { className: `levels ${size}` });
     names.forEach((name, index) => {
       const own = colourOf(symbols[index])[0];
       const box = make("input", { type: "checkbox", checked: true });
