@@ -25,6 +25,7 @@ SYSTEM = (
     "report/charts/test_charts.py",
     "report/formats/test_escape.py",
     "report/formats/test_html.py",
+    "report/formats/test_html_accessibility.py",
     "report/formats/test_html_in_use.py",
     "report/model/test_variability.py",
     "run/",
