@@ -44,9 +44,13 @@ _ROLES = re.compile(r' (?:aria-label|aria-roledescription|role)="[^"]*"')
 _DIGITS = re.compile(r"(?<![\w.])-?\d+\.\d{3,}(?:e[-+]?\d+)?")
 _ID = re.compile(r'\b(id="|url\(#)([A-Za-z0-9_-]+)')
 
-# Hundredths of a pixel are enough; only within tags, for texts may be numbers too.
+# Tenths of a pixel are enough; only within tags, for texts may be numbers too.
 _TAG = re.compile(r"<[^>]*>")
-_LONG = re.compile(r"(\d\.\d\d)\d+")
+_LONG = re.compile(r"(\d\.\d)\d+")
+_UNSEEN = re.compile(
+    r'<path class="(?:fore|back)ground"[^>]* d="(?:M0,0h0v0h0Z)?"[^>]*/>| opacity="1"| aria-hidden="true"'
+)
+"""What Vega draws of each group, though it has neither size nor colour; and what is hidden in an image anyway."""
 
 
 def render_html(given: ReportInput) -> str:
@@ -197,5 +201,5 @@ def _named(svg: str, alt: str, prefix: str, classes: str) -> str:
         raise AssertionError("vl-convert gave an SVG without a viewBox")
     label = escape(plain(alt), quote=True)
     opening = f'<svg class="{classes}" viewBox="{box[1]}" role="img" aria-label="{label}">'
-    body = _TAG.sub(_tag, svg[root.end() :])
+    body = _TAG.sub(_tag, _UNSEEN.sub("", svg[root.end() :]))
     return _ID.sub(lambda match: f"{match[1]}{prefix}-{match[2]}", opening + body)
