@@ -29,7 +29,7 @@ from rich.text import Text
 ROOT = Path(__file__).resolve().parent.parent
 TEN_LINES = ROOT / "examples" / "ten-lines.toml"
 COLUMNS = 92
-WIDTH, SCALE = 1120, 1.5  # CSS pixels of the window; a README shows it at about three quarters of that
+WIDTH, SCALE = 1300, 1.5  # CSS pixels of the window; a README shows it at about three quarters of that
 DARK = "--blink-settings=preferredColorScheme=0"
 
 
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--report", metavar="RUN", type=Path, help="take this run of `quick`, rather than a new one")
     parser.add_argument("--terminal", metavar="RUN", type=Path, help="take this run of examples/ten-lines.toml")
     parser.add_argument("--out", metavar="DIR", type=Path, default=ROOT / "docs" / "images", help="where they go")
-    parser.add_argument("--height", metavar="PIXELS", type=int, default=1390, help="how much of the report is shown")
+    parser.add_argument("--height", metavar="PIXELS", type=int, default=1230, help="how much of the report is shown")
     parser.add_argument("--pair", action="store_true", help="make those of the pair of files only")
     options = parser.parse_args()
     chromium = shutil.which("chromium")
