@@ -114,7 +114,7 @@ class SysbenchWorkload(DatabaseWorkload):
         given = {**{name: value for name, value in own.items() if value is not None}, **self.options}
         spelled = [f"--{name.replace('_', '-')}={_word(value)}" for name, value in given.items()]
         limits = [f"--threads={self.threads}", "--events=0", *([f"--rate={self.rate:g}"] if self.rate else [])]
-        ignored = [_IGNORED] if server.dialect == "mysql" else []
+        ignored = [_IGNORED] if server.dialect in ("mariadb", "mysql") else []
         return ["sysbench", self.script or self.test, *sysbench_options(server), *ignored, *limits, *spelled]
 
     def parse(self, raw: Path) -> Measurements:
