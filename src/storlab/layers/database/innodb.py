@@ -21,6 +21,20 @@ from storlab.units import Size
 _SIZE = re.compile(r"(\d{1,15})([KMGT]?)", re.I)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _WORDS = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
+# Of a server that was started in the background for its data to be loaded.
+_LOAD = """
+sql() { mariadb --no-defaults --socket="$socket" --user=root -e "$1"; }
+until sql "SELECT 1" > "$HOME/asked" 2>&1; do
+    kill -0 $! 2> /dev/null || { tail -n 20 "$HOME/making" >&2; exit 1; }
+    sleep 0.05
+done
+sql "CREATE DATABASE $database;
+    CREATE USER '$user'@'localhost'; GRANT ALL ON *.* TO '$user'@'localhost';
+    CREATE USER '$user'@'%'; GRANT ALL ON *.* TO '$user'@'%'"
+if test $# -gt 0; then "$@" >> "$HOME/made" 2>&1 || { tail -n 60 "$HOME/made" >&2; exit 1; }; fi
+sql "SET GLOBAL innodb_fast_shutdown = 0; SHUTDOWN"
+wait $!
+"""
 PAGE_SIZES = tuple(2**power * 1024 for power in (2, 3, 4, 5, 6))
 
 
@@ -116,12 +130,12 @@ class InnodbLayer(DatabaseLayer):
         return {"my.cnf": f"[{self.section}]\n" + "".join(f"{name} = {value}\n" for name, value in every.items())}
 
     def making(self, server: ServerContext, script: str, *programs: str) -> tuple[str, ...]:
-        """A shell script that makes its files, with what it is given: variables, folders, programs, what loads it."""
+        """``script`` initialises its files and starts it in the background; then its data are loaded, and it ends."""
         assert server.data is not None
         made_with = " ".join(f"--{name.replace('_', '-')}={value}" for name, value in self.made_with().items())
         load = [] if self.data is None else self.data.loading(self.served(server))
         given = f"made_with='{made_with}' database={DATABASE} user={USER}\n"
-        return ("sh", "-c", given + script, "sh", server.data, server.socket, *programs, *load)
+        return ("sh", "-c", given + script + _LOAD, "sh", server.data, server.socket, *programs, *load)
 
     async def settings_of(self, server: Server, node: Node) -> dict[str, str]:
         text = await answer_of(node, sql(server, "SHOW GLOBAL VARIABLES"))

@@ -33,17 +33,6 @@ run --initialize-insecure > "$HOME/made" 2>&1 || { tail -n 60 "$HOME/made" >&2; 
 run --socket="$socket" --pid-file="$HOME/making.pid" --skip-networking --innodb-flush-log-at-trx-commit=0 \
     --innodb-doublewrite=OFF --innodb-buffer-pool-size=256M --innodb-buffer-pool-dump-at-shutdown=OFF \
     > "$HOME/making" 2>&1 &
-sql() { mariadb --no-defaults --socket="$socket" --user=root -e "$1"; }
-until sql "SELECT 1" > "$HOME/asked" 2>&1; do
-    kill -0 $! 2> /dev/null || { tail -n 20 "$HOME/making" >&2; exit 1; }
-    sleep 0.05
-done
-sql "CREATE DATABASE $database;
-    CREATE USER '$user'@'localhost'; GRANT ALL ON *.* TO '$user'@'localhost';
-    CREATE USER '$user'@'%'; GRANT ALL ON *.* TO '$user'@'%'"
-if test $# -gt 0; then "$@" >> "$HOME/made" 2>&1 || { tail -n 60 "$HOME/made" >&2; exit 1; }; fi
-sql "SET GLOBAL innodb_fast_shutdown = 0; SHUTDOWN"
-wait $!
 """
 
 # Its user may not pass through the folders that the cache lies in, so it sees its programs elsewhere: in a mount
