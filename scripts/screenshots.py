@@ -46,12 +46,8 @@ def main() -> None:
     if chromium is None:
         sys.exit("screenshots: chromium is not installed: sudo apt-get install chromium")
     options.out.mkdir(parents=True, exist_ok=True)
-    pair = framed(report_of(import_pair()), "variability")
-    for name, flags in (("variability.png", []), ("variability-dark.png", [DARK])):
-        still = ["--force-prefers-reduced-motion", f"--window-size={WIDTH},1460", *flags]
-        photograph(chromium, pair, options.out / name, still)
-        print(options.out / name)
-    shutil.copy(pair.parent / "charts" / "course-tps-sysbench.svg", options.out / "over-time.svg")
+    with tempfile.TemporaryDirectory(prefix="storlab-pair-") as folder:
+        photograph_pair(chromium, import_pair(Path(folder)), options.out)
     if options.pair:
         return
     page = report_of(options.report or run_study("quick"))
@@ -68,9 +64,18 @@ def run_study(study: str) -> Path:
     return folder
 
 
-def import_pair() -> Path:
+def photograph_pair(chromium: str, run: Path, out: Path) -> None:
+    """How much a pair of databases varies, and over time."""
+    pair = framed(report_of(run), "variability")
+    for name, flags in (("variability.png", []), ("variability-dark.png", [DARK])):
+        still = ["--force-prefers-reduced-motion", f"--window-size={WIDTH},1460", *flags]
+        photograph(chromium, pair, out / name, still)
+        print(out / name)
+    shutil.copy(pair.parent / "charts" / "course-tps-sysbench.svg", out / "over-time.svg")
+
+
+def import_pair(folder: Path) -> Path:
     """The made-up pair of sysbench's files, imported."""
-    folder = Path(tempfile.mkdtemp(prefix="storlab-pair-"))
     subprocess.run([sys.executable, str(ROOT / "examples" / "sysbench_pair.py")], cwd=folder, check=True)
     words = ["import", "sysbench", "off.txt", "on.txt", "--factor", "doublewrite=off,on", "--out", "pair"]
     subprocess.run([*storlab(), *words], cwd=folder, check=True)

@@ -60,8 +60,8 @@ def _build(extras: Sequence[str], mirror: str, if_missing: bool, quiet: bool) ->
             return 0
     begin = time.monotonic()
     try:
-        with _progress(quiet) as told:
-            image = asyncio.run(build_image(frozenset(extras), told, mirror))
+        with _progress(quiet) as notify:
+            image = asyncio.run(build_image(frozenset(extras), notify, mirror))
     except KeyboardInterrupt:
         warn("storlab: interrupted; what was finished is kept, the next build goes on from there")
         return INTERRUPTED
@@ -132,8 +132,8 @@ def image_virtiofsd(
 
     from storlab.images.virtiofsd import unpack_virtiofsd
 
-    with _progress(quiet, "unpacking virtiofsd") as told:
-        part = asyncio.run(unpack_virtiofsd(implementation, told, mirror))
+    with _progress(quiet, "unpacking virtiofsd") as notify:
+        part = asyncio.run(unpack_virtiofsd(implementation, notify, mirror))
     if not quiet:
         show(f"virtiofsd {part.about.versions['virtiofsd']} is ready")
 
@@ -152,8 +152,8 @@ def image_mysql(
     from storlab.images.mysql import MYSQL
     from storlab.images.unpacked import unpack
 
-    with _progress(quiet, "unpacking MySQL") as told:
-        part = asyncio.run(unpack(MYSQL, told, mirror))
+    with _progress(quiet, "unpacking MySQL") as notify:
+        part = asyncio.run(unpack(MYSQL, notify, mirror))
     if not quiet:
         show(f"mysqld {part.about.versions['mysqld']} is ready")
 

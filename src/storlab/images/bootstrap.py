@@ -65,9 +65,9 @@ class Bootstrap:
         ]
         return [*argv, recipe.SUITE, "-", *recipe.sources(self.mirror)]
 
-    async def run(self, work: Path, log: Path, told: Callable[[str], None]) -> None:
+    async def run(self, work: Path, log: Path, notify: Callable[[str], None]) -> None:
         """Build it in ``work``, run the scripts, fetch the results, remove it. Raises ``ImageError``."""
-        await run_apart(self.command(), work, log, _teller(told))
+        await run_apart(self.command(), work, log, _notifying(notify))
 
 
 async def run_apart(
@@ -86,13 +86,13 @@ async def run_apart(
     await commands.follow(whole, log, seen, environment)
 
 
-def _teller(told: Callable[[str], None]) -> Callable[[str], None]:
+def _notifying(notify: Callable[[str], None]) -> Callable[[str], None]:
     def seen(line: str) -> None:
         if line.startswith(_SAYS):
-            told(line.removeprefix(_SAYS))
+            notify(line.removeprefix(_SAYS))
         for begin, meaning in _STEPS.items():
             if line.startswith(begin):
-                told(meaning)
+                notify(meaning)
 
     return seen
 

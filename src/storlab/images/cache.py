@@ -170,11 +170,11 @@ class Cache:
         (work / "part.json").write_bytes(to_json(about))
 
     @contextlib.asynccontextmanager
-    async def locked(self, told: Callable[[str], None]) -> AsyncIterator[None]:
+    async def locked(self, notify: Callable[[str], None]) -> AsyncIterator[None]:
         """The right to change what lies here; waits for another build to end. The lock goes with the process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("a") as lock:
-            await lock_file(lock.fileno(), lambda: told("waiting for another build of an image to end"))
+            await lock_file(lock.fileno(), lambda: notify("waiting for another build of an image to end"))
             remove_tree(self.folder / "work")
             yield
 

@@ -58,9 +58,9 @@ def find_image(extras: frozenset[str] = frozenset()) -> Image:
 
 
 async def build_image(
-    extras: frozenset[str], told: Callable[[str], None] = lambda step: None, mirror: str = recipe.MIRROR
+    extras: frozenset[str], notify: Callable[[str], None] = lambda step: None, mirror: str = recipe.MIRROR
 ) -> Image:
-    """Build what is missing of an image with the newest kernel that the mirror has; ``told`` gets what is being done.
+    """Build what is missing of an image with the newest kernel that the mirror has; ``notify`` gets what is being done.
 
     Parts that are there are used again, whoever built them; one that was broken off is started over. Raises
     ``UserError`` for an unknown extra, ``MissingTool``, and ``ImageError`` where a step failed.
@@ -70,9 +70,9 @@ async def build_image(
         raise UserError(f"guest images are built for x86-64 only, and this machine is {platform.machine()}")
     commands.need(_PROGRAMS)
     cache = Cache(cache_folder())
-    async with cache.locked(told):
+    async with cache.locked(notify):
         with _disk_full(cache):
-            manifest = await _build(cache, extras, told, mirror)
+            manifest = await _build(cache, extras, notify, mirror)
             forget_old(cache)
     image = _image(cache, manifest, extras)
     if image is None:
@@ -80,18 +80,18 @@ async def build_image(
     return image
 
 
-async def _build(cache: Cache, extras: frozenset[str], told: Callable[[str], None], mirror: str) -> ImageManifest:
+async def _build(cache: Cache, extras: frozenset[str], notify: Callable[[str], None], mirror: str) -> ImageManifest:
     logs = cache.path("logs")
     for log in logs.glob("*.log"):
         log.unlink()
     apt = Apt(cache.path("apt"), mirror, logs / "apt.log")
-    told("asking the Debian mirror for its newest kernel")
+    notify("asking the Debian mirror for its newest kernel")
     await apt.update()
     kernel, zfs = newest_kernel(apt), apt.candidate(SOURCE)
-    parts = {"kernel": await kernel_part(cache, apt, kernel, told)}
-    parts["root"] = await root_part(cache, apt, mirror, zfs, told)
+    parts = {"kernel": await kernel_part(cache, apt, kernel, notify)}
+    parts["root"] = await root_part(cache, apt, mirror, zfs, notify)
     if "zfs" in extras:
-        parts["zfs"] = await zfs_part(cache, apt, mirror, kernel, parts["kernel"], zfs, told)
+        parts["zfs"] = await zfs_part(cache, apt, mirror, kernel, parts["kernel"], zfs, notify)
     return write_manifest(cache, kernel.release, extras, parts)
 
 

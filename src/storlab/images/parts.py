@@ -45,17 +45,17 @@ def newest_kernel(apt: Apt) -> KernelPackage:
     return KernelPackage(package["Package"].removeprefix("linux-image-"), package["Version"])
 
 
-async def kernel_part(cache: Cache, apt: Apt, kernel: KernelPackage, told: Callable[[str], None]) -> Part:
+async def kernel_part(cache: Cache, apt: Apt, kernel: KernelPackage, notify: Callable[[str], None]) -> Part:
     """Download it and make of it what guests need, unless that was done before."""
     key = recipe.digest([recipe.kernel_recipe(), kernel.release, kernel.version])
     if (found := cache.part(name := f"kernel-{key}")) is not None:
         return found
-    told(f"kernel: downloading {kernel.release}")
+    notify(f"kernel: downloading {kernel.release}")
     wanted = (f"linux-image-{kernel.release}", kernel.version)
     (package,) = await apt.download([wanted], cache.path("downloads/packages"))
     log = cache.path("logs") / "kernel.log"
     with cache.making(name, _KERNEL_SPACE) as work:
-        told("kernel: unpacking it and choosing its modules")
+        notify("kernel: unpacking it and choosing its modules")
         await asyncio.to_thread(_make_kernel, cache, package, kernel, work, key, log)
     return cache.finished(name)
 
@@ -106,12 +106,12 @@ _ROOT_SPACE = 3 << 30
 _LEFT_OUT = r"^(proc|sys|dev|run|tmp|var/lib/apt/lists|var/cache/apt)/."
 
 
-async def root_part(cache: Cache, apt: Apt, mirror: str, zfs: str, told: Callable[[str], None]) -> Part:
+async def root_part(cache: Cache, apt: Apt, mirror: str, zfs: str, notify: Callable[[str], None]) -> Part:
     """``zfs``: the version of ZFS's programs, which must fit the modules."""
     key = recipe.digest([recipe.root_recipe(), zfs])
     if (found := cache.part(name := f"root-{key}")) is not None:
         return found
-    told("root file system: a Debian with fio, databases, file-system and network tools, about a minute")
+    notify("root file system: a Debian with fio, databases, file-system and network tools, about a minute")
     downloads = cache.path("downloads/packages")
     versions = [(package, zfs) for package in recipe.WITHOUT_DEPENDENCIES]
     apart = await apt.download(versions, downloads)
@@ -125,7 +125,7 @@ async def root_part(cache: Cache, apt: Apt, mirror: str, zfs: str, told: Callabl
             outside=[recipe.script("finish-root.sh"), _pack(key)],
             results={file: work / file for file in ("root.erofs", "packages", "programs")},
         )
-        await bootstrap.run(work, cache.path("logs") / "root.log", lambda step: told(f"root file system: {step}"))
+        await bootstrap.run(work, cache.path("logs") / "root.log", lambda step: notify(f"root file system: {step}"))
         remove_tree(work / "tmp")
         lines = (line.partition("\t") for line in (work / "packages").read_text().splitlines())
         installed = {package.partition(":")[0]: version for package, _, version in lines}
@@ -163,27 +163,27 @@ done
 
 
 async def zfs_part(
-    cache: Cache, apt: Apt, mirror: str, kernel: KernelPackage, base: Part, zfs: str, told: Callable[[str], None]
+    cache: Cache, apt: Apt, mirror: str, kernel: KernelPackage, base: Part, zfs: str, notify: Callable[[str], None]
 ) -> Part:
     """The layer, over the modules of ``base``, the kernel's part."""
     key = recipe.digest([base.name, kernel.release, kernel.version, zfs, recipe.zfs_recipe()])
     if (found := cache.part(name := f"zfs-{key}")) is not None:
         return found
-    compiled = await _compiled(cache, apt, mirror, kernel, zfs, told)
+    compiled = await _compiled(cache, apt, mirror, kernel, zfs, notify)
     log = cache.path("logs") / "zfs-layer.log"
     with cache.making(name, _ZFS_SPACE) as work:
-        told("ZFS: adding the modules to the kernel's")
+        notify("ZFS: adding the modules to the kernel's")
         await asyncio.to_thread(_add_zfs, cache, base, compiled, kernel.release, zfs, work, key, log)
     return cache.finished(name)
 
 
 async def _compiled(
-    cache: Cache, apt: Apt, mirror: str, kernel: KernelPackage, zfs: str, told: Callable[[str], None]
+    cache: Cache, apt: Apt, mirror: str, kernel: KernelPackage, zfs: str, notify: Callable[[str], None]
 ) -> Part:
     key = recipe.digest([kernel.release, kernel.version, zfs, recipe.zfs_recipe()])
     if (found := cache.part(name := f"zfs-modules-{key}")) is not None:
         return found
-    told(f"ZFS: compiling {zfs} for {kernel.release}, once, some minutes")
+    notify(f"ZFS: compiling {zfs} for {kernel.release}, once, some minutes")
     wanted = [
         (f"linux-headers-{kernel.release}", kernel.version),
         (f"linux-headers-{kernel.common}-common", kernel.version),
@@ -203,7 +203,7 @@ async def _compiled(
             inside=[compile_it],
             results={module: work / module for module in _MODULES},
         )
-        await bootstrap.run(work, cache.path("logs") / "zfs.log", lambda step: told(f"ZFS: {step}"))
+        await bootstrap.run(work, cache.path("logs") / "zfs.log", lambda step: notify(f"ZFS: {step}"))
         remove_tree(work / "tmp")
         cache.finish(work, About({"zfs": zfs}, kernel.release))
     return cache.finished(name)

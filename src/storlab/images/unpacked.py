@@ -55,26 +55,26 @@ class Unpacked:
 
 
 async def unpack(
-    wanted: Unpacked, told: Callable[[str], None] = lambda step: None, mirror: str = recipe.MIRROR
+    wanted: Unpacked, notify: Callable[[str], None] = lambda step: None, mirror: str = recipe.MIRROR
 ) -> Part:
     """Unpack it into the cache, where it is missing. Raises ``UserError``, ``MissingTool``, ``ImageError``."""
     if platform.machine() != "x86_64":
         raise UserError(f"{wanted.called} is unpacked for x86-64 only, and this machine is {platform.machine()}")
     commands.need((*bootstrap.PROGRAMS, "apt-config"), f"unpacking {wanted.called}")
     cache = Cache(cache_folder())
-    async with cache.locked(told):
+    async with cache.locked(notify):
         if cache.part(wanted.name) is None:
             with cache.making(wanted.name, wanted.space) as work:
                 log = cache.path("logs") / f"{wanted.name}.log"
                 log.unlink(missing_ok=True)
-                await _download(wanted, work, log, told, mirror)
-                told("keeping the program and its libraries")
+                await _download(wanted, work, log, notify, mirror)
+                notify("keeping the program and its libraries")
                 cache.finish(work, About(versions={wanted.called: _keep_only(wanted, work, log)}))
     return cache.finished(wanted.name)
 
 
-async def _download(wanted: Unpacked, work: Path, log: Path, told: Callable[[str], None], mirror: str) -> None:
-    told(f"downloading {wanted.package} of Debian {wanted.suite}")
+async def _download(wanted: Unpacked, work: Path, log: Path, notify: Callable[[str], None], mirror: str) -> None:
+    notify(f"downloading {wanted.package} of Debian {wanted.suite}")
     acquire = work / "acquire.conf"
     acquire.write_text(taken_over(commands.run(["apt-config", "dump", "Acquire"], log).decode()))
     argv = ["mmdebstrap", "--variant=extract", "--format=tar", f"--include={wanted.package}"]

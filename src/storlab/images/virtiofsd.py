@@ -52,7 +52,7 @@ def find_virtiofsd(implementation: Implementation) -> tuple[str, ...] | None:
 
 
 async def unpack_virtiofsd(
-    implementation: Implementation, told: Callable[[str], None] = lambda step: None, mirror: str = recipe.MIRROR
+    implementation: Implementation, notify: Callable[[str], None] = lambda step: None, mirror: str = recipe.MIRROR
 ) -> Part:
     """Unpack it into the cache, where it is missing. Raises ``UserError``, ``MissingTool``, ``ImageError``."""
-    return await unpacked.unpack(UNPACKED[implementation], told, mirror)
+    return await unpacked.unpack(UNPACKED[implementation], notify, mirror)
