@@ -38,3 +38,10 @@ def test_what_cannot_be_drawn_is_refused_with_what_there_is(plot: Plots) -> None
         plot.curve("iops", "depth")
     with pytest.raises(UserError, match="no cell has these levels"):
         plot.curve("iops", where={"jobs": "3"})
+    with pytest.raises(UserError, match="no cell has these levels"):
+        plot.heat_map("iops", "iodepth", "jobs", where={"jobs": "3"})
+
+
+def test_a_run_without_a_summary_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"summary\.json is not there: `storlab report "):
+        Run(tmp_path).plot.curve("iops")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Run(RunFolder):
     """A run's folder whose tables are frames (``.metrics``, …) and whose ``.plot`` draws them."""
 
-    @property
+    @cached_property
     def plot(self) -> Plots:
         return Plots(self)
 
@@ -40,7 +40,13 @@ class Plots:
 
     @cached_property
     def _summary(self) -> Summary:
-        return from_json(read_file(self.run.summary), str(self.run.summary))
+        path = self.run.summary
+        try:
+            return from_json(read_file(path), str(path))
+        except FileNotFoundError:
+            raise UserError(
+                f"{path} is not there: `storlab report {self.run.path}` shows what there is so far"
+            ) from None
 
     def curve(self, metric: str, factor: str = "", *, where: dict[str, str] | None = None, source: str = "") -> Chart:
         """``metric`` over ``factor`` with intervals, a line for each level of one other. By default the first sweep."""
@@ -71,6 +77,8 @@ class Plots:
             ((e.levels[across], e.levels[down], e.mean) for e in found),
             key=lambda row: (orders[1][row[1]], orders[0][row[0]]),
         )
+        if not rows:
+            raise UserError(f"no cell has these levels: {chosen}")
         if len({row[:2] for row in rows}) < len(rows):
             raise UserError("other factors vary, too: choose one level of each by where={…}")
         squares = pl.DataFrame(rows, schema=["across", "down", "mean"], orient="row")
@@ -142,7 +150,8 @@ class Plots:
         design = Design("", "", factors, tuple(cells))
         found = sweep_of(design, wanted) if wanted in factors else None
         if found is None:
-            raise UserError(f"no factor {wanted!r} whose levels are numbers; there are: {', '.join(names) or 'none'}")
+            called = f"{wanted!r} " if wanted else ""
+            raise UserError(f"no factor {called}whose levels are numbers; there are: {', '.join(names) or 'none'}")
         return found
 
     def _group(self, sweep: Sweep, where: dict[str, str]) -> Group:
