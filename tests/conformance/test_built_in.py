@@ -207,6 +207,7 @@ IMPORTERS: Mapping[str, tuple[list[bytes], Mapping[str, Any]]] = {
     "csv": ([WIDE], TWO),
     "fio": ([fio_golden("fio-mixed.json"), *_examples("fio.json")], {}),
     "pcap": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("pcap-*"))], {}),
+    "pgbench": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("pgbench[-_]*"))], {}),
     "sysbench": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("sysbench-*"))], {}),
     "virtiofs-tests": ([VIRTIOFS.encode()], {}),
 }

@@ -102,6 +102,10 @@ class Importer(ABC):
         """Which files of the same folder belong to the file whose contents are ``text``, such as logs."""
         return ()
 
+    def beside_named(self, name: str, text: bytes, names: Collection[str]) -> Sequence[str]:
+        """As ``beside``, where what belongs to a file follows from its own ``name``."""
+        return self.beside(text, names)
+
     def read_beside(self, parts: Sequence[Part], folder: Path, source: str) -> Sequence[Part]:
         """``parts`` with what the files beside it, in ``folder``, add. Raises ``ParseError`` with file and line."""
         return parts

@@ -23,6 +23,7 @@ _BUILT_IN = {
     "csv": "storlab.importing.table.importer:TableImporter",
     "fio": "storlab.importing.fio.importer:FioImporter",
     "pcap": "storlab.importing.pcap:PcapImporter",
+    "pgbench": "storlab.importing.pgbench:PgbenchImporter",
     "sysbench": "storlab.importing.sysbench:SysbenchImporter",
     "virtiofs-tests": "storlab.importing.virtiofs_tests:VirtiofsTestsImporter",
 }

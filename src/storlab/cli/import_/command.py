@@ -120,6 +120,21 @@ def import_sysbench(
     _import(ImportOptions("sysbench", files, out, label, factor, interleaved=interleaved))
 
 
+@import_.command("pgbench")
+def import_pgbench(
+    files: Annotated[list[Path], _files("What pgbench printed, or its logs.")],
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    interleaved: Interleaved = False,
+) -> None:
+    """Summaries of pgbench with their progress lines, and its logs of transactions or intervals.
+
+    Logs of a run's other threads that lie beside are read with it, and those of a summary's run.
+    """
+    _import(ImportOptions("pgbench", files, out, label, factor, interleaved=interleaved))
+
+
 @import_.command("bonnie")
 def import_bonnie(
     files: Results, out: ImportOut = None, label: Label = None, factor: Factor = None, interleaved: Interleaved = False

@@ -115,7 +115,7 @@ def _beside(importer: Importer, path: Path, text: bytes) -> dict[str, Path]:
         others = [each.name for each in path.parent.iterdir() if each.is_file() and each.name != path.name]
     except OSError:  # a folder may let its files be read and not itself
         others = []
-    return {name: path.with_name(name) for name in importer.beside(text, others)}
+    return {name: path.with_name(name) for name in importer.beside_named(path.name, text, others)}
 
 
 def _parts(importer: Importer, path: Path, text: bytes, options: Mapping[str, object]) -> Sequence[Part]:

@@ -1,0 +1,207 @@
+"""pgbench's logs: a line for each transaction, or for each interval (``--aggregate-interval``).
+
+    client_id transaction_no time script_no time_epoch time_us [schedule_lag] [retries]
+    interval_start num_transactions sum_latency sum_latency_2 min_latency max_latency [sum_lag …]
+
+Source: https://www.postgresql.org/docs/current/pgbench.html#PGBENCH-PER-TRANSACTION-LOGGING. Times are in µs, starts
+in s since 1970. Each thread has a log of its own; all of a run's are read together.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import polars as pl
+
+from storlab.formats.pgbench.declared import METRICS
+from storlab.measurements import HISTOGRAM_COLUMNS, SERIES_COLUMNS, empty
+from storlab.metrics import PERCENTILES, Value, percentile_name
+from storlab.percentiles import percentiles
+
+TRANSACTION = re.compile(
+    rb"^\d{1,9} \d{1,18} (?:\d{1,15}|failed|skipped|serialization|deadlock) "
+    rb"\d{1,9} \d{9,12} \d{1,6}(?: \d{1,15}){0,2}\r?$",
+    re.M,
+)
+INTERVAL = re.compile(rb"^\d{9,12}(?: \d{1,18})(?: \d{1,24}){4}(?: -?\d{1,24})*\r?$", re.M)
+
+_COLUMNS = dict.fromkeys(("client", "number", "time", "script", "epoch", "us"), pl.Int64)
+_DIGITS = 3  # of a latency in the histogram
+_LONGEST = 10_000_000  # s, four months: what a damaged log says beyond that would be a sample each second all the same
+
+
+@dataclass(frozen=True)
+class Log:
+    """What logs say of a run. ``seconds``: from when the first transaction began until the last ended.
+
+    ``sampled``: how many transactions there were of which ``count`` are in the log, where it is a sample.
+    """
+
+    count: int
+    seconds: float
+    values: Sequence[Value]
+    series: pl.DataFrame
+    histogram: pl.DataFrame
+    warnings: tuple[str, ...]
+    sampled: int = 0
+
+
+def is_log(head: bytes) -> bool:
+    """Whether a file that begins like this is a log of either kind, by its first line."""
+    line = head.partition(b"\n")[0]
+    return TRANSACTION.match(line) is not None or INTERVAL.match(line) is not None
+
+
+def read_log(logs: Iterable[bytes]) -> Log | None:
+    """All logs of one run; nothing where no transaction is in them."""
+    texts = [text for text in logs if text.strip()]
+    if texts and INTERVAL.match(texts[0].partition(b"\n")[0]) is not None:
+        return _of_intervals(texts)
+    log, damaged = _transactions(texts)
+    if log.is_empty():
+        return None
+    histogram = _histogram(log)
+    warnings = [f"{damaged} lines of its log are no transactions that were done; the others count"] if damaged else []
+    begin = int((log["end"] - log["time"]).to_numpy().min())
+    return Log(
+        log.height,
+        (int(log["end"].to_numpy().max()) - begin) * 1e-6,
+        _latencies(log, histogram),
+        _series(log, begin),
+        histogram,
+        tuple(warnings),
+        _sampled(log, damaged),
+    )
+
+
+def _sampled(log: pl.DataFrame, damaged: int) -> int:
+    """Clients number their transactions, so those that are not in the log are known to have been."""
+    numbered = sum(log.group_by("client").agg(pl.col("number").max())["number"].to_list())
+    return int(numbered) if log.height + damaged < numbered else 0
+
+
+def _transactions(logs: Sequence[bytes]) -> tuple[pl.DataFrame, int]:
+    """All that were done, with their ``time`` and ``end`` in µs; and how many lines are none."""
+    frames = [_read(text) for text in logs]
+    rows = pl.concat(frames) if frames else pl.DataFrame(schema=_COLUMNS)
+    usable = (
+        (pl.col("time") >= 0)
+        & (pl.col("epoch") >= 0)
+        & pl.col("us").is_between(0, 999_999)
+        & (pl.col("epoch") < 2**40)
+        & (pl.col("time") < 2**50)
+        & pl.col("number").is_between(0, 2**40)
+    )
+    whole = rows.filter(usable.fill_null(value=False))
+    end = pl.col("epoch") * 1_000_000 + pl.col("us")
+    return whole.select("client", "number", "time", end=end), rows.height - whole.height
+
+
+def _read(text: bytes) -> pl.DataFrame:
+    first = b" ".join(b"0" for _ in _COLUMNS) + b"\n"  # which says how many columns there are
+    return pl.read_csv(
+        io.BytesIO(first + text),
+        has_header=False,
+        separator=" ",
+        quote_char=None,
+        schema=_COLUMNS,
+        ignore_errors=True,
+        truncate_ragged_lines=True,
+        encoding="utf8-lossy",
+    ).slice(1)
+
+
+def _histogram(log: pl.DataFrame) -> pl.DataFrame:
+    """``HISTOGRAM_COLUMNS``: bins as wide as the last of three digits, at least 1 µs."""
+    time = pl.col("time")
+    width = (10.0 ** (time.clip(1).cast(pl.Float64).log10() + 1e-9).floor().sub(_DIGITS - 1)).clip(1).cast(pl.Int64)
+    bins = log.group_by(low=time // width * width, width=width).len().sort("low", "width")
+    lower, upper = (pl.col("low") * 1e-6, (pl.col("low") + pl.col("width")) * 1e-6)
+    job, metric = pl.lit(None, pl.String), pl.lit("latency")
+    count = pl.col("len").cast(HISTOGRAM_COLUMNS["count"])
+    return bins.select(job=job, metric=metric, lower=lower, upper=upper, count=count)
+
+
+def _latencies(log: pl.DataFrame, histogram: pl.DataFrame) -> list[Value]:
+    time = log["time"] * 1e-6
+    exact = percentiles(histogram)
+    return [
+        METRICS["latency.mean"].value(float(time.sum()) / log.height),
+        METRICS["latency.min"].value(float(log["time"].to_numpy().min()) * 1e-6),
+        METRICS["latency.max"].value(float(log["time"].to_numpy().max()) * 1e-6),
+        *(METRICS[f"latency.{percentile_name(p)}"].value(exact[p]) for p in PERCENTILES),
+    ]
+
+
+def _series(log: pl.DataFrame, begin: int) -> pl.DataFrame:
+    """Transactions that ended in each whole second since the first began; the last second is rarely whole."""
+    second = ((log["end"] - begin) // 1_000_000).alias("second")
+    ended = log.select(second).group_by("second").len()
+    last = int(second.to_numpy().max())
+    if last > _LONGEST:
+        return empty(SERIES_COLUMNS)
+    every = pl.DataFrame({"second": range(last)}, schema={"second": pl.Int64})
+    rows = every.join(ended, on="second", how="left").with_columns(pl.col("len").fill_null(0))
+    return rows.select(
+        job=pl.lit(None, pl.String),
+        metric=pl.lit("tps"),
+        t=(pl.col("second") + 1).cast(pl.Float64),
+        value=pl.col("len").cast(pl.Float64),
+        unit=pl.lit("1/s"),
+    )
+
+
+def _of_intervals(logs: Sequence[bytes]) -> Log | None:
+    """Of aggregates: counts, sums, extremes; and the rate of each interval but the first and last, which began or
+    ended within.
+    """
+    rows: dict[int, list[float]] = {}
+    damaged = 0
+    for line in b"\n".join(logs).splitlines():
+        if INTERVAL.fullmatch(line.strip()) is None:
+            damaged += bool(line.strip())
+            continue
+        start, count, total, squares, least, most = map(int, line.split()[:6])
+        known = rows.setdefault(start, [0, 0, 0, math.inf, 0])
+        rows[start] = [known[0] + count, known[1] + total, known[2] + squares, *_extremes(known, count, least, most)]
+    done = sum(int(row[0]) for row in rows.values())
+    if not done:
+        return None
+    starts = sorted(rows)
+    interval = min((later - earlier for earlier, later in pairwise(starts)), default=0)
+    length = starts[-1] - starts[0] + interval
+    mean = sum(row[1] for row in rows.values()) / done
+    variance = sum(row[2] for row in rows.values()) / done - mean**2
+    warnings = [f"{damaged} lines of its log are no intervals; the others count"] if damaged else []
+    values = {
+        "latency.mean": mean * 1e-6,
+        "latency.stddev": math.sqrt(max(variance, 0.0)) * 1e-6,
+        "latency.min": min(row[3] for row in rows.values() if row[0]) * 1e-6,
+        "latency.max": max(row[4] for row in rows.values()) * 1e-6,
+    }
+    return Log(
+        done,
+        float(length) if len(starts) > 2 else 0.0,
+        [METRICS[name].value(value) for name, value in values.items() if value < 1e12],
+        _rates({start: row[0] for start, row in rows.items()}, starts, interval),
+        empty(HISTOGRAM_COLUMNS),
+        tuple(warnings),
+    )
+
+
+def _extremes(known: Sequence[float], count: int, least: int, most: int) -> tuple[float, float]:
+    """Of an interval without a transaction, pgbench prints 0 as both."""
+    return (min(known[3], least), max(known[4], most)) if count else (known[3], known[4])
+
+
+def _rates(counts: dict[int, float], starts: Sequence[int], interval: int) -> pl.DataFrame:
+    if len(starts) < 3 or (starts[-1] - starts[0]) / interval > _LONGEST:
+        return empty(SERIES_COLUMNS)
+    whole = range(starts[0] + interval, starts[-1], interval)
+    rows = [(None, "tps", float(at - starts[0] + interval), counts.get(at, 0) / interval, "1/s") for at in whole]
+    return pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row")

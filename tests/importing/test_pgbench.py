@@ -1,0 +1,168 @@
+"""What pgbench 15 and 9.6 printed, and its logs, as trials."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.errors import ParseError
+from storlab.importing.importer import Part
+from storlab.importing.pgbench import PgbenchImporter
+
+GOLDEN = Path(__file__).parent / "golden"
+LOGS = ("pgbench_log.71", "pgbench_log.71.1")
+
+
+def read(name: str) -> list[Part]:
+    return list(PgbenchImporter().read((GOLDEN / name).read_bytes(), name, {}))
+
+
+def series(part: Part, metric: str) -> list[tuple[float, float]]:
+    return part.measured.series.filter(metric=metric).select("t", "value").rows()
+
+
+def test_a_summary_and_its_progress() -> None:
+    (part,) = read("pgbench-tpcb.txt")
+    totals = part.measured.totals()
+    assert totals["tps"] == 893.814037 and totals["transactions"] == 3552 and totals["errors"] == 0
+    assert totals["latency.mean"] == pytest.approx(0.004435) and totals["latency.stddev"] == pytest.approx(0.010677)
+    assert series(part, "tps") == [(1.0, 789.6), (2.0, 828.7), (3.0, 1301.6), (4.0, 622.7)]
+    assert [latency for _, latency in series(part, "latency.mean")] == pytest.approx(
+        [0.00483, 0.004753, 0.002968, 0.006591]
+    )
+    assert part.traits["clients"] == "4" and part.traits["time to connect"] == "not counted"
+
+
+def test_a_rate_has_its_lag_and_what_came_too_late_for_it() -> None:
+    (part,) = read("pgbench-rate.txt")
+    totals = part.measured.totals()
+    assert (totals["skipped"], totals["late"]) == (113, 182)
+    assert (totals["lag.mean"], totals["lag.max"]) == pytest.approx((0.002345, 0.025450))
+    assert part.traits["latency limit"] == "5.0 ms"
+
+
+def test_scripts_are_jobs() -> None:
+    (part,) = read("pgbench-scripts.txt")
+    rows = part.measured.metrics.filter(metric="tps").select("job", "value").rows()
+    assert rows == [
+        (None, 3178.349929),
+        ("1: <builtin: simple update>", 2120.579753),
+        ("2: <builtin: select only>", 1057.770176),
+    ]
+
+
+def test_the_rate_is_that_without_connecting_where_both_are_printed() -> None:
+    (old,) = read("pgbench-9.6.txt")
+    assert old.measured.totals()["tps"] == 400.112233
+    assert old.measured.totals()["latency.mean"] == pytest.approx(0.00997)
+    (each,) = read("pgbench-reconnecting.txt")
+    assert each.measured.totals()["tps"] == 28.788403
+    assert each.traits["time to connect"] == "counted"
+
+
+def test_several_runs_in_one_file_are_trials() -> None:
+    text = b"".join((GOLDEN / f"pgbench-{name}.txt").read_bytes() for name in ("tpcb", "9.6", "tpcb"))
+    rates = [part.measured.totals()["tps"] for part in PgbenchImporter().read(text, "x", {})]
+    assert rates == [893.814037, 400.112233, 893.814037]
+
+
+def test_a_run_that_was_cut_short_has_the_means_of_its_progress() -> None:
+    text = (GOLDEN / "pgbench-tpcb.txt").read_bytes()
+    (part,) = PgbenchImporter().read(text[: text.index(b"transaction type")], "x", {})
+    assert part.measured.totals()["tps"] == pytest.approx((789.6 + 828.7 + 1301.6 + 622.7) / 4)
+    assert "it was cut short" in part.measured.warnings[0]
+
+
+@given(st.lists(st.integers(1, 10**4), min_size=1, max_size=9), st.floats(1, 60), st.booleans())
+def test_progress_is_a_series_by_the_time_since_the_run_began(rates: list[int], step: float, epoch: bool) -> None:
+    begun = 1.7e9 if epoch else 0.0
+    lines = [f"progress: {begun + step * at:.3f} s, {rate}.0 tps, lat 1.000 ms" for at, rate in enumerate(rates, 1)]
+    (part,) = PgbenchImporter().read("\n".join(lines).encode(), "x", {})
+    found = series(part, "tps")
+    if epoch and len(rates) == 1:
+        assert found == []  # nobody knows since when
+    else:
+        assert [rate for _, rate in found] == rates
+        assert [t for t, _ in found] == pytest.approx([step * at for at in range(1, len(rates) + 1)], abs=0.005)
+    low, high = min(rates), max(rates)
+    assert low * (1 - 1e-9) <= part.measured.totals()["tps"] <= high * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("own", LOGS)
+def test_the_logs_of_all_threads_are_one_run(own: str, folder: Path) -> None:
+    for name in (*LOGS, "pgbench_log.72"):
+        shutil.copy(GOLDEN / (name if name in LOGS else LOGS[0]), folder / name)
+    importer, text = PgbenchImporter(), (folder / own).read_bytes()
+    others = [name for name in (*LOGS, "pgbench_log.72") if name != own]
+    assert importer.beside_named(own, text, others) == [name for name in LOGS if name != own]
+    (part,) = importer.read_beside(importer.read(text, own, {}), folder, str(folder / own))
+    assert part.measured.totals()["transactions"] == 40
+    assert part.measured.histograms["count"].sum() == 40
+    ends = [int(line.split()[4]) * 10**6 + int(line.split()[5]) for line in (text + _other(own)).splitlines()]
+    begins = [end - int(line.split()[2]) for end, line in zip(ends, (text + _other(own)).splitlines(), strict=True)]
+    assert part.measured.totals()["tps"] == pytest.approx(40 / ((max(ends) - min(begins)) * 1e-6))
+
+
+def _other(own: str) -> bytes:
+    return (GOLDEN / next(name for name in LOGS if name != own)).read_bytes()
+
+
+def test_the_logs_beside_a_summary_count_where_they_have_as_many_transactions(folder: Path) -> None:
+    summary = (GOLDEN / "pgbench-tpcb.txt").read_bytes()
+    for name in LOGS:
+        shutil.copy(GOLDEN / name, folder / name)
+    importer = PgbenchImporter()
+    for count, has in ((b"40", True), (b"3552", False)):
+        (folder / "out.txt").write_bytes(summary.replace(b"processed: 3552", b"processed: " + count))
+        text = (folder / "out.txt").read_bytes()
+        assert importer.beside_named("out.txt", text, LOGS) == list(LOGS)
+        (part,) = importer.read_beside(importer.read(text, "x", {}), folder, str(folder / "out.txt"))
+        assert ("latency.p99" in part.measured.totals()) is has
+        assert any("40 transactions and not its 3552" in each for each in part.measured.warnings) is not has
+        assert part.measured.totals()["tps"] == 893.814037
+
+
+def test_intervals_have_no_percentiles_but_means_extremes_and_rates() -> None:
+    (part,) = read("pgbench-aggregate.log")
+    totals = part.measured.totals()
+    assert totals["transactions"] == 61 + 132 + 178 + 193 and totals["tps"] == pytest.approx(564 / 4)
+    assert totals["latency.mean"] == pytest.approx((634339 + 1516465 + 696076 + 342831) / 564 * 1e-6)
+    assert (totals["latency.min"], totals["latency.max"]) == pytest.approx((85e-6, 38356e-6))
+    assert "latency.p50" not in totals
+    assert series(part, "tps") == [(2.0, 132.0), (3.0, 178.0)]  # the first and the last interval are not whole
+
+
+def test_a_sampled_log_tells_how_many_transactions_there_were() -> None:
+    (part,) = read("pgbench-sampled.log")
+    numbers: dict[str, int] = {}
+    for line in (GOLDEN / "pgbench-sampled.log").read_text().splitlines():
+        client, number, *_ = line.split()
+        numbers[client] = max(numbers.get(client, 0), int(number))
+    assert part.measured.totals()["transactions"] == sum(numbers.values()) > 30
+    assert part.measured.series.filter(pl.col("metric") == "tps").is_empty()
+    assert "a sample, of 30 of" in part.measured.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"", "no summary of pgbench"),
+        (b"hello\n", "no summary of pgbench"),
+        (b"\0\1\2", "neither a summary nor a log"),
+        (b"0 1 skipped 0 1795437691 55649\n", "without a transaction that was done"),
+    ],
+)
+def test_what_is_no_output_of_pgbench_is_refused(text: bytes, says: str) -> None:
+    with pytest.raises(ParseError, match=says):
+        PgbenchImporter().read(text, "x", {})
+
+
+def test_a_run_without_a_transaction_failed() -> None:
+    text = (GOLDEN / "pgbench-tpcb.txt").read_bytes()
+    (part,) = PgbenchImporter().read(text.replace(b"processed: 3552", b"processed: 0"), "x", {})
+    assert (part.status, part.reason) == ("failed", "pgbench did no transaction")
