@@ -62,7 +62,7 @@ from probes.test_backing import PATHS
 from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
 from storlab.blockio.text import event_form, tables
 from storlab.blockio.trace_output import Counts, Lost, Output, read_output
-from storlab.errors import ParseError, ProtocolError, RecordsError, StorlabError
+from storlab.errors import ParseError, ProtocolError, RecordsError, StorlabError, UserError
 from storlab.formats.fio.histogram_log import read_histogram_logs
 from storlab.formats.fio.log_lines import is_cut
 from storlab.formats.fio.logs import read_series
@@ -116,6 +116,11 @@ from storlab.records.run_folder import TrialRecord
 from storlab.report.model.format import duration as duration_text
 from storlab.run.journal import JOURNAL, read_pending
 from storlab.run.noise import MachineNoise
+from storlab.suite.expectations import read_expectations
+from storlab.suite.installed import parse_find
+from storlab.suite.runfile import RunfileError
+from storlab.suite.selection import parse_tags
+from storlab.suite.zts_text import console_line, read_results
 from storlab.workloads.base import NAME as EXIT_FILE
 from storlab.workloads.base import OptionError, elapsed_values, read_exit
 from storlab.workloads.bonnie.workload import BonnieWorkload
@@ -125,6 +130,7 @@ from storlab.workloads.fio.checking import bad_option, complaint
 from storlab.workloads.fio.options import directions, duration, in_job_file, total_size
 from storlab.workloads.fio.reach import jobs_in
 from storlab.workloads.ledger.results import read_commits
+from suite.samples import REPORT, RUNFILE, attempt, suite_of
 
 WINDOW = Window(100.0, 110.0)
 INTERVAL = 50.0  # s, of logs: of shorter ones there are millions until the latest time that a log may have
@@ -418,7 +424,14 @@ PARSERS: dict[str, Parser] = {
         these(*MODULES, "ext4.alias=fs-ext4\0"),
     ),
     "stanzas of apt": Parser(of_text(parse_stanzas), these(*STANZAS)),
+    "zts-report.py": Parser(of_text(lambda text: read_expectations(text, "report.py")), these(REPORT)),
+    "console of the ZFS Test Suite": Parser(
+        of_text(lambda text: [*read_results(text.splitlines())]), these(console_line(attempt("a/b"), "tester"))
+    ),
+    "find": Parser(of_bytes(lambda data: parse_find(data, "root:x:0\n")), these("f755 /a/b\0d755 /a\0")),
     # What is written by users, and what Storlab wrote
+    "runfile": Parser(of_text(suite_of), these(RUNFILE), RunfileError),
+    "tags": Parser(of_text(lambda text: parse_tags(text)(["a"])), these("a and not (b or c), d"), UserError),
     "job file": Parser(of_text(job_file), these(*JOBS), OptionError),
     "journal": Parser(of_file(JOURNAL, read_pending), journal, RecordsError),
     "trial": Parser(of_record(TrialRecord), these(*TRIAL_JSON), RecordsError),

@@ -1,0 +1,150 @@
+"""What a suite consists of, and what came of it: groups, tests, attempts, outcomes.
+
+A group has a script that runs before its tests, one after them, and one after a test that was killed. Every script is
+known by the path that its runner prints; the file that is executed may have an extension.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from storlab.record import Count, Number, Seconds
+
+Role = Literal["pre", "test", "post", "failsafe"]
+
+
+class Outcome(StrEnum):
+    """What came of a test. The last two are Storlab's own; runners know the others."""
+
+    PASS = "PASS"
+    FAIL = "FAIL"
+    SKIP = "SKIP"
+    KILLED = "KILLED"
+    """Ended at its time-out."""
+    CRASHED = "CRASHED"
+    """The guest was lost while it ran."""
+    HUNG = "HUNG"
+    """Not even SIGKILL ended it, so its guest was given up."""
+
+    @property
+    def classic(self) -> Outcome:
+        """In the words of runners that know no guests."""
+        return Outcome.KILLED if self in (Outcome.CRASHED, Outcome.HUNG) else self
+
+
+@dataclass(frozen=True)
+class Script:
+    """A file to execute. ``path`` is how it is called, ``user`` who runs it: empty for whoever runs the suite."""
+
+    path: str
+    user: str
+    program: str = ""  # the file itself; the path where it is empty
+    line: int | None = None  # of the runfile
+
+    @property
+    def file(self) -> str:
+        """What is executed."""
+        return self.program or self.path
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tests that share what was set up for them. ``name`` is unique in its suite.
+
+    ``timeout``: seconds for each of its scripts; ``None`` for as long as they take.
+    """
+
+    name: str
+    tests: tuple[Script, ...]
+    pre: Script | None = None
+    post: Script | None = None
+    failsafe: Script | None = None
+    timeout: float | None = 60.0
+    tags: tuple[str, ...] = ()
+    identifier: str = ""
+    folder: str = ""  # where the output of its scripts lies, below that of the run
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Something that a suite asks for and that can't be run. ``tests``: how many tests have no result for it."""
+
+    where: str  # FILE:LINE
+    what: str
+    tests: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """All groups, in the order in which their runner would run them."""
+
+    name: str
+    groups: tuple[Group, ...]
+    absent: tuple[Absent, ...] = ()
+    quiet: bool = False  # only tests that don't pass are printed
+    notes: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many tests it has."""
+        return sum(len(group.tests) for group in self.groups)
+
+
+_Text = Annotated[str, Meta(max_length=64 * 1024)]
+_Path = Annotated[str, Meta(pattern=r"^[^\x00\n]{1,4096}\Z")]
+
+
+class Attempt(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One script that ran, or was skipped, and what came of it."""
+
+    group: _Path
+    path: _Path
+    role: Role
+    outcome: Outcome
+    started: datetime
+    elapsed: Seconds
+    user: str = ""  # who ran it, by name
+    number: Number = 1  # which attempt it was
+    identifier: str = ""
+    code: int | None = None
+    signal: str | None = None
+    cpu: Seconds = 0.0
+    limit: Seconds | None = None  # its time-out
+    guest: str = ""  # where it ran; empty where it did not
+    reason: _Text = ""  # why it was skipped, killed or lost
+    folder: str = ""  # with its output, below that of the run
+    dropped: Count = 0  # bytes of its output that were not kept
+    left: list[str] = []  # processes that it started and that were alive when its group ended
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Which test it is of."""
+        return self.group, self.path
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """An outcome that is expected of a test other than PASS. ``always``: PASS would be news."""
+
+    test: str
+    outcome: Outcome
+    reason: str
+    always: bool
+
+
+@dataclass(frozen=True)
+class Expectations:
+    """What is expected of which test, by its path below the suite's tests; of all others, that they pass."""
+
+    known: dict[str, Expectation] = field(default_factory=dict)  # outcomes that always come
+    maybe: dict[str, Expectation] = field(default_factory=dict)  # outcomes that may come
+    source: str = ""

@@ -1,0 +1,75 @@
+"""Runfiles, a machine that has what they name, and a table of expectations, all of our own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from storlab.suite.installed import Installed
+from storlab.suite.model import Attempt, Outcome, Suite
+from storlab.suite.runfile import Runfile, read_suite
+
+HERE = "/suite"
+RUNFILE = """\
+# Ours.
+[DEFAULT]
+pre = setup
+pre_user = root
+user = root
+timeout = 300
+post = cleanup
+post_user = root
+failsafe = callbacks/failsafe
+failsafe_user = root
+tags = ['all']
+
+[tests/pool]
+tests = ['create', 'destroy',
+    'rename']
+tags = ['all', 'pool']
+
+[tests/acl:Linux]
+tests = ['allow']
+user =
+timeout = 0
+failsafe =
+
+[tests/disk]
+tests = ['write']
+pre =
+post =
+"""
+FILES = (
+    *(f"{HERE}/tests/pool/{name}.ksh" for name in ("setup", "cleanup", "create", "destroy", "rename")),
+    *(f"{HERE}/tests/acl/{name}.sh" for name in ("setup", "cleanup", "allow")),
+    f"{HERE}/tests/disk/write",
+    f"{HERE}/callbacks/failsafe.ksh",
+)
+INSTALLED = Installed(frozenset(FILES), frozenset({f"{HERE}/tests/pool/plain.ksh"}), frozenset({"root", "nobody"}))
+REPORT = """\
+import sys
+reason = 'Some day'
+known = {
+    'pool/create': ['FAIL', 17],
+    'pool/rename': ['SKIP', reason],
+    'quota/setup': ['SKIP', 'Not applicable'],
+}
+maybe = {'acl/allow': ['FAIL', 'Now and then']}
+if sys.platform.startswith('freebsd'):
+    known.update({'pool/destroy': ['FAIL', 1]})
+elif sys.platform.startswith('linux'):
+    maybe.update({'disk/write': ['SKIP', reason], 'quota/one': ['FAIL', reason]})
+sys.exit(print('never run'))
+"""
+
+
+def suite_of(*texts: str, installed: Installed = INSTALLED) -> Suite:
+    """The suite that these runfiles are."""
+    runfiles = [Runfile(f"{number}.run", text) for number, text in enumerate(texts, 1)]
+    return read_suite("ours", runfiles, installed, HERE)
+
+
+def attempt(path: str, outcome: Outcome = Outcome.PASS, **more: Any) -> Attempt:
+    """What came of a test of ours."""
+    begun = {"started": datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "elapsed": 1.5, "user": "root", **more}
+    return Attempt("tests/pool", f"/usr/share/zfs/zfs-tests/tests/functional/{path}", "test", outcome, **begun)
