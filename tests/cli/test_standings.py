@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from storlab.analysis.summary import Comparison, Summary, Undecided, Verdict
-from storlab.cli.standings import MOST, News, table
+from storlab.analysis.summary import Comparison, Summary, Undecided
+from storlab.cli.standings import MOST, MOST_NEWS, News, table, tally
 
 BASE = Comparison(
     factor="fs", a="ext4", b="xfs", within={"load": "write"}, pooled=False, source="write", metric="write.bandwidth",
@@ -27,14 +27,15 @@ def drawn(of: Summary, width: int = 80) -> list[str]:
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
-def test_the_table_marks_what_is_decided_and_calls_the_rest_undecided() -> None:
+def test_the_table_marks_what_is_decided_and_says_what_is_measured_once() -> None:
     leaning = replace(BASE, b="btrfs", verdict="undecided", undecided=Undecided("leaning", 8, 10))
     open_ = replace(BASE, a="xfs", b="btrfs", verdict="undecided", low=None, high=None)
     assert drawn(summary(BASE, leaning, open_)) == [
-        "▲ ext4 vs xfs    1.42× (1.31× to 1.54×)   better              write.bandwidth: …",
-        "? ext4 vs btrfs  1.42× (1.31× to 1.54×)   undecided, leaning  write.bandwidth: …",
-        "? xfs vs btrfs   1.42× (no interval yet)  undecided           write.bandwidth: …",
+        "write.bandwidth: write  ▲ ext4 vs xfs    1.42× (1.31× to 1.54×)  better",
+        "                        ? ext4 vs btrfs  1.42× (1.31× to 1.54×)  leaning",
+        "                        ? xfs vs btrfs   1.42×",
     ]
+    assert tally(summary(BASE, leaning, open_)) == "1 of 3 decided"
 
 
 def test_of_many_comparisons_the_first_are_shown_and_the_others_counted() -> None:
@@ -53,15 +54,24 @@ def test_names_of_levels_give_no_orders_to_the_terminal() -> None:
     assert "\x1b" not in "".join(drawn(summary(replace(BASE, a="[red]\x1b[2J"))))
 
 
-def test_a_verdict_is_news_once_and_so_is_its_loss() -> None:
+def test_a_line_names_verdicts_that_are_new_before_ratios_that_are_and_nothing_twice() -> None:
     news = News()
+    open_ = replace(BASE, verdict="undecided", low=None, high=None)
+    other = replace(open_, b="btrfs", ratio=2.32)
 
-    def said(verdict: Verdict) -> list[str]:
-        return list(news.of(summary(replace(BASE, verdict=verdict))))
+    def said(*comparisons: Comparison) -> str:
+        return news.of(summary(*comparisons))
 
-    assert said("undecided") == []
-    assert said("better") == ["write.bandwidth: write: ext4 is better than xfs: 1.42× (1.31× to 1.54×, 8 rounds)."]
-    assert said("better") == []
-    (lost,) = said("undecided")
-    assert "no longer decided: ext4 against xfs is undecided" in lost
-    assert len(said("better")) == 1
+    assert said(open_, other) == "write.bandwidth: write: ext4 ÷ xfs 1.42×; ext4 ÷ btrfs 2.32×"
+    assert said(open_, other) == ""
+    assert said(replace(open_, ratio=1.5), better := replace(other, verdict="better", low=2.1, high=2.5)) == (
+        "write.bandwidth: write: ext4 better than btrfs, 2.32× (2.10× to 2.50×); ext4 ÷ xfs 1.50×"
+    )
+    assert said(replace(open_, ratio=1.5), replace(better, ratio=2.4)) == ""  # decided: other digits are no news
+    assert said(other) == "write.bandwidth: write: ext4 and btrfs no longer decided, 2.32×"
+
+
+def test_of_much_news_a_line_names_the_first_and_counts_the_rest() -> None:
+    many = [replace(BASE, b=f"fs{number}") for number in range(MOST_NEWS + 3)]
+    line = News().of(summary(*many))
+    assert (line.count("better than"), line.endswith(" | and 3 more")) == (MOST_NEWS, True)

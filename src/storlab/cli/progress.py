@@ -19,9 +19,11 @@ from storlab.analysis.stopping import Continue, Stop
 from storlab.analysis.summary import Summary
 from storlab.cli.console import Console
 from storlab.cli.output import warn
-from storlab.cli.standings import News, table
+from storlab.cli.standings import MOST, News, table, tally
+from storlab.grouping import grouped
 from storlab.records.run_folder import TrialRecord
 from storlab.report.model.format import duration, plural
+from storlab.report.model.words import listed
 from storlab.run.foresight import foresight_of
 from storlab.run.observer import Observer
 from storlab.run.order import PlannedTrial
@@ -29,6 +31,7 @@ from storlab.run.plan import Plan
 from storlab.study.cells import Cell
 
 _MARKS = {"done": ("✓", "green"), "failed": ("✗", "bold red"), "unsupported": ("–", "yellow")}
+_OTHER_LINES = 5  # of the display, and one for what is printed above it
 
 
 @contextmanager
@@ -39,7 +42,7 @@ def observer(quiet: bool) -> Iterator[Observer]:
     elif sys.stderr.isatty():
         console = Console(file=cast(IO[str], _Lasting(sys.stderr)))
         display = LiveProgress(console)
-        with Live(display, console=console, refresh_per_second=4, transient=True):
+        with Live(display, console=console, refresh_per_second=2, transient=True):
             yield display
     else:
         yield PlainProgress()
@@ -82,42 +85,78 @@ class _OnlyMessages(Observer):
 
 
 class PlainProgress(Observer):
-    """One line for each thing that happens."""
+    """A line for each round, and one for whatever must be known; no sentence twice."""
 
     def __init__(self) -> None:
         self._news = News()
+        self._failures = Failures()
+        self._messages: set[str] = set()
+        self._rounds = ""
 
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
         _line(f"{plan.study.model.title}: {', '.join(_size(plan, done))}. Run: {folder}")
+        self._rounds = _rounds(plan)
         for line, _ in _foreseen(plan):
+            _line(line)
+        for line in _unsupported(plan):
             _line(line)
 
     def cells_rest(self, after: int, cells: Sequence[Cell]) -> None:
         _line(_resting(after, cells))
 
-    def trial_begins(self, planned: PlannedTrial, cell: Cell, left: tuple[float, float] | None) -> None:
-        _line(f"round {planned.round}, trial {planned.number}: {levels_text(cell.levels)}; {left_text(left)}")
-
     def trial_ends(self, record: TrialRecord) -> None:
-        if record.status != "done":
-            _line(f"trial {record.trial} ({levels_text(record.levels)}) {record.status}: {record.reason}")
+        if text := self._failures.of(record):
+            _line(text)
 
-    def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
-        for line in self._news.of(summary):
-            _line(line)
-        _line(decision.reason)
+    def round_ends(
+        self, round_number: int, summary: Summary, decision: Stop | Continue, left: tuple[float, float] | None
+    ) -> None:
+        ends = isinstance(decision, Stop)
+        of_points = "" if ends else decision.reason.rstrip(".")  # a study of sweeps compares nothing
+        news = self._news.of(summary) or ("nothing new" if summary.comparisons else of_points)
+        standing = "" if ends else left_text(left)
+        parts = (news, tally(summary), standing)
+        _line(f"round {round_number} of {self._rounds}: {' | '.join(filter(None, parts))}")
+        if ends:
+            _line(decision.reason)
 
     def notify(self, message: str) -> None:
-        _line(message)
+        if message not in self._messages:
+            self._messages.add(message)
+            _line(message)
+
+
+class Failures:
+    """Trials that were not done, each reason once: what fails in the same way in each round is one piece of news."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, str], int] = {}
+
+    def of(self, record: TrialRecord) -> str:
+        """``trial 4 (fs zfs) failed: reason``; the second time ``trial 9 (fs zfs) failed as trial 4 did``."""
+        if record.status == "done":
+            return ""
+        trial = f"trial {record.trial} ({levels_text(record.levels)}) {record.status}"
+        first = self._first.setdefault((record.status, record.reason or ""), record.trial)
+        return f"{trial}: {record.reason}" if first == record.trial else f"{trial}, as trial {first}"
+
+
+def _unsupported(plan: Plan) -> Iterator[str]:
+    """``fs zfs: unsupported here: REASON``: a line for each reason."""
+    levels = {cell.number: levels_text(cell.levels) for cell in plan.study.cells}
+    for reason, cells in grouped(
+        ("; ".join(said), levels[number]) for number, said in plan.unsupported.items()
+    ).items():
+        yield f"Unsupported here: {listed(cells)}: {reason}"
 
 
 def _foreseen(plan: Plan) -> Iterator[tuple[str, str]]:
-    """What it can decide in its rounds: lines, each with its style."""
+    """What it can decide in its rounds, or why that is too little; with the line's style."""
     foresight = foresight_of(plan)
-    if foresight is not None:
+    if foresight is not None and foresight.warning():
+        yield f"Warning: {foresight.warning()}", "bold yellow"
+    elif foresight is not None:
         yield f"Verdicts {foresight.earliest()}; expected: {foresight.expected()}.", "dim"
-        if foresight.warning():
-            yield f"Warning: {foresight.warning()}", "bold yellow"
 
 
 def _line(text: str) -> None:
@@ -134,10 +173,15 @@ def _resting(after: int, cells: Sequence[Cell]) -> str:
 
 def _size(plan: Plan, done: int) -> list[str]:
     """``6 cells``, ``5 to 8 rounds``, ``seed 7``, and what an earlier part of the run has done."""
-    least, most = plan.rounds
-    rounds = plural(most, "round") if least == most else f"{least} to {plural(most, 'round')}"
+    rounds = f"{_rounds(plan)} {'round' if plan.rounds[1] == 1 else 'rounds'}"
     before = [f"{plural(done, 'trial')} done before"] if done else []
     return [plural(len(plan.supported), "cell"), rounds, f"seed {plan.seed}", *before]
+
+
+def _rounds(plan: Plan) -> str:
+    """``6``, or ``6 to 15``."""
+    least, most = plan.rounds
+    return str(most) if least == most else f"{least} to {most}"
 
 
 class LiveProgress(Observer):
@@ -154,7 +198,8 @@ class LiveProgress(Observer):
         self._due = 1
         self._left: tuple[float, float] | None = None
         self._said = ""
-        self._standings: Group | None = None
+        self._standings: Summary | None = None
+        self._failures = Failures()
 
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
         self._plan = plan
@@ -162,10 +207,8 @@ class LiveProgress(Observer):
         self._console.print(Text(" · ".join([*_size(plan, done), folder]), style="dim"))
         for line, style in _foreseen(plan):
             self._console.print(Text(line, style=style))
-        for number, reasons in plan.unsupported.items():
-            levels = next(cell.levels for cell in plan.study.cells if cell.number == number)
-            text = f"– {levels_text(levels)}: unsupported here: {'; '.join(reasons)}"
-            self._console.print(Text(text, style="yellow"))
+        for line in _unsupported(plan):
+            self._console.print(Text(f"– {line}", style="yellow"))
 
     def round_begins(self, round_number: int, due: int) -> None:
         self._due = max(due, 1)
@@ -181,13 +224,17 @@ class LiveProgress(Observer):
     def trial_ends(self, record: TrialRecord) -> None:
         self._in_round += 1
         self._now = ""
-        if record.status != "done":
+        if text := self._failures.of(record):
             mark, style = _MARKS[record.status]
-            text = f"{mark} trial {record.trial} ({levels_text(record.levels)}) {record.status}: {record.reason}"
-            self._console.print(Text(text, style=style))
+            self._console.print(Text(f"{mark} {text}", style=style))
 
-    def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
-        self._said, self._standings = decision.reason, table(summary)
+    def round_ends(
+        self, round_number: int, summary: Summary, decision: Stop | Continue, left: tuple[float, float] | None
+    ) -> None:
+        self._standings, self._left, self._trial_began = summary, left, time.monotonic()
+        least = self._plan.rounds[0] if self._plan is not None else 0
+        # Before the fewest rounds are done, the bar says all that there is to say.
+        self._said = decision.reason if round_number >= least else ""
 
     def notify(self, message: str) -> None:
         self._console.print(Text(message, style="bold yellow"))
@@ -196,17 +243,25 @@ class LiveProgress(Observer):
         now = time.monotonic()
         if self._plan is None:
             return Group(Text(self._now, style="dim"))
-        rounds = self._plan.rounds[1]
+        most = self._plan.rounds[1]
         done = max(self._round - 1, 0) + min(self._in_round / self._due, 1.0)
-        bar = Table.grid(padding=(0, 1))
-        elapsed = duration(now - self._began)
         passed = now - self._trial_began
         left = self._left and (max(self._left[0] - passed, 0.0), max(self._left[1] - passed, 0.0))
-        text = f"round {self._round} of {self._plan.rounds[0]}–{rounds} · {elapsed} · {left_text(left)}"
-        bar.add_row(ProgressBar(total=rounds, completed=done, width=24), Text(text))
-        running = Text("▸ ", style="cyan") + Text(self._now or "…")
-        said = [Text(self._said, style="dim")] if self._said else []
-        return Group(bar, running, *said, *([self._standings] if self._standings is not None else []))
+        where = f"round {self._round} of {_rounds(self._plan)}" if self._round else "starting"
+        facts = (where, f"{duration(int(now - self._began))} so far", left_text(left))
+        bar = Table.grid(padding=(0, 1))
+        bar.add_row(ProgressBar(total=most, completed=done, width=24), Text(" · ".join(facts)))
+        return Group(bar, Text("▸ ", style="cyan") + Text(self._now or "…"), *self._so_far())
+
+    def _so_far(self) -> Iterator[Text | Group]:
+        """Ratios, as many as the terminal has room for beside what was printed and what runs."""
+        if self._said:
+            yield Text(self._said, style="dim")
+        if self._standings is None:
+            return
+        shown = table(self._standings, min(MOST, self._console.height - _OTHER_LINES))
+        if shown is not None:
+            yield shown
 
 
 def levels_text(levels: object) -> str:
@@ -218,7 +273,7 @@ def levels_text(levels: object) -> str:
 def left_text(left: tuple[float, float] | None) -> str:
     """``2 min to 4 min left``; as a range, since how many rounds it takes is what the run is to find out."""
     if left is None:
-        return "time left unknown until each cell has run once"
+        return "time left not yet known"
     low, high = (duration(_round(seconds)) for seconds in left)
     return f"{low} left" if low == high else f"{low} to {high} left"
 

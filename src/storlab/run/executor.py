@@ -260,11 +260,13 @@ class _Executor:
             return False
         summary = self._summarise()
         decision = decide(summary, self._rule)
-        self._observer.round_ends(round_number, summary, decision)
         if isinstance(decision, Stop):
+            self._observer.round_ends(round_number, summary, decision, None)
             self._stopped = decision.reason
             return True
         self._remaining = decision.remaining
+        cells = [cell.number for cell in self._plan.supported if cell.number not in self._schedule.resting]
+        self._observer.round_ends(round_number, summary, decision, self._time_left(round_number + 1, cells))
         if self._is_spent(round_number):
             return True
         if new := self._schedule.let_rest(summary, round_number):

@@ -30,8 +30,10 @@ class Observer:
     def trial_ends(self, record: TrialRecord) -> None:
         """A trial is recorded."""
 
-    def round_ends(self, round_number: int, summary: Summary, decision: Stop | Continue) -> None:
-        """All cells of a round have run."""
+    def round_ends(
+        self, round_number: int, summary: Summary, decision: Stop | Continue, left: tuple[float, float] | None
+    ) -> None:
+        """All cells of a round have run. ``left``: as of ``trial_begins``, where it continues."""
 
     def notify(self, message: str) -> None:
         """Something that the user must know."""
