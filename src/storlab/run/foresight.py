@@ -48,10 +48,14 @@ def typical_noise(study: Study) -> TypicalNoise:
     return TypicalNoise(ASSUMED, "(an assumption: `storlab noise` measures this machine)")
 
 
+def runs_of(study: Study) -> list[Path]:
+    """Folders in ``RUNS`` that are named after the study, the newest first; they may be of another one."""
+    return sorted(RUNS.glob(f"{_escaped(Path(study.file).stem)}-*"), key=lambda path: path.name, reverse=True)
+
+
 def _last_run(study: Study) -> TypicalNoise | None:
     """By the intervals of its comparisons; ``None`` where there is no run of this title that has some."""
-    folders = sorted(RUNS.glob(f"{_escaped(Path(study.file).stem)}-*"), key=lambda path: path.name, reverse=True)
-    for folder in folders:
+    for folder in runs_of(study):
         try:
             summary = from_json(read_file(folder / "summary.json"))
         except (OSError, StorlabError):

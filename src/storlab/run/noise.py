@@ -26,19 +26,22 @@ from storlab.run.temporary import state_folder
 from storlab.run.times import trial_time
 from storlab.study.study import Study
 
-BUILT_IN = """
+BUILT_IN_TITLE = "A against A: short direct writes"
+BUILT_IN_BLOCK = 4096
+"""Bytes of each of them."""
+BUILT_IN = f"""
 schema      = 1
-title       = "A against A: short direct writes"
+title       = "{BUILT_IN_TITLE}"
 description = "One and the same load, trial after trial."
 primary     = "bandwidth"
-stack       = [{ layer = "directory" }]
+stack       = [{{ layer = "directory" }}]
 
 [trial]
-settle = { sync = false, drop_caches = false }
+settle = {{ sync = false, drop_caches = false }}
 
 [workload.load.fio]
 rw         = "randwrite"
-bs         = "4k"
+bs         = {BUILT_IN_BLOCK}
 ioengine   = "psync"
 direct     = 1
 size       = "16M"

@@ -22,17 +22,17 @@ from storlab.run.permissions import NO_PERMISSIONS, UNCONFINED, Permissions
 from storlab.run.session import Session
 from storlab.run.setup.placement import place
 from storlab.run.setup.space import (
+    LaidOut,
     Memory,
     free_space,
+    loads_space,
     refuse_double_claims,
     refuse_guests_too_large,
-    refuse_loads_too_large,
     refuse_stacks_too_large,
     stacks_space,
 )
 from storlab.run.setup.units import kept_for_a_round, units
 from storlab.run.sliceable import about_slices, refuse_unsliceable
-from storlab.run.times import OVERHEAD, trial_time
 from storlab.study.cells import Cell
 from storlab.study.chains import Chain
 from storlab.study.study import Study
@@ -40,7 +40,8 @@ from storlab.study.study import Study
 
 @dataclass(frozen=True)
 class Plan:
-    """``unsupported``: cell → reasons. ``space``: bytes on the scratch file system at the worst moment, by node.
+    """``unsupported``: cell → reasons. ``space``: bytes of stacks on the scratch file system at the worst moment;
+    ``laid_out``: what loads write into directories that exist, at the worst moment, by the directory.
 
     ``prepared`` is what was found out of the nodes of each group; ``memory`` is what they take up of this machine's.
     """
@@ -57,6 +58,7 @@ class Plan:
     prepared: Mapping[str, Prepared] = field(default_factory=dict)
     memory: Memory = field(default_factory=lambda: Memory(0, None))
     order_rule: Order = "together"
+    laid_out: Mapping[str, LaidOut] = field(default_factory=dict)
 
     @property
     def cautions(self) -> tuple[str, ...]:
@@ -108,14 +110,6 @@ class Plan:
         numbers = {shared: number for number, shared in enumerate(dict.fromkeys(kept.values()), start=1)}
         return {cell: numbers[shared] for cell, shared in kept.items()}
 
-    def round_time(self, overhead: float = OVERHEAD) -> float | None:
-        """Seconds that a round is expected to take; ``None`` where a workload's length depends on the machine.
-
-        ``overhead``: seconds of a trial beyond its load, where they were measured on this machine.
-        """
-        times = [trial_time(cell, overhead) for cell in self.supported]
-        return None if None in times else sum(time or 0.0 for time in times)
-
     def as_dict(self) -> dict[str, Any]:
         """For the manifest: factors with their levels, and each cell with what is run in it."""
         return {
@@ -148,7 +142,7 @@ async def make_plan(
     together = any(cell.trial.side_by_side for cell in supported)
     free, space = await free_space(session.host, study.model.scratch), stacks_space(supported, together)
     refuse_stacks_too_large(study, supported, space, free)
-    await refuse_loads_too_large(study, supported, session)
+    laid_out = await loads_space(study, supported, session)
     refuse_double_claims(study, supported, checked.claimed, together)
     meminfo = await session.host.read_text("/proc/meminfo")
     memory = refuse_guests_too_large(study, supported, meminfo, together)
@@ -156,7 +150,7 @@ async def make_plan(
     notes = (*study.notes, *about_slices(supported), *_left_out(supported), *_shared_in_rounds(supported))
     needed = tuple(dict.fromkeys(root))
     found = free, needed, notes, session.permissions, prepared, memory
-    return Plan(study, seed, rounds, unsupported, space, *found, order)
+    return Plan(study, seed, rounds, unsupported, space, *found, order, laid_out)
 
 
 async def _prepare(study: Study, session: Session) -> dict[str, Prepared]:

@@ -12,7 +12,11 @@ OVERHEAD = 0.5  # s a trial, beyond its load: stacks, settling, fetching; replac
 
 def trial_time(cell: Cell, overhead: float = OVERHEAD) -> float | None:
     """Seconds that a trial of this cell is expected to take; ``None`` where that is unknown."""
-    times = [load.workload.duration(cell.trial.warm_up) for load in cell.loads]
+    return time_with(cell, [load.workload.duration(cell.trial.warm_up) for load in cell.loads], overhead)
+
+
+def time_with(cell: Cell, times: Sequence[float | None], overhead: float) -> float | None:
+    """As ``trial_time``, with loads that take so long."""
     starting = sum(group.start_time() * group.count for group in cell.nodes.values() if group.lasts == "trial")
     beyond = cell.trial.settle.wait + overhead + starting
     return None if None in times else max(time or 0.0 for time in times) + beyond

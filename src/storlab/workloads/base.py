@@ -103,6 +103,17 @@ class Launch:
     stdout: str | None = None
 
 
+@dataclass(frozen=True)
+class Work:
+    """How much a load does that no time ends. ``waits``: operations that each wait for storage, as random, direct and
+    synchronous ones do; ``longest``: seconds after which it ends in any case, where it says so.
+    """
+
+    moved: int  # bytes
+    waits: int
+    longest: float | None = None
+
+
 ReadInput = Callable[[str], str]
 """Gives the contents of a file that a study names; raises ``ValueError`` where it can't."""
 
@@ -139,6 +150,10 @@ class Workload(Model):
 
     def duration(self, warm_up: float) -> float | None:
         """Seconds that it is expected to run, with its warm-up; ``None`` where that depends on the machine."""
+        return None
+
+    def work(self) -> Work | None:
+        """How much it does, where ``duration`` is unknown; ``None`` where that is unknown, too."""
         return None
 
     def leaves_out(self, warm_up: float) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from storlab.cli.console import Console
 from storlab.cli.output import show_json
+from storlab.cli.plan.levels import levels_as_data, levels_table
 from storlab.cli.plan.nodes import (
     CROSSES,
     cells_text,
@@ -24,6 +25,7 @@ from storlab.cli.plan.nodes import (
     stack_rows,
     stack_text,
 )
+from storlab.cli.plan.times import time_as_data, time_text
 from storlab.grouping import grouped
 from storlab.run.foresight import foresight_of
 from storlab.study.questions import Compare
@@ -50,12 +52,15 @@ def _as_dict(made: Plan, seed: int | None) -> dict[str, object]:
         "rounds": {"min": made.rounds[0], "max": made.rounds[1]},
         "seed": seed,
         "order": order if seed is not None else None,
+        "levels": levels_as_data(made),
         "space": {"needed": made.space, "free": made.free},
+        "files_of_loads": {path: {"needed": o.needed, "free": o.free} for path, o in made.laid_out.items()},
         "nodes": nodes_as_data(made),
         "memory": {"needed": made.memory.needed, "available": made.memory.available},
         "root_needed_for": list(made.root_needed_for),
         "commands": [list(argv) for argv in dict.fromkeys(argv for cell in made.study.cells for argv in cell.commands)],
-        "seconds_per_round": _round_time(made),
+        "seconds_per_round": time_as_data(made)["seconds_per_round"],
+        "time": time_as_data(made),
         "power_cuts": next((cell.crash.moments for cell in made.study.cells if cell.crash is not None), 0),
         "foresight": _foresight_as_data(made),
         "notes": list(made.notes),
@@ -75,6 +80,9 @@ def print_text(made: Plan, seed: int | None) -> None:
     if listed:
         console.print()
         console.print(_stacks(made))
+    if (levels := levels_table(made)) is not None:
+        console.print()
+        console.print(levels)
     unsupported = grouped((reason, number) for number, said in sorted(made.unsupported.items()) for reason in said)
     for reason, numbers in unsupported.items():
         which = f"Cell {numbers[0]} is" if len(numbers) == 1 else f"Cells {cells_text(numbers, 0)} are"
@@ -133,7 +141,7 @@ def _facts(made: Plan, seed: int | None) -> list[tuple[str, str]]:
     rounds = f"{least}" if least == most else f"{least} to {most}"
     trials = f"{cells * least}" if least == most else f"{cells * least} to {cells * most}"
     of_cells = f"{cells} cell" if cells == 1 else f"{cells} cells"
-    facts = [("Trials", f"{trials} ({of_cells}, {rounds} rounds)"), ("Time", _time(made))]
+    facts = [("Trials", f"{trials} ({of_cells}, {rounds} rounds)"), ("Time", time_text(made))]
     cuts = next((cell.crash for cell in made.study.cells if cell.crash is not None), None)
     if cuts is not None:
         each = f"{cells} set-up" if cells == 1 else f"{cells} set-ups"
@@ -168,12 +176,25 @@ def _commands(made: Plan) -> Iterator[str]:
 
 
 def _space(made: Plan) -> str:
-    free = f"{made.free // 1024**3}G free in {made.study.model.scratch}"
+    free, scratch = f"{made.free // 1024**3}G free", made.study.model.scratch
+    laid_out = {path: each for path, each in made.laid_out.items() if each.needed}
+    own = laid_out.pop(scratch, None)
+    parts = [
+        f"{size_text(each.needed)} of {each.free // 1024**3}G free in {path}, for files of the loads"
+        for path, each in laid_out.items()
+    ]
+    if own is not None and made.space:
+        together, files = size_text(made.space + own.needed), size_text(own.needed)
+        return "; ".join([f"{together} of {free} in {scratch}, {files} of it for files of the loads", *parts])
+    if own is not None:
+        return "; ".join([f"{size_text(own.needed)} of {free} in {scratch}, for files of the loads", *parts])
     if made.space:
-        return f"{size_text(made.space)} of {free}"
+        return "; ".join([f"{size_text(made.space)} of {free} in {scratch}", *parts])
     layers = (layer for cell in made.supported for chain in cell.chains for layer in chain.layers)
     sparse = max((layer.overcommitted() for layer in layers), default=0)
-    return f"what is written to sparse files of {size_text(sparse)} ({free})" if sparse else f"none ({free})"
+    if sparse:
+        parts.append(f"what is written to sparse files of {size_text(sparse)} ({free} in {scratch})")
+    return "; ".join(parts) or f"none ({free} in {scratch})"
 
 
 def _probes(made: Plan) -> list[str]:
@@ -189,16 +210,6 @@ def _once(label: str) -> Iterator[str]:
     return chain([label], repeat(""))
 
 
-def _round_time(made: Plan) -> float | None:
-    """With what a trial costs beyond its load, as `storlab noise` measured it, but no less than is usual."""
-    from storlab.run.noise import saved
-    from storlab.run.times import OVERHEAD
-
-    noise = saved()
-    measured = noise.overhead if noise is not None else None
-    return made.round_time(max(OVERHEAD, measured) if measured is not None else OVERHEAD)
-
-
 def _foresight_as_data(made: Plan) -> dict[str, object] | None:
     foresight = foresight_of(made)
     if foresight is None:
@@ -211,16 +222,6 @@ def _foresight_as_data(made: Plan) -> dict[str, object] | None:
         "expected": [{"difference": by, "rounds": rounds} for by, rounds in foresight.rounds],
         "warning": foresight.warning() or None,
     }
-
-
-def _time(made: Plan) -> str:
-    each = _round_time(made)
-    if each is None:
-        return "unknown before the first round: a load runs until its work is done, not for a time"
-    from storlab.report.model.format import duration
-
-    least, most = (duration(round(each * rounds)) for rounds in made.rounds)
-    return f"about {least}" if least == most else f"about {least} to {most}"
 
 
 def _questions(made: Plan) -> Iterator[str]:

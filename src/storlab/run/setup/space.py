@@ -70,9 +70,17 @@ def refuse_stacks_too_large(study: Study, cells: Sequence[Cell], needed: int, fr
         raise study.problem((*origin, "size"), message)
 
 
-async def refuse_loads_too_large(study: Study, cells: Sequence[Cell], session: Session) -> None:
-    """Raise ``StudyError`` where the loads write more into an existing directory than there is room for."""
-    free: dict[str, int] = {}
+@dataclass(frozen=True)
+class LaidOut:
+    """Bytes that loads write into an existing directory in the largest trial, and what is free there."""
+
+    needed: int
+    free: int
+
+
+async def loads_space(study: Study, cells: Sequence[Cell], session: Session) -> dict[str, LaidOut]:
+    """By existing directory. Raises ``StudyError`` where the loads write more there than there is room for."""
+    found: dict[str, LaidOut] = {}
     for cell in cells:
         for unit in _units_here(cell):
             path = unit.links[0].layer.existing_directory(study.model.scratch)
@@ -81,12 +89,13 @@ async def refuse_loads_too_large(study: Study, cells: Sequence[Cell], session: S
             loads = [load for load in cell.loads if unit.on in load.groups]
             count = cell.nodes[unit.on].count if unit.on in cell.nodes else 1
             needed = sum(load.workload.space() for load in loads) * count
-            if path not in free:
-                free[path] = await free_space(session.host, path)
-            if needed > free[path]:
-                wrong = f"the load writes {size_text(needed)}, but {path} has only {free[path] // 1024**2}M free"
+            free = found[path].free if path in found else await free_space(session.host, path)
+            if needed > free:
+                wrong = f"the load writes {size_text(needed)}, but {path} has only {free // 1024**2}M free"
                 remedy = "make its size smaller, or name another directory"
                 raise study.problem(("workload", loads[0].name), f"{wrong}: {remedy}")
+            found[path] = LaidOut(max(needed, found[path].needed if path in found else 0), free)
+    return found
 
 
 @dataclass(frozen=True)

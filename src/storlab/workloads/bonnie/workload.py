@@ -22,7 +22,7 @@ from storlab.metrics import MetricSpec
 from storlab.model import Model
 from storlab.nodes.needs import Needs
 from storlab.units import Size, size_text
-from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext, Workload
+from storlab.workloads.base import ELAPSED, Launch, OptionError, RunContext, Work, Workload
 
 FREE = "free"
 """A file in the workload's folder: bytes and inodes that were free before, or nothing where they are not known."""
@@ -104,6 +104,13 @@ class BonnieWorkload(Workload):
 
     def _of_files(self) -> int:
         return 0 if self.files is None else self.files.number * _THOUSAND * (self.files.max + self.files.min) // 2
+
+    def work(self) -> Work:
+        characters = 0 if self.fast or not self.size else 2 * self.per_character
+        of_files = 4 * self.files.number * _THOUSAND if self.files is not None and self.sync else 0
+        seeks = self.seeks if self.size else 0
+        synced = self.size // self.chunk if self.sync else 0
+        return Work(4 * self.size + characters + 2 * self._of_files(), of_files + seeks + synced)
 
     def leaves_out(self, warm_up: float) -> str:
         return "warm_up is left out: Bonnie++ has none, and all that it does is measured" if warm_up else ""

@@ -25,7 +25,7 @@ from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit
 from storlab.units import Duration, Size, size_text
-from storlab.workloads.base import Launch, OptionError, RunContext, Workload
+from storlab.workloads.base import Launch, OptionError, RunContext, Work, Workload
 from storlab.workloads.files.declared import declared
 from storlab.workloads.files.options import Directories, Fsync, Sizes, check_directories
 
@@ -106,6 +106,13 @@ class FilesWorkload(Workload):
         With a limit of time nobody knows how many files there will be.
         """
         return 0 if self.phase_limit is not None else int(self.files * self.size.mean())
+
+    def work(self) -> Work | None:
+        if self.phase_limit is not None:
+            return None
+        passes = sum(phase in ("create", "read") for phase in self.phases)
+        waits = {"none": 0, "directory": 2}.get(self.fsync, 1)
+        return Work(int(self.files * self.size.mean()) * max(passes, 1), self.files * waits)
 
     def leaves_out(self, warm_up: float) -> str:
         return "warm_up is left out: files are made once, and all are measured" if warm_up else ""

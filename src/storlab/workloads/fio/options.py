@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from storlab.formats.fio.declared import DIRECTIONS
 from storlab.text import is_whole
 from storlab.units import parse_duration, parse_size
-from storlab.workloads.base import OptionError, ReadInput
+from storlab.workloads.base import OptionError, ReadInput, Work
 
 Option = bool | int | float | str | list[str | int | float]
 Options = Mapping[str, Option]
@@ -155,6 +155,36 @@ def duration(jobs: Sequence[Job], warm_up: float) -> float | None:
             return None
         groups[-1].append(seconds + (warm_up if "ramp_time" not in job.options else 0.0))
     return sum(max(group) for group in groups if group)
+
+
+def work(jobs: Sequence[Job]) -> Work | None:
+    """What those do that end after an amount, all together; ``None`` where an amount is unknown."""
+    moved, waits = 0, 0
+    limits: list[float | None] = []
+    for job in (job for job in jobs if _seconds(job.options) is None):
+        options = {plain(key): value for key, value in job.options.items()}
+        amount = _bytes(options, "io_size") or _bytes(options, "size")
+        if not amount or any(key in options for key in _REPLAYS):
+            return None
+        loops = str(options.get("loops", 1))
+        amount *= _count(options) * (int(loops) if is_whole(loops, 5) else 1)
+        moved += amount
+        waits += round(amount / (_bytes(options, "bs") or _bytes(options, "blocksize") or 4096) * _waiting(options))
+        limits.append(_time(options["runtime"]) if "runtime" in options else None)
+    known = [limit for limit in limits if limit is not None]
+    return Work(moved, waits, max(known) if known and len(known) == len(limits) else None)
+
+
+def _waiting(options: Options) -> float:
+    """Of how many of its operations each is one that waits: all, one in so many by fsync, or none."""
+    ways = f"{options.get('rw', '')}{options.get('readwrite', '')}"
+    every = ("rand" in ways and "write" not in ways) or any(_is_on(options.get(k, False)) for k in ("direct", "sync"))
+    synced = [text(options[key]) for key in ("fsync", "fdatasync") if key in options]
+    return max([float(every), *(1 / int(each) for each in synced if is_whole(each, 9) and int(each))])
+
+
+def _bytes(options: Options, key: str) -> int:
+    return _size({"size": options[key]}) if key in options else 0
 
 
 _REPLAYS = ("read_iolog", "profile")

@@ -19,7 +19,7 @@ from storlab.metrics import MetricSpec
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.text import is_whole
-from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, Workload
+from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, Work, Workload
 from storlab.workloads.fio import checking, reach, sliced
 from storlab.workloads.fio import options as fio_options
 from storlab.workloads.fio.options import Job, Option, Options, Sections
@@ -97,6 +97,9 @@ class FioWorkload(Workload):
 
     def duration(self, warm_up: float) -> float | None:
         return fio_options.duration(self._jobs(), warm_up)
+
+    def work(self) -> Work | None:
+        return fio_options.work(self._jobs())
 
     def leaves_out(self, warm_up: float) -> str:
         if not fio_options.ends_while_ramping(self._jobs(), warm_up):

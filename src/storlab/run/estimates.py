@@ -1,0 +1,117 @@
+"""How long a round will take, before anything runs, and where that figure comes from.
+
+The best source is the study's last run; then what loads say of their own length; then their amount of work, at a speed
+that was measured on this machine or is assumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+
+from storlab.errors import StorlabError
+from storlab.records.run_folder import RunFolder
+from storlab.run.foresight import runs_of
+from storlab.run.noise import BUILT_IN_BLOCK, BUILT_IN_TITLE, MachineNoise, saved
+from storlab.run.plan import Plan
+from storlab.run.times import OVERHEAD, time_with
+from storlab.study.cells import Cell, Load
+from storlab.study.study import Study
+from storlab.workloads.base import Work
+
+ASSUMED_BANDWIDTH = 200 * 1024.0**2  # B/s: of one SATA SSD, or of a busy virtual machine's disk
+ASSUMED_RATE = 1000.0  # operations/s that each wait for storage: of an SSD without protection from power loss
+_MOST_RUNS = 10  # of a study that are looked through for one of the same text
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What amounts of work are divided by. ``measured``: when ``storlab noise`` measured the rate; empty: assumed."""
+
+    bandwidth: float
+    rate: float
+    measured: str = ""
+
+    def seconds(self, work: Work) -> float:
+        """How long so much work takes."""
+        spent = work.moved / self.bandwidth + work.waits / self.rate
+        return spent if work.longest is None else min(spent, work.longest)
+
+
+@dataclass(frozen=True)
+class RoundTime:
+    """Seconds of a round of all cells that can run here.
+
+    ``last_run``: whose trials took that; ``by_work``: loads whose length was reckoned from their amount of work, at
+    ``speed``; ``unknown``: those that have neither, and of which nothing is included.
+    """
+
+    seconds: float
+    last_run: Path | None = None
+    by_work: tuple[str, ...] = ()
+    speed: Speed | None = None
+    unknown: tuple[str, ...] = ()
+
+
+def round_time(made: Plan) -> RoundTime:
+    """By the study's last run where there is one of the same text, else by its loads."""
+    return _as_last_time(made) or _by_loads(made)
+
+
+def _by_loads(made: Plan) -> RoundTime:
+    noise = saved()
+    speed = speed_of(noise)
+    measured = noise.overhead if noise is not None else None
+    overhead = max(OVERHEAD, measured) if measured is not None else OVERHEAD
+    seconds = 0.0
+    by_work, unknown = dict[str, None](), dict[str, None]()
+    for cell in made.supported:
+        times = []
+        for load in cell.loads:
+            declared, work = load.workload.duration(cell.trial.warm_up), load.workload.work()
+            if declared is None and work is None:
+                unknown[load.name] = None
+            elif declared is None and work is not None:
+                by_work[load.name] = None
+                declared = cell.trial.warm_up + speed.seconds(_everywhere(work, load, cell))
+            times.append(declared or 0.0)
+        seconds += time_with(cell, times, overhead) or 0.0
+    return RoundTime(seconds, None, tuple(by_work), speed if by_work else None, tuple(unknown))
+
+
+def _everywhere(work: Work, load: Load, cell: Cell) -> Work:
+    """Of all nodes that it runs on, which share this machine's storage."""
+    nodes = sum(cell.nodes[group].count for group in load.groups if group in cell.nodes)
+    return Work(work.moved * nodes, work.waits * nodes, work.longest)
+
+
+def speed_of(noise: MachineNoise | None) -> Speed:
+    """With the rate of small direct writes that ``storlab noise`` measured, by its own study."""
+    if noise is None or noise.title != BUILT_IN_TITLE or not noise.values or median(noise.values) <= 0:
+        return Speed(ASSUMED_BANDWIDTH, ASSUMED_RATE)
+    return Speed(ASSUMED_BANDWIDTH, median(noise.values) / BUILT_IN_BLOCK, noise.measured[:10])
+
+
+def _as_last_time(made: Plan) -> RoundTime | None:
+    for folder in runs_of(made.study)[:_MOST_RUNS]:
+        try:
+            spent = _trials_of(RunFolder.open(folder), made.study)
+        except (OSError, StorlabError):
+            continue
+        known = [spent.get(tuple(cell.levels.items())) for cell in made.supported]
+        if known and all(known):
+            return RoundTime(sum(fmean(times) for times in known if times), folder)
+    return None
+
+
+def _trials_of(run: RunFolder, study: Study) -> dict[tuple[tuple[str, str], ...], list[float]]:
+    """Seconds of each trial that was done, by levels; nothing of a run of another text, or with other overrides."""
+    manifest = run.manifest
+    if (manifest.study_text, manifest.overrides) != (study.text, study.overrides):
+        return {}
+    spent: dict[tuple[tuple[str, str], ...], list[float]] = {}
+    for record in run.records():
+        if record.status == "done" and record.duration is not None:
+            spent.setdefault(tuple(record.levels.items()), []).append(record.duration)
+    return spent
