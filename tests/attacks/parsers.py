@@ -334,6 +334,8 @@ PARSERS: dict[str, Parser] = {
     "sysbench": Parser(imported("sysbench"), few("importing/golden/sysbench*", rb"\[ \d+s \]|.* \|", 4)),
     "pgbench": Parser(imported("pgbench"), golden("importing/golden/pgbench[-_]*")),
     "pgbench, live": Parser(of_pgbench, these(SUMMARY.encode() + b"\0" + LOG)),
+    "elbencho": Parser(imported("elbencho"), golden("importing/golden/elbencho-*")),
+    "vdbench": Parser(imported("vdbench"), golden("importing/golden/vdbench-*")),
     "bonnie": Parser(imported("bonnie"), golden("importing/golden/bonnie*")),
     "pcap": Parser(imported("pcap"), golden("importing/golden/pcap-*"), slow=True),
     "pcap, from disk": Parser(of_file("x", capture_file), golden("importing/golden/pcap-*.pcap*"), slow=True),

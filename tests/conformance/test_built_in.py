@@ -205,10 +205,12 @@ IMPORTERS: Mapping[str, tuple[list[bytes], Mapping[str, Any]]] = {
     "blkalgn": (_examples("blkalgn-4k.json", "blkalgn-64k.json"), {}),
     "bonnie": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("bonnie-*"))], {}),
     "csv": ([WIDE], TWO),
+    "elbencho": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("elbencho-*"))], {}),
     "fio": ([fio_golden("fio-mixed.json"), *_examples("fio.json")], {}),
     "pcap": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("pcap-*"))], {}),
     "pgbench": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("pgbench[-_]*"))], {}),
     "sysbench": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("sysbench-*"))], {}),
+    "vdbench": ([path.read_bytes() for path in sorted((TESTS / "importing/golden").glob("vdbench-*"))], {}),
     "virtiofs-tests": ([VIRTIOFS.encode()], {}),
 }
 

@@ -21,10 +21,12 @@ _BUILT_IN = {
     "blkalgn": "storlab.importing.blkalgn:BlkalgnImporter",
     "bonnie": "storlab.importing.bonnie:BonnieImporter",
     "csv": "storlab.importing.table.importer:TableImporter",
+    "elbencho": "storlab.importing.elbencho:ElbenchoImporter",
     "fio": "storlab.importing.fio.importer:FioImporter",
     "pcap": "storlab.importing.pcap:PcapImporter",
     "pgbench": "storlab.importing.pgbench:PgbenchImporter",
     "sysbench": "storlab.importing.sysbench:SysbenchImporter",
+    "vdbench": "storlab.importing.vdbench:VdbenchImporter",
     "virtiofs-tests": "storlab.importing.virtiofs_tests:VirtiofsTestsImporter",
 }
 """Written as entry points are, so that each loads its own parsers, and not those of the others."""

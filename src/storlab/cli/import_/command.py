@@ -135,6 +135,36 @@ def import_pgbench(
     _import(ImportOptions("pgbench", files, out, label, factor, interleaved=interleaved))
 
 
+@import_.command("elbencho")
+def import_elbencho(
+    files: Annotated[list[Path], _files("What elbencho printed, or its CSV.")],
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    interleaved: Interleaved = False,
+) -> None:
+    """Results of elbencho: CSV, text, and live statistics as CSV.
+
+    Phases with the same settings that follow each other are one trial, until one comes again.
+    """
+    _import(ImportOptions("elbencho", files, out, label, factor, interleaved=interleaved))
+
+
+@import_.command("vdbench")
+def import_vdbench(
+    files: Annotated[list[Path], _files("flatfile.html, summary.html or totals.html.")],
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    interleaved: Interleaved = False,
+) -> None:
+    """Results of vdbench: its flat file, which has most, its summary or its totals.
+
+    A trial for each run (RD=); what runs were told and differ in becomes factors.
+    """
+    _import(ImportOptions("vdbench", files, out, label, factor, interleaved=interleaved))
+
+
 @import_.command("bonnie")
 def import_bonnie(
     files: Results, out: ImportOut = None, label: Label = None, factor: Factor = None, interleaved: Interleaved = False

@@ -1,0 +1,1 @@
+"""What elbencho leaves: its results as CSV and as text, and its live statistics as CSV."""

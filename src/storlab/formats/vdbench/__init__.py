@@ -1,0 +1,1 @@
+"""What vdbench leaves: ``flatfile.html``, and ``summary.html`` or ``totals.html``."""

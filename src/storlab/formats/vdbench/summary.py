@@ -1,0 +1,131 @@
+"""``summary.html`` and ``totals.html``, and what vdbench prints: a heading of two lines, then a line each interval.
+
+Versions differ in their columns, so the heading says which there are: for raw I/O a word above and one below each
+(``i/o`` and ``rate``), for file systems names in dots above one or two (``.ReqstdOps.`` above ``rate resp``). Times are
+in ms, MB are MiB. Source: vdbench's documentation, "Report file examples".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from storlab.errors import ParseError
+from storlab.formats.vdbench.flatfile import clock
+from storlab.formats.vdbench.runs import OPERATIONS, Run
+from storlab.text import printable
+
+_MIB, _MS, _PERCENT = 2.0**20, 1e-3, 1e-2
+STARTING = re.compile(r"(?P<time>\d{2}:\d{2}:\d{2}\.\d{3}) Starting RD=(?P<name>[^;\s]+)(?P<told>;.*)?")
+_HEADING = re.compile(r"(?:\S{1,20} )?\d{2}, \d{4}\s+(?P<names>\.*interval\.*\s.*)", re.I)
+_TAG = re.compile(r"<[^<>]{0,200}>")
+_SETTING = re.compile(r"([A-Za-z_]{1,30})=([^\s;]{1,60})")
+_TOLD = re.compile(r"; (?:I/O rate: (?P<rate>[^;]+)|fwdrate=(?P<fwdrate>[^;.]+))", re.I)
+_NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,9})?")
+_RAW: Mapping[str, tuple[str, float]] = {
+    "i/o rate": ("iops", 1.0),
+    "mb/sec 1024**2": ("bandwidth", _MIB),
+    "bytes i/o": ("request.size", 1.0),
+    "read pct": ("read.share", _PERCENT),
+    "resp time": ("latency.mean", _MS),
+    "read resp": ("read.latency.mean", _MS),
+    "write resp": ("write.latency.mean", _MS),
+    "resp max": ("latency.max", _MS),
+    "read max": ("read.latency.max", _MS),
+    "write max": ("write.latency.max", _MS),
+    "resp stddev": ("latency.stddev", _MS),
+    "queue depth": ("queue.depth", 1.0),
+    "cpu% sys+u": ("cpu", _PERCENT),
+    "cpu% sys+usr": ("cpu", _PERCENT),
+    "cpu% sys": ("cpu.system", _PERCENT),
+}
+_FILES: Mapping[str, tuple[str, float]] = {
+    "reqstdops rate": ("rate", 1.0),
+    "reqstdops resp": ("latency.mean", _MS),
+    "cpu% total": ("cpu", _PERCENT),
+    "cpu% sys": ("cpu.system", _PERCENT),
+    "read pct": ("read.share", _PERCENT),
+    "read rate": ("read.iops", 1.0),
+    "read resp": ("read.latency.mean", _MS),
+    "write rate": ("write.iops", 1.0),
+    "write resp": ("write.latency.mean", _MS),
+    "mb/sec read": ("read.bandwidth", _MIB),
+    "mb/sec write": ("write.bandwidth", _MIB),
+    "mb/sec total": ("bandwidth", _MIB),
+    "xfer size": ("request.size", 1.0),
+    **{f"{name} rate": (f"{name}.rate", 1.0) for name in OPERATIONS},
+    **{f"{name} resp": (f"{name}.latency.mean", _MS) for name in OPERATIONS},
+}
+_PAIRS = (("rate", "resp"), ("total", "sys"), ("read", "write"))
+"""Words that stand below one name, where they follow each other."""
+_LONGEST = 63
+
+
+def is_summary(text: bytes) -> bool:
+    """Whether a file that begins like this is one: a run that starts, or a heading."""
+    return re.search(rb"\d\d:\d\d:\d\d\.\d{3} Starting RD=", text) is not None
+
+
+def read_summary(text: str, source: str) -> list[Run]:
+    """All runs, in order. Raises ``ParseError`` where there is none, or with the line of a damaged one."""
+    runs: list[Run] = []
+    columns: list[tuple[str, float] | None] = []
+    heading = ""
+    lines = [_TAG.sub("", line).strip() for line in text.split("\n")]
+    for line, words in enumerate(lines, start=1):
+        if heading:
+            columns, heading = _columns(heading, words), ""
+            if not columns:
+                raise ParseError("is below the names of columns, and its words don't belong to these", source, line)
+        elif (starting := STARTING.search(words)) is not None:
+            runs.append(Run(printable(starting["name"])[:_LONGEST], line, _told(starting["told"] or "")))
+        elif (found := _HEADING.fullmatch(words)) is not None:
+            heading = found["names"]
+        elif runs and columns and clock(words[:12]) is not None:
+            _add(runs[-1], words.split(), columns, source, line, cut=line == len(lines))
+    if not runs:
+        raise ParseError("is no output of vdbench: no run starts in it (Starting RD=)", source)
+    return runs
+
+
+def _told(text: str) -> dict[str, str]:
+    """The rate that was asked for, and what is looped over: ``For loops: threads=2 xfersize=4k``."""
+    settings = {}
+    if (rate := _TOLD.search(text)) is not None:
+        settings["reqrate"] = printable((rate["rate"] or rate["fwdrate"]).strip())[:_LONGEST]
+    _, _, loops = text.partition("For loops:")
+    return settings | {name: printable(value) for name, value in _SETTING.findall(loops)}
+
+
+def _columns(above: str, below: str) -> list[tuple[str, float] | None]:
+    """What each number of a line is; nothing where the two lines don't fit together."""
+    names = [word.strip(".").lower() for word in above.split()[1:]]
+    parts = below.lower().split()
+    if "reqstdops" not in names:
+        known = [_RAW.get(f"{name} {part}") for name, part in zip(names, parts, strict=False)]
+        return known if len(names) == len(parts) else []
+    found: list[tuple[str, float] | None] = []
+    for name in names:
+        count = 2 if tuple(parts[:2]) in _PAIRS else 1
+        found += [_FILES.get(f"{name} {part}") for part in parts[:count]]
+        parts = parts[count:]
+    return [] if parts else found
+
+
+def _add(
+    run: Run, words: Sequence[str], columns: Sequence[tuple[str, float] | None], source: str, line: int, *, cut: bool
+) -> None:
+    if len(words) < 3 or not (words[1].isdigit() or "_" in words[1]):
+        return  # a message
+    if len(words) != len(columns) + 2:
+        if cut:
+            return
+        raise ParseError(f"has {len(words) - 2} numbers, and its heading {len(columns)} columns", source, line)
+    numbers: dict[str, float] = {}
+    for text, column in zip(words[2:], columns, strict=True):
+        if column is None or text == "NaN":
+            continue
+        if _NUMBER.fullmatch(text) is None:
+            raise ParseError(f"{printable(text)[:_LONGEST]} is not a number", source, line)
+        numbers[column[0]] = float(text) * column[1]
+    run.add(words[1], clock(words[0]), numbers)

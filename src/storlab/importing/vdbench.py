@@ -1,0 +1,77 @@
+"""vdbench's flat file, summary and totals: a trial for each run (``RD=``), its intervals as series."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import polars as pl
+
+from storlab.errors import ParseError
+from storlab.formats.vdbench.flatfile import is_flatfile, read_flatfile
+from storlab.formats.vdbench.runs import METRICS, Run
+from storlab.formats.vdbench.summary import read_summary
+from storlab.importing.importer import Importer, Part
+from storlab.measurements import SERIES_COLUMNS, Measurements, metric_frame
+
+_BINARY = b"\0"
+_DECLARED = tuple(METRICS.values())
+
+
+class VdbenchImporter(Importer):
+    """Runs with the same name and settings are rounds of one cell. Those that only format are left out."""
+
+    kind: ClassVar[str] = "vdbench"
+    raw_name: ClassVar[str] = "vdbench.html"
+    primary: ClassVar[tuple[str, ...]] = ("iops", "rate", "bandwidth")
+    unknown: ClassVar[str] = "on which machines and storage it ran, nor what else ran meanwhile"
+
+    def read(self, text: bytes, source: str, options: Mapping[str, Any]) -> Sequence[Part]:
+        if _BINARY in text:
+            raise ParseError("is no output of vdbench: neither a flat file nor a summary", source)
+        read = read_flatfile if is_flatfile(text) else read_summary
+        runs = [run for run in read(text.decode(errors="replace"), source) if run.intervals or run.average]
+        if not runs:
+            raise ParseError("has no interval of a run of vdbench", source)
+        parts = [_part(run) for run in runs if not run.formats]
+        formats = [run.name for run in runs if run.formats]
+        if not parts:
+            raise ParseError(f"has only runs of vdbench that format ({formats[0]}): nothing was measured", source)
+        if formats and parts[0].status == "done":
+            warning = f"what only formats is left out: {', '.join(dict.fromkeys(formats))}"
+            parts[0] = _warned(parts[0], warning)
+        return parts
+
+
+def _warned(part: Part, warning: str) -> Part:
+    measured = part.measured
+    found = Measurements(
+        measured.metrics,
+        measured.series,
+        warnings=(*measured.warnings, warning),
+        facts=measured.facts,
+        declared=measured.declared,
+    )
+    return Part(found, traits=part.traits)
+
+
+def _part(run: Run) -> Part:
+    traits = {"run": run.name, **run.settings}
+    facts: dict[str, object] = dict(traits)
+    values = list(run.values())
+    if not values:
+        reason = f"line {run.line}: vdbench did no operation in {run.name}"
+        return Part(Measurements(facts=facts), traits=traits, status="failed", reason=reason)
+    rows = [(None, metric, time, value, METRICS[metric].unit) for metric, time, value in run.samples()]
+    warnings: tuple[str, ...] = ()
+    if not run.average:
+        but = " but the first" if len(run.intervals) > 1 else ""
+        warnings = (f"{run.name} has no average: it was cut short, and figures are the means of its intervals{but}",)
+    measured = Measurements(
+        metric_frame(values),
+        series=pl.DataFrame(rows, schema=SERIES_COLUMNS, orient="row"),
+        warnings=warnings,
+        facts=facts,
+        declared=_DECLARED,
+    )
+    return Part(measured, traits=traits)

@@ -1,0 +1,135 @@
+"""What vdbench writes, as its documentation and published results have it: flat file, summary and totals, as trials."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.errors import ParseError
+from storlab.formats.vdbench.runs import METRICS, done
+from storlab.importing.importer import Part
+from storlab.importing.vdbench import VdbenchImporter
+
+GOLDEN = Path(__file__).parent / "golden"
+MIB = 2**20
+FLAT = (GOLDEN / "vdbench-flatfile.html").read_text()
+SUMMARY = (GOLDEN / "vdbench-summary.html").read_text()
+
+
+def parts_of(text: str | bytes) -> list[Part]:
+    return list(VdbenchImporter().read(text if isinstance(text, bytes) else text.encode(), "x", {}))
+
+
+def series(part: Part, metric: str) -> list[tuple[float, float]]:
+    return part.measured.series.filter(metric=metric).select("t", "value").rows()
+
+
+def test_a_flat_file_has_a_trial_for_each_run_with_what_it_was_told() -> None:
+    mixed, writes = parts_of(FLAT)
+    told = {"run": "rd1", "reqrate": "1000", "xfersize": "4096", "threads": "8", "rdpct": "70"}
+    assert mixed.traits == told | {"seekpct": "100", "lunsize": "1"}
+    assert (writes.traits["xfersize"], writes.traits["rdpct"]) == ("16384", "0")
+    totals = mixed.measured.totals()
+    assert (totals["iops"], totals["bandwidth"]) == pytest.approx((1002, 3.9141 * MIB))
+    assert (totals["latency.mean"], totals["write.latency.max"]) == pytest.approx((0.4013e-3, 19.12e-3))
+    assert (totals["cpu"], totals["queue.depth"], totals["read.share"]) == pytest.approx((0.043333, 0.4021, 0.702794))
+
+
+def test_intervals_are_series_also_across_midnight() -> None:
+    mixed, _ = parts_of(FLAT)
+    assert series(mixed, "iops") == [(1.0, 840.0), (2.0, 1003.0), (3.0, 997.0), (4.0, 1006.0)]
+    assert [time for time, _ in series(mixed, "read.latency.mean")] == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_run_without_its_average_has_the_means_of_its_intervals_but_the_first() -> None:
+    _, writes = parts_of(FLAT)
+    assert writes.measured.totals()["iops"] == 1950
+    assert "it was cut short" in writes.measured.warnings[0]
+
+
+def test_what_was_not_done_is_absent() -> None:
+    _, writes = parts_of(FLAT)
+    assert not {name for name in writes.measured.totals() if name.startswith("read.")} - {"read.share"}
+    _, reads = parts_of(SUMMARY)
+    assert not {name for name in reads.measured.totals() if name.startswith("write.")}
+
+
+def test_a_summary_says_what_is_looped_over_and_what_only_formats_is_left_out() -> None:
+    one, eight = parts_of(SUMMARY)
+    assert one.traits == {"run": "rd1", "reqrate": "1000", "xfersize": "4k", "threads": "1"}
+    assert eight.traits["threads"] == "8"
+    assert one.measured.warnings == ("what only formats is left out: SD_format",)
+    assert one.measured.totals()["iops"] == 1002
+    assert series(one, "iops") == [(1.0, 840.0), (2.0, 1003.0), (3.0, 997.0), (4.0, 1006.0)]
+
+
+def test_totals_have_no_series_and_the_same_figures() -> None:
+    lines = [line for line in SUMMARY.splitlines() if not line.startswith("10:24:3") or "avg" in line]
+    assert [part.measured.totals() for part in parts_of("\n".join(lines))] == [
+        part.measured.totals() for part in parts_of(SUMMARY)
+    ]
+    assert all(part.measured.series.is_empty() for part in parts_of("\n".join(lines)))
+
+
+def test_columns_are_those_of_the_heading_whatever_the_version() -> None:
+    text = """10:00:00.001 Starting RD=old; I/O rate: Uncontrolled MAX; elapsed=5; For loops: None
+
+Dec 02, 2020  interval        i/o   MB/sec   bytes   read     resp     resp     resp    cpu%  cpu%
+                             rate  1024**2     i/o    pct     time      max   stddev sys+usr   sys
+10:00:05.060   avg_2-5    2238.00  2238.00 1048576  29.80   28.448  376.343   50.317     1.4   0.2
+"""
+    (part,) = parts_of(text)
+    assert part.traits["reqrate"] == "Uncontrolled MAX"
+    totals = part.measured.totals()
+    assert (totals["latency.max"], totals["latency.stddev"], totals["cpu"]) == pytest.approx(
+        (0.376343, 0.050317, 0.014)
+    )
+
+
+def test_operations_on_a_file_system_have_rates_and_times_of_their_own() -> None:
+    (part,) = parts_of((GOLDEN / "vdbench-files.txt").read_bytes())
+    totals = part.measured.totals()
+    assert (totals["rate"], totals["read.iops"], totals["write.bandwidth"]) == pytest.approx((10747, 4839, 23.08 * MIB))
+    assert totals["open.latency.mean"] == pytest.approx(0.493e-3)
+    assert "mkdir.rate" not in totals and "iops" not in totals
+    assert series(part, "rate") == [(5.0, 7876.0), (10.0, 10744.0), (15.0, 10751.0)]
+
+
+@given(st.dictionaries(st.sampled_from(sorted(METRICS)), st.sampled_from([0.0, 1.0, 0.5])))
+def test_a_way_that_did_nothing_has_no_times(numbers: dict[str, float]) -> None:
+    found = done(numbers)
+    assert found.items() <= numbers.items()
+    for way, idle in (("read", 0), ("write", 1)):
+        if numbers.get("read.share") == idle or numbers.get(f"{way}.iops") == 0:
+            assert f"{way}.latency.mean" not in found
+    if not any(numbers.get(name) for name in ("iops", "rate", "bandwidth")):
+        assert not found
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no output of vdbench"),
+        ("10:00:00.001 Starting RD=rd1; elapsed=5\n", "has no interval of a run"),
+        (FLAT.replace("1003.0000", "10x3.0000"), r"x:13: column rate: 10x3.0000 is not a number"),
+        (FLAT.replace("          2  1000.0000", "      never  1000.0000"), "x:13: column Interval: never is neither"),
+        (FLAT.replace("12.0300    20.0500", "12.0300", 1), "x:12: has 33 fields, and the line of names 34"),
+        (SUMMARY.replace("1003.0 ", "1003.0 7 "), "x:19: has 14 numbers, and its heading 13 columns"),
+        (SUMMARY.replace("RD=rd1", "RD=format_for_rd1"), "only runs of vdbench that format"),
+        ("\0", "neither a flat file nor a summary"),
+    ],
+)
+def test_what_is_no_result_of_vdbench_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ParseError, match=says):
+        parts_of(text)
+
+
+def test_a_run_that_did_nothing_failed() -> None:
+    text = FLAT.partition("23:59:57")[0] + "\n".join(
+        line.replace("1002.0000     3.9141", "0.0000     0.0000") for line in FLAT.splitlines() if "avg_2-4" in line
+    )
+    (part,) = parts_of(text)
+    assert (part.status, part.reason) == ("failed", "line 12: vdbench did no operation in rd1")
