@@ -101,11 +101,11 @@ def storlab() -> list[str]:
     return [sys.executable, "-m", "storlab.cli.main"]
 
 
-def photograph(chromium: str, page: Path, picture: Path, flags: list[str]) -> None:
+def photograph(chromium: str, page: Path, picture: Path, flags: list[str], scale: float = SCALE) -> None:
     """The top of the page, as it stands in a window of that size."""
     with tempfile.TemporaryDirectory(prefix="storlab-chromium-") as profile:
         fixed = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}"]
-        shot = [f"--force-device-scale-factor={SCALE}", f"--screenshot={picture}"]
+        shot = [f"--force-device-scale-factor={scale}", f"--screenshot={picture}"]
         command = [chromium, *fixed, *flags, *shot, page.resolve().as_uri()]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
 

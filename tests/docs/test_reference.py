@@ -39,7 +39,21 @@ def _documented_options(text: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "shell", "plan", "noise", "resume", "report", "compare", "trace", "list", "schema", "doctor", "clean"],
+    [
+        "new",
+        "run",
+        "shell",
+        "plan",
+        "noise",
+        "resume",
+        "report",
+        "compare",
+        "trace",
+        "list",
+        "schema",
+        "doctor",
+        "clean",
+    ],
 )
 def test_the_options_of_a_command_are_those_of_its_help(command: str) -> None:
     group = typer.main.get_command(app)

@@ -19,6 +19,7 @@ from storlab.cli.doctor import doctor
 from storlab.cli.image import image
 from storlab.cli.import_.command import import_
 from storlab.cli.listing import listing, schema
+from storlab.cli.new.command import new
 from storlab.cli.noise import noise
 from storlab.cli.output import show
 from storlab.cli.plan.command import plan
@@ -71,6 +72,7 @@ def _print_version() -> None:
     show(f"storlab {__version__}")
 
 
+app.command()(new)
 app.command()(run)
 app.command()(shell)
 app.command()(plan)

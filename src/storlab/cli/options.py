@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def studies(incomplete: str) -> list[str]:
-    """Names of shipped studies that begin so, for shell completion."""
+    """Names of shipped studies and presets that begin so, for shell completion."""
     folder = Path(__file__).resolve().parent.parent / "studies"
-    return [path.stem for path in sorted(folder.glob("*.toml")) if path.stem.startswith(incomplete)]
+    return [path.stem for path in sorted(folder.rglob("*.toml")) if path.stem.startswith(incomplete)]
 
 
 String = str | None

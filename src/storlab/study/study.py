@@ -81,9 +81,20 @@ def shipped_studies() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
+def preset_studies() -> dict[str, Path]:
+    """Name → file of the presets: loads that the field knows by name, as studies to run or to begin with."""
+    folder = Path(str(files("storlab") / "studies" / "presets"))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def named_studies() -> dict[str, Path]:
+    """All that a name alone stands for."""
+    return {**shipped_studies(), **preset_studies()}
+
+
 def find_study(name: str) -> Path:
-    """A shipped study's name, or a path. Raises ``UserError``."""
-    shipped = shipped_studies()
+    """The name of a shipped study or a preset, or a path. Raises ``UserError``."""
+    shipped = named_studies()
     if name in shipped:
         return shipped[name]
     path = Path(name)

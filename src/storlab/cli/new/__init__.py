@@ -1,0 +1,1 @@
+"""``storlab new``: a study to begin with, from a few answers or from a preset."""

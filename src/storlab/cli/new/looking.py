@@ -1,0 +1,78 @@
+"""What this machine has to say to answers, by a plan of the study that they make: nothing is run or changed."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass, replace
+
+from storlab.errors import MissingImage, MissingTool, StudyError, UserError
+from storlab.templates.answers import Answers
+from storlab.templates.study import run_command, study_text, title_of
+
+
+@dataclass
+class Looker:
+    """``lacking``: what of the last answers this machine can't do as it is. ``enabled``: else it looks at nothing."""
+
+    enabled: bool = True
+    lacking: tuple[str, ...] = ()
+    cells: int = 0
+    supported: int = 0
+    needs_image: bool = False
+
+    def check(self, answers: Answers) -> None:
+        """Raises ``UserError`` for answers that can't be: a device in use, no such directory, more than is free."""
+        from storlab.study.study import parse_study
+
+        study = parse_study(study_text(answers).encode(), "study.toml", _no_files)
+        self.cells = self.supported = len(study.cells)
+        self.lacking, self.needs_image = (), False
+        if not self.enabled:
+            return
+        from storlab.run.executor import new_run_id
+        from storlab.run.plan import Plan, make_plan
+        from storlab.run.session import open_session
+
+        async def look() -> Plan:
+            async with open_session(new_run_id()) as session:
+                return await make_plan(study, session, 0, (1, 1))
+
+        try:
+            plan = asyncio.run(look())
+        except MissingImage as error:
+            self.lacking, self.needs_image, self.supported = (str(error),), True, 0
+        except MissingTool as error:
+            self.lacking, self.supported = (str(error),), 0
+        except StudyError as error:
+            raise UserError("; ".join(dict.fromkeys(problem.message for problem in error.problems))) from None
+        else:
+            reasons = (reason for found in plan.unsupported.values() for reason in found)
+            self.lacking, self.supported = tuple(dict.fromkeys(reasons)), len(plan.supported)
+
+    def is_occupied(self, answers: Answers) -> str | None:
+        """Why a device is refused that its name, written once more, would release; ``None``: nothing would, or need."""
+        if answers.target != "device" or answers.wipe:
+            return None
+        try:
+            self.check(answers)
+        except UserError as error:
+            self.check(replace(answers, wipe=answers.path))  # raises what is against it in any case
+            return re.sub(r"\s*Write wipe = .*$", "", str(error))  # that is for who has the study before him
+        return None
+
+    def next_command(self, answers: Answers, file: str) -> str:
+        """What to do with the study now."""
+        if self.needs_image:
+            return f"{run_command(answers, file)} --build"
+        return run_command(answers, file) if self.enabled and self.supported else f"storlab plan {file}"
+
+    def in_short(self, answers: Answers) -> str:
+        """What was written, in a line."""
+        cells = "1 set-up" if self.cells == 1 else f"{self.cells} set-ups"
+        able = "" if self.supported == self.cells else f", of which {self.supported or 'none'} can run here"
+        return f"{title_of(answers)}; {cells}{able}"
+
+
+def _no_files(name: str) -> str:
+    raise ValueError(f"no file {name}")

@@ -1,0 +1,211 @@
+"""``storlab new``: answers by options or on a terminal, presets, and files that stay as they are."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from laboratory import needs_root
+from storlab.study.study import load_study
+from study.program import PROGRAM, Ran, call
+
+ALL = ("--compare", "safety", "--on", "file", "--load", "stream-write", "--until", "look", "--guests", "0")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Answers that are typed, one after the other, on what passes for a terminal. Each is used up as it is read."""
+    typed: list[str] = []
+
+    class Keyboard(io.StringIO):
+        def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
+            return f"{typed.pop(0)}\n" if typed else ""
+
+    monkeypatch.setattr(sys, "stdin", Keyboard())
+    monkeypatch.setattr("storlab.cli.new.command.on_a_terminal", lambda: True)
+    yield typed
+    assert typed == [], "it did not ask for all of it"
+
+
+def written(file: str = "study.toml") -> str:
+    return Path(file).read_text("utf-8")
+
+
+def new(*words: str) -> Ran:
+    ran = call("new", *words)
+    assert ran.status == 0, ran.message
+    return ran
+
+
+def refused(*words: str) -> str:
+    before = sorted(Path.cwd().rglob("*"))
+    ran = call("new", *words)
+    assert ran.status == 2, ran
+    assert sorted(Path.cwd().rglob("*")) == before
+    return ran.message
+
+
+def test_with_all_options_it_asks_nothing_and_names_the_next_command() -> None:
+    ran = new("study", *ALL)
+    assert ran.output.splitlines()[-1] == "Next: `storlab run study.toml`"
+    study = load_study(Path("study.toml"))
+    assert study.model.title == "Buffered, direct or synchronous under one long write"
+    assert study.notes == ()
+
+
+def test_a_name_may_be_a_path_or_be_left_out() -> None:
+    Path("folder").mkdir()
+    new("folder/log", *ALL, "--unchecked")
+    new("other.study", *ALL, "--unchecked")
+    new(*ALL, "--unchecked")
+    assert all(map(Path.is_file, map(Path, ("folder/log.toml", "other.study", "safety.toml"))))
+
+
+def test_where_nobody_can_answer_what_is_missing_is_an_error_that_names_it() -> None:
+    message = refused("study", "--compare", "safety", "--guests", "0")
+    assert "--on, --load, --until are missing" in message
+    assert "--yes" in message
+    assert "--compare is missing" in refused("study", "--yes")
+
+
+def test_yes_takes_defaults_for_all_but_what_is_compared() -> None:
+    new("study", "--compare", "safety", "--yes", "--on", ".")
+    assert f'path = "{Path.cwd()}"' in written()
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--compare", "safe"], "unknown answer"),
+        (["--compare", "safety", "--load", "log"], "random-write, stream-write"),
+        (["--compare", "safety", "--on", "/nowhere"], "there is no directory /nowhere"),
+        (["--compare", "safety", "--on", "/dev/nowhere"], "no block device /dev/nowhere"),
+        (["--compare", "safety", "--on", "/dev/null"], "neither a block device nor a directory"),
+        (["--compare", "safety", "--on", "device"], "by its path"),
+        (["--compare", "safety", "--size", "1000T"], "has only"),
+        (["--compare", "safety", "--until", "soon"], "10m"),
+        (["--compare", "safety", "--json"], "--list"),
+        (["--from", "mail", "--compare", "safety"], "--compare"),
+        (["--from", "nail"], "did you mean 'mail'"),
+    ],
+)
+def test_an_answer_that_cannot_be_is_refused_with_status_2_and_nothing_is_written(
+    words: list[str], reason: str
+) -> None:
+    assert reason in refused("study", *words, *([] if "--from" in words else ["--yes"]))
+
+
+def test_a_study_for_another_machine_is_not_looked_at_here() -> None:
+    ran = new("study", "--compare", "file-systems", "--on", "/dev/nvme7n1", "--yes", "--unchecked")
+    assert "Next: `storlab plan study.toml`" in ran.output
+    assert 'path = "/dev/nvme7n1"' in written()
+
+
+def test_a_file_that_is_there_stays_as_it_is_unless_force_is_given() -> None:
+    Path("study.toml").write_text("mine")
+    assert "--force" in refused("study", *ALL)
+    assert "--force" in refused("study", "--from", "mail")
+    assert written() == "mine"
+    new("study", *ALL, "--unchecked", "--force")
+    assert "Buffered" in written()
+    Path("folder").mkdir()
+    assert "is a folder" in refused("./folder", "--from", "mail", "--force")
+    assert "there is no folder" in refused("nowhere/x.toml", "--from", "mail")
+
+
+def test_a_link_is_not_followed_to_another_file() -> None:
+    Path("mine").write_text("mine")
+    Path("study.toml").symlink_to("mine")
+    assert "--force" in refused("study", *ALL)
+    new("study", "--from", "mail", "--force")
+    assert Path("mine").read_text() == "mine"
+    assert not Path("study.toml").is_symlink()
+
+
+def test_five_answers_on_a_terminal_make_a_study_each_checked_as_it_is_given(asked: list[str]) -> None:
+    asked += ["20", "safety", "directory", "/nowhere", ".", "9", "2", "soon", "5%", "many", "0"]
+    ran = new("study")
+    for reason in ('unknown answer "20"', "no directory /nowhere", 'unknown answer "9"', '"soon"', "write a number"):
+        assert reason in " ".join(ran.message.split()), ran.message
+    study = load_study(Path("study.toml"))
+    assert study.model.repeat.until == 0.05
+    assert f'path = "{Path.cwd()}"' in written()
+    assert 'rw         = "write"' in written()
+
+
+def test_enter_takes_what_is_in_brackets_and_options_are_not_asked_for(asked: list[str]) -> None:
+    asked += ["", "", "", ""]  # on what, how large, how precise, how many guests
+    new("study", "--compare", "safety", "--load", "random-write")
+    assert 'disk    = "1G"' in written()
+
+
+def test_the_end_of_input_writes_nothing(asked: list[str]) -> None:
+    asked += ["safety"]
+    ran = call("new", "study")
+    assert ran.status in (1, 130)
+    assert not Path("study.toml").exists()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[str]:
+    """A loop device with a file system on it."""
+    image = tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(600 * 1024**2)
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    command = ["losetup", "--find", "--show", str(image)]
+    device = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    yield device
+    subprocess.run(["losetup", "--detach", device], check=True)
+
+
+@needs_root
+def test_a_device_with_data_is_taken_only_when_it_is_named_twice(disk: str, asked: list[str]) -> None:
+    chosen = ("--compare", "nothing", "--load", "random-read", "--until", "look")
+    message = refused("study", *chosen, "--yes", "--on", disk)
+    assert "carries a signature of ext4" in message
+    assert f"--wipe {disk}" in message
+    asked += [disk, "/dev/other", disk, "0"]  # the device; its name once more, wrongly and rightly
+    ran = new("study", *chosen)
+    assert "carries a signature of ext4" in " ".join(ran.message.split())
+    assert f'wipe = "{disk}"' in written()
+    new("again", *chosen, "--yes", "--on", disk, "--wipe", disk)
+
+
+def test_it_asks_on_a_real_terminal_and_says_what_comes_next(tmp_path: Path) -> None:
+    controller, terminal = pty.openpty()
+    words = [
+        str(PROGRAM),
+        "new",
+        "study",
+        "--compare",
+        "safety",
+        "--on",
+        ".",
+        "--load",
+        "random-write",
+        "--guests",
+        "0",
+    ]
+    with subprocess.Popen(words, stdin=terminal, stdout=subprocess.PIPE, stderr=terminal, text=True) as asking:
+        os.close(terminal)
+        os.write(controller, b"1\n")
+        printed, _ = asking.communicate(timeout=120)
+    os.close(controller)
+    assert asking.returncode == 0
+    assert printed.splitlines()[-1] == "Next: `storlab run study.toml`"
+    assert 'until = "max"' in written()
