@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
 import pytest
 
-PROGRAM = Path(sys.executable).with_name("storlab")
+from study.program import program
 
 STUDY = """
 title = "A program that says how long it took, which no load on this machine changes"
@@ -29,7 +28,7 @@ metrics = [{ name = "took", regex = "took ([0-9.]+) s", unit = "s", better = "lo
 
 
 def storlab(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROGRAM, *words], cwd=folder, capture_output=True, text=True, timeout=120)
+    return program(*words, folder=folder)
 
 
 @pytest.fixture(scope="module")

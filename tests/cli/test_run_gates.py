@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-PROGRAM = str(Path(sys.executable).with_name("storlab"))
+from study.program import program
 
 STUDY = """
 title = "A program that says how long it took, which is always the same"
@@ -35,8 +33,8 @@ JUST_ONE_PERCENT = "10.1"
 def run(folder: Path, took: str, *words: str) -> tuple[int, int, str]:
     """Exit status, rounds and what was said of the gates."""
     (folder / "study.toml").write_text(STUDY.replace("TOOK", took))
-    command = [PROGRAM, "run", "study.toml", "--quiet", "--out", "out", *words]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    command = ["run", "study.toml", "--quiet", "--out", "out", *words]
+    ended = program(*command, folder=folder)
     assert "Traceback" not in ended.stderr
     made = folder / "out" / "summary.json"
     rounds = json.loads(made.read_text())["rounds_done"] if made.exists() else 0
@@ -65,8 +63,8 @@ def test_one_that_no_round_answers_is_not_passed(tmp_path: Path, words: tuple[st
 def test_a_report_says_later_what_came_of_the_gates(tmp_path: Path) -> None:
     run(tmp_path, "5", "--fail-on", "worse>20%")
     for format_ in ("text", "md", "adoc"):
-        words = [PROGRAM, "report", "out", "--format", format_]
-        told = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        words = ["report", "out", "--format", format_]
+        told = program(*words, folder=tmp_path)
         assert told.returncode == 0, told.stderr
         assert "20% passed. new is not worse than old by more than 20 %" in " ".join(told.stdout.split()), format_
 
@@ -96,8 +94,8 @@ def test_rounds_are_added_to_a_run_that_has_ended(tmp_path: Path) -> None:
     run(tmp_path, "10", "--rounds", "2")
     before = (tmp_path / "out" / "trials" / "0001" / "trial.json").read_bytes()
     for words, rounds in (("+1", 3), ("7", 7)):
-        command = [PROGRAM, "resume", "out", "--rounds", words, "--quiet"]
-        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        command = ["resume", "out", "--rounds", words, "--quiet"]
+        ended = program(*command, folder=tmp_path)
         assert ended.returncode == 0, ended.stderr
         assert ("--rounds +" in ended.stdout) == (rounds == 3), "more are suggested while it is undecided"
         assert rounds_of(tmp_path) == [number for number in range(1, rounds + 1) for _ in range(2)]
@@ -106,8 +104,8 @@ def test_rounds_are_added_to_a_run_that_has_ended(tmp_path: Path) -> None:
 
 def resumed(folder: Path, *words: str) -> tuple[int, dict[str, object]]:
     """Rounds that are done, and the manifest."""
-    command = [PROGRAM, "resume", "out", "--quiet", *words]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    command = ["resume", "out", "--quiet", *words]
+    ended = program(*command, folder=folder)
     assert ended.returncode == 0, ended.stderr
     return max(rounds_of(folder)), json.loads((folder / "out" / "manifest.json").read_text())
 
@@ -135,8 +133,8 @@ def test_with_another_rule_rounds_are_the_most(tmp_path: Path) -> None:
 @pytest.mark.parametrize("until", ["certain", "5", "±0%", "120%"])
 def test_a_rule_that_can_not_be_read_is_refused(tmp_path: Path, until: str) -> None:
     run(tmp_path, "10", "--rounds", "1")
-    command = [PROGRAM, "resume", "out", "--until", until]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    command = ["resume", "out", "--until", until]
+    ended = program(*command, folder=tmp_path)
     assert ended.returncode == 2 and f"cannot read --until '{until}'" in " ".join(ended.stderr.split())
 
 
@@ -147,7 +145,7 @@ def test_a_rule_that_can_not_be_read_is_refused(tmp_path: Path, until: str) -> N
 def test_rounds_that_can_not_be_added_are_refused(tmp_path: Path, words: str, message: str) -> None:
     run(tmp_path, "10", "--rounds", "2")
     manifest = (tmp_path / "out" / "manifest.json").read_bytes()
-    command = [PROGRAM, "resume", "out", "--rounds", words, "--quiet"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    command = ["resume", "out", "--rounds", words, "--quiet"]
+    ended = program(*command, folder=tmp_path)
     assert ended.returncode == 2 and message in ended.stderr
     assert (tmp_path / "out" / "manifest.json").read_bytes() == manifest

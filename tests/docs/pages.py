@@ -15,6 +15,7 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from laboratory.preloaded import Forked, can_fork
 from storlab.errors import MissingImage
 from storlab.images.image import find_image
 
@@ -101,17 +102,17 @@ def storlab(*words: str, folder: Path, path: tuple[Path, ...] = ()) -> subproces
             printed, said = running.communicate(timeout=300)
         finally:
             running.kill()
-    return subprocess.CompletedProcess(words, running.returncode, printed, said)
+    return subprocess.CompletedProcess(words, running.returncode, printed.decode(), said.decode())
 
 
-def start_storlab(*words: str, folder: Path, path: tuple[Path, ...] = ()) -> subprocess.Popen[str]:
+def start_storlab(*words: str, folder: Path, path: tuple[Path, ...] = ()) -> subprocess.Popen[bytes]:
     """Start it."""
+    environment = {**os.environ, "COLUMNS": "200", "XDG_STATE_HOME": str(folder / "state")}
+    if not path and can_fork(environment):
+        return Forked(words, environment, folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    environment["PYTHONPATH"] = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, "-m", "storlab.cli.main", *words]
-    search = os.pathsep.join([*map(str, path), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": search, "COLUMNS": "200", "XDG_STATE_HOME": str(folder / "state")}
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def nothing_is_left_of(identity: str) -> None:

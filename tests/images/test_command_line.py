@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,12 @@ from storlab.doctor import virtual
 from storlab.images.cache import cache_folder
 from storlab.images.image import Image
 from storlab.images.manifest import Listed
+from study.program import program
 
 
 def storlab(*arguments: str, cache: Path | None = None, **more: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **({"XDG_CACHE_HOME": str(cache)} if cache else {}), **more}
-    argv = [sys.executable, "-m", "storlab.cli.main", "image", *arguments]
-    return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return program("image", *arguments, environment=environment)
 
 
 def test_an_empty_cache_is_said_with_the_command(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from laboratory.preloaded import Forked, can_fork
 from storlab.records.run_folder import RunFolder, TrialRecord
 from storlab.run.executor import Outcome, resume_run, run_study
 from storlab.run.observer import Observer
@@ -85,10 +86,15 @@ class Laboratory:
 
     def start(self, *arguments: str | Path, wrapper: Iterable[str] = (), **options: Any) -> subprocess.Popen[bytes]:
         """Start a command and go on."""
-        environment = {**os.environ, "XDG_STATE_HOME": str(self.folder / "state"), "COLUMNS": "200"}
-        argv = [*wrapper, *COMMAND, *map(str, arguments)]
+        environment = {**os.environ, "XDG_STATE_HOME": str(self.folder / "state"), "COLUMNS": "200"} | self.environment
         options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
-        process = subprocess.Popen(argv, env=environment | self.environment, start_new_session=True, **options)
+        words = [str(each) for each in arguments]
+        process: subprocess.Popen[bytes]
+        if not wrapper and can_fork(environment) and options.keys() == {"stdin", "stdout", "stderr"}:
+            process = Forked(words, environment, **options)
+        else:
+            argv = [*wrapper, *COMMAND, *words]
+            process = subprocess.Popen(argv, env=environment, start_new_session=True, **options)
         self._started.append(process)
         return process
 
@@ -158,7 +164,8 @@ class Laboratory:
 
     def processes(self) -> list[int]:
         """Controllers, agents and all that they started: the environment is inherited."""
-        return processes_with(f"XDG_STATE_HOME={self.folder / 'state'}")
+        running = {process.pid for process in self._started if process.poll() is None}
+        return sorted(running | {*processes_with(f"XDG_STATE_HOME={self.folder / 'state'}")})
 
     def commands(self) -> dict[int, list[str]]:
         """The words of each of these processes. One that ends while this looks is none of them."""

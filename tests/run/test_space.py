@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from study.program import call
 
 
 def plan(tmp_path: Path, text: str) -> tuple[int, str]:
     file = tmp_path / "study.toml"
     file.write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "storlab.cli.main", "plan", str(file)], capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stderr.replace(str(tmp_path), "")
+    done = call("plan", str(file))
+    return done.status, done.message.replace(str(tmp_path), "")
 
 
 @pytest.mark.parametrize(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import storlab
 from storlab.analysis.summary import from_json
-from study.program import PROGRAM
+from study.program import program
 
 SMALL = ("depths=[1,2,4]", "jobs=[1]", "size=4M", "runtime=0.2s", "ioengine=psync")
 
 
 def test_a_sweep_of_queue_depths_has_points_and_no_verdicts(tmp_path: Path) -> None:
     words = [each for setting in (*SMALL, f"stack.0.path={tmp_path}") for each in ("--set", setting)]
-    command = [str(PROGRAM), "run", "queue-depth", *words, "--rounds", "2", "--out", str(tmp_path / "run")]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    ran = program("run", "queue-depth", *words, "--rounds", "2", "--out", str(tmp_path / "run"), timeout=300)
     assert ran.returncode == 0, ran.stderr
     summary = from_json((tmp_path / "run" / "summary.json").read_bytes())
     assert summary.comparisons == ()

@@ -1,14 +1,19 @@
-"""The command ``storlab``, called in this process: as a user calls it, but without a second of imports each time."""
+"""The command ``storlab`` as a user calls it, but without a second of imports each time."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import os
+import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
+from laboratory.preloaded import Forked, can_fork
 from storlab.cli.main import main
 
 PROGRAM = Path(sys.executable).parent / "storlab"
@@ -21,7 +26,26 @@ class Ran:
     message: str
 
 
+def program(
+    *arguments: str, folder: Path | None = None, environment: Mapping[str, str] = os.environ, timeout: float = 120
+) -> subprocess.CompletedProcess[str]:
+    """In a process of its own: for what goes on for long, starts others, or changes the process that it is."""
+    streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    process: subprocess.Popen[bytes]
+    if can_fork(environment):
+        process = Forked(arguments, environment, folder, **streams)
+    else:
+        process = subprocess.Popen([PROGRAM, *arguments], cwd=folder, env=environment, **streams)
+    with process:
+        try:
+            output, message = process.communicate(timeout=timeout)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(arguments, process.returncode, output.decode(), message.decode())
+
+
 def call(*arguments: str) -> Ran:
+    """In this process."""
     output, message = io.StringIO(), io.StringIO()
     status: object = None
     with (
