@@ -20,19 +20,14 @@ if can_install; then
 fi
 python_environment dev
 
-status=0
+# All at once, and what they say in this order.
+declare -A checking
 check() {
-    local name=$1
-    shift
-    if "$@" >"$made/lint.log" 2>&1 </dev/null; then
-        say "ok      $name"
-    else
-        say "FAILED  $name"
-        cat "$made/lint.log"
-        status=1
-    fi
+    "${@:2}" >"$made/lint-${1// /-}.log" 2>&1 </dev/null &
+    checking[$1]=$!
 }
 
+checks=("ruff check" "ruff format" "mypy" "lint-imports" "cargo fmt" "cargo clippy")
 check "ruff check" .venv/bin/ruff check --quiet
 check "ruff format" .venv/bin/ruff format --check --quiet
 check "mypy" .venv/bin/mypy --no-error-summary
@@ -40,8 +35,19 @@ check "lint-imports" .venv/bin/lint-imports
 check "cargo fmt" cargo_agent fmt --check
 check "cargo clippy" cargo_agent clippy --locked --quiet --all-targets -- --deny warnings
 if have shellcheck; then
+    checks+=("shellcheck")
     check "shellcheck" shellcheck --check-sourced scripts/*.sh .ci/run
-else
-    say "skipped shellcheck: it is not installed; $(by_hand shellcheck)"
 fi
+
+status=0
+for name in "${checks[@]}"; do
+    if wait "${checking[$name]}"; then
+        say "ok      $name"
+    else
+        say "FAILED  $name"
+        cat "$made/lint-${name// /-}.log"
+        status=1
+    fi
+done
+have shellcheck || say "skipped shellcheck: it is not installed; $(by_hand shellcheck)"
 exit "$status"

@@ -36,6 +36,8 @@ else
         say "Some tests will be skipped, because these are not installed: ${missing[*]}; $(by_hand "${missing[@]}")."
 fi
 python_environment dev
+# Where PYTHONDONTWRITEBYTECODE is set, each of the hundreds of controllers would compile all modules again.
+.venv/bin/python -m compileall -q src
 build_agent
 begin=$SECONDS
 image=0
@@ -54,8 +56,8 @@ say "Rust tests: $((SECONDS - begin)) s, $( ((rust)) && echo "failed with status
 
 python=0
 read -ra tests <<<"${TESTS:-}"
-# One more than there are CPUs: for more than a third of their time tests wait, for guests, disks and time-outs.
-as_if_fresh .venv/bin/pytest --cache-clear --durations=10 --numprocesses "${WORKERS:-$(($(nproc) + 1))}" "${tests[@]}" || python=$?
+# Twice as many as there are CPUs: for half of their time tests wait, for guests, disks and time-outs.
+as_if_fresh .venv/bin/pytest --cache-clear --durations=10 --numprocesses "${WORKERS:-$(($(nproc) * 2))}" "${tests[@]}" || python=$?
 if ((python == 1)); then
     fail_again_alone "${tests[@]}" && python=0
 fi
