@@ -11,7 +11,7 @@ from hypothesis import settings
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-from tiers import enlarge, is_fuzz, is_system
+from tiers import enlarge, is_fuzz, is_system, longest_first
 
 # What one test kills is for that test to look for, and not for the `storlab clean` of another that runs meanwhile.
 os.environ["STORLAB_ORPHAN_AGE"] = "1000000000"
@@ -32,6 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             fuzzed[item.obj] = int(os.environ.get("STORLAB_FUZZ", "1"))  # type: ignore[attr-defined]
     for test, times in fuzzed.items():
         enlarge(test, times)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        longest_first(items)
 
 
 def pytest_report_header() -> str:
@@ -47,6 +49,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     xdist's own groups (``--dist loadgroup``) don't work with pytest 9: they rename tests by a field that it no longer
     has.
     """
+    config.option.loadscopereorder = False  # in the order of the workers, and not modules with many tests first
     return _SharedSetUps(config, log)
 
 
@@ -58,5 +61,9 @@ class _SharedSetUps(LoadScopeScheduling):  # type: ignore[misc]
 
 @cache
 def _sets_up(file: Path) -> bool:
-    """Whether this module has a fixture for all of its tests. The process that hands out tests hasn't imported it."""
-    return '(scope="module")' in file.read_text("utf-8")
+    """Whether this module has a fixture for all of its tests, its own or that of its folder.
+
+    The process that hands out tests hasn't imported it.
+    """
+    beside = file.with_name("conftest.py")
+    return any('(scope="module")' in each.read_text("utf-8") for each in (file, beside) if each.exists())

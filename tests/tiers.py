@@ -1,4 +1,4 @@
-"""Which tests `make check` runs, and how many examples those have that make up their input.
+"""Which tests `make check` runs, how many examples those have that make up their input, and what begins first.
 
 A test is of `make check` unless it is one of those below, or marked ``root``, ``slow``, or with what it is skipped
 without.
@@ -34,6 +34,22 @@ SYSTEM = (
 )
 """What starts nodes, guests, a browser, fio or whole runs, or simulates or draws for long: files, folders of tests."""
 
+LONGEST = (
+    "crash/test_crash_databases.py",
+    "crash/test_crash_guests.py",
+    "layers/net/",
+    "layers/test_shares.py",
+    "layers/test_zfs.py",
+    "docs/test_commands.py",
+    "attacks/test_kills.py",
+    "run/test_killed.py",
+    "run/test_shar",
+    "run/test_guests",
+    "images/",
+    "scripts/test_installed.py",
+)
+"""What takes longest, the longest first: files, folders of tests, or how their names begin."""
+
 _ALSO = ("root", "slow", "skipif")
 
 
@@ -41,6 +57,22 @@ def is_system(item: pytest.Item) -> bool:
     """Whether a test takes what not every machine has, or longer than `make check` can wait."""
     place = item.nodeid.removeprefix("tests/")
     return place.startswith(SYSTEM) or any(item.get_closest_marker(name) for name in _ALSO)
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sort whole files, so that no worker is left at the end with one that takes minutes, the others having nothing."""
+    turns: dict[str, int] = {}
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        turns[file] = min(_turn(item), turns.get(file, len(LONGEST) + 2))
+    items.sort(key=lambda item: turns[item.nodeid.partition("::")[0]])
+
+
+def _turn(item: pytest.Item) -> int:
+    place = item.nodeid.removeprefix("tests/")
+    listed = (turn for turn, beginning in enumerate(LONGEST) if place.startswith(beginning))
+    others = 0 if item.get_closest_marker("slow") else 1 if is_system(item) else 2
+    return next(listed, len(LONGEST) + others)
 
 
 def is_fuzz(item: pytest.Item) -> bool:
