@@ -54,7 +54,7 @@ python_environment() {
     # compiled now, on all cores, and not by the first command that loads them, or by each where Python may not write.
     local -a options=(--compile-bytecode --all-extras)
     .venv/bin/python -c '' 2>/dev/null || options+=(--python "$(find_python)")
-    [[ $kind != demo ]] || options+=(--no-dev --inexact)
+    [[ $kind != demo ]] || options+=(--no-default-groups --inexact)
     [[ $kind != bench ]] || options+=(--group bench)
     quietly uv uv_here sync --frozen "${options[@]}"
     say "$key" >"$made/python-$kind"

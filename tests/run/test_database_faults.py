@@ -245,4 +245,4 @@ def test_clean_ends_the_server_of_a_run_that_was_killed(layer: str, lab: Laborat
     assert cleaned.status == 0, cleaned
     assert lab.leftovers() == []
     again = lab.storlab("clean", lab.out)
-    assert (again.status, again.stdout) == (0, f"{lab.out}: nothing stands any more\n")
+    assert (again.status, again.stdout) == (0, f"{lab.out}: nothing is left to tear down\n")

@@ -132,7 +132,7 @@ def test_clean_after_a_kill_takes_everything_down_says_so_and_is_harmless_again(
     assert lab.leftovers() == []
     assert "No run is known" in lab.storlab("clean", "--yes").stdout
     again = lab.storlab("clean", lab.out)
-    assert (again.status, again.stdout) == (0, f"{lab.out}: nothing stands any more\n")
+    assert (again.status, again.stdout) == (0, f"{lab.out}: nothing is left to tear down\n")
     assert lab.storlab("resume", lab.out).status == 0
     check_complete(lab)
 

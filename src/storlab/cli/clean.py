@@ -1,4 +1,4 @@
-"""``storlab clean``: what runs have left standing is torn down."""
+"""``storlab clean``: what runs have left behind is torn down."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def clean(
     folder: Annotated[Path | None, Argument(metavar="RUN", help="One run; by default all.")] = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Without RUN: do not ask.")] = False,
 ) -> None:
-    """Tear down what runs have left standing.
+    """Tear down what runs have left behind.
 
-    Whatever a run's journal says was set up and still stands; without RUN, also what bears the mark of a run of yours
+    Whatever a run's journal says was set up and is still there; without RUN, also what bears the mark of a run of yours
     that is dead for a minute or more, and is in no journal. Never anything else. Without RUN, it first shows what that
     is, and asks.
     """
@@ -150,7 +150,7 @@ def _clean(folder: Path) -> int:
     for failed in result.failed if result else ():
         show(f"{folder}: could not be torn down: {failed}")
     if result is None or not (result.did or result.failed):
-        show(f"{folder}: nothing stands any more")
+        show(f"{folder}: nothing is left to tear down")
     return OWN_FAULT if result and result.failed else 0
 
 

@@ -1,20 +1,27 @@
-"""Whether everybody can read the page: contrast by WCAG 2.2 AA (1.4.3), names, headings and tables in order."""
+"""Whether everybody can read the page: contrast by WCAG 2.2 AA (1.4.3), names, headings and tables in order; and axe.
+
+axe-core (https://github.com/dequelabs/axe-core) goes by rules, in the page as Chromium shows it; of contrast within
+charts, whose numbers stand on cells, it knows nothing.
+"""
 
 from __future__ import annotations
 
+from importlib.metadata import files
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from storlab.report.formats import render
 
-from ..devtools import opened
+from ..devtools import Tab, opened
 from ..sample import sample
+from ..sweep_sample import sweep_sample
 
 # Texts with less contrast than 4.5 (3 where large), by https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio. A canvas turns
-# any CSS colour into sRGB bytes, and lays translucent grounds over each other. A chart's texts count as on paper:
-# this page has no heat map, whose numbers stand on cells.
+# any CSS colour into sRGB bytes, and lays translucent grounds over each other. A chart's text stands on
+# the topmost mark that its middle lies in, such as a cell of a heat map, and else on paper.
 _FAINT = """(() => {
   const pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
   const paint = colours => {
@@ -24,11 +31,20 @@ _FAINT = """(() => {
   const light = rgb => rgb.map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
     .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
   const grounds = e => e ? [...grounds(e.parentElement), getComputedStyle(e).backgroundColor] : ["white"];
+  const cells = text => {  // in order of drawing: the last is on top
+    const at = text.getBoundingClientRect(), x = at.x + at.width / 2, y = at.y + at.height / 2;
+    return [...text.closest("svg").querySelectorAll(".role-mark path[fill]")].filter(mark => {
+      const box = mark.getBoundingClientRect();
+      return mark.getAttribute("fill") !== "none" && box.left < x && x < box.right && box.top < y && y < box.bottom;
+    }).map(mark => { const { fill, fillOpacity } = getComputedStyle(mark); return [fill, fillOpacity]; })
+      .filter(([, opacity]) => opacity > 0.99).map(([fill]) => fill);
+  };
   const faint = new Set(), walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
     const e = walk.currentNode.parentElement;
     if (!walk.currentNode.data.trim() || !e.checkVisibility() || e.closest("script")) continue;
-    const style = getComputedStyle(e), under = grounds(e);
+    const style = getComputedStyle(e);
+    const under = e.closest(".role-mark") ? [...grounds(e), ...cells(e)] : grounds(e);
     const ink = e instanceof SVGElement ? style.fill : style.color;
     const [dim, bright] = [light(paint(under)), light(paint([...under, ink]))].sort((a, b) => a - b);
     const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
@@ -39,7 +55,7 @@ _FAINT = """(() => {
 })()"""
 
 _UNNAMED = """[...document.querySelectorAll(
-    "a, button, input, summary, nav, [role=region], [role=img], main > section")]
+    "a, button, input, summary, nav, [role=group], [role=img], main > section")]
   .filter(e => !(e.getAttribute("aria-label") || e.closest("label")?.textContent.trim() || e.textContent.trim()))
   .map(e => e.outerHTML.slice(0, 200))"""
 _HEADINGS = "[...document.querySelectorAll('h1, h2, h3, h4, h5, h6')].map(h => [+h.tagName[1], h.textContent])"
@@ -48,21 +64,37 @@ _HEADLESS = """[...document.querySelectorAll("table")].filter(
 _LANDMARKS = "['header', 'nav', 'main'].map(name => document.querySelectorAll(`body > ${name}`).length)"
 
 
-@pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["sample", "sweep"])
+def file(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A page with most kinds of charts and tables, and one with a heat map."""
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(render(sample(), "html"), "utf-8")
+    path.write_text(render(sample() if request.param == "sample" else sweep_sample(), "html"), "utf-8")
     return path
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out_from_its_ground(file: Path, tmp_path: Path, scheme: str) -> None:
+def _axe() -> str:
+    """axe-core itself, which a package for another browser driver brings: it is not imported."""
+    (script,) = (file for file in files("axe-playwright-python") or () if file.name == "axe.min.js")
+    return script.read_text("utf-8")
+
+
+def _violations(tab: Tab) -> list[tuple[str, str]]:
+    """What axe has to say: the rule, and the first element."""
+    found: list[dict[str, Any]] = tab.eval("axe.run(document, {resultTypes: ['violations']}).then(r => r.violations)")
+    return [(each["id"], each["nodes"][0]["html"][:200]) for each in found]
+
+
+def test_every_text_stands_out_from_its_ground_and_axe_finds_nothing(file: Path, tmp_path: Path) -> None:
     with opened(file, tmp_path) as tab:
-        tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        tab.eval(f"{_axe()}; null")
         tab.eval("document.querySelector('.folds').click()")
-        assert tab.eval(_FAINT) == []
+        for scheme in ("light", "dark"):
+            tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            assert (scheme, tab.eval(_FAINT)) == (scheme, [])
+            assert (scheme, _violations(tab)) == (scheme, [])
         tab.eval("document.body.style.color = '#888', document.body.style.background = '#999'")
         assert tab.eval(_FAINT), "the measure sees what is faint"
+        assert "color-contrast" in dict(_violations(tab)), "axe sees it, too"
 
 
 def test_controls_have_names_headings_an_order_tables_headers_and_parts_landmarks(file: Path, tmp_path: Path) -> None:

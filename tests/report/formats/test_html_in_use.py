@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,6 +107,33 @@ def test_a_chart_that_is_there_twice_shows_one_row_of_switches(charts: Path, tmp
         seen = tab.eval(_SWITCHES)
         assert {row["chart"] == row["switches"] for row in seen} == {True}
         assert {row["chart"] for row in seen} == {True, False}
+
+
+_SCALE = "document.querySelector('#time .scale')"
+_CHART = f"{_SCALE}.closest('.panel').querySelector('svg.chart')"
+_TICKS = f"""[...{_CHART}.querySelectorAll('.role-axis-label text')]
+    .filter(t => t.getAttribute('visibility') !== 'hidden')
+    .map(t => [+t.textContent, ...t.getAttribute('transform').match(/-?[\\d.]+/g).map(Number)])
+    .filter(([, x]) => x < 0).map(([value, , y]) => [value, y])"""
+_DRAWN = f"{_CHART}.outerHTML"
+
+
+def test_a_chart_changes_to_a_logarithmic_scale_and_back(charts: Path, tmp_path: Path) -> None:
+    with opened(charts, tmp_path) as tab:
+        linear, drawn = tab.eval(_TICKS), tab.eval(_DRAWN)
+        (first, second, *_), last = linear, linear[-1]
+        assert (second[1] - first[1]) / (last[1] - first[1]) == pytest.approx(second[0] / last[0], abs=0.02)
+        tab.click(_SCALE)
+        assert tab.eval(f"{_SCALE}.ariaPressed") == "true"
+        ticks = sorted((value, at) for value, at in tab.eval(_TICKS) if value > 0)
+        assert len(ticks) >= 3
+        assert tab.eval(_DRAWN) != drawn
+        (low, at), (high, above) = ticks[0], ticks[-1]
+        for value, place in ticks:  # half a pixel, by which labels are placed
+            share = math.log(value / low) / math.log(high / low)
+            assert place == pytest.approx(at + share * (above - at), abs=0.6), ticks
+        tab.click(_SCALE)
+        assert tab.eval(_DRAWN) == drawn
 
 
 def test_everything_opens_and_closes_at_once(tab: Tab) -> None:

@@ -1,7 +1,7 @@
 """A report as one HTML file that needs nothing else: no network, no font, no other file.
 
-It is whole without scripts. Its own one (``templates/report.js``) sorts and filters tables, shows values of charts, and
-switches levels off; the page's policy allows this script by its hash, and no other.
+It is whole without scripts. Its own one (``templates/report.js`` and ``scales.js``) sorts and filters tables, shows
+values of charts, switches levels off, and changes scales; the page's policy allows it by its hash, and no other.
 """
 
 from __future__ import annotations
@@ -36,11 +36,14 @@ if TYPE_CHECKING:
 # Charts of one kind: beyond that nobody looks, and the page grows heavy. The tables have all numbers.
 _MOST = 24
 _TEMPLATES = Path(__file__).parent / "templates"
+_SCRIPTS = ("report.js", "scales.js")
 _ROOT = re.compile(r"<svg\b[^>]*>")
 _VIEW_BOX = re.compile(r'viewBox="([^"]*)"')
 _FONT = re.compile(r' font-family="[^"]*"')  # the same in every text: the style sheet says it once
 _LABEL = re.compile(r'\baria-label="([^"]*)"')
 _ROLES = re.compile(r' (?:aria-label|aria-roledescription|role)="[^"]*"')
+_MARKS = re.compile(r'(<g class="mark-[a-z]+ role-mark[^>]*>)(.*?</g>)')
+_VALUES = re.compile(r'data-v="([^"]*)"')
 _DIGITS = re.compile(r"(?<![\w.])-?\d+\.\d{3,}(?:e[-+]?\d+)?")
 _ID = re.compile(r'\b(id="|url\(#)([A-Za-z0-9_-]+)')
 
@@ -62,7 +65,7 @@ def page_of(given: ReportInput, panels: list[Panel]) -> str:
     """The page, with ``panels`` as its charts: for whoever writes them as files, too."""
     shown, manifest = View(given), given.manifest
     charts = _charts(panels)
-    script = (_TEMPLATES / "report.js").read_text("utf-8")
+    script = "".join((_TEMPLATES / name).read_text("utf-8") for name in _SCRIPTS)
     page = _environment().get_template("report.html.j2")
     return page.render(
         view=shown,
@@ -194,6 +197,18 @@ def _tag(found: re.Match[str]) -> str:
     return f'{rest.removesuffix("/>").removesuffix(">")} data-v="{shown}"{"/>" if rest.endswith("/>") else ">"}'
 
 
+def _keyed(found: re.Match[str]) -> str:
+    """A group of marks with the names of what its marks show said once, as ``data-k``, where they have the same."""
+    values = _VALUES.findall(found[0])
+    parts = [[part.partition(": ") for part in value.split("; ")] for value in values]
+    names = {tuple(name for name, _, _ in each) for each in parts}
+    if len(names) != 1 or not all(between for each in parts for _, between, _ in each):
+        return found[0]
+    shown = iter("; ".join(value for _, _, value in each) for each in parts)
+    opening = f'{found[1].removesuffix(">")} data-k="{"; ".join(names.pop())}">'
+    return opening + _VALUES.sub(lambda _: f'data-v="{next(shown)}"', found[2])
+
+
 def _named(svg: str, alt: str, prefix: str, classes: str) -> str:
     root = _ROOT.search(svg)
     box = _VIEW_BOX.search(root[0]) if root else None
@@ -201,5 +216,5 @@ def _named(svg: str, alt: str, prefix: str, classes: str) -> str:
         raise AssertionError("vl-convert gave an SVG without a viewBox")
     label = escape(plain(alt), quote=True)
     opening = f'<svg class="{classes}" viewBox="{box[1]}" role="img" aria-label="{label}">'
-    body = _TAG.sub(_tag, _UNSEEN.sub("", svg[root.end() :]))
+    body = _MARKS.sub(_keyed, _TAG.sub(_tag, _UNSEEN.sub("", svg[root.end() :])))
     return _ID.sub(lambda match: f"{match[1]}{prefix}-{match[2]}", opening + body)

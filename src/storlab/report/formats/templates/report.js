@@ -1,19 +1,28 @@
 // What a report offers beyond what it shows without scripts: sorted and filtered tables, values of charts, levels that
 // are switched off, a mark at the section that is read. Nothing is fetched and nothing is kept.
 "use strict";
-{
-  const make = (name, properties, ...children) => {
-    const element = Object.assign(document.createElement(name), properties);
-    element.append(...children);
-    return element;
-  };
+const make = (name, properties, ...children) => {
+  const element = Object.assign(document.createElement(name), properties);
+  element.append(...children);
+  return element;
+};
 
-  // ---- Numbers with units, as the report prints them
-  const PREFIXES = { n: 1e-9, µ: 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
-  const valueOf = text => {
-    const found = /^(?:[▲▼≈?]\s)?([−-]?\d[\d.]*)(?:\s±[\d.]+)?\s?(Ki|Mi|Gi|Ti|[nµmkMGT](?!in))?/.exec(text.trim());
-    return found ? parseFloat(found[1].replace("−", "-")) * (PREFIXES[found[2]] ?? 1) : null;
-  };
+// ---- Numbers with units, as the report prints them
+const PREFIXES = { n: 1e-9, µ: 1e-6, m: 1e-3, k: 1e3, M: 1e6, G: 1e9, T: 1e12, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
+const valueOf = text => {
+  const found = /^(?:[▲▼≈?]\s)?([−-]?\d[\d.]*)(?:\s±[\d.]+)?\s?(Ki|Mi|Gi|Ti|[nµmkMGT](?!in))?/.exec(text.trim());
+  return found ? parseFloat(found[1].replace("−", "-")) * (PREFIXES[found[2]] ?? 1) : null;
+};
+
+// ---- The row of switches above a chart, shown as its chart is: wide or slim
+const barOf = chart => {
+  if (chart.previousElementSibling?.matches(".levels")) return chart.previousElementSibling;
+  const size = ["broad", "slim"].find(each => chart.classList.contains(each)) ?? "";
+  const bar = make("div", { className: `levels ${size}` });
+  chart.before(bar);
+  return bar;
+};
+{
   const compare = (a, b) => {
     const x = valueOf(a), y = valueOf(b);
     if (x !== null && y !== null) return x - y;
@@ -57,7 +66,9 @@
     const mark = event.target instanceof Element ? event.target.closest("[data-v]") : null;
     tip.hidden = !mark;
     if (!mark) return;
-    tip.textContent = mark.dataset.v.split("; ").filter(part => !/^(lane|_row)\b/.test(part)).join("\n");
+    const names = mark.closest("[data-k]")?.dataset.k.split("; ");  // the same for all marks of a group, or none
+    const parts = mark.dataset.v.split("; ").map((value, at) => names ? `${names[at]}: ${value}` : value);
+    tip.textContent = parts.filter(part => !/^(lane|_row)\b/.test(part)).join("\n");
     tip.style.left = `${Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8)}px`;
     tip.style.top = `${Math.max(8, event.clientY - tip.offsetHeight - 10)}px`;
   });
@@ -67,8 +78,7 @@
     const symbols = [...chart.querySelectorAll(".role-legend-symbol path")];
     if (names.length < 2 || names.length !== symbols.length) continue;
     const marks = [...chart.querySelectorAll(".role-mark path, .role-mark line, .role-mark rect")];
-    const size = ["broad", "slim"].find(each => chart.classList.contains(each)) ?? "";  // shown as its chart is
-    const bar = make("div", { className: `levels ${size}` });
+    const bar = barOf(chart);
     names.forEach((name, index) => {
       const own = colourOf(symbols[index])[0];
       const box = make("input", { type: "checkbox", checked: true });
@@ -77,7 +87,6 @@
       });
       bar.append(make("label", {}, box, ` ${name.textContent}`));
     });
-    chart.before(bar);
   }
 
   // ---- Everything open or closed at once; and the section that is read
