@@ -77,6 +77,8 @@ from storlab.images.manifest import ImageManifest
 from storlab.images.module_tree import parse_aliases, parse_builtin, parse_filesystems, parse_needs, parse_soft
 from storlab.importing.pcap import part_of
 from storlab.importing.registry import importer_of
+from storlab.importing.signatures import is_fio_log, signatures_of
+from storlab.importing.table.suggest import options_for
 from storlab.layers.block.loop import parse_losetup
 from storlab.layers.block.queue import parse_queue
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
@@ -335,6 +337,9 @@ PARSERS: dict[str, Parser] = {
     "pgbench": Parser(imported("pgbench"), golden("importing/golden/pgbench[-_]*")),
     "pgbench, live": Parser(of_pgbench, these(SUMMARY.encode() + b"\0" + LOG)),
     "elbencho": Parser(imported("elbencho"), golden("importing/golden/elbencho-*")),
+    "which tool it was": Parser(
+        of_bytes(lambda data: (signatures_of(data), is_fio_log(data), options_for(data))), golden("importing/golden/*")
+    ),
     "vdbench": Parser(imported("vdbench"), golden("importing/golden/vdbench-*")),
     "bonnie": Parser(imported("bonnie"), golden("importing/golden/bonnie*")),
     "pcap": Parser(imported("pcap"), golden("importing/golden/pcap-*"), slow=True),

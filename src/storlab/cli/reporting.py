@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storlab.analysis.summary import Summary
 from storlab.cli.output import warn
@@ -14,6 +14,9 @@ from storlab.records.files import write_whole
 from storlab.records.run_folder import RunFolder, TrialRecord
 from storlab.records.tables import Tables
 from storlab.report.model.input import ReportInput
+
+if TYPE_CHECKING:
+    from storlab.cli.console import Console
 
 
 def report_input(run: RunFolder, tables: Tables, summary: Summary) -> ReportInput:
@@ -71,6 +74,19 @@ def write_html(run: RunFolder, given: ReportInput, *, full: bool = False) -> Pat
 
     write_charts(panels, run.path / "charts")
     return run.report
+
+
+def show_and_write(run: RunFolder, given: ReportInput, size: str = "") -> Console:
+    """What a run ends with: its report in the terminal, then where the run and the page lie."""
+    from storlab.cli.console import Console
+    from storlab.report.formats.terminal import TerminalReport
+
+    console = Console()
+    console.print(TerminalReport(given))  # first: drawing the page takes seconds
+    page = write_html(run, given)
+    of = f", {size}" if size else ""
+    console.print(f"\nRun:    {run.path}{of}\nReport: {page}", soft_wrap=True, markup=False)
+    return console
 
 
 def write_output(path: Path, rendered: str | bytes) -> None:

@@ -168,7 +168,7 @@ def finish(outcome: Outcome, json: bool, allow_undecided: bool = False) -> int:
 
 
 def _show(outcome: Outcome, json: bool, allow_undecided: bool) -> None:
-    from storlab.cli.reporting import report_input, write_html
+    from storlab.cli.reporting import report_input, show_and_write, write_html
 
     given = report_input(outcome.folder, outcome.tables, outcome.summary)
     if json:
@@ -181,13 +181,7 @@ def _show(outcome: Outcome, json: bool, allow_undecided: bool) -> None:
         answer = {"run": str(outcome.folder.path), "ending": outcome.ending, "summary": summary}
         show_json(orjson.dumps(answer, option=orjson.OPT_INDENT_2).decode())
     else:
-        from storlab.cli.console import Console
-        from storlab.report.formats.terminal import TerminalReport
-
-        console = Console()
-        console.print(TerminalReport(given))  # first: drawing the page takes seconds
-        page = write_html(outcome.folder, given)
-        console.print(f"\nRun:    {outcome.folder.path}\nReport: {page}", soft_wrap=True, markup=False)
+        console = show_and_write(outcome.folder, given)
         if (more := _more_rounds(outcome)) is not None:
             added = f"`storlab resume {outcome.folder.path} --rounds +{more}`"
             console.print(f"More rounds may decide what is open: {added}", soft_wrap=True, markup=False)

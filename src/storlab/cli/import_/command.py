@@ -18,7 +18,10 @@ from storlab.errors import UserError
 Paths = Annotated[list[Path], Argument(metavar="PATH...", readable=False, help="Files, or folders of them.")]
 ImportOut = Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for the run.")]
 _LABEL = Option("--label", metavar="NAME", help="What a file or folder is called; once for each, in order.")
-_HELP = "Make a run of results that other tools have left."
+_HELP = """Make a run of results that other tools have left.
+
+With FILE... in place of a kind, finds out which tool wrote the files and shows the report at once. A kind after all:
+storlab import fio FILE."""
 _LEVELS = "A factor: one level for all, or one for each."
 _TURNS = (
     "They were measured in turns on one machine, in the order of their own times or, without these, as given: compare "
@@ -37,13 +40,29 @@ def _column(option: str, what: str) -> Any:
     return Option(option, metavar="NAME", help=what)
 
 
+Dialect = Annotated[
+    int | None, Option("--dialect", metavar="1-4", min=1, max=4, help="Which it is, where a file does not show it.")
+]
 Printed = Annotated[list[Path], _files("Text that sysbench printed.")]
 Captures = Annotated[list[Path], _files("Captures, or text that tcpdump printed.")]
 Results = Annotated[list[Path], _files("What Bonnie++ printed, or its CSV.")]
 
 
+_DETECTED = "FILE..."
+"""In the place of a kind: the command that finds out which it is."""
+
+
 class ImportCommands(TyperGroup):
-    """The commands below, and one for each importer of an extension."""
+    """The commands below, and one for each importer of an extension. What is no kind is a file, whose kind is found."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.ignore_unknown_options = True  # they are of the command, also where they stand before its files
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        command = self.get_command(ctx, args[0])
+        return (args[0], command, args[1:]) if command else (_DETECTED, _detecting(), args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         from storlab.importing.registry import importers
@@ -58,7 +77,12 @@ class ImportCommands(TyperGroup):
 
 
 import_ = typer.Typer(
-    name="import", cls=ImportCommands, no_args_is_help=True, callback=one_thread_for_algebra, help=_HELP
+    name="import",
+    cls=ImportCommands,
+    no_args_is_help=True,
+    callback=one_thread_for_algebra,
+    help=_HELP,
+    subcommand_metavar="[KIND] FILE...",
 )
 
 
@@ -74,9 +98,7 @@ def import_blkalgn(
     out: ImportOut = None,
     label: Label = None,
     factor: Factor = None,
-    dialect: Annotated[
-        int | None, Option("--dialect", metavar="1-4", min=1, max=4, help="Which it is, where a file does not show it.")
-    ] = None,
+    dialect: Dialect = None,
     interleaved: Interleaved = False,
 ) -> None:
     """Histograms of block requests by blkalgn.
@@ -188,24 +210,37 @@ def import_pcap(
     _import(ImportOptions("pcap", files, out, label, factor, interleaved=interleaved))
 
 
+Value = Annotated[
+    Strings,
+    Option(
+        "--value",
+        metavar="COLUMN[:UNIT[:BETTER]]",
+        help="Numbers: IOPS:1/s:higher, lat:ms:lower, or METRIC=COLUMN for another name. A unit in the heading "
+        "need not be named.",
+    ),
+]
+FactorColumn = Annotated[Strings, _column("--factor-column", "A column that tells set-ups apart.")]
+MetricColumn = Annotated[String, _column("--metric-column", "The column that says what each number is of.")]
+RoundColumn = Annotated[String, _column("--round-column", "The column that numbers the repeats, from 1.")]
+TimeColumn = Annotated[
+    String, Option("--time-column", metavar="NAME[:UNIT]", help="Seconds since the trial began, or ms, min.")
+]
+Separator = Annotated[
+    String, Option("--separator", metavar="SIGN", help="Between fields, where it is none of , ; and tab.")
+]
+Decimal = Annotated[String, Option("--decimal", metavar="SIGN", help="Before fractions: . or , (1,5).")]
+
+
 @import_.command("csv")
 def import_csv(
     files: Annotated[list[Path], _files("Tables whose first line names the columns.")],
-    value: Annotated[
-        Strings,
-        Option(
-            "--value",
-            metavar="COLUMN[:UNIT[:BETTER]]",
-            help="Numbers: IOPS:1/s:higher, lat:ms:lower, or METRIC=COLUMN for another name. A unit in the heading "
-            "need not be named.",
-        ),
-    ] = None,
-    factor_column: Annotated[Strings, _column("--factor-column", "A column that tells set-ups apart.")] = None,
-    metric_column: Annotated[String, _column("--metric-column", "The column that says what each number is of.")] = None,
-    round_column: Annotated[String, _column("--round-column", "The column that numbers the repeats, from 1.")] = None,
-    time_column: Annotated[
-        String, Option("--time-column", metavar="NAME[:UNIT]", help="Seconds since the trial began, or ms, min.")
-    ] = None,
+    value: Value = None,
+    factor_column: FactorColumn = None,
+    metric_column: MetricColumn = None,
+    round_column: RoundColumn = None,
+    time_column: TimeColumn = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
     out: ImportOut = None,
     label: Label = None,
     factor: Factor = None,
@@ -217,10 +252,46 @@ def import_csv(
     number is of. Rows with the same factors are rounds of one cell, in order or as --round-column numbers them; with
     --time-column, they are the series of one trial.
     """
-    columns = {"metric_column": metric_column, "round_column": round_column, "time_column": time_column}
+    others = {"metric_column": metric_column, "round_column": round_column, "time_column": time_column}
+    others |= {"separator": separator, "decimal": decimal}
     options: dict[str, object] = {"value": value or [], "factor_column": factor_column or []}
-    options |= {name: column for name, column in columns.items() if column is not None}
+    options |= {name: column for name, column in others.items() if column is not None}
     _import(ImportOptions("csv", files, out, label, factor, interleaved=interleaved, of_kind=options))
+
+
+def _detecting() -> Any:
+    """The command of files whose kind is to be found out: with the options of all kinds."""
+    app = typer.Typer(rich_markup_mode=None)
+    app.command(_DETECTED)(import_detected)
+    return typer.main.get_command(app)
+
+
+def import_detected(
+    paths: Paths,
+    out: ImportOut = None,
+    label: Label = None,
+    factor: Factor = None,
+    interleaved: Interleaved = False,
+    value: Value = None,
+    factor_column: FactorColumn = None,
+    metric_column: MetricColumn = None,
+    round_column: RoundColumn = None,
+    time_column: TimeColumn = None,
+    separator: Separator = None,
+    decimal: Decimal = None,
+    dialect: Dialect = None,
+) -> None:
+    """Files of one tool, which is found out by what is in them; then the report is shown at once.
+
+    The options of columns are of tables (csv), --dialect is of blkalgn.
+    """
+    from storlab.cli.import_ import detect
+
+    given: dict[str, object | None] = {"value": value, "factor_column": factor_column, "metric_column": metric_column}
+    given |= {"round_column": round_column, "time_column": time_column, "separator": separator, "decimal": decimal}
+    given["dialect"] = dialect
+    options = {name: each for name, each in given.items() if each is not None}
+    detect.import_detected(ImportOptions("", paths, out, label, factor, interleaved=interleaved, of_kind=options))
 
 
 def _extension(kind: str) -> Any:

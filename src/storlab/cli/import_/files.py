@@ -22,6 +22,7 @@ from storlab.importing.cells import assemble
 from storlab.importing.imported import ImportedFile
 from storlab.importing.importer import Importer, Part
 from storlab.importing.registry import importer_of
+from storlab.importing.signatures import HEAD
 from storlab.reading import open_file, read_file
 from storlab.records.imported import write_imported
 from storlab.records.manifest import LOCK
@@ -30,13 +31,20 @@ from storlab.text import printable, storable
 
 _FILE = "file"  # the factor that tells files apart, unless the user names others
 _LONGEST = 63
-_HEAD = 1 << 16  # bytes of a file by which the files of a folder are known
 _NAMED = 5  # of many files
 _LARGEST = 256 * 1024**2  # bytes; no tool that is imported from writes a larger one
 
 
 def import_files(options: ImportOptions) -> None:
-    """Make a run of the files. Nothing is written before all of them could be read.
+    """Make a run of the files, and say how to see it."""
+    folder, size = make_run(options)
+    where = printable(str(folder))
+    show(f"Run: {where}, {size}; `storlab report {where}` shows it")
+
+
+def make_run(options: ImportOptions) -> tuple[Path, str]:
+    """Make a run of the files; returns its folder, and how large it is in words. Nothing is written before all of them
+    could be read.
 
     Refused where they were measured ``interleaved``, by the word of their user, and say otherwise themselves.
     """
@@ -77,13 +85,10 @@ def import_files(options: ImportOptions) -> None:
         warn(printable(note))
     used = {*files, *(path for each in logs for path in each.values())}
     for path in options.paths if importer.folders else ():
-        left = [str(each.relative_to(path)) for each in _all_files(path) if each not in used] if path.is_dir() else []
+        left = [str(each.relative_to(path)) for each in all_files(path) if each not in used] if path.is_dir() else []
         if left:  # files of other kinds, and of other tools
-            warn(printable(f"{path}: files that were not read: {_first(left)}"))
-    count = len(imported.trials)
-    where = printable(str(folder))
-    size = f"{plural(count, 'trial')} of {plural(len(imported.cells), 'cell')}"
-    show(f"Run: {where}, {size}; `storlab report {where}` shows it")
+            warn(printable(f"{path}: files that were not read: {first(left)}"))
+    return folder, f"{plural(len(imported.trials), 'trial')} of {plural(len(imported.cells), 'cell')}"
 
 
 def _files(importer: Importer, path: Path) -> list[Path]:
@@ -91,21 +96,22 @@ def _files(importer: Importer, path: Path) -> list[Path]:
     try:
         if not (importer.folders and path.is_dir()):
             return [path]
-        files = _all_files(path)
+        files = all_files(path)
     except OSError as error:
         raise UserError(f"cannot read {error.filename or path}: {error.strerror}") from None
     if not files:
         raise UserError(f"{path}: there is no file in it")
-    known = [each for each in files if importer.knows(_head(each))]
+    known = [each for each in files if importer.knows(head_of(each))]
     if not known:
         raise UserError(f"{path}: none of its {plural(len(files), 'file')} is one of {importer.kind}")
     return known
 
 
-def _head(path: Path) -> bytes:
+def head_of(path: Path) -> bytes:
+    """How a file begins. Raises ``UserError``."""
     try:
         with open_file(path) as file:
-            return file.read(_HEAD)
+            return file.read(HEAD)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
 
@@ -129,7 +135,7 @@ def _parts(importer: Importer, path: Path, text: bytes, options: Mapping[str, ob
         raise UserError(f"cannot read {error.filename or path}: {error.strerror}") from None
 
 
-def _all_files(folder: Path) -> list[Path]:
+def all_files(folder: Path) -> list[Path]:
     """All files below a folder, without those of runs of Storlab's in it, which hold copies: 9.json before 10.json.
 
     Raises ``OSError``.
@@ -163,10 +169,11 @@ def _warn(files: Sequence[Path], read: Sequence[Sequence[Part]]) -> None:
     each = ((str(path), part) for path, parts in zip(files, read, strict=True) for part in parts)
     where = grouped((warning, name) for name, part in each for warning in part.found.warnings)
     for warning, names in where.items():
-        warn(printable(f"{_first(list(dict.fromkeys(names)))}: {warning}"))
+        warn(printable(f"{first(list(dict.fromkeys(names)))}: {warning}"))
 
 
-def _first(names: Sequence[str]) -> str:
+def first(names: Sequence[str]) -> str:
+    """The first few of many, for a sentence."""
     return ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
 
 
@@ -239,7 +246,7 @@ def _refuse_alike(paths: Sequence[Path], levels: Sequence[dict[str, str]]) -> No
 
 def _sound_head(path: Path) -> bytes:
     """Of a file that is read piece by piece: what it is instead, is seen before."""
-    head = _head(path)
+    head = head_of(path)
     if (said := foreign(head)) is not None:
         raise UserError(f"{path} {said}")
     return head

@@ -1,7 +1,8 @@
 """Any table with a line of column names: CSV with commas, semicolons or tabs, long or wide.
 
-Numbers are written with a point. Rows with the same factors are rounds of one cell, in their order, unless a column
-numbers the rounds or says a time: rows of one trial with times are its series, and the trial's value is their mean.
+Numbers are written with a point, or with a comma where their user says so. Rows with the same factors are rounds of one
+cell, in their order, unless a column numbers the rounds or says a time: rows of one trial with times are its series,
+and the trial's value is their mean.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ _MOST = 20_000
 _DELIMITERS = ",;\t"
 _QUOTED = re.compile(r'"[^"]*"')
 _COMMA = re.compile(r"[-+]?\d+(\.\d{3})*,\d+|[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
+_POINT = re.compile(r"[-+]?\d*\.\d+")
+_WITH_POINT = ": write it with a point, and none between thousands; where the comma is a decimal one, say --decimal ,"
+_THOUSANDS = ": with --decimal , no point stands in a number, nor between thousands"
 _NO_FIGURE = frozenset({"NA", "N/A", "n/a", "NaN", "nan", "null", "None", "-", "–", "—"})
 """What programs write into a field that has no figure, other than nothing."""
 
@@ -81,7 +85,8 @@ class _Table:
             said = "is no text in UTF-8: convert it first, such as by iconv -f LATIN1 -t UTF-8"
             raise ParseError(said, source, line) from None
         header = _QUOTED.sub("", self.text.partition("\n")[0])
-        self.delimiter = max(_DELIMITERS, key=header.count)
+        likely = _DELIMITERS.replace(mapping.decimal, "")
+        self.delimiter = mapping.separator or max(likely, key=header.count)
         self.whole = self.text.endswith(("\n", "\r"))
 
     def trials(self) -> list[tuple[Key, _Trial]]:
@@ -166,12 +171,14 @@ class _Table:
     def _number(self, line: int, row: dict[str, str], column: ValueColumn) -> float:
         """In base units."""
         text = row[column.name]
+        with_comma = self.mapping.decimal == ","
         try:
-            number = float(text)
+            number = float("x" if with_comma and "." in text else text.replace(self.mapping.decimal, "."))
         except ValueError:
             number = math.nan
         if not math.isfinite(number) or "_" in text:
-            why = ": write it with a point, and none between thousands" if _COMMA.fullmatch(text.strip()) else ""
+            why = _THOUSANDS if with_comma else _WITH_POINT
+            why = why if _COMMA.fullmatch(text.strip()) or (with_comma and _POINT.fullmatch(text.strip())) else ""
             raise ParseError(f"column {shown(column.name)}: {shown(text)} is not a number{why}", self.source, line)
         if not math.isfinite(number * column.factor):
             raise ParseError(f"column {shown(column.name)}: {shown(text)} is too large", self.source, line)

@@ -54,13 +54,19 @@ class ValueColumn:
 
 @dataclass(frozen=True)
 class TableMapping:
-    """What each column is. ``metric``: the column that names the metric of each row, in a long table."""
+    """What each column is. ``metric``: the column that names the metric of each row, in a long table.
+
+    ``separator``: between fields; without one, whichever of the usual ones the first line has most of. ``decimal``: the
+    sign between whole numbers and fractions.
+    """
 
     values: tuple[ValueColumn, ...]
     factors: tuple[str, ...] = ()
     metric: str | None = None
     round: str | None = None
     time: ValueColumn | None = None
+    separator: str | None = None
+    decimal: str = "."
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -81,11 +87,27 @@ def mapping_of(options: Mapping[str, Any]) -> TableMapping:
         raise UserError("with --metric-column each row has one number: give --value once")
     time = options.get("time_column")
     when = None if time is None else _time_column(time)
-    found = TableMapping(values, tuple(options.get("factor_column", ())), metric, options.get("round_column"), when)
+    separator, decimal = _separator(options.get("separator")), options.get("decimal", ".")
+    if decimal not in (".", ","):
+        raise UserError(f"--decimal {shown(str(decimal))}: it is . or ,")
+    if separator == decimal:
+        raise UserError(f"--separator {shown(separator)} is --decimal as well: a table can have one of them only")
+    columns = (values, tuple(options.get("factor_column", ())), metric, options.get("round_column"), when)
+    found = TableMapping(*columns, separator, decimal)
     twice = {name for name in found.columns if found.columns.count(name) > 1}
     if twice:
         raise UserError(f"the column {shown(sorted(twice)[0])} was given twice")
     return found
+
+
+def _separator(text: str | None) -> str | None:
+    """One sign; ``tab`` and ``\\t`` for what a shell does not make easy to write."""
+    if text is None:
+        return None
+    sign = "\t" if text in ("tab", "\\t", "\t") else text
+    if len(sign) != 1 or sign in '"\r\n' or sign.isalnum():
+        raise UserError(f"--separator {shown(text)}: it is one sign, such as ; or | or tab")
+    return sign
 
 
 def value_column(text: str) -> ValueColumn:

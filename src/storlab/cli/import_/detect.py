@@ -1,0 +1,201 @@
+"""``storlab import FILE…``: which tool wrote the files, by what is in them; then the run, and its report at once."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from storlab.cli.import_.files import all_files, first, head_of, make_run
+from storlab.cli.import_.options import ImportOptions
+from storlab.cli.import_.refusals import foreign
+from storlab.cli.output import show, warn
+from storlab.errors import UserError
+from storlab.grouping import grouped
+from storlab.importing.registry import importer_of, importers
+from storlab.importing.signatures import Signature, contained_in, is_fio_log, signatures_of
+from storlab.text import printable
+
+if TYPE_CHECKING:
+    from storlab.importing.importer import Importer
+
+_OF_KIND = {"dialect": "blkalgn"}
+"""Options of one kind; all others that there are belong to ``csv``."""
+_BEGINS = 40
+
+
+def import_detected(options: ImportOptions) -> None:
+    """Find out the kind, make the run, show its report. Raises ``UserError`` where the kind can't be told."""
+    paths, found = _of_files(options.paths)
+    kind = found[0].kind
+    options = replace(options, kind=kind, paths=paths)
+    _refuse_options(options)
+    if kind == "csv" and not options.of_kind.get("value"):
+        raise UserError(_needs_columns(paths[0]))
+    what = ", ".join(dict.fromkeys(signature.what for signature in found))
+    show(printable(f"{first([str(path) for path in paths])}: recognised as {kind}, by {what}"))
+    for path in paths:
+        _warn_of_others(path, kind)
+    folder, size = make_run(options)
+    _report(folder, size)
+
+
+def _of_files(paths: Sequence[Path]) -> tuple[list[Path], list[Signature]]:
+    """The paths without logs that are read with one of them, and the signature of each. Raises ``UserError``."""
+    known: list[tuple[Path, Signature]] = []
+    logs: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise UserError(_absent(path))
+        if path.is_dir():
+            known.append((path, _of_folder(path)))
+        elif (signature := _of_file(path)) is not None:
+            known.append((path, signature))
+        else:
+            logs.append(path)
+    kinds = grouped((signature.kind, path) for path, signature in known)
+    if len(kinds) > 1:
+        raise UserError(_mixed(known))
+    if logs and set(kinds) != {"fio"}:
+        raise UserError(
+            f"{logs[0]} is a log of fio, which does not say of what: name the JSON that fio wrote with it, and the log "
+            "is read where it lies beside (fio --output-format=json+)"
+        )
+    paths, signatures = [path for path, _ in known], [signature for _, signature in known]
+    return _without_beside(importer_of(signatures[0].kind), paths), signatures
+
+
+def _of_file(path: Path) -> Signature | None:
+    """The only signature that a file has; nothing for a log of fio, which belongs to another file."""
+    head = head_of(path)
+    if (said := foreign(head)) is not None:
+        raise UserError(f"{path} {said}")
+    found = signatures_of(head) or _of_extensions(head)
+    if len(found) == 1:
+        return found[0]
+    if not found and is_fio_log(head):
+        return None
+    raise UserError(_ambiguous(path, found) if found else _unknown(path, head))
+
+
+def _of_folder(folder: Path) -> Signature:
+    """That of the files in it, as far as they have one: only kinds that take folders. Raises ``UserError``."""
+    try:
+        files = all_files(folder)
+    except OSError as error:
+        raise UserError(f"cannot read {error.filename or folder}: {error.strerror}") from None
+    every = ((path, signature) for path in files for signature in signatures_of(head_of(path)))
+    found = [(path, signature) for path, signature in every if signature.kind != "csv"]
+    kinds = list(dict.fromkeys(signature.kind for _, signature in found))
+    if not kinds:
+        raise UserError(f"{folder}: no file in it is of a tool that Storlab reads; {_forced('KIND', folder)}")
+    if len(kinds) > 1:
+        raise UserError(_mixed(found))
+    if not importer_of(kinds[0]).folders:
+        raise UserError(f"{folder}: its files are of {kinds[0]}, of which each is named: storlab import {folder}/*")
+    return found[0][1]
+
+
+def _of_extensions(head: bytes) -> list[Signature]:
+    """Kinds of other packages that know files which begin like this."""
+    others = [kind for kind, entry in importers().items() if entry.dist is not None]
+    return [Signature(kind, f"what {kind} knows", "") for kind in others if importer_of(kind).knows(head)]
+
+
+def _without_beside(importer: Importer, paths: Sequence[Path]) -> list[Path]:
+    """Without those that are read with another one, such as the log of a run's other thread."""
+    kept: list[Path] = []
+    beside: set[Path] = set()
+    for path in paths:
+        if path in beside:
+            continue
+        kept.append(path)
+        if path.is_file() and not importer.streams:
+            others = [each.name for each in paths if each.parent == path.parent and each != path]
+            beside |= {path.with_name(name) for name in importer.beside_named(path.name, _text(path), others)}
+    return kept
+
+
+def _text(path: Path) -> bytes:
+    from storlab.reading import read_file
+
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _warn_of_others(path: Path, kind: str) -> None:
+    if path.is_file():
+        for signature in contained_in(kind, head_of(path)):
+            said = f"not taken for {signature.kind}, though it has {signature.what}, which {kind} prints too"
+            warn(printable(f"{path}: {said}; {_forced(signature.kind, path)}"))
+
+
+def _refuse_options(options: ImportOptions) -> None:
+    for name, value in options.of_kind.items():
+        kind = _OF_KIND.get(name, "csv")
+        if value and kind != options.kind:
+            option = name.replace("_", "-")
+            raise UserError(f"--{option} is of {kind}, and {options.paths[0]} is of {options.kind}: leave it out")
+
+
+def _absent(path: Path) -> str:
+    """Of what is no file, and may have been meant as a kind."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(path), importers(), 1)
+    meant = f"did you mean {near[0]}?" if near else f"kinds are {', '.join(sorted(importers()))}"
+    return f"{path} is neither a file nor a kind of results: {meant}"
+
+
+def _mixed(known: Sequence[tuple[Path, Signature]]) -> str:
+    each = grouped((signature.kind, (path, signature)) for path, signature in known)
+    said = "; ".join(f"{first([str(path) for path, _ in of])}: {kind}, by {of[0][1].what}" for kind, of in each.items())
+    commands = ", ".join(_command(kind, [path for path, _ in of]) for kind, of in each.items())
+    return f"these are files of several tools, and a run is of one ({said}): import them one after another: {commands}"
+
+
+def _ambiguous(path: Path, found: Sequence[Signature]) -> str:
+    said = " and ".join(f"{signature.what} ({signature.kind})" for signature in found)
+    return f"{path} has {said}: say which counts: {' or '.join(_command(each.kind, [path]) for each in found)}"
+
+
+def _unknown(path: Path, head: bytes) -> str:
+    begins = printable(head.split(b"\n")[0][:_BEGINS].decode(errors="replace"))
+    kinds = ", ".join(sorted(importers()))
+    said = f'{path}: not recognised as the output of a tool that Storlab reads; it begins with "{begins}"'
+    return f"{said}. Kinds are {kinds}; {_forced('KIND', path)}"
+
+
+def _forced(kind: str, path: Path) -> str:
+    return f"{_command(kind, [path])} reads it as one of {'that kind' if kind == 'KIND' else kind}"
+
+
+def _command(kind: str, paths: Sequence[Path]) -> str:
+    shown = [shlex.quote(str(path)) for path in paths[:3]] + (["…"] if len(paths) > 3 else [])
+    return printable(f"`storlab import {kind} {' '.join(shown)}`")
+
+
+def _needs_columns(path: Path) -> str:
+    from storlab.importing.table.suggest import options_for
+
+    words = shlex.join(["storlab", "import", "csv", str(path), *options_for(head_of(path))])
+    return (
+        f"{path} is a table: say which of its columns are numbers, whether higher or lower is better, and what tells "
+        f"set-ups apart, such as: {words}"
+    )
+
+
+def _report(folder: Path, size: str) -> None:
+    """As ``storlab run`` ends."""
+    from storlab.cli.reporting import report_input, show_and_write
+    from storlab.records.derive import tables_of
+    from storlab.records.run_folder import RunFolder
+    from storlab.run.design import summary_of_run
+
+    run = RunFolder.open(folder)
+    tables = tables_of(run)
+    show_and_write(run, report_input(run, tables, summary_of_run(run.manifest, tables)), size)

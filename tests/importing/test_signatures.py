@@ -1,0 +1,59 @@
+"""Which tool wrote a file is told by its contents, for every file that there is here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from importing import virtiofs_sample
+from storlab.importing.signatures import HEAD, is_fio_log, signatures_of
+
+TESTS = Path(__file__).parent.parent
+IMPORTS = TESTS.parent / "examples" / "imports"
+FILES = [
+    *sorted((TESTS / "importing/golden").iterdir()),
+    *(path for path in sorted(IMPORTS.iterdir()) if path.suffix != ".csv" or path.name == "elbencho.csv"),
+    *sorted((TESTS / "formats/fio/golden").glob("*.json")),
+]
+KINDS = {"slow": "pcap", "pgbench_log.71": "pgbench", "pgbench_log": "pgbench"}
+
+
+def kinds(head: bytes) -> list[str]:
+    return [signature.kind for signature in signatures_of(head[:HEAD])]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.name))
+def test_a_file_is_of_its_tool_and_of_no_other(path: Path) -> None:
+    named = path.stem.partition("-")[0]
+    assert kinds(path.read_bytes()) == [KINDS.get(named, named)]
+
+
+def test_terse_lines_are_of_fio_unless_virtiofs_tests_ran_it() -> None:
+    terse = virtiofs_sample.terse("a", read=(4096, 1024))
+    assert kinds(terse.encode()) == ["fio"]
+    raw = virtiofs_sample.raw_file("none", [virtiofs_sample.ran("randread-psync", terse)])
+    assert kinds(raw.encode()) == ["virtiofs-tests"]
+
+
+def test_a_table_is_one_where_nothing_else_is_and_a_log_of_fio_is_none() -> None:
+    assert kinds((IMPORTS / "table.csv").read_bytes()) == ["csv"]
+    assert kinds(b"name;rate\nxfs;1,5\n") == ["csv"]
+    assert kinds(b"50003, 5000, 0, 4096, 0, 0\n50004, 7000, 1, 4096, 0, 0\n") == []
+    assert is_fio_log(b"50003, 5000, 0, 4096, 0, 0\n50004, 7000, 1, 4096, 0, 0\n")
+    assert kinds(b"1,2\n3,4\n") == []  # nothing says what these are
+    assert kinds(b"hello, world\n") == []
+    assert kinds(b"") == []
+
+
+def test_two_tools_in_one_file_are_both_named() -> None:
+    names = ("sysbench-rate.txt", "pgbench-rate.txt")
+    both = b"".join((TESTS / "importing/golden" / name).read_bytes() for name in names)
+    assert kinds(both) == ["sysbench", "pgbench"]
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_have_an_answer(head: bytes) -> None:
+    assert len(kinds(head)) == len(set(kinds(head)))
