@@ -324,6 +324,15 @@ stack = [{ layer = "file", size = "1G" }, { layer = "loop", sector_size = "4k", 
     "layer device": """
 stack = [{ layer = "device", path = "/dev/disk/by-id/nvme-SCRATCH", wipe = "/dev/disk/by-id/nvme-SCRATCH" }]
 """,
+    "layer fill": """
+stack = [
+  { layer = "device", path = "/dev/disk/by-id/nvme-SCRATCH", wipe = "/dev/disk/by-id/nvme-SCRATCH", purge = "discard", keep = "run" },
+  { layer = "fill", passes = 2, keep = "run" },
+]
+
+[trial]
+setup_timeout = "6h"                # it writes the whole disk
+""",
     "layer mkfs": """
 stack = ["{disk}", { layer = "mkfs", type = "xfs", block_size = "4k", reflink = false }, { layer = "mount" }]
 
@@ -338,6 +347,18 @@ stack = [
   { layer = "mkfs", type = "ext4" },
   { layer = "mount", options = "noatime,data=journal" },
 ]
+""",
+    "layer overlayfs": """
+stack = [
+  { layer = "file", size = "1G" },
+  { layer = "loop" },
+  { layer = "mkfs", type = "xfs" },
+  { layer = "mount" },
+  { layer = "overlayfs", files = 2000, size = "16k" },
+]
+
+[workload.copy-up]
+command = { argv = ["chmod", "--recursive", "g+w", "{target}/image"] }
 """,
     "layer image-copy": """
 [nodes.vm]

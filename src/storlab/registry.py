@@ -16,6 +16,7 @@ from storlab.layers.attach.virtiofs import VirtiofsLayer
 from storlab.layers.attach.virtiofsd import VirtiofsdLayer
 from storlab.layers.base import Layer
 from storlab.layers.block.device import DeviceLayer
+from storlab.layers.block.fill import FillLayer
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.database.mariadb import MariadbLayer
 from storlab.layers.database.mysql import MysqlLayer
@@ -24,6 +25,7 @@ from storlab.layers.fs.directory import DirectoryLayer
 from storlab.layers.fs.file import FileLayer
 from storlab.layers.fs.mkfs import MkfsLayer
 from storlab.layers.fs.mount import MountLayer
+from storlab.layers.fs.overlayfs import OverlayfsLayer
 from storlab.layers.image.clone import ImageCloneLayer, ImageCopyLayer
 from storlab.layers.image.qcow2 import Qcow2Layer
 from storlab.layers.net.aoe import AoeLayer
@@ -72,7 +74,7 @@ T = TypeVar("T")
 
 _NODE_KINDS: tuple[type[NodeKind], ...] = (LocalKind, NetnsKind, VmKind)
 _LAYERS: tuple[type[Layer], ...] = (
-    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, MkfsLayer, MountLayer,
+    DirectoryLayer, FileLayer, LoopLayer, DeviceLayer, FillLayer, MkfsLayer, MountLayer, OverlayfsLayer,
     ImageCopyLayer, ImageCloneLayer, Qcow2Layer, ZpoolLayer, ZvolLayer, ZfsLayer,
     NbdExportLayer, IscsiTargetLayer, NvmeTargetLayer, AoeTargetLayer, RelayLayer,
     VirtioBlkLayer, VirtioScsiLayer, NvmeLayer, NbdLayer, IscsiLayer, NvmeTcpLayer, AoeLayer, ConnectLayer,

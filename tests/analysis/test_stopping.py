@@ -10,7 +10,7 @@ import pytest
 from storlab.analysis.compare import Question, compare
 from storlab.analysis.stats.pairing import Pairs
 from storlab.analysis.stopping import Continue, Rule, Stop, decide, precision_of
-from storlab.analysis.summary import Comparison, Summary
+from storlab.analysis.summary import Comparison, SteadyWindow, Summary
 
 
 def comparison(effect: float, rounds: int, sd: float = 0.05, seed: int = 3) -> Comparison:
@@ -109,3 +109,24 @@ def test_precision_is_half_of_the_interval_as_a_ratio() -> None:
 def test_rules_that_can_not_be_are_refused(arguments: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=r"rounds|precision"):
         Rule("precision", **arguments)  # type: ignore[arg-type]
+
+
+def window(cell: int, *, steady: bool) -> SteadyWindow:
+    return SteadyWindow(cell, {}, "load", "bandwidth", "B/s", 4, 8, 1e6, 0.1, 0.05, steady)
+
+
+def test_steady_state_is_waited_for_at_every_point_and_at_most_for_all_rounds() -> None:
+    rule = Rule("steady", max_rounds=25)
+    steady, moving = window(1, steady=True), window(2, steady=False)
+    both = replace(summary(8), steady=(steady, moving))
+    found = decide(both, rule)
+    assert isinstance(found, Continue)
+    assert found.reason.startswith(
+        "After 8 rounds: 1 of 2 points of bandwidth not in steady state (over 5 rounds, range ≤ 20 %"
+    )
+    ended = decide(replace(both, steady=(steady, steady)), rule)
+    assert isinstance(ended, Stop)
+    assert ended.reason.startswith("Stopped after 8 rounds: 2 points of bandwidth in steady state")
+    late = decide(replace(both, rounds_done=25), rule)
+    assert isinstance(late, Stop)
+    assert late.reason.startswith("Stopped after 25 rounds, the most that the study allows: 1 of 2 points")

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from laboratory import needs_root
+from laboratory.devices import sh
+from storlab.cli.reporting import report_input
+from storlab.errors import StudyError
+from storlab.report.model.view import View
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
 from storlab.run.permissions import Permissions
 from storlab.study.study import load_study, preset_studies
 
 SMALL = {
+    "container-layers": ("files=30", "disk=512M"),
+    "snia-pts": ("runtime=500ms", 'blocks=["4k"]', "mixes=[100, 0]"),
     "backup": ("image=4M", "files=60", "disk=512M"),
     "database-log": ("data=8M", "log=1M", "runtime=1s"),
     "mail": ("messages=20", "appended=64k", "disk=512M"),
     "media-streaming": ("film=1M", "runtime=1s"),
 }
 ONLY = {
+    "container-layers": ("fs=ext4,btrfs",),
     "backup": ("fs=ext4,xfs",),
     "mail": ("fs=ext4,btrfs",),
     "media-streaming": ("numjobs=1,4",),
 }
-NEEDS_ROOT = {"backup", "mail"}
+NEEDS_ROOT = {"backup", "container-layers", "mail"}
 ASKED = {
+    "container-layers": {"elapsed", "create.rate"},
+    "snia-pts": {"iops"},
     "backup": {"write.bandwidth", "read.bandwidth", "write.amplification"},
     "database-log": {"write.iops", "sync.latency.p99"},
     "mail": {"create.rate", "delete.rate", "write.iops", "write.amplification"},
@@ -40,10 +51,26 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def run(preset: str, folder: Path) -> Outcome:
-    """One round, without a report, which takes longer than the load."""
-    study = load_study(preset_studies()[preset], SMALL[preset], ONLY.get(preset, ()))
-    return asyncio.run(run_study(study, folder, 1, (1, 1), Observer(), Permissions()))
+BY_THEMSELVES = {"snia-pts"}
+"""What takes a device or a guest has a test of its own."""
+
+
+def run(preset: str, folder: Path, *more: str, rounds: tuple[int, int] = (1, 1)) -> Outcome:
+    """One round, without a report, which takes longer than the load. ``more``: further ``--set``."""
+    study = load_study(preset_studies()[preset], [*SMALL[preset], *more], ONLY.get(preset, ()))
+    return asyncio.run(run_study(study, folder, 1, rounds, Observer(), Permissions()))
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[str]:
+    """A loop device with a file system on it, which is in nobody's way."""
+    image = tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(64 * 1024**2)
+    sh("mkfs.ext4", "-q", str(image))
+    device = sh("losetup", "--find", "--show", str(image)).strip()
+    yield device
+    sh("losetup", "--detach", device)
 
 
 def test_every_preset_is_run_by_a_test_and_says_so_in_one_line() -> None:
@@ -57,10 +84,33 @@ def test_every_preset_is_run_by_a_test_and_says_so_in_one_line() -> None:
         assert f"#   storlab run {path.stem}" in study.text
 
 
-@pytest.mark.parametrize("preset", [name for name in SMALL if name != "boot-storm"])
+@pytest.mark.parametrize("preset", [name for name in SMALL if name not in BY_THEMSELVES])
 def test_a_preset_runs_and_has_every_metric_that_it_asks_about(preset: str, tmp_path: Path) -> None:
     if preset in NEEDS_ROOT and os.geteuid() != 0:
         pytest.skip("needs root: it sets up loop devices and mounts")
     outcome = run(preset, tmp_path / "run")
     assert outcome.ending == "complete"
     assert set(outcome.tables.frame("metrics")["metric"]) >= ASKED[preset]
+
+
+@needs_root
+def test_snia_pts_purges_and_fills_a_device_that_is_named_twice_and_stops_at_steady_state(
+    disk: str, tmp_path: Path
+) -> None:
+    named = f'device="{disk}"'
+    with pytest.raises(StudyError, match="purge destroys all that is on"):
+        run("snia-pts", tmp_path / "refused", named)
+    assert "ext4" in sh("wipefs", "--no-act", disk), "what is refused is not touched"
+    outcome = run("snia-pts", tmp_path / "run", named, f'stack.0.wipe="{disk}"', rounds=(5, 9))
+    assert outcome.ending == "complete", outcome
+    assert "ext4" not in sh("wipefs", "--no-act", disk)
+    windows = outcome.summary.steady
+    assert [(window.metric, window.last) for window in windows] == [("iops", outcome.summary.rounds_done)] * 2
+    steady = all(window.steady for window in windows)
+    assert steady or outcome.summary.rounds_done == 9
+    assert ("2 points of iops in steady state" in outcome.summary.stopped) is steady
+    facts = [record.facts for record in outcome.folder.records()]
+    assert len(facts) == 2 * outcome.summary.rounds_done
+    pages = View(report_input(outcome.folder, outcome.tables, outcome.summary))
+    (table,) = pages.steady
+    assert table.columns[-4:] == ("mean", "range", "slope", "steady")

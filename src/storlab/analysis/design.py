@@ -108,7 +108,8 @@ class Design:
     ``gates``: as `--fail-on` has them. ``claims``: their comparisons are among those that are planned. ``emulated``:
     whether any node is. ``rests``: cells that were not due in all rounds. ``partial``: cells whose loads don't count
     what they did in a warm-up. ``settings``: of each cell's stack, by name, those that were the same in all of its
-    trials. ``sweeps``: factors whose levels are numbers, of which curves are drawn.
+    trials. ``sweeps``: factors whose levels are numbers, of which curves are drawn. ``steady``: whether the run
+    stops at steady state.
     """
 
     title: str
@@ -132,6 +133,7 @@ class Design:
     emulated: bool = False
     sweeps: tuple[str, ...] = ()
     objectives: tuple[ObjectiveSpec, ...] = ()
+    steady: bool = False
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.confidence < 1:

@@ -6,7 +6,8 @@ made after a round, by what is known then, and evidence that is stopped in such 
 it came to rest (``judging``): what was decided stays decided, whatever later rounds bring elsewhere.
 
 Cells that no comparison is about go on: nothing says when enough is known of them. Nor do those of a study with nothing
-but sweeps rest: what is said of a whole curve, such as where it bends, compares its points round by round.
+but sweeps rest: what is said of a whole curve, such as where it bends, compares its points round by round. And what
+waits for steady state waits for all cells together, since each of them wears the same device.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from storlab.grouping import grouped
 
 def to_rest(summary: Summary, rule: Rule) -> dict[int, str]:
     """Cells that are due no longer after the rounds of ``summary``, and of each why, as a clause."""
-    if rule.until in ("rounds", "points") or summary.rounds_done < rule.min_rounds:
+    if rule.until in ("rounds", "points", "steady") or summary.rounds_done < rule.min_rounds:
         return {}
     about = grouped((cell, c) for c in summary.comparisons for cell in cells_of(c, summary.cells))
     return {cell: _why(those, rule) for cell, those in about.items() if not any(_is_open(c, rule) for c in those)}

@@ -14,8 +14,9 @@ from storlab.analysis.stats.forecast import rounds_to_tell, tellable
 from storlab.analysis.summary import Comparison, Summary
 from storlab.analysis.sweeps.precision import open_points, points, rounds_left
 from storlab.analysis.wording import percent, plural
+from storlab.timeseries.steady import SNIA_RANGE, SNIA_SLOPE, SNIA_WINDOW
 
-Until = Literal["precision", "decided", "gates", "rounds", "points"]
+Until = Literal["precision", "decided", "gates", "rounds", "points", "steady"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Rule:
     ``precision``: every comparison's interval is within ± ``precision`` (0.05 for ±5 %) of its ratio, as √(high ÷ low)
     − 1. ``decided``: every comparison has its verdict. ``gates``: every gate is hit or passed.
     ``points``: the interval of every point of the primary metric is within ± ``precision`` of its mean, of a study with
-    nothing but sweeps, and each of its objectives is settled. ``rounds``: ``max_rounds``, no sooner. Comparisons that
+    nothing but sweeps, and each of its objectives is settled. ``steady``: the last five rounds of every point of the
+    primary metric are steady, as SNIA defines it. ``rounds``: ``max_rounds``, no sooner. Comparisons that
     can't have an answer don't keep a run going. Raises ``ValueError`` for rules that can't be.
     """
 
@@ -69,6 +71,8 @@ def decide(summary: Summary, rule: Rule) -> Stop | Continue:
         return Continue(reason, _expected(summary.comparisons, rule, at_least=rule.min_rounds - done))
     if rule.until == "points":
         return _of_points(summary, rule)
+    if rule.until == "steady":
+        return _of_windows(summary, rule)
     answerable = [c for c in summary.comparisons if not c.described and not (c.settled and c.ratio is None)]
     if not answerable:
         return Stop(f"Stopped after {plural(done, 'round')}: there is nothing to compare.")
@@ -106,6 +110,23 @@ def _of_points(summary: Summary, rule: Rule) -> Stop | Continue:
         return Continue(f"After {after}: {missing}.", None)
     allowed = f", of which the study allows {left}" if expected > left else ""
     return Continue(f"After {after}: {missing}; about {plural(expected, 'more round')} expected{allowed}.", expected)
+
+
+STEADY = f"over {SNIA_WINDOW} rounds, range ≤ {percent(SNIA_RANGE)} and slope ≤ {percent(SNIA_SLOPE)} of the mean"
+"""SNIA's rule in a clause."""
+
+
+def _of_windows(summary: Summary, rule: Rule) -> Stop | Continue:
+    every, after = summary.steady, plural(summary.rounds_done, "round")
+    moving = sum(not window.steady for window in every)
+    points = f"{plural(len(every), 'point')} of {summary.primary}"
+    if not moving:
+        what = f"{points} in steady state ({STEADY})" if every else "no point could be measured"
+        return Stop(f"Stopped after {after}: {what}.")
+    missing = f"{moving} of {points} not in steady state ({STEADY})"
+    if summary.rounds_done >= rule.max_rounds:
+        return Stop(f"Stopped after {after}, the most that the study allows: {missing}.")
+    return Continue(f"After {after}: {missing}.", None)
 
 
 def precision_of(comparison: Comparison) -> float | None:

@@ -20,6 +20,7 @@ from storlab.analysis.judging import Case, answers, cases, family_of, rests_of
 from storlab.analysis.questions import Catalogue, Planned, Trait, matching, plan
 from storlab.analysis.stats.anytime import EFFECT_VARIANCE, Floats
 from storlab.analysis.stats.pairing import Pairs, Rounds, Side, pair, pool
+from storlab.analysis.steady import steady_windows
 from storlab.analysis.summary import CellState, CellStatus, Comparison, Estimate, Summary
 from storlab.analysis.sweeps import found as sweeps
 from storlab.analysis.why.differences import Asked, explained
@@ -95,6 +96,7 @@ def summarise(
         sweeps=swept.sweeps,
         knees=swept.knees,
         objectives=swept.objectives,
+        steady=steady_windows(recorded, design),
     )
 
 

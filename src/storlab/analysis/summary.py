@@ -169,6 +169,23 @@ class Estimate:
     node: str | None = None  # null: all nodes together
 
 
+@dataclass(frozen=True)
+class SteadyWindow:
+    """The last five rounds of one point of the primary metric, as SNIA's definition of steady state looks at them."""
+
+    cell: int
+    levels: dict[str, str]
+    source: str
+    metric: str
+    unit: str
+    first: int  # round
+    last: int
+    mean: float | None  # null: there are fewer rounds with a value
+    range: float | None  # from the least to the most, as a share of the mean
+    slope: float | None  # along the least-squares line, from the first to the last, likewise
+    steady: bool
+
+
 Outcome = Literal["hit", "passed", "undecided"]
 
 
@@ -303,6 +320,7 @@ class Summary:
     sweeps: tuple[Sweep, ...] = ()  # factors whose levels are numbers, in the study's order
     knees: tuple[Knee, ...] = ()  # of the first of them
     objectives: tuple[Objective, ...] = ()  # in the study's order
+    steady: tuple[SteadyWindow, ...] = ()  # where the study stops at steady state: its points, in the order of cells
 
 
 def to_json(summary: Summary) -> bytes:

@@ -55,6 +55,7 @@ def design_of(
         claims=tuple(_claimed(claim, factors) for claim in study.model.claim),
         emulated=emulated,
         sweeps=study.sweeps,
+        steady=study.model.repeat.until == "steady",
         objectives=tuple(
             ObjectiveSpec(asked.metric, asked.factor or study.sweeps[0], asked.limit, asked.above is None)
             for asked in study.model.slo
@@ -186,6 +187,8 @@ def rule_of(study: Study, rounds: tuple[int, int], limits: Limits = NO_LIMITS) -
     until = study.model.repeat.until if limits.until is None else limits.until
     if until == "max":
         return Rule("rounds", *rounds)
+    if until == "steady":
+        return Rule("steady", *rounds)
     about: Until = "points" if only_sweeps(study) else "precision"
     if until == "decided":
         return Rule(about, *rounds, precision=CURVE_PRECISION) if about == "points" else Rule("decided", *rounds)

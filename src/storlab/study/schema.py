@@ -72,11 +72,11 @@ Slice = Annotated[Duration, AfterValidator(_as_slice)]
 
 _PRECISION = r"^\s*(±|\+/-|\+-)?\s*\d+(\.\d+)?\s*%\s*$"
 _UNTIL = [
-    {"enum": ["decided", "max"]},
+    {"enum": ["decided", "steady", "max"]},
     {"type": "string", "pattern": _PRECISION},
     {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
 ]
-Until = Annotated[float | Literal["decided", "max"], WithJsonSchema({"anyOf": _UNTIL})]
+Until = Annotated[float | Literal["decided", "steady", "max"], WithJsonSchema({"anyOf": _UNTIL})]
 
 
 Plain = str | int | float | bool
@@ -90,7 +90,9 @@ class Repeat(Model):
         "decided",
         description='"±5%": until the interval of every comparison is that narrow. "decided": until every comparison '
         'has a verdict. Cells rest once no open comparison needs them. "max": always max rounds of every cell. Of a '
-        "study with nothing but sweeps, the same of every point of its primary metric; decided is ±10% then.",
+        "study with nothing but sweeps, the same of every point of its primary metric; decided is ±10% then. "
+        '"steady": until the last five rounds of every point of the primary metric are in steady state, as SNIA '
+        "defines it: their range is at most 20 % of their mean, their slope at most 10 %.",
     )
     min: Whole = Field(5, ge=1, le=10_000, description="Rounds before it may stop.")
     max: Whole = Field(30, ge=1, le=10_000, description="Rounds at most.")
@@ -98,12 +100,13 @@ class Repeat(Model):
     @field_validator("until", mode="before")
     @classmethod
     def _read_until(cls, value: object) -> object:
-        if isinstance(value, str) and value in ("decided", "max"):
+        if isinstance(value, str) and value in ("decided", "steady", "max"):
             return value
         try:
             return parse_share(value)
         except ValueError:
-            raise ValueError(f'{shown(value)} is neither "decided" nor "max" nor a precision such as "±5%"') from None
+            words = 'neither "decided" nor "max" nor a precision such as "±5%" nor "steady"'
+            raise ValueError(f"{shown(value)} is {words}") from None
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

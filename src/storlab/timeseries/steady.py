@@ -10,6 +10,8 @@ fio: ``steadystate.c``. Over a window of samples of one second each, either the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
@@ -41,6 +43,32 @@ def snia_steady(rounds: Floats, window: int = SNIA_WINDOW) -> int | None:
     near = windows.max(axis=1) - windows.min(axis=1) <= SNIA_RANGE * mean
     flat = np.abs(_slopes(rounds, window)) * (window - 1) <= SNIA_SLOPE * mean
     return _first(near & flat & (mean > 0), window)
+
+
+@dataclass(frozen=True)
+class Window:
+    """What SNIA's rule looks at in one window: ``range`` and ``slope`` (from its first to its last value, along the
+    least-squares line) as shares of its ``mean``; ``None`` for a mean of 0.
+    """
+
+    mean: float
+    range: float | None
+    slope: float | None
+
+    @property
+    def steady(self) -> bool:
+        """Whether both are small enough."""
+        near = self.range is not None and self.range <= SNIA_RANGE
+        return near and self.slope is not None and abs(self.slope) <= SNIA_SLOPE
+
+
+def window_of(values: Floats) -> Window:
+    """Of the whole of ``values`` (shape ``(n,)``, n ≥ 2)."""
+    mean = float(values.mean())
+    if mean == 0:
+        return Window(mean, None, None)
+    excursion = float(_slopes(values, len(values))[0]) * (len(values) - 1)
+    return Window(mean, float(values.max() - values.min()) / abs(mean), excursion / abs(mean))
 
 
 def fio_steady(samples: Floats, window: int, limit: float = FIO_LIMIT) -> int | None:

@@ -238,6 +238,7 @@ def _questions(made: Plan) -> Iterator[str]:
 
 def _curves(made: Plan) -> Iterator[str]:
     """What is swept, and when enough is known of it."""
+    from storlab.analysis.stopping import STEADY
     from storlab.run.design import rule_of
 
     study = made.study
@@ -250,6 +251,8 @@ def _curves(made: Plan) -> Iterator[str]:
         side, along = ("below", "above")[asked.below is None], asked.factor or study.sweeps[0]
         yield f"up to which {along} is {asked.metric} {side} {asked.limit}?"
     rule = rule_of(study, made.rounds)
+    if rule.until == "steady":
+        yield f"enough is known once every point of {study.model.primary} is in steady state: {STEADY}"
     if rule.until == "points":
         slo = ", and each slo is settled between two steps" if study.model.slo else ""
         yield f"enough is known once the interval of every point is within ±{rule.precision:.0%} of its mean{slo}"

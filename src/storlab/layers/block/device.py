@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from storlab.errors import SafetyError, UserError
+from storlab.errors import CommandFailed, SafetyError, Unsupported, UserError
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.identity import DeviceIdentity, identify, refuse_another
 from storlab.layers.block.loop import signatures
@@ -29,6 +29,11 @@ class DeviceLayer(Layer):
     layer: Literal["device"] = "device"
     path: str = Field(description="The device: /dev/nvme1n1, or a stable name under /dev/disk/by-id.")
     wipe: str | None = Field(None, description="The same path again, to allow that existing data are destroyed.")
+    purge: Literal["discard", "secure-discard", "zeroes"] | None = Field(
+        None,
+        description="With `wipe`: empty all of it first. `discard` (TRIM) and `secure-discard`: tell it that no block "
+        "is in use, so that a flash disk is as new as that makes it. `zeroes`: write zeroes.",
+    )
 
     takes: ClassVar = (None,)
     gives: ClassVar = Disk
@@ -37,7 +42,8 @@ class DeviceLayer(Layer):
         return self.path
 
     def needs(self) -> Needs:
-        return Needs(programs=("blkid", "wipefs", "flock"), root="a block device")
+        purging = ("blkdiscard",) if self.purge is not None else ()
+        return Needs(programs=("blkid", "wipefs", "flock", *purging), root="a block device")
 
     def claims(self) -> str | None:
         return self.path
@@ -54,6 +60,11 @@ class DeviceLayer(Layer):
         if self.wipe is not None and self.wipe != self.path:
             raise SafetyError(
                 f"wipe names {self.wipe} but the device is {self.path}: write the same path twice, or no wipe"
+            )
+        if self.purge is not None and self.wipe is None:
+            raise SafetyError(
+                f'node {node.name}: purge destroys all that is on {self.path}: write wipe = "{self.path}" beside it if '
+                "that is what you want"
             )
         if not device.size:
             raise UserError(
@@ -86,7 +97,20 @@ class DeviceLayer(Layer):
             await refuse_another(node, disk)
             # wipefs opens the device exclusively, and so refuses one that came into use this very moment.
             await node.run(["wipefs", "--all", "--quiet", device.path])
+        if self.purge is not None:
+            await self._purge(node, device.path)
         return disk
+
+    async def _purge(self, node: Node, path: str) -> None:
+        """Raises ``Unsupported`` for a device that can't."""
+        how = {"discard": (), "secure-discard": ("--secure",), "zeroes": ("--zeroout",)}[self.purge or "discard"]
+        try:
+            await node.run(["blkdiscard", *how, path])
+        except CommandFailed as error:
+            raise Unsupported(
+                f"{self.path} cannot be purged by {self.purge}: {error}. Take another kind, or leave purge out and use "
+                "the device's own tool before: nvme format, hdparm --security-erase, sg_format"
+            ) from None
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Disk) and resource.device is not None

@@ -27,6 +27,7 @@ from storlab.report.model.claims import LEAD as CLAIMS
 from storlab.report.model.grid import MANY
 from storlab.report.model.input import ReportInput
 from storlab.report.model.setup import node_sheets, stack_sheets
+from storlab.report.model.steady import TITLE as STEADY_STATE
 from storlab.report.model.view import View
 from storlab.text import plain
 
@@ -98,6 +99,7 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     yield "answer", "Answer", True
     yield "claims", "Claims", bool(shown.claims)
     yield "why", "Why", shown.why is not None
+    yield "steady", STEADY_STATE, bool(shown.steady)
     yield "sweeps", "Sweeps", bool(charts["sweep"] or shown.sweeps)
     yield "measured", "Rounds" if not shown.measured else "Measured", bool(shown.measured or charts["rounds"])
     yield "power-cuts", "After a power cut", bool(shown.power_cuts)

@@ -9,6 +9,7 @@ from storlab.report.model.claims import LEAD as CLAIMS
 from storlab.report.model.claims import ClaimLine
 from storlab.report.model.input import ReportInput
 from storlab.report.model.power_cuts import TITLE as POWER_CUTS
+from storlab.report.model.steady import TITLE as STEADY_STATE
 from storlab.report.model.tables import Table
 from storlab.report.model.view import VerdictGroup, View
 from storlab.report.model.why import chapter_lines
@@ -38,6 +39,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
         yield from ("## Warnings", "")
         yield from (f"- {escaped(warning)}" for warning in shown.warnings)
         yield ""
+    yield from _section(STEADY_STATE, shown.steady)
     yield from _section("Sweeps", shown.sweeps)
     yield from (f"- {escaped(sentence)}" for sentence in shown.sweep_lines)
     yield from [""] * bool(shown.sweep_lines)

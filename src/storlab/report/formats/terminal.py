@@ -24,6 +24,7 @@ from storlab.report.model.claims import ClaimLine
 from storlab.report.model.input import ReportInput
 from storlab.report.model.power_cuts import TITLE as POWER_CUTS
 from storlab.report.model.questions import SPREAD
+from storlab.report.model.steady import TITLE as STEADY_STATE
 from storlab.report.model.tables import Span, Table, without_notes
 from storlab.report.model.view import VerdictGroup, VerdictLine, View
 from storlab.report.model.why import EVIDENCE
@@ -286,6 +287,7 @@ def _first(shown: View, width: int, full: bool) -> Iterator[RenderableType]:
 def _further(shown: View, width: int, full: bool) -> Iterator[tuple[str, Iterator[RenderableType]]]:
     """What follows as far as there is room, what says most first; each with its name."""
     yield "incomplete cells", _absent(shown)
+    yield "steady state", section(STEADY_STATE, shown.steady, width)
     yield "sweeps", _sweeps(shown, width)
     yield "power cuts", section(POWER_CUTS, shown.power_cuts, width)
     yield "conformance", section("Conformance", shown.conformance_brief, width)

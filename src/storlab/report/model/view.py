@@ -21,6 +21,7 @@ from storlab.report.model.nodes import guest_tables, node_tables
 from storlab.report.model.power_cuts import power_cut_tables
 from storlab.report.model.questions import FEW, Values, matrix_tables, question_table
 from storlab.report.model.setup import guests_table, modes_table, unsafe_modes
+from storlab.report.model.steady import steady_tables
 from storlab.report.model.sweeps import sweep_sentences, sweep_tables
 from storlab.report.model.tables import PROBE, Table, absent_table, heading, together
 from storlab.report.model.variability import variability_tables
@@ -112,6 +113,7 @@ class View:
         self.power_cuts = power_cut_tables(given.power_cuts)
         self.sweeps = sweep_tables(summary)
         self.sweep_lines = sweep_sentences(summary)
+        self.steady = steady_tables(summary)
         self.conformance = conformance_tables(given)
         self.conformance_brief = conformance_tables(given, brief=True)
         self.nodes = node_tables(summary, given.declared)

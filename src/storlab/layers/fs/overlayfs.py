@@ -1,0 +1,60 @@
+"""Layer ``overlayfs``: an image below, a container's own layer above it, as container engines mount them.
+
+Documentation/filesystems/overlayfs.rst in the kernel's sources. What is written to a file of the image is copied up
+first: as a clone where the underlying file system can (XFS, Btrfs), else byte by byte.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from storlab.errors import CommandFailed, Unsupported
+from storlab.layers.base import Layer, LayerContext
+from storlab.layers.fs.mount import mount_facts, unmount
+from storlab.layers.resources import Dir, Resource
+from storlab.nodes.needs import Needs
+from storlab.units import Size
+
+_IMAGE = 'head --bytes="$2" /dev/urandom | split --bytes="$3" --suffix-length=6 --numeric-suffixes - "$1/"'
+
+
+class OverlayfsLayer(Layer):
+    """An overlayfs on the underlying directory. Its lower layer has an image of files, in the folder `image`."""
+
+    layer: Literal["overlayfs"] = "overlayfs"
+    files: int = Field(0, ge=0, le=900_000, strict=True, description="How many files the image has.")
+    size: Size = Field(16 * 1024, ge=1, description="Bytes of each of them.")
+    metacopy: bool | None = Field(
+        None, description="Copy up metadata alone until data are written; by default as the kernel does."
+    )
+
+    takes: ClassVar = (Dir,)
+    gives: ClassVar = Dir
+    undoes: ClassVar = (unmount,)
+
+    def needs(self) -> Needs:
+        return Needs(programs=("mount", "umount", "split"), filesystems=("overlay",), root="mounts")
+
+    async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
+        assert isinstance(below, Dir)
+        folders = {name: f"{below.path}/{name}" for name in ("lower", "upper", "work")}
+        image, merged = f"{folders['lower']}/image", context.path("merged")
+        await context.register_undo("mount.unmount", path=merged)
+        await context.node.run(["mkdir", "--parents", "--", merged, image, folders["upper"], folders["work"]])
+        if self.files:
+            numbers = (str(self.files * self.size), str(self.size))
+            await context.node.run(["sh", "-c", _IMAGE, "image", image, *numbers])
+        options = [f"{name}dir={path}" for name, path in folders.items()]
+        if self.metacopy is not None:
+            options.append(f"metacopy={'on' if self.metacopy else 'off'}")
+        try:
+            await context.node.run(["mount", "-t", "overlay", "-o", ",".join(options), "overlay", merged])
+        except CommandFailed as error:
+            raise Unsupported(f"no overlayfs on this directory: {error}") from None
+        return Dir(below.node, merged, disk=below.disk)
+
+    async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
+        assert isinstance(resource, Dir)
+        return await mount_facts(context.node, resource.path)
