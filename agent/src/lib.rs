@@ -10,7 +10,7 @@
 //! | [`confine`] | what a load may touch: a mount namespace and a `/dev` of its own, and what it gives up |
 //! | [`launch`] | how a program is started: in its own process group and cgroup, at an agreed instant |
 //! | [`processes`] | which processes belong to a run, and how all of them are killed |
-//! | [`run`], [`sample`], [`files`], [`facts`] | one module a kind of request |
+//! | [`run`], [`sample`], [`files`], [`steps`], [`facts`] | one module a kind of request |
 //! | [`init`] | process 1 of a guest: the way from the kernel to a served controller |
 //! | [`sys`] | the few system calls that need `unsafe` |
 //!
@@ -37,6 +37,7 @@ pub mod relay;
 pub mod run;
 pub mod sample;
 pub mod session;
+pub mod steps;
 pub mod storm;
 pub mod stream;
 pub mod sys;

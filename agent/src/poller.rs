@@ -32,6 +32,7 @@ pub enum Part {
     Deadline,
     Bulk,
     Files,
+    Steps,
     // Of a run.
     Report,
     Stdin,
@@ -39,13 +40,14 @@ pub enum Part {
     Stderr,
 }
 
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     Part::Requests,
     Part::Events,
     Part::Signals,
     Part::Deadline,
     Part::Bulk,
     Part::Files,
+    Part::Steps,
     Part::Report,
     Part::Stdin,
     Part::Stdout,

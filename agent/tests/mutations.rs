@@ -29,10 +29,19 @@ fn requests() -> Vec<Vec<u8>> {
         json!({"id": 7, "op": "read", "path": file, "offset": 1, "limit": 2}),
         json!({"id": 8, "op": "write", "path": file, "offset": 0, "truncate": true, "mode": 420, "sync": false}),
         json!({"id": 9, "op": "sample", "paths": ["/proc/uptime", "/no"], "interval_ns": 1000, "count": 3}),
+        json!({"id": 12, "op": "steps", "go_on": true, "steps": [
+            {"do": "mkdir", "path": "d", "mode": 448, "parents": false}, {"do": "look", "path": "d"},
+            {"do": "write", "path": file, "size": 4, "create": 420}, {"do": "read", "path": file, "limit": 3},
+            {"do": "symlink", "path": "l", "target": "f"}, {"do": "names", "path": "d", "targets": true},
+            {"do": "files", "path": "d"}, {"do": "unlink", "path": "l"}, {"do": "rmdir", "path": "d"},
+            {"do": "sync", "path": "d"}]}),
+        json!({"id": 13, "op": "steps", "steps": [{"do": "owned", "path": "/proc/no/d", "top": "/proc/no"},
+            {"do": "remove", "path": "/proc/no/d", "top": "/proc/no"}]}),
         json!({"id": 10, "op": "hello", "protocol": 1, "version": "x"}),
         json!({"id": 11, "op": "shutdown"}),
     ];
-    headers.iter().map(|header| frame(header, if header["op"] == "write" { b"data" } else { b"" })).collect()
+    let with_data = |header: &Value| header["op"] == "write" || header["id"] == 12;
+    headers.iter().map(|header| frame(header, if with_data(header) { b"data" } else { b"" })).collect()
 }
 
 fn mutate(random: &mut TestRng, bytes: &mut Vec<u8>) {

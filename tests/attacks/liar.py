@@ -2,7 +2,8 @@
 
 The argument is JSON: for an operation, the events that it answers, each with its ``payload`` as text or as a number of
 bytes; ``"endless": true`` repeats the last of them for ever, ``"raw"`` is sent as it is. A command's name may stand for
-``run``. Everything else is answered as an honest agent would.
+``run``. What steps bring is the text, or the number of bytes, of ``"do NAME"``. Everything else is answered as an
+honest agent would.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ def answers(lies: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any
     """What it answers to a request."""
     op = request["op"]
     program = request["argv"][0].rpartition("/")[2] if op == "run" else ""
+    if op == "steps" and op not in lies:
+        return [carried_out(lies, request["steps"])]
     if op == "clock" and op not in lies:
         return [{"event": "clock", "monotonic_ns": time.monotonic_ns(), "realtime_ns": time.time_ns()}]
     if op == "hello" and op not in lies:
@@ -87,6 +90,18 @@ def answers(lies: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any
     return found
 
 
+def carried_out(lies: dict[str, Any], steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """Every step went well, and brought what the lies have for ``"do NAME"``, or nothing."""
+    results, payload = [], ""
+    for step in steps:
+        own = lies.get(f"do {step['do']}")
+        brought = own if isinstance(own, str) else "x" * (own or 0)
+        results.append({"size": len(brought)} if step["do"] in BRING else {})
+        payload += brought
+    return {"event": "steps", "results": results, "payload": payload}
+
+
+BRING = ("read", "readlink", "names", "files")
 HELLO = {"event": "hello", "protocol": 1, "version": "1", "pid": os.getpid(), "boot_id": "b", "hostname": "h"}
 
 

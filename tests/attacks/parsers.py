@@ -53,7 +53,7 @@ from attacks.samples import (
 )
 from crash.logs import Request, log_bytes
 from formats.pgbench.test_results import LOG, SUMMARY
-from layers.net.test_answers import ATTRIBUTES
+from layers.net.test_watch import PINGING
 from layers.test_nbd_export import LISTING
 from layers.test_zfs_output import STATUS
 from nodes.shaping.samples import CONNECTIONS, FEATURES, LINK, PING, QUEUES
@@ -79,16 +79,15 @@ from storlab.importing.pcap import part_of
 from storlab.importing.registry import importer_of
 from storlab.importing.signatures import is_fio_log, signatures_of
 from storlab.importing.table.suggest import options_for
-from storlab.layers.block.loop import parse_losetup
 from storlab.layers.block.queue import parse_queue
 from storlab.layers.fs.mkfs import own_types, parse_dump_super, parse_dumpe2fs, parse_xfs_info
 from storlab.layers.fs.mount import parse_mountinfo
 from storlab.layers.image.base import parse_image_info
 from storlab.layers.net.nvme import parse_instance
-from storlab.layers.server.configfs import parse_attributes
 from storlab.layers.server.nbd_export import parse_nbd_list
 from storlab.layers.share.nfs_tables import parse_exports, parse_mountstats
 from storlab.layers.share.smb import parse_debug_data
+from storlab.layers.share.watch import Answers
 from storlab.layers.zfs.module import parse_parameters, parse_version
 from storlab.layers.zfs.pool import is_only_member, parse_layout
 from storlab.layers.zfs.properties import parse_changed, parse_properties
@@ -392,8 +391,7 @@ PARSERS: dict[str, Parser] = {
     "xfs_info": Parser(of_text(parse_xfs_info), golden("layers/golden/xfs_info.txt")),
     "dump-super": Parser(of_text(parse_dump_super), golden("layers/golden/dump_super.txt")),
     "wipefs": Parser(of_bytes(lambda data: (own_types(data, "a"), is_only_member(data, "p"))), these(*WIPEFS)),
-    "losetup": Parser(of_bytes(parse_losetup), golden("layers/golden/losetup.json")),
-    "queue": Parser(of_text(parse_queue), golden("layers/golden/queue.txt")),
+    "queue": Parser(of_text(lambda text: parse_queue({"scheduler": text, "nr_requests": text})), these("[none] kyber")),
     "qemu-img": Parser(of_text(parse_image_info), these(*QEMU_IMG)),
     "tc": Parser(of_text(parse_queues), these(QUEUES), ValueError),
     "ip link": Parser(of_text(parse_link), these(LINK), ValueError),
@@ -408,7 +406,7 @@ PARSERS: dict[str, Parser] = {
     "cifs": Parser(
         of_text(lambda text: parse_debug_data(text, "//10.213.0.2/share")), golden("layers/golden/cifs_debug_data.txt")
     ),
-    "attributes of configfs": Parser(of_text(parse_attributes), these(ATTRIBUTES)),
+    "ping that goes on": Parser(of_text(lambda text: Answers("node s", "10.0.0.1", 5.0).take(text)), these(PINGING)),
     "a new NVMe controller": Parser(of_text(parse_instance), these("instance=0,cntlid=1\n")),
     "zpool status": Parser(
         of_text(parse_layout), lambda: [*golden("layers/golden/zpool_status.txt")(), STATUS.encode()]

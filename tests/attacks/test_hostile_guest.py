@@ -17,7 +17,7 @@ from attacks.liar import EXIT, OUTPUT, STARTED
 from laboratory import Laboratory
 from laboratory.guests import guests, needs_guests
 from storlab.errors import CommandFailed, NodeError, NodeLost, TooMuch
-from storlab.nodes import connection, process
+from storlab.nodes import connection, process, steps
 from storlab.nodes import node as nodes
 from storlab.nodes.agents import running_agent
 from storlab.nodes.kinds.vm import guest
@@ -39,6 +39,7 @@ DATA = {"event": "data"}
 CLOCK = {"event": "clock", "monotonic_ns": 1, "realtime_ns": 1}
 SAMPLE = {"event": "sample", "monotonic_ns": 1, "realtime_ns": 1, "late_ns": 0, "sizes": [3], "payload": "abc"}
 DONE = {"event": "done"}
+STEPS = {"event": "steps", "results": [{"size": 0}, {}]}
 HELLO = {"id": 0, **liar.HELLO}
 
 
@@ -65,6 +66,7 @@ async def everything(node: Node) -> None:
     await node.run(["true"])
     await node.read("/file")
     await node.write("/file", b"text")
+    await node.carry_out(steps.read("/file", 10), steps.look("/file"))
     async for _ in node.sample(["/proc/stat"], 0.01):
         pass
 
@@ -126,6 +128,17 @@ LIES: dict[str, dict[str, Any]] = {
     "a sample of too many files": {"sample": [{**SAMPLE, "sizes": [1, 1, 1]}]},
     "a sample that is longer than it says": {"sample": [{**SAMPLE, "sizes": [2]}]},
     "a sample that is shorter than it says": {"sample": [{**SAMPLE, "sizes": [4]}]},
+    "steps without results": {"steps": [{"event": "steps"}]},
+    "steps with too few results": {"steps": [{**STEPS, "results": [{}]}]},
+    "steps with too many results": {"steps": [{**STEPS, "results": [{"size": 0}, {}, {}]}]},
+    "steps that bring more than they say": {"steps": [{**STEPS, "payload": "x"}]},
+    "steps that bring less than they say": {"steps": [{**STEPS, "results": [{"size": 5}, {}]}]},
+    "steps that bring more than was asked for": {"steps": [{**STEPS, "results": [{"size": 11}, {}], "payload": 11}]},
+    "steps that went on after one that failed": {"steps": [{**STEPS, "results": [{"message": "no"}, {}]}]},
+    "a step with a size below zero": {"steps": [{**STEPS, "results": [{"size": -1}, {}]}]},
+    "a step with a kind of its own": {"steps": [{**STEPS, "results": [{"size": 0}, {"kind": "\x1b[2J"}]}]},
+    "a step whose reason is a list": {"steps": [{**STEPS, "results": [{"message": []}]}]},
+    "more results than steps can have": {"steps": [{**STEPS, "results": [{}] * 257}]},
     "a sample of a negative size": {"sample": [{**SAMPLE, "sizes": [-5]}]},
 }
 
@@ -228,7 +241,7 @@ ESCAPES = [
 @pytest.mark.parametrize("name", ESCAPES)
 def test_a_name_that_leads_out_of_the_folder_is_refused_and_nothing_is_written(name: str, tmp_path: Path) -> None:
     into = tmp_path / "a" / "b" / "raw"
-    found = {"find": printed(f"3 {name}\0"), "read": [{**DATA, "payload": "abc"}, DONE]}
+    found = {"do files": f"3 {name}\0", "do read": "abc"}
     with pytest.raises(NodeError, match=r"^node guest: it says that /load holds .*, which can be no file there$"):
         on_liar(lambda node: fetch_folder(node, "/load", into, Allowance()), **found)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -238,14 +251,14 @@ def test_a_name_that_leads_out_of_the_folder_is_refused_and_nothing_is_written(n
 @pytest.mark.parametrize("entry", ["x", "3", "-3 x", "3x x", " x", "9" * 400 + " x"])
 def test_a_listing_that_is_none_is_refused(entry: str, tmp_path: Path) -> None:
     with pytest.raises(NodeError, match=r"^node guest: it says that /load holds "):
-        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance()), find=printed(f"{entry}\0"))
+        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance()), **{"do files": f"{entry}\0"})
 
 
 @pytest.mark.parametrize("names", [("x", "x"), ("x", "x/y"), ("x/y", "x")])
 def test_a_name_that_comes_twice_is_refused(names: tuple[str, str], tmp_path: Path) -> None:
     listing = "".join(f"3 {name}\0" for name in names)
     with pytest.raises(NodeError, match=r"^node guest: it says that /load holds .* twice$"):
-        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance()), find=printed(listing))
+        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance()), **{"do files": listing})
 
 
 def test_links_that_are_there_already_are_never_written_through(tmp_path: Path) -> None:
@@ -260,19 +273,19 @@ def test_links_that_are_there_already_are_never_written_through(tmp_path: Path) 
 
     for name in ("link", "folder/secret"):
         with pytest.raises(NodeError, match="twice"):
-            on_liar(fetch_there, find=printed(f"3 {name}\0"), read=[{**DATA, "payload": "abc"}, DONE])
+            on_liar(fetch_there, **{"do files": f"3 {name}\0", "do read": "abc"})
     assert secret.read_text() == "kept"
 
 
 def test_files_beyond_a_trials_number_are_not_fetched(tmp_path: Path) -> None:
-    listing = [f"0 {number}\0" for number in range(30)]
+    listing = "".join(f"0 {number}\0" for number in range(30))
     with pytest.raises(TooMuch, match="node guest: its loads left more than the 10000 files that a trial may bring"):
-        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance(files=20)), find=printed(*listing))
+        on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance(files=20)), **{"do files": listing})
     assert len(list(tmp_path.iterdir())) == 20
 
 
 def test_bytes_beyond_a_trials_total_are_not_fetched_whatever_size_was_claimed(tmp_path: Path) -> None:
-    lies = {"find": printed("3 x\0"), "read": [{**DATA, "payload": 256 * 1024, "endless": True}]}
+    lies = {"do files": "3 x\0", "do read": 64 * 1024 + 1, "read": [{**DATA, "payload": 256 * 1024, "endless": True}]}
     with pytest.raises(TooMuch, match="node guest: its loads left more than the 8G of files"):
         on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance(size=1024**2)), **lies)
     assert (tmp_path / "x").stat().st_size <= 1024**2
@@ -280,7 +293,7 @@ def test_bytes_beyond_a_trials_total_are_not_fetched_whatever_size_was_claimed(t
 
 def test_a_file_that_grows_beyond_the_largest_is_not_fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(fetch, "MAX_FILE", 1024**2)
-    lies = {"find": printed("3 x\0"), "read": [{**DATA, "payload": 256 * 1024, "endless": True}]}
+    lies = {"do files": "3 x\0", "do read": 64 * 1024 + 1, "read": [{**DATA, "payload": 256 * 1024, "endless": True}]}
     with pytest.raises(TooMuch, match="node guest: /load/x holds more than the 1M that are read of it"):
         on_liar(lambda node: fetch_folder(node, "/load", tmp_path, Allowance()), **lies)
 
@@ -297,13 +310,12 @@ FALSE_FIND = "rm -f /usr/bin/find; printf '%s\\n' '#!/bin/sh' 'printf \"3 ../../
 
 
 @needs_guests
-def test_a_real_guest_whose_root_replaced_find_writes_nothing_outside_of_its_own_records(
+def test_a_real_guest_whose_root_replaced_find_is_listed_by_its_agent_all_the_same(
     lab: Laboratory,
 ) -> None:
     ended = lab.run(guests(f"{FALSE_FIND}; chmod 755 /usr/bin/find", count="1"), "--unconfined")
     (record,) = lab.records()
-    assert record.status == "failed", ended
-    assert "which can be no file there" in (record.reason or ""), ended
+    assert record.status == "done", ended
     assert not list(lab.folder.rglob("escaped"))
     assert not lab.leftovers()
 

@@ -1,7 +1,9 @@
 //! The agent's side of a launch.
 
+use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -32,17 +34,23 @@ pub struct Launched {
 /// Starts the shim. Must be called from the main thread, whose death is the parent's death for the shim.
 pub fn launch(run: &Run, serial: u64, cgroup: Option<RunCgroup>) -> Result<Launched, Failure> {
     check(run)?;
-    let result = spawn(run, serial, cgroup.as_ref().and_then(|cgroup| cgroup.path().to_str()));
+    let path = cgroup.as_ref().and_then(|cgroup| cgroup.path().to_str());
+    let result = match &run.stdin {
+        StdinKind::File(file) => open_input(file)
+            .map_err(|error| Failure::io(format!("can't open {file:?} for the standard input"), &error))
+            .and_then(|input| spawn(run, serial, path, Some(input))),
+        StdinKind::None | StdinKind::Stream => spawn(run, serial, path, None),
+    };
     match result {
         Ok(mut launched) => {
             launched.family = Family::new(launched.family.leader(), serial, cgroup);
             Ok(launched)
         }
-        Err(error) => {
+        Err(failure) => {
             if let Some(cgroup) = cgroup {
                 cgroup.remove();
             }
-            Err(Failure::io(format!("can't start a process for {:?}", run.argv[0]), &error))
+            Err(failure)
         }
     }
 }
@@ -61,7 +69,8 @@ fn check(run: &Run) -> Result<(), Failure> {
         }
     }
     let file = |output: &Output| if let Output::File(path) = output { Some(path.clone()) } else { None };
-    let paths = [run.cwd.clone(), file(&run.stdout), file(&run.stderr)];
+    let input = if let StdinKind::File(path) = &run.stdin { Some(path.clone()) } else { None };
+    let paths = [run.cwd.clone(), input, file(&run.stdout), file(&run.stderr)];
     let mut strings = run.argv.iter().chain(run.env.keys()).chain(paths.iter().flatten());
     match strings.find(|string| string.contains('\0')) {
         Some(string) => Err(Failure::errno(format!("{string:?} contains a NUL"), Errno::EINVAL)),
@@ -69,12 +78,18 @@ fn check(run: &Run) -> Result<(), Failure> {
     }
 }
 
-fn spawn(run: &Run, serial: u64, cgroup: Option<&str>) -> io::Result<Launched> {
+fn spawn(run: &Run, serial: u64, cgroup: Option<&str>, input: Option<File>) -> Result<Launched, Failure> {
+    spawn_shim(run, serial, cgroup, input)
+        .map_err(|error| Failure::io(format!("can't start a process for {:?}", run.argv[0]), &error))
+}
+
+fn spawn_shim(run: &Run, serial: u64, cgroup: Option<&str>, input: Option<File>) -> io::Result<Launched> {
     let (report, report_end) = io::pipe()?;
     set_nonblocking(&report)?;
-    let (stdin, stdin_end) = match run.stdin {
-        StdinKind::None => (None, Stdio::null()),
-        StdinKind::Stream => {
+    let (stdin, stdin_end) = match (input, &run.stdin) {
+        (Some(file), _) => (None, Stdio::from(file)),
+        (None, StdinKind::None | StdinKind::File(_)) => (None, Stdio::null()),
+        (None, StdinKind::Stream) => {
             let (reader, writer) = io::pipe()?;
             set_nonblocking(&writer)?;
             (Some(writer), Stdio::from(reader))
@@ -110,6 +125,12 @@ fn spawn(run: &Run, serial: u64, cgroup: Option<&str>) -> io::Result<Launched> {
     let child = command.spawn()?;
     let family = Family::new(Pid::from_raw(child.id() as i32), serial, None);
     Ok(Launched { family, report, stdin, stdout, stderr })
+}
+
+/// Opening a named pipe would wait for who writes to it; for a regular file the flag means nothing.
+fn open_input(path: &str) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(Errno::EINVAL.into()) }
 }
 
 fn output(output: &Output) -> io::Result<(Option<PipeReader>, Stdio, Option<String>)> {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::frame::encode;
+use super::steps::StepResult;
 
 /// What happened, to go out under the `id` of its request.
 #[derive(Debug, Serialize)]
@@ -49,6 +50,9 @@ pub enum Event {
         realtime_ns: u64,
         late_ns: u64,
         sizes: Vec<i64>,
+    },
+    Steps {
+        results: Vec<StepResult>,
     },
     Done(Done),
     Error(Failure),

@@ -4,6 +4,7 @@ mod event;
 mod failure;
 mod frame;
 mod request;
+mod steps;
 
 pub use event::{Clocks, Cpus, Event, Exit, Facts, Kernel, Memory, Tool, encode_event};
 pub use failure::Failure;
@@ -14,6 +15,7 @@ pub use request::{
     Operation, Output, Read, Request, RequestError, Run, Sample, Stdin, StdinKind, Stop, Turns, Write,
     is_file_name, parse,
 };
+pub use steps::{MAX_CONTENTS, MAX_STEPS, Step, StepResult, Steps};
 
 /// The version of the protocol that this agent speaks.
 pub const PROTOCOL: u64 = 1;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::frame::Frame;
+use super::steps::Steps;
 use crate::confine::Confinement;
 
 /// One request, parsed.
@@ -34,6 +35,7 @@ pub enum Operation {
     Read(Read),
     Write(Write),
     Sample(Sample),
+    Steps(Steps),
     Shutdown,
 }
 
@@ -108,7 +110,7 @@ pub struct Run {
 }
 
 /// A program's standard input.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StdinKind {
     /// `/dev/null`.
@@ -116,6 +118,8 @@ pub enum StdinKind {
     None,
     /// What `stdin` requests bring.
     Stream,
+    /// A regular file of the node, which the agent opens: the program need not be allowed to.
+    File(String),
 }
 
 /// Where a program's output goes.
@@ -280,7 +284,7 @@ pub fn parse(frame: &Frame<'_>) -> Result<Request, RequestError> {
 }
 
 fn parse_operation(op: &str, header: Map<String, Value>, payload: &[u8]) -> Result<Operation, Failure> {
-    if !payload.is_empty() && !matches!(op, "stdin" | "write") {
+    if !payload.is_empty() && !matches!(op, "stdin" | "write" | "steps") {
         return Err(Failure::new(format!("{op} takes no payload")));
     }
     Ok(match op {
@@ -294,6 +298,7 @@ fn parse_operation(op: &str, header: Map<String, Value>, payload: &[u8]) -> Resu
         "read" => Operation::Read(fields(op, header)?),
         "write" => Operation::Write(Write { data: payload.to_vec(), ..fields(op, header)? }),
         "sample" => Operation::Sample(fields(op, header)?),
+        "steps" => Operation::Steps(fields::<Steps>(op, header)?.with_data(payload.to_vec())?),
         "shutdown" => fields::<Empty>(op, header).map(|_| Operation::Shutdown)?,
         _ => return Err(Failure::new(format!("unknown op {op:?}"))),
     })

@@ -23,7 +23,7 @@ impl Session {
     /// Do so many writes wait that no more requests may be taken in?
     pub(super) fn has_many_writes(&self) -> bool {
         let size = |job: &Job| if let Job::Write { write, .. } = job { write.data.len() } else { 0 };
-        self.jobs.iter().map(size).sum::<usize>() > WRITE_LIMIT
+        self.jobs.iter().map(size).sum::<usize>() + self.steps.waiting_bytes() > WRITE_LIMIT
     }
 
     /// Gives the file thread its next job, a read only if there is room for what it brings.

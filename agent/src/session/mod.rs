@@ -5,6 +5,7 @@ mod jobs;
 mod requests;
 mod runs;
 mod serve;
+mod steps;
 
 pub use end::{End, SessionError};
 pub use serve::serve;
@@ -24,6 +25,8 @@ use crate::protocol::{Decoder, Event};
 use crate::run::Run;
 use crate::sample::Sampler;
 use crate::stream::Stream;
+
+use steps::StepRequests;
 
 /// How often to look whether the host has opened its end of a virtio-serial port.
 const CONNECT_NS: u64 = 100 * MILLISECOND;
@@ -51,6 +54,8 @@ pub struct Session {
     jobs: VecDeque<Job>,
     /// The request that the file thread is at.
     file_job: Option<FileJob>,
+    /// Requests of several steps.
+    steps: StepRequests,
     cgroup: Option<AgentCgroup>,
     runs: BTreeMap<u64, Run>,
     last_serial: u64,
@@ -93,6 +98,7 @@ impl Session {
             Part::Signals => return Ok(self.on_signal()),
             Part::Bulk => self.on_bulk()?,
             Part::Files => self.on_files(),
+            Part::Steps => self.on_steps(),
             Part::Report => self.with_run(token.serial, |run, _, outbox| run.on_report(outbox)),
             Part::Stdin => self.with_run(token.serial, |run, poller, outbox| run.on_stdin(poller, outbox)),
             // The outbox is flushed, and deadlines are looked at, in every turn of the loop.
@@ -160,6 +166,7 @@ impl Session {
         }
         self.take_samples();
         self.submit_job();
+        self.begin_steps();
         self.finish_runs();
         self.advance_shutdown(now)
     }
@@ -167,7 +174,7 @@ impl Session {
     /// Answers `shutdown` when all has ended, or when it takes too long, and goes when the answer is sent.
     fn advance_shutdown(&mut self, now: u64) -> Option<End> {
         let (id, give_up_at) = self.shutdown?;
-        let idle = self.runs.is_empty() && self.file_job.is_none();
+        let idle = self.runs.is_empty() && self.file_job.is_none() && self.steps.is_idle();
         if !self.shutdown_answered && (idle || give_up_at <= now) {
             self.outbox.push(id, &Event::done(), &[]);
             self.shutdown_answered = true;

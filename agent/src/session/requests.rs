@@ -68,6 +68,7 @@ impl Session {
             Operation::Turns(turns) => self.take_turns(id, &turns),
             Operation::Read(read) => self.queue_job(Job::Read { id, reading: Reading::new(read) }),
             Operation::Write(write) => self.queue_job(Job::Write { id, write }),
+            Operation::Steps(steps) => self.queue_steps(id, steps),
             Operation::Sample(sample) => match Sampler::new(&sample, clock::monotonic_ns()) {
                 Ok(sampler) => {
                     self.samplers.insert(id, sampler);
@@ -86,6 +87,7 @@ impl Session {
             || self.samplers.contains_key(&id)
             || self.facts.contains_key(&id)
             || self.has_job(id)
+            || self.steps.has(id)
     }
 
     fn stop(&mut self, id: u64, stop: &protocol::Stop) {
@@ -96,7 +98,7 @@ impl Session {
         } else if let Some(sampler) = self.samplers.remove(&stop.run) {
             self.outbox.push(id, &Event::done(), &[]);
             self.outbox.push(stop.run, &Event::done_ticks(sampler.ticks()), &[]);
-        } else if self.cancel_read(stop.run) {
+        } else if self.cancel_read(stop.run) || self.stop_steps(stop.run) {
             self.outbox.push(id, &Event::done(), &[]);
         } else {
             self.refuse(id, Failure::errno(format!("{} is no run in progress", stop.run), Errno::ESRCH));
@@ -131,6 +133,7 @@ impl Session {
             self.refuse(id, Failure::errno("the agent is shutting down", Errno::ECANCELED));
         }
         self.cancel_jobs();
+        self.cancel_steps();
         self.shutdown = Some((id, now + FAREWELL_NS));
     }
 }

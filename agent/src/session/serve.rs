@@ -70,6 +70,7 @@ impl Session {
             files: None,
             jobs: VecDeque::new(),
             file_job: None,
+            steps: Default::default(),
             cgroup,
             runs: BTreeMap::new(),
             last_serial: 0,

@@ -43,7 +43,8 @@ impl Event {
     }
 
     fn ends(&self, id: u64) -> bool {
-        const FINAL: [&str; 8] = ["hello", "refused", "clock", "facts", "exit", "turns", "done", "error"];
+        const FINAL: [&str; 9] =
+            ["hello", "refused", "clock", "facts", "exit", "turns", "steps", "done", "error"];
         self.header["id"] == id && FINAL.iter().any(|name| self.is(name))
     }
 }

@@ -176,7 +176,7 @@ class AgentLauncher(Launcher[K]):
         context = AsyncExitStack()
         node = await context.enter_async_context(running_agent(name, argv, hello=self.hello))
         try:
-            node.environment = environment
+            node.environment, node.here = environment, self.here
             machine = await machine_of(node)
             node.identity, node.machine = NodeIdentity(instance, kind, address, machine), machine.boot
             await self.took_in(node)

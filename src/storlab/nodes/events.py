@@ -7,7 +7,7 @@ so that times and sums of them stay within 64 bits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -17,6 +17,7 @@ from storlab.nodes.protocol import MAX_FRAME, Frame
 
 MAX_ID = 2**53
 MAX_TURNS = 1_000
+MAX_STEPS = 256
 _YEARS = 2**60  # ns: 36 years, of a clock that counts from a machine's boot
 
 _Count = Annotated[int, Meta(ge=0, le=2**53)]
@@ -24,6 +25,7 @@ _Nanoseconds = Annotated[int, Meta(ge=0, le=_YEARS)]
 _Realtime = Annotated[int, Meta(ge=0, le=2**62)]
 _Pid = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 _Text = str  # as long as a header at most, which is 64 KiB
+_Kind = Literal["file", "directory", "link", "block", "character", "pipe", "socket"]
 _Signal = Annotated[str, Meta(pattern=r"^[A-Z0-9+-]{1,16}$")]
 
 
@@ -168,6 +170,26 @@ class Turns(Event, tag="turns"):
     turns: Annotated[list[tuple[_Nanoseconds, _Nanoseconds]], Meta(max_length=MAX_TURNS)]
 
 
+class StepResult(Struct, frozen=True):
+    """What came of one step; what doesn't belong to its kind is left out."""
+
+    size: _Count | None = None
+    kind: _Kind | None = None
+    allocated: _Count | None = None
+    mode: Annotated[int, Meta(ge=0, le=0o7777)] | None = None
+    owner: Annotated[int, Meta(ge=0, le=2**32 - 1)] | None = None
+    device: _Count | None = None
+    found: bool | None = None
+    message: _Text | None = None
+    errno: _Text | None = None
+
+
+class Steps(Event, tag="steps"):
+    """What came of several steps; the payload is what they brought, one after the other."""
+
+    results: Annotated[list[StepResult], Meta(max_length=MAX_STEPS)]
+
+
 class Done(Event, tag="done"):
     """A request is carried out."""
 
@@ -179,9 +201,24 @@ class Failed(Event, tag="error"):
     errno: _Text | None = None
 
 
-_All = Hello | Refused | Clock | Facts | Started | Stdout | Stderr | Exited | Data | Sampled | Turns | Done | Failed
+_All = (
+    Hello
+    | Refused
+    | Clock
+    | Facts
+    | Started
+    | Stdout
+    | Stderr
+    | Exited
+    | Data
+    | Sampled
+    | Turns
+    | Steps
+    | Done
+    | Failed
+)
 
-FINAL = (Hello, Refused, Clock, Facts, Exited, Turns, Done, Failed)
+FINAL = (Hello, Refused, Clock, Facts, Exited, Turns, Steps, Done, Failed)
 
 _ANSWERS: dict[str, tuple[type[Event], ...]] = {
     "hello": (Hello, Refused),
@@ -191,8 +228,9 @@ _ANSWERS: dict[str, tuple[type[Event], ...]] = {
     "read": (Data, Done),
     "sample": (Sampled, Done),
     "turns": (Turns,),
+    "steps": (Steps,),
 }
-_WITH_PAYLOAD = (Stdout, Stderr, Data, Sampled)
+_WITH_PAYLOAD = (Stdout, Stderr, Data, Sampled, Steps)
 
 
 @dataclass(frozen=True)

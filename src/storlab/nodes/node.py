@@ -6,19 +6,22 @@ Everything above this package uses only what is here. Kinds of node differ in ho
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from storlab.errors import DiskFull, NodeError, TooMuch
-from storlab.nodes import events
+from storlab.nodes import events, steps
 from storlab.nodes.connection import Connection
 from storlab.nodes.events import Answer, Data, Event, Facts, Failed, Sampled
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.process import Exit, OnOutput, Process
 from storlab.nodes.protocol import CHUNK
+from storlab.nodes.steps import Done, Step, carried_out, requests
 from storlab.units import size_text
 
 __all__ = ["Clock", "Confinement", "Exit", "Node", "Process", "Sample"]
@@ -89,9 +92,12 @@ class Node:
     address: str | None = None  # in the network among a run's nodes, where it is in one
     ports: Ports = field(default_factory=Ports)
     named: dict[str, Process] = field(default_factory=dict)  # of the commands that were started here, those with a name
+    watching: dict[str, asyncio.Task[None]] = field(default_factory=dict)  # what looks after something here, by name
     taken: set[str] = field(default_factory=set)  # of what a kernel has only one of, that which Storlab set up here
     machine: str = ""  # the boot id of the machine that it is, or is on
     about: Mapping[str, Any] = field(default_factory=dict)  # how it was started, for the records
+    here: bool = False  # whether its files are the controller's own
+    known: dict[str, str] = field(default_factory=dict)  # what was asked of it once and stays so, by the question
     process: int | None = None  # on the controller's machine, of the program that is this machine: QEMU
     complaint: Callable[[], str | None] = lambda: None  # what explains failures on it, such as too little memory
     locks: dict[str, asyncio.Lock] = field(default_factory=dict)
@@ -124,7 +130,7 @@ class Node:
         timeout: float | None = None,
         grace: float = 2.0,
         start_at: float | None = None,
-        stdin: bytes | AsyncIterator[bytes] | None = None,
+        stdin: bytes | AsyncIterator[bytes] | Path | None = None,
         stdout_file: str | None = None,
         name: str | None = None,
         on_output: OnOutput | None = None,
@@ -132,6 +138,7 @@ class Node:
     ) -> Process:
         """Start a command; returns once its process exists. ``start_at``: seconds on the node's monotonic clock.
 
+        ``stdin``: a path is a file of the node's, which its agent opens.
         ``name`` is what the name of its cgroup ends with, and by which ``named`` has it. What it prints goes to
         ``on_output``, where that is given, and is not collected; else it is killed where that is more than
         ``max_output`` bytes, by default ``MAX_OUTPUT``, and who waits for it gets ``TooMuch``.
@@ -142,7 +149,7 @@ class Node:
             "argv": list(argv),
             "env": {**self.environment, **(env or {})},
             "cwd": cwd,
-            "stdin": "none" if stdin is None else "stream",
+            "stdin": "none" if stdin is None else {"file": str(stdin)} if isinstance(stdin, Path) else "stream",
             "stdout": "stream" if stdout_file is None else {"file": stdout_file},
             "stderr": "stream",
             "timeout_ns": None if timeout is None else round(timeout * 1e9),
@@ -154,7 +161,7 @@ class Node:
         process = Process(self.name, self.connection, tuple(argv), fields, on_output, max_output)
         try:
             await process.started()
-            if stdin is not None:
+            if stdin is not None and not isinstance(stdin, Path):
                 await process.feed(stdin)
         except BaseException:
             await process.end()  # nobody else knows of it yet
@@ -175,6 +182,14 @@ class Node:
     async def output(self, *argv: str) -> str:
         """What a short command prints; raises where it fails."""
         return (await self.run(argv)).stdout.decode(errors="replace")
+
+    async def first_line(self, *argv: str) -> str | None:
+        """The first line that a program prints of itself, such as its version; asked once, ``None`` where it fails."""
+        key = shlex.join(argv)
+        if key not in self.known:
+            tool = (await self.facts({argv[0]: argv}))["tools"][argv[0]]
+            self.known[key] = "" if tool is None else tool["version"] or ""
+        return self.known[key] or None
 
     async def pieces(self, path: str, most: int) -> AsyncGenerator[bytes, None]:
         """A file's contents as they come. Raises ``FileNotFoundError``, ``NodeError``; ``TooMuch`` beyond ``most``."""
@@ -209,6 +224,24 @@ class Node:
             offset += len(chunk)
             if offset >= len(data):
                 return
+
+    async def carry_out(self, *wanted: Step, go_on: bool = False) -> list[Done]:
+        """Small operations on files, one after the other, without a process for any of them.
+
+        Raises ``FileNotFoundError``, ``DiskFull`` or ``NodeError`` where one fails, and leaves out the rest; with
+        ``go_on`` all are tried, and what is returned says which failed. A cancelled caller stops them.
+        """
+        done: list[Done] = []
+        for request in requests(wanted):
+            done += await carried_out(self.connection, request, go_on=go_on)
+            if not go_on:
+                done[-1].check(self.name)
+        return done
+
+    async def texts(self, *paths: str) -> list[str | None]:
+        """What files such as those of sysfs say, without white space around it; ``None`` where one can't be read."""
+        found = await self.carry_out(*(steps.read(path) for path in paths), go_on=True)
+        return [each.text if each.ok else None for each in found]
 
     async def sample(self, paths: Sequence[str], interval: float) -> AsyncGenerator[Sample, None]:
         """Read these files every ``interval`` seconds, on the node, until the iteration is closed."""

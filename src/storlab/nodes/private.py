@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from storlab.errors import NodeError, SafetyError
+from storlab.nodes import steps
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AtPath, remove_folder, undo
 
@@ -35,8 +36,8 @@ def private_name(run: str) -> str:
 
 
 async def make_private(node: Node, path: str) -> None:
-    """Make a folder that is nobody else's. Raises ``CommandFailed`` where anything has that name, a link too."""
-    await node.run(["mkdir", "--mode=0700", "--", path])
+    """Make a folder that is nobody else's. Raises ``NodeError`` where anything has that name, a link too."""
+    await node.carry_out(steps.make_directory(path, 0o700))
 
 
 async def refuse_replaceable(node: Node, path: str) -> None:

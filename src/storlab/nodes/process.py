@@ -255,7 +255,8 @@ class Process:
                 self._spoke.set()
 
     def _refused(self, event: Failed) -> str:
-        reason = "no such program" if event.errno == "ENOENT" else event.message
+        missing = event.errno == "ENOENT" and event.message.startswith("can't execute")
+        reason = "no such program" if missing else event.message
         return f"node {self._node}: {self._argv[0]} can't be run: {reason}"
 
 

@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from storlab.errors import StorlabError
-from storlab.nodes.node import Exit, Node
+from storlab.nodes import steps
+from storlab.nodes.node import Node
 
 LONG = 3600.0
 """For files of any size: a file system may tell its disk of every block that a large one frees."""
@@ -93,20 +94,9 @@ _BUSY_WAIT = 0.25  # s; the kernel may still drop references of processes that w
 _NAME = re.compile(r"\.?storlab-(?P<run>\d{8}-\d{6}-[0-9a-f]{4})(-[^/]*)?")
 _RUN = re.compile(r"storlab-(\d{8}-\d{6}-[0-9a-f]{4})")
 
-_NOTHING, _FOREIGN = 3, 4  # how these scripts end
-# Of a path: whether anything is there, and whether it is what it was when it was made. Others may have made a folder of
-# that name, or a link. Servers of network file systems may know this user by another name, so owners say nothing there.
-_LOOK = r"""
-top=$1 path=$2 parent=${2%/*}
-[ -e "$path" ] || [ -L "$path" ] || exit 3
-real=$(readlink --canonicalize-missing -- "${parent:-/}"; echo .)
-[ "$real" = "$(printf '%s\n.' "${parent:-/}")" ] && [ ! -L "$top" ] ||
-    { echo "a symbolic link is in its way"; exit 4; }
-case $(stat --file-system --format=%T -- "$top") in nfs* | cifs | smb* | fuse* | v9fs | 9p) exit 0 ;; esac
-[ -O "$top" ] || { echo "it belongs to another user"; exit 4; }
-"""
-# One file system only: should a mount in there have outlived its own undoing, its contents stay.
-_REMOVE = f'({_LOOK}) || exit; exec rm --recursive --force --one-file-system -- "$2"'
+_FOREIGN = ("a symbolic link is in its way", "it belongs to another user")
+"""What the agent says of a path that is not what it was when it was made: others may have made a folder of that name,
+or a link."""
 
 
 def run_of(name: str) -> str | None:
@@ -134,18 +124,17 @@ async def is_there(node: Node, path: str, *, itself: bool = False) -> bool:
 
     Raises ``StorlabError`` for what is not Storlab's: by its name, by its owner, or as a symbolic link leads there.
     """
-    return (await _looked(node, _LOOK, path, itself=itself)).ok
+    return (await _carried_out(node, steps.owned, path, itself=itself)).there
 
 
-async def _looked(node: Node, script: str, path: str, *, itself: bool) -> Exit:
-    """How a script ended that begins by looking at a path."""
+async def _carried_out(node: Node, step: Callable[[str, str], steps.Step], path: str, *, itself: bool) -> steps.Done:
+    """What came of a step that begins by looking whose the path is."""
     refuse_foreign(path, itself=itself)
     top = path if itself else own_folders(path)[0]
-    found = await node.run(["sh", "-c", script, "look", top, path], check=False)
-    if found.code == _FOREIGN:
-        reason = found.stdout.decode(errors="replace").strip()
-        raise StorlabError(f"{path} is not what Storlab made there, for {reason}: left alone")
-    return found
+    (done,) = await node.carry_out(step(path, top), go_on=True)
+    if done.result.message in _FOREIGN:
+        raise StorlabError(f"{path} is not what Storlab made there, for {done.result.message}: left alone")
+    return done.check(node.name)
 
 
 def own_folders(path: str) -> list[str]:
@@ -160,11 +149,7 @@ async def remove_folder(node: Node, path: str, *, itself: bool = True) -> str | 
 
     Raises ``StorlabError`` for what is not Storlab's. Without ``itself``, it lies in one that bears a run's name.
     """
-    ended = await _looked(node, _REMOVE, path, itself=itself)
-    if ended.code == _NOTHING:
-        return None
-    ended.check(node.name)
-    return f"removed {path}"
+    return f"removed {path}" if (await _carried_out(node, steps.remove, path, itself=itself)).there else None
 
 
 async def until_free(node: Node, argv: Sequence[str]) -> bool:

@@ -14,13 +14,14 @@ from storlab.errors import ParseError
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import BACKING as KIND
 from storlab.metrics import MetricSpec
+from storlab.nodes import steps
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.procfs import added_up, disk_stat_path, parse_disk_stat
 from storlab.probes.sampling import NAME, read_samples, samples_file, take_sample
 from storlab.probes.subject import End, Kind
 
 # What a pool holds back in memory until its transaction group ends, sync(1) does not always write: ``zpool sync`` does.
-_DRAIN = "sync; if test -d /sys/module/zfs && command -v zpool >/dev/null; then zpool sync; fi"
+_SYNC_POOLS = "if command -v zpool >/dev/null; then zpool sync; fi"
 
 
 _METRICS = (
@@ -49,7 +50,9 @@ class BackingProbe(Probe):
         with samples_file(context.raw, paths) as file:
             await take_sample(context.node, paths, file)
             yield
-            await context.node.run(["sh", "-c", _DRAIN], check=False)
+            _, zfs = await context.node.carry_out(steps.sync(), steps.look("/sys/module/zfs"), go_on=True)
+            if zfs.there:
+                await context.node.run(["sh", "-c", _SYNC_POOLS], check=False)
             await take_sample(context.node, paths, file)
 
     def parse(self, record: ProbeRecord) -> Measurements:

@@ -11,6 +11,7 @@ from typing import Any
 from storlab.errors import NodeError, StorlabError
 from storlab.layers.block.claim import Claims
 from storlab.layers.block.identity import DeviceIdentity
+from storlab.nodes import steps
 from storlab.nodes.agents import AgentLauncher
 from storlab.nodes.demands import NO_DEMANDS, Demands
 from storlab.nodes.identity import NodeIdentity
@@ -135,7 +136,7 @@ class Session:
 
     async def _make_scratch(self, node: Node) -> str:
         if node.identity.volatile:  # whose root file system is new, and has no folder of this machine's
-            await node.run(["mkdir", "--parents", "--", self.scratch_root])
+            await node.carry_out(steps.make_directory(self.scratch_root, parents=True))
         # The kernel names mounts and loop devices by real paths, and so must the journal.
         real = (await node.output("readlink", "--canonicalize-existing", self.scratch_root)).removesuffix("\n")
         path = f"{real.rstrip('/')}/{private_name(self.run)}"

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from storlab.errors import StorlabError
 from storlab.layers.base import Crossing
+from storlab.layers.block.queue import sysfs_of_device
 from storlab.layers.fs.mount import mounts_on
 from storlab.layers.resources import Dir, Disk, Export, Server, Share
+from storlab.nodes import steps
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of
 from storlab.probes.base import Probe
@@ -173,13 +175,12 @@ def _lowest(part: Part) -> list[str]:
 async def _disks_beneath(node: Node, path: str) -> tuple[str, ...] | None:
     """The disk that a folder's file system is on; ``None`` where it has none, or several."""
     try:
-        number = int((await node.output("stat", "--format=%d", path)).strip())
-        link = f"/sys/dev/block/{number >> 8 & 0xFFF}:{number & 0xFF | number >> 12 & 0xFFF00}"
-        found = await node.run(["readlink", "--canonicalize-existing", link], check=False)
-    except (StorlabError, ValueError):
+        (looked,) = await node.carry_out(steps.look(path))
+        (found,) = await node.carry_out(steps.readlink(sysfs_of_device(looked.result.device or 0)), go_on=True)
+    except (StorlabError, FileNotFoundError):
         return None
-    name = found.stdout.decode().strip().rpartition("/")[2]
-    return (name,) if found.ok and name else None
+    name = found.text.rpartition("/")[2]
+    return (name,) if name else None
 
 
 async def _interfaces(node: Node, peers: Sequence[str]) -> tuple[Interface, ...]:

@@ -17,8 +17,10 @@ from storlab.errors import NodeLost, StorlabError, TimedOut, TrialError, Unsuppo
 from storlab.layers.block.identity import refuse_another
 from storlab.layers.resources import Dir, Disk, Resource, Share
 from storlab.layers.stack import BuiltStack
+from storlab.nodes import steps
 from storlab.nodes.answers import understood
 from storlab.nodes.node import Confinement, Node
+from storlab.nodes.undo import remove_folder
 from storlab.nodes.waiting import all_of, cancelled, to_its_end
 from storlab.records.derive_trial import derive_trial, parse_load
 from storlab.records.run_folder import TrialRecord, raw_folder
@@ -138,7 +140,7 @@ class TrialRun:
     async def _failed(self, record: TrialRecord, error: StorlabError) -> TrialRecord:
         """The record with its reason: where something was lost first, all else may only follow from that."""
         detail, now = error.detail if isinstance(error, TrialError) else "", time.monotonic()
-        if any(part.programs for part in self.built.parts.values()):
+        if any(part.is_set_up for part in self.built.parts.values()):
             await asyncio.sleep(_AFTERMATH)
         loss = self.setups.first_loss(self.built)
         if loss is None and not isinstance(error, NodeLost):
@@ -245,7 +247,7 @@ class TrialRun:
             else:  # or nodes would overwrite each other's files
                 target = replace(target, path=f"{target.path}/{node.name}")
                 served = None if served is None else replace(served, path=f"{served.path}/{node.name}")
-                await node.run(["mkdir", "--parents", "--", target.path])
+                await node.carry_out(steps.make_directory(target.path, parents=True))
         place = await self._context(load.name, node, replace(stack, resource=target), self.cell.trial.warm_up)
         return replace(place, nodes=nodes, served=served)
 
@@ -334,13 +336,13 @@ class TrialRun:
 
     async def _settle(self, node: Node) -> None:
         settle = self.cell.trial.settle
-        if settle.sync:
-            await node.run(["sync"])
+        wanted = [steps.sync()] if settle.sync else []
         if settle.drop_caches:
             if self.session.facts[node.name]["uid"] == 0:
-                await node.write("/proc/sys/vm/drop_caches", b"3\n")
+                wanted.append(steps.write("/proc/sys/vm/drop_caches", "3\n"))
             else:
                 self.warnings.append("caches were not dropped before measuring: that needs root")
+        await node.carry_out(*wanted)
         if settle.wait:
             await asyncio.sleep(settle.wait)
 
@@ -357,13 +359,14 @@ class TrialRun:
         return record
 
     async def _remove_folders(self) -> None:
-        await all_of(*[node.run(["rm", "-rf", "--", await self._folder(node)]) for node in self.built.nodes.values()])
+        folders = [(node, await self._folder(node)) for node in self.built.nodes.values()]
+        await all_of(*(remove_folder(node, folder, itself=False) for node, folder in folders))
 
 
 async def _make_folders(place: RunContext) -> None:
     """A load's own, which are confined to them later."""
-    free = replace(place.node, confinement=None)
-    await free.run(["mkdir", "--parents", "--", place.folder, place.folder + _TEMPORARY])
+    folders = (place.folder, place.folder + _TEMPORARY)
+    await place.node.carry_out(*(steps.make_directory(folder, parents=True) for folder in folders))
 
 
 def _reach(node: Node, target: Resource, folder: str) -> Confinement:

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from storlab.errors import DiskFull, TrialError
 from storlab.layers.resources import Dir, Disk, Export, Resource, Share
+from storlab.nodes import steps
 from storlab.nodes.node import Node
 
-_FULL = ("No space left on device", "Disk quota exceeded")
+_FULL = ("ENOSPC", "EDQUOT")
 
 
 async def prove_written(node: Node, target: Resource, underlying: Resource | None) -> None:
     """Write back what is left, where ``target`` is a node's client of ``underlying``. Raises ``TrialError``."""
     if not isinstance(underlying, Export | Share) or not isinstance(target, Dir | Disk):
         return
-    whole = ["--file-system"] if isinstance(target, Dir) else []
-    ended = await node.run(["sync", *whole, "--", target.path], check=False)
-    if ended.ok:
+    (done,) = await node.carry_out(steps.sync(target.path), go_on=True)
+    if done.ok:
         return
-    said = ended.stderr.decode(errors="replace").strip()
+    said = done.result.message or ""
     lost = f"what the load left in its cache could not be written to {target.path}"
-    if any(words in said for words in _FULL):
+    if done.result.errno in _FULL:
         raise DiskFull(f"node {node.name}: target full: {lost}", said)
     raise TrialError(f"node {node.name}: {lost}: {said.rpartition(': ')[2]}", said)

@@ -12,27 +12,10 @@ from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import chosen, parse_queue, sysfs
 from storlab.layers.net.initiator import host_uuid, host_word
 from storlab.layers.net.nvme import parse_instance
-from storlab.layers.server.configfs import parse_attributes
-
-ATTRIBUTES = "ImmediateData=Yes\nMaxBurstLength=262144\nAuthMethod=CHAP,None\nTargetAlias=LIO Target\n\nno value\n"
 
 
 def context(instance: str, run: str = "20260102-030405-abcd") -> LayerContext:
     return cast(LayerContext, SimpleNamespace(run=run, node=SimpleNamespace(instance=instance)))
-
-
-def test_attributes_are_numbers_where_they_are_numbers() -> None:
-    assert parse_attributes(ATTRIBUTES) == {
-        "ImmediateData": "Yes",
-        "MaxBurstLength": 262144,
-        "AuthMethod": "CHAP,None",
-        "TargetAlias": "LIO Target",
-    }
-
-
-@given(st.text())
-def test_no_listing_of_attributes_is_an_exception(text: str) -> None:
-    assert all(name for name in parse_attributes(text))
 
 
 def test_the_kernel_says_which_controller_it_made() -> None:
@@ -48,7 +31,7 @@ def test_an_answer_without_a_controller_is_none(text: str) -> None:
 def test_of_schedulers_that_in_brackets_is_in_use() -> None:
     assert chosen("none [mq-deadline] kyber\n") == "mq-deadline"
     assert chosen("64\n") == "64"
-    assert parse_queue("/sys/class/block/sda/queue/scheduler:[none] mq-deadline") == {"scheduler": "none"}
+    assert parse_queue({"scheduler": "[none] mq-deadline"}) == {"scheduler": "none"}
 
 
 def test_a_disk_with_a_slash_has_another_name_in_sysfs() -> None:

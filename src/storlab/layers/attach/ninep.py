@@ -11,7 +11,9 @@ from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Crossing, LayerContext
 from storlab.layers.fs.mount import MountOptions, kernel_says, mount_facts, unmount
 from storlab.layers.resources import Dir, Resource
+from storlab.nodes import steps
 from storlab.nodes.demands import Demands, Devices
+from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.units import Size
 
@@ -62,9 +64,9 @@ class NinePLayer(Crossing):
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
         path = context.path("9p")
-        await context.node.run(["modprobe", "-a", "9pnet_virtio", "9p"], check=False)
+        await load_modules(context.node, "9pnet_virtio", "9p")
         await context.register_undo("mount.unmount", path=path)
-        await context.node.run(["mkdir", "--parents", "--", path])
+        await context.node.carry_out(steps.make_directory(path, parents=True))
         options = ["trans=virtio", "version=9p2000.L", f"cache={self.cache}", f"msize={self.msize}", *self.options]
         words = ",".join([*options, *(("sync", "dirsync") if self.sync else ())])
         try:

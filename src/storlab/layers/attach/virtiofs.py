@@ -17,7 +17,9 @@ from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.fs.mount import MountOptions, kernel_says, mount_facts, unmount
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.share.client import CLIENTS
+from storlab.nodes import steps
 from storlab.nodes.demands import Demands, Devices
+from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.units import power_of_two
 
@@ -67,9 +69,9 @@ class VirtiofsLayer(Crossing):
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Dir:
         node, path = context.node, context.path("virtiofs")
-        await node.run(["modprobe", "virtiofs"], check=False)
+        await load_modules(node, "virtiofs")
         await context.register_undo("mount.unmount", path=path)
-        await node.run(["mkdir", "--parents", "--", path])
+        await node.carry_out(steps.make_directory(path, parents=True))
         options = [*self.options, *(() if self.dax == "never" else (f"dax={self.dax}",))]
         words = ["-o", ",".join(options)] if options else []
         try:

@@ -7,6 +7,7 @@ options; what either takes by default is written out here, so that both get the 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
@@ -17,9 +18,11 @@ from storlab.images.virtiofsd import Implementation, find_virtiofsd
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.server.base import ServerContext, ServerLayer
-from storlab.nodes import binding
+from storlab.nodes import binding, steps
+from storlab.nodes.accounts import is_root
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
+from storlab.text import one_line
 
 Caching = Literal["auto", "always", "never", "metadata"]
 
@@ -115,7 +118,7 @@ class VirtiofsdLayer(ServerLayer):
         return Needs(programs=(*missing, *binding.programs(self.pin, self.numa)), paths=own)
 
     async def check_node(self, node: Node) -> None:
-        if self.sandbox == "chroot" and (await node.output("id", "--user")).strip() != "0":
+        if self.sandbox == "chroot" and not await is_root(node):
             others = '"namespace"' if self.implementation == "c" else '"namespace" or "none"'
             raise UserError(f"chroot(2) takes root: run Storlab as root, or write {others}", ("sandbox",))
 
@@ -167,17 +170,21 @@ class VirtiofsdLayer(ServerLayer):
         words = self.words()
         if words is None:
             raise Unsupported(f"there is no {PROGRAMS[self.implementation]} any more")
-        ended = await node.run([*words, "--version"], check=False, timeout=self.start_patience)
-        said = _VERSION.search(ended.stdout.decode(errors="replace"))
+        key = shlex.join([*words, "--version"])
+        if key not in node.known:
+            ended = await node.run([*words, "--version"], check=False, timeout=self.start_patience)
+            node.known[key] = ended.stdout.decode(errors="replace") or ended.describe()
+        said = _VERSION.search(node.known[key])
         if said is None:
-            raise Unsupported(f"{words[-1]} does not say that it is a virtiofsd: {ended.describe()}")
+            raise Unsupported(f"{words[-1]} does not say that it is a virtiofsd: {one_line(node.known[key])}")
         return words[-1], "rust" if said["c"] is None else "c", said["version"]
 
     def listens_on_socket(self, server: ServerContext) -> bool:
         return True
 
     async def answers(self, server: ServerContext) -> bool:
-        return (await server.node.run(["test", "-S", server.socket], check=False)).ok
+        (socket,) = await server.node.carry_out(steps.look(server.socket), go_on=True)
+        return socket.result.kind == "socket"
 
     async def resource(self, server: ServerContext) -> Share:
         assert isinstance(server.below, Dir)

@@ -10,8 +10,9 @@ from pydantic import Field
 
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, LayerContext
-from storlab.layers.block.queue import queue_facts
+from storlab.layers.block.queue import queue_facts, sysfs
 from storlab.layers.resources import Disk, File, Resource
+from storlab.nodes import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AbsolutePath, refuse_foreign, undo
@@ -19,6 +20,7 @@ from storlab.record import read_answer
 from storlab.units import Size, power_of_two
 
 _CONTROL = "/dev/loop-control"
+_SECTOR = 512  # bytes, of the sizes in sysfs, whatever the disk's own are
 
 
 class _Backing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,8 +40,10 @@ async def _detach(node: Node, arguments: Mapping[str, Any]) -> str | None:
 
 async def loop_devices(node: Node) -> list[tuple[str, str]]:
     """Each loop device in use, and the file behind it."""
-    listing = await node.run(["losetup", "--list", "--json", "--output", "NAME,BACK-FILE"], check=False)
-    return parse_losetup(listing.stdout)
+    (disks,) = await node.carry_out(steps.names("/sys/block"), go_on=True)
+    loops = sorted(name for name in disks.entries if name.startswith("loop"))
+    files = await node.texts(*(f"/sys/block/{name}/loop/backing_file" for name in loops))
+    return [(f"/dev/{name}", file) for name, file in zip(loops, files, strict=True) if file]
 
 
 class Signature(Struct, frozen=True):
@@ -54,24 +58,9 @@ class _Signatures(Struct):
     signatures: list[Signature]
 
 
-class _Loop(Struct, rename="kebab"):
-    name: str
-    back_file: str | None
-
-
-class _Loops(Struct):
-    loopdevices: list[_Loop]
-
-
 def signatures(listing: bytes) -> list[Signature]:
     """What ``wipefs --json`` prints of a device. Raises ``ParseError``."""
     return read_answer(listing, _Signatures, "wipefs").signatures if listing.strip() else []
-
-
-def parse_losetup(listing: bytes) -> list[tuple[str, str]]:
-    """``losetup --list --json``, which prints nothing where there is none. Raises ``ParseError``."""
-    loops = read_answer(listing, _Loops, "losetup").loopdevices if listing.strip() else []
-    return [(loop.name, loop.back_file) for loop in loops if loop.back_file]
 
 
 class LoopLayer(Layer):
@@ -90,7 +79,7 @@ class LoopLayer(Layer):
     undoes: ClassVar = (_detach,)
 
     def needs(self) -> Needs:
-        return Needs(programs=("losetup", "blockdev"), paths=(_CONTROL,), root="loop devices")
+        return Needs(programs=("losetup",), paths=(_CONTROL,), root="loop devices")
 
     def check_above(self, below: Layer | None) -> str | None:
         if below is not None and below.file_format() != "raw":
@@ -102,7 +91,8 @@ class LoopLayer(Layer):
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
         assert isinstance(below, File)
-        if not (await context.node.run(["test", "-e", _CONTROL], check=False)).ok:
+        (control,) = await context.node.carry_out(steps.look(_CONTROL), go_on=True)
+        if not control.there:
             await context.node.run(["modprobe", "loop"])  # udev would have made the file, and its use load the module
         await context.register_undo("loop.detach", file=below.path)
         try:
@@ -113,7 +103,7 @@ class LoopLayer(Layer):
                 raise Unsupported(f"this kernel refuses such a loop device: {error}") from None
             raise
         device = device.strip()
-        size = int(await context.node.output("blockdev", "--getsize64", device))
+        size = int(await context.node.read_text(f"{sysfs(device.removeprefix('/dev/'))}/size")) * _SECTOR
         return Disk(context.node.name, device, size, ours=True)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:

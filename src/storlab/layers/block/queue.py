@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from storlab.layers.resources import Disk, Resource
@@ -22,6 +23,11 @@ def sysfs(disk: str) -> str:
     return f"/sys/class/block/{disk.replace('/', '!')}"
 
 
+def sysfs_of_device(number: int) -> str:
+    """The link to a disk's folder, by the number of a file system on it, as stat(2) has that."""
+    return f"/sys/dev/block/{number >> 8 & 0xFFF}:{number & 0xFF | number >> 12 & 0xFFF00}"
+
+
 async def has_volatile_cache(node: Node, below: Resource) -> bool:
     """Whether what is written there can be lost until it is flushed; of a file that is not known, so it may be."""
     if not isinstance(below, Disk):
@@ -32,20 +38,13 @@ async def has_volatile_cache(node: Node, below: Resource) -> bool:
 async def queue_facts(node: Node, disk: str) -> dict[str, Any]:
     """The queue's settings of a disk, by the kernel's names; those that the kernel lacks are left out."""
     paths = [f"{sysfs(disk)}/queue/{name}" for name in QUEUE]
-    listing = await node.run(["grep", "--with-filename", "", *paths], check=False)  # 2: one does not exist
-    return parse_queue(listing.stdout.decode(errors="replace"))
+    said = dict(zip(QUEUE, await node.texts(*paths), strict=True))
+    return parse_queue({name: value for name, value in said.items() if value is not None})
 
 
-def parse_queue(listing: str) -> dict[str, Any]:
-    """Lines ``…/queue/NAME:VALUE`` as a mapping; numbers become integers, the scheduler in use stands alone."""
-    facts: dict[str, Any] = {}
-    for line in listing.splitlines():
-        path, separator, value = line.partition(":")
-        name = path.rpartition("/")[2]
-        if not separator or name not in QUEUE:
-            continue
-        facts[name] = number_or_text(chosen(value) if name == "scheduler" else value)
-    return facts
+def parse_queue(said: Mapping[str, str]) -> dict[str, Any]:
+    """What each file says: numbers become integers, the scheduler in use stands alone."""
+    return {name: number_or_text(chosen(value) if name == "scheduler" else value) for name, value in said.items()}
 
 
 def chosen(value: str) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import re
+import shlex
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -19,10 +20,10 @@ from storlab.layers.database.clients import DATABASE, sql
 from storlab.layers.database.data_set import DataSet, Recipe, data_sets, pack, unpack, version_in
 from storlab.layers.resources import Dir, Resource, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
-from storlab.nodes import binding
+from storlab.nodes import binding, steps
+from storlab.nodes.accounts import hand_over
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import own_folders
 from storlab.units import Size, size_text
 
 Clone = Literal["copy", "reflink"]
@@ -140,6 +141,9 @@ class DatabaseLayer(ServerLayer):
         return True
 
     async def answers(self, server: ServerContext) -> bool:
+        (socket,) = await server.node.carry_out(steps.look(server.socket), go_on=True)
+        if not socket.there:
+            return False  # nor is a client to be started to find that out
         return (await server.node.run(sql(self.served(server), "SELECT 1"), check=False)).ok
 
     async def resource(self, server: ServerContext) -> Server:
@@ -168,7 +172,7 @@ class DatabaseLayer(ServerLayer):
             await super().make_folders(server)
             return
         assert server.data is not None
-        await server.node.run(["mkdir", "--mode=0700", "--", server.folder])
+        await server.node.carry_out(steps.make_directory(server.folder, 0o700))
         if server.user is not None:  # on the machine where they were made, its user may have another number
             owner = f"{server.user}:{server.group}"
             await server.node.run(["chown", "--recursive", "--no-dereference", owner, "--", server.data])
@@ -183,7 +187,7 @@ class DatabaseLayer(ServerLayer):
             await unpack(server.node, part, server.data, server.as_user())
         else:
             await self._share(server, part)
-        await server.node.run(["sync", "--file-system", "--", server.data])
+        await server.node.carry_out(steps.sync(server.data))
 
     async def _data_set(self, server: ServerContext, recipe: Recipe) -> Part:
         """Made in the server's own place where there is none yet: the node may have no room anywhere else."""
@@ -215,7 +219,8 @@ class DatabaseLayer(ServerLayer):
         assert isinstance(server.below, Dir) and server.data is not None
         master = f"{server.below.path}/data-set-{part.name}"
         async with server.node.lock(master):
-            if not (await server.node.run(["test", "-d", master], check=False)).ok:
+            (there,) = await server.node.carry_out(steps.look(master), go_on=True)
+            if there.result.kind != "directory":
                 await self._unpack_master(server, part, master)
         copied = await server.node.run(
             [*server.as_user(), "cp", "--archive", "--reflink=always", "--", f"{master}/.", server.data], check=False
@@ -230,13 +235,12 @@ class DatabaseLayer(ServerLayer):
     async def _unpack_master(self, server: ServerContext, part: Part, master: str) -> None:
         node, half = server.node, f"{master}.half"
         await node.run(["rm", "--recursive", "--force", "--", half])  # of one that was stopped
-        await node.run(["mkdir", "--mode=0700", "--", half])
-        if server.user is not None:
-            await node.run(["chown", f"{server.user}:{server.group}", "--", half])
-            await node.run(["chmod", "o+x", "--", *own_folders(half)])
+        await node.carry_out(steps.make_directory(half, 0o700))
+        if server.account is not None:
+            await hand_over(node, server.account, [half])
         await unpack(node, part, half, server.as_user())
         await node.run(["mv", "--", half, master])
-        await node.run(["sync", "--file-system", "--", master])
+        await node.carry_out(steps.sync(master))
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         """Its version, its settings as it says itself, and what it started from."""
@@ -257,12 +261,15 @@ class DatabaseLayer(ServerLayer):
 
 
 async def version_of(node: Node, *words: str) -> str:
-    """What a program prints of itself; ``words`` start it. Raises ``Unsupported``."""
-    ended = await node.run([*words, "--version"], check=False)
-    version = version_in(ended.stdout.decode(errors="replace"))
-    if version is None:
-        raise Unsupported(f"node {node.name}: {words[-1]} does not say its version: {ended.describe()}")
-    return version
+    """What a program prints of itself, asked once; ``words`` start it. Raises ``Unsupported``."""
+    key = shlex.join([*words, "--version"])
+    if key not in node.known:
+        ended = await node.run([*words, "--version"], check=False)
+        version = version_in(ended.stdout.decode(errors="replace"))
+        if version is None:
+            raise Unsupported(f"node {node.name}: {words[-1]} does not say its version: {ended.describe()}")
+        node.known[key] = version
+    return node.known[key]
 
 
 async def answer_of(node: Node, argv: Sequence[str]) -> str:

@@ -170,7 +170,8 @@ class _Kept:
 async def unpack(node: Node, part: Part, folder: str, as_user: list[str]) -> None:
     """Put a data set into ``folder``, which is there and empty. Raises ``TrialError``, ``DiskFull``."""
     argv = [*as_user, *_UNPACK, f"--directory={folder}"]
-    await node.run(argv, stdin=_pieces(part.folder / ARCHIVE))
+    archive = part.folder / ARCHIVE
+    await node.run(argv, stdin=archive if node.here else _pieces(archive))
 
 
 async def _pieces(path: Path) -> AsyncIterator[bytes]:

@@ -9,8 +9,10 @@ from pydantic import Field
 
 from storlab.errors import UserError
 from storlab.layers.base import Layer, LayerContext
+from storlab.layers.block.queue import sysfs_of_device
 from storlab.layers.fs.mount import mounts_on
 from storlab.layers.resources import Dir, Resource
+from storlab.nodes import steps
 from storlab.nodes.node import Node
 from storlab.nodes.private import make_private, private_name, refuse_replaceable
 from storlab.nodes.undo import LONG, AtPath, remove_folder, undo
@@ -65,6 +67,6 @@ class DirectoryLayer(Layer):
 
 async def _disk_of(node: Node, path: str) -> str | None:
     """The kernel's name of the underlying disk a path; ``None`` where there is none (tmpfs, NFS) or it is not known."""
-    device = (await node.output("stat", "--format=%Hd:%Ld", path)).strip()
-    link = await node.run(["readlink", f"/sys/dev/block/{device}"], check=False)
-    return link.stdout.decode().strip().rpartition("/")[2] or None
+    (looked,) = await node.carry_out(steps.look(path))
+    (link,) = await node.carry_out(steps.readlink(sysfs_of_device(looked.result.device or 0)), go_on=True)
+    return link.text.rpartition("/")[2] or None

@@ -10,20 +10,17 @@ from pydantic import Field, model_validator
 from storlab.errors import UserError
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, File, Resource
+from storlab.nodes import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.undo import LONG, AtPath, is_there, undo
+from storlab.nodes.undo import LONG, AtPath, remove_folder, undo
 from storlab.units import Size, size_text
 
 
 @undo("file.remove", patience=LONG, outlives_boot=True, arguments=AtPath)
 async def remove_file(node: Node, arguments: Mapping[str, Any]) -> str | None:
     """Remove a file of Storlab's."""
-    path = arguments["path"]
-    if not await is_there(node, path):
-        return None
-    await node.run(["rm", "--force", "--", path])
-    return f"removed {path}"
+    return await remove_folder(node, arguments["path"], itself=False)
 
 
 class FileLayer(Layer):
@@ -77,18 +74,19 @@ class FileLayer(Layer):
         await context.register_undo("file.remove", path=path)
         if self.copy_of is not None:
             await context.node.run(["cp", "--reflink=auto", "--sparse=auto", "--", self.copy_of, path])
-        size = str(self.size)
         if self.size is not None:
+            size = str(self.size)
             match self.allocate:
                 case "sparse":
-                    await context.node.run(["truncate", "--size", size, path])
+                    await context.node.carry_out(steps.resize(path, self.size))
                 case "preallocated":
                     await context.node.run(["fallocate", "--length", size, path])
                 case "written":
                     # Random data: zeros would be a hole, or compressed away, on some underlying file systems.
                     argv = ["dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"count={size}"]
                     await context.node.run([*argv, "iflag=fullblock,count_bytes", "conv=fsync", "status=none"])
-        return File(context.node.name, path, int(await context.node.output("stat", "--format=%s", path)))
+        (found,) = await context.node.carry_out(steps.look(path))
+        return File(context.node.name, path, found.result.size or 0)
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, File)
@@ -97,6 +95,6 @@ class FileLayer(Layer):
 
 async def file_facts(node: Node, path: str) -> dict[str, Any]:
     """Its size, the bytes that it takes up, and what it lies on, which decides what a sync is."""
-    size, blocks, block = (await node.output("stat", "--format=%s %b %B", path)).split()
+    (found,) = await node.carry_out(steps.look(path))
     filesystem = await node.output("stat", "--file-system", "--format=%T", path)
-    return {"size": int(size), "allocated": int(blocks) * int(block), "on": filesystem.strip()}
+    return {"size": found.result.size, "allocated": found.result.allocated, "on": filesystem.strip()}

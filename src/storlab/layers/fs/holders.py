@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 
 from storlab.errors import StorlabError
+from storlab.nodes import steps
 from storlab.nodes.node import Node
 
 _TRIES, _WAIT = 20, 0.1  # s between them
-_NAMESPACES = ("find", "/proc", "-mindepth", "3", "-maxdepth", "3", "-path", "/proc/[0-9]*/ns/mnt")
 
 
 async def until_ended(node: Node, device: str) -> int | None:
@@ -39,8 +39,9 @@ async def load_with(node: Node, device: str) -> int | None:
 
 async def _one_of_each_namespace(node: Node) -> list[int]:
     """A process in each mount namespace, but for the agent's own."""
-    listing = (await node.run([*_NAMESPACES, "-printf", "%l %P\n"], check=False)).stdout.decode(errors="replace")
-    found = [line.split(" ", 1) for line in listing.splitlines() if " " in line]
-    pids = {namespace: int(path.partition("/")[0]) for namespace, path in found}
-    own = next((namespace for namespace, path in found if path == f"{node.pid}/ns/mnt"), "")
-    return [pid for namespace, pid in pids.items() if namespace != own]
+    (listed,) = await node.carry_out(steps.names("/proc"))
+    pids = [int(name) for name in listed.entries if name.isascii() and name.isdigit()]
+    found = await node.carry_out(*(steps.readlink(f"/proc/{pid}/ns/mnt") for pid in pids), go_on=True)
+    namespaces = {pid: each.text for pid, each in zip(pids, found, strict=True) if each.ok}
+    others = {namespace: pid for pid, namespace in namespaces.items() if namespace != namespaces.get(node.pid or 0)}
+    return list(others.values())

@@ -14,6 +14,7 @@ from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.holders import until_ended
 from storlab.layers.fs.mkfs import MkfsLayer
 from storlab.layers.resources import Dir, Disk, Resource
+from storlab.nodes import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AtPath, refuse_foreign, undo, until_free
@@ -64,7 +65,7 @@ async def unmount(node: Node, arguments: Mapping[str, Any]) -> str | None:
         if not await until_free(node, ["umount", "--", path]):
             await node.run(["umount", "--", path])  # which says why
         done = f"unmounted {path}"
-    removed = await node.run(["rmdir", "--", path], check=False)
+    (removed,) = await node.carry_out(steps.remove_directory(path), go_on=True)
     return done or (f"removed {path}" if removed.ok else None)
 
 
@@ -126,7 +127,7 @@ class MountLayer(Layer):
         assert isinstance(below, Disk) and below.filesystem is not None
         path = context.path("mnt")
         await context.register_undo("mount.unmount", path=path)
-        await context.node.run(["mkdir", "--parents", "--", path])
+        await context.node.carry_out(steps.make_directory(path, parents=True))
         options = ["-o", ",".join(self.options)] if self.options else []
         try:
             await context.node.run(["mount", "-t", below.filesystem, *options, below.path, path])

@@ -11,32 +11,18 @@ from msgspec import Meta, Struct
 from storlab.errors import TrialError, Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.block.queue import sysfs
-from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, put
+from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer
 from storlab.layers.resources import Disk, Export, Resource
 from storlab.layers.share.watch import Reachable
+from storlab.nodes import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.network import CARD
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunId, undo
 
-_FORGET = 'printf %s "$1" > /dev/etherd/flush'  # without a newline
-# A driver that listens makes a disk of whatever announces itself, with nobody to forget it. "-" is no card's name.
-_LISTEN_NO_MORE = """
-for each in /sys/block/etherd*; do [ ! -e "$each" ] || exit 0; done
-[ ! -e /dev/etherd/interfaces ] || printf - > /dev/etherd/interfaces
-"""
+_FLUSH, _INTERFACES, _DISCOVER = (f"/dev/etherd/{name}" for name in ("flush", "interfaces", "discover"))
 _PARAMETERS = "/sys/module/aoe/parameters"
 _SECTOR = 512
-# Where the driver was loaded by somebody else, its cards are theirs, and it listens on others.
-_CONNECT = r"""
-set -eu
-[ "$(readlink /proc/self/ns/net)" = "$(readlink /proc/1/ns/net)" ] || { echo "namespace" >&2; exit 7; }
-modprobe aoe aoe_iflist="$0"
-for each in "$@"; do echo "${each#*=}" > "/sys/module/aoe/parameters/${each%%=*}"; done
-printf %s "$0" > /dev/etherd/interfaces
-printf x > /dev/etherd/discover
-"""
-_OTHER_NAMESPACE = 7
 _AGAIN = 1.0  # s, between attempts to discover: a frame may be lost
 
 
@@ -49,7 +35,7 @@ class _Attached(Struct, frozen=True, forbid_unknown_fields=True):
 @undo("aoe.forget", arguments=_Attached)
 async def _forget(node: Node, arguments: Mapping[str, Any]) -> str | None:
     before = await _flush(node, arguments["device"], arguments["mac"])
-    await node.run(["sh", "-c", _LISTEN_NO_MORE], check=False)
+    await _listen_no_more(node)
     return await _flush(node, arguments["device"], arguments["mac"]) or before  # it may have appeared meanwhile
 
 
@@ -58,11 +44,18 @@ async def _flush(node: Node, device: str, mac: str) -> str | None:
     if not await _is_served_by(node, name, mac):
         return None
     for _ in range(int(UNTIL_THERE / LOOK)):
-        await node.run(["sh", "-c", _FORGET, "forget", device], check=False)
+        await node.carry_out(steps.write(_FLUSH, device), go_on=True)  # without a newline
         if not await _is_served_by(node, name, mac):
             return f"forgot {device}"
         await asyncio.sleep(LOOK)
     raise TrialError(f"node {node.name}: the driver does not let go of /dev/{name}: it is in use")
+
+
+async def _listen_no_more(node: Node) -> None:
+    """A driver that listens makes a disk of whatever announces itself, with nobody to forget it."""
+    (disks,) = await node.carry_out(steps.names("/sys/block"), go_on=True)
+    if not any(name.startswith("etherd") for name in disks.entries):
+        await node.carry_out(steps.write(_INTERFACES, "-"), go_on=True)  # which is no card's name
 
 
 async def _is_served_by(node: Node, name: str, mac: str) -> bool:
@@ -94,14 +87,21 @@ class AoeLayer(InitiatorLayer):
             "aoe_maxsectors": self.max_sectors // _SECTOR,
             "aoe_maxout": 1024,  # what the target says that it has room for is less
         }
-        words = [f"{key}={value}" for key, value in settings.items()]
-        ended = await node.run(["sh", "-c", _CONNECT, CARD, *words], check=False)
-        if ended.code == _OTHER_NAMESPACE:
+        own, first = await node.carry_out(steps.readlink("/proc/self/ns/net"), steps.readlink("/proc/1/ns/net"))
+        if own.text != first.text:
             raise Unsupported(
                 f"layer aoe: the kernel speaks AoE in the first network namespace of a machine alone, and node "
                 f'{node.name} is in another: write kind = "vm"'
             )
-        ended.check(node.name)
+        (driver,) = await node.carry_out(steps.look(_PARAMETERS), go_on=True)
+        if not driver.there:
+            await node.run(["modprobe", "aoe", f"aoe_iflist={CARD}"])
+        # Where the driver was loaded by somebody else, its cards are theirs, and it listens on others.
+        await node.carry_out(
+            *(steps.write(f"{_PARAMETERS}/{key}", f"{value}\n") for key, value in settings.items()),
+            steps.write(_INTERFACES, CARD),
+            steps.write(_DISCOVER, "x"),
+        )
         deadline = asyncio.get_running_loop().time() + UNTIL_THERE
         again = asyncio.get_running_loop().time() + _AGAIN
         while not await self._is_up(node, name):
@@ -111,7 +111,7 @@ class AoeLayer(InitiatorLayer):
                 raise TrialError(f"node {node.name}: {where} did not answer in {UNTIL_THERE:g} s, and no disk appeared")
             if now > again:
                 again = now + _AGAIN
-                await put(node, "/dev/etherd/discover", "x")
+                await node.carry_out(steps.write(_DISCOVER, "x"), go_on=True)
             await asyncio.sleep(LOOK)
         return name
 
@@ -123,13 +123,14 @@ class AoeLayer(InitiatorLayer):
 
     async def session_facts(self, disk: str, context: LayerContext) -> dict[str, Any]:
         """``payload``: bytes of a frame, which follow from the MTU at both ends."""
-        read = context.node.read_text
-        payload = int(await read(f"{sysfs(disk)}/payload"))
         names = ("aoe_deadsecs", "aoe_maxout", "aoe_maxsectors")
-        return {"payload": payload, "driver": {name: int(await read(f"{_PARAMETERS}/{name}")) for name in names}}
+        files = (f"{sysfs(disk)}/payload", *(f"{_PARAMETERS}/{name}" for name in names))
+        payload, *driver = await context.node.carry_out(*map(steps.read, files))
+        numbers = (int(each.text) for each in driver)
+        return {"payload": int(payload.text), "driver": dict(zip(names, numbers, strict=True))}
 
     async def sever(self, resource: Resource, context: LayerContext) -> None:
         """The driver fails what waits."""
         assert isinstance(resource, Disk)
         device = resource.name.removeprefix("etherd/")
-        await context.node.run(["sh", "-c", _FORGET, "sever", device], check=False)
+        await context.node.carry_out(steps.write(_FLUSH, device), go_on=True)

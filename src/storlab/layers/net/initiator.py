@@ -12,17 +12,19 @@ import asyncio
 import re
 import uuid
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from storlab.errors import NodeError, TrialError, Unsupported
+from storlab.errors import TrialError, Unsupported
 from storlab.layers.base import Crossing, Layer, LayerContext
 from storlab.layers.block.queue import chosen, queue_facts, sysfs
 from storlab.layers.net.protocols import mismatch, title
 from storlab.layers.resources import Disk, Export, Protocol, Resource
 from storlab.layers.share.watch import Reachable
+from storlab.nodes import steps
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -134,29 +136,28 @@ class InitiatorLayer(Crossing):
     async def _tune(self, name: str, below: Export, context: LayerContext) -> None:
         node, queue = context.node, f"{sysfs(name)}/queue"
         # What counts as rotating has another limit for writing back, which -1 resets.
-        for file, value in {"rotational": "0", "wbt_lat_usec": "-1", "scheduler": "none"}.items():
-            await put(node, f"{queue}/{file}", value)
+        first = {"rotational": "0", "wbt_lat_usec": "-1", "scheduler": "none"}
+        (largest,) = await put(node, queue, first, read=("max_hw_sectors_kb",))
         most = {
             "queue_depth": await _deepest(node, queue, self.queue_depth),
-            "max_sectors": int(await node.read_text(f"{queue}/max_hw_sectors_kb")) * 1024,
+            "max_sectors": int(largest) * 1024,
         }
         # Before the read-ahead: changing these limits resets it.
-        if not below.write_cache:
-            await put(node, f"{queue}/write_cache", "write through")
-        for each in self._settings(most):
-            await put(node, f"{queue}/{each.file}", each.value)
-            there = chosen(await node.read_text(f"{queue}/{each.file}"))
+        limits = {} if below.write_cache else {"write_cache": "write through"}
+        settings = self._settings(most)
+        limits |= {each.file: each.value for each in settings}
+        read = (*(each.file for each in settings), "write_cache")
+        *got, cache = await put(node, queue, limits, read=read)
+        for each, there in zip(settings, map(chosen, got), strict=True):
             if there != each.value:
                 raise Unsupported(await self._refused(node, queue, name, each, there, most))
-        cache = (await node.read_text(f"{queue}/write_cache")).strip()
         if cache != ("write back" if below.write_cache else "write through"):
             has = "has a write cache, which nothing flushes" if below.write_cache else "has none"
             differs = f"node {node.name}: {name} says that its cache is {cache!r}, but what {below.node} serves {has}"
             if self.flushes:
                 raise Unsupported(differs)
             context.warn(differs)
-        for file, value in self.timeouts().items():
-            await put(node, f"{sysfs(name)}/{file}", value)
+        await put(node, sysfs(name), self.timeouts())
 
     def _settings(self, most: dict[str, int]) -> list[_Setting]:
         """The queue's settings. A default is less where the disk can't do as much; what a study says never is."""
@@ -213,29 +214,28 @@ async def _deepest(node: Node, queue: str, enough: int) -> int:
     for more in (enough, *_DEPTHS):
         if more <= deepest:
             break
-        await put(node, f"{queue}/nr_requests", str(more))
-        there = int(await node.read_text(f"{queue}/nr_requests"))
+        there = int((await put(node, queue, {"nr_requests": str(more)}, read=("nr_requests",)))[0])
         if there == more:
             return more
         deepest = there
     return deepest
 
 
-async def put(node: Node, path: str, value: str) -> None:
-    """Write to a file of sysfs. Whether it took is for who reads it back."""
-    try:
-        await node.write(path, f"{value}\n".encode())
-    except FileNotFoundError:
-        return
-    except NodeError:
-        if node.lost is not None:
-            raise
+async def put(node: Node, folder: str, values: Mapping[str, str], read: Sequence[str] = ()) -> list[str]:
+    """Write to files of a folder of sysfs, and then ``read`` what these say, without white space around it.
+
+    Whether it took is for who reads it back: what can't be written is left as it is. Raises ``FileNotFoundError`` or
+    ``NodeError`` where something can't be read.
+    """
+    writes = [steps.write(f"{folder}/{file}", f"{value}\n") for file, value in values.items()]
+    done = await node.carry_out(*writes, *(steps.read(f"{folder}/{file}") for file in read), go_on=True)
+    return [each.check(node.name).text for each in done[len(writes) :]]
 
 
 async def appears(node: Node, path: str, patience: float = UNTIL_THERE) -> bool:
     """Wait until a file is there, such as the folder of a disk in sysfs."""
     deadline = asyncio.get_running_loop().time() + patience
-    while not (await node.run(["test", "-e", path], check=False)).ok:
+    while not (await node.carry_out(steps.look(path), go_on=True))[0].there:
         if asyncio.get_running_loop().time() > deadline:
             return False
         await asyncio.sleep(LOOK)

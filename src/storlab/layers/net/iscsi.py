@@ -22,8 +22,10 @@ from storlab.layers.resources import Disk, Export, Resource
 from storlab.layers.server import base as server
 from storlab.layers.server.configfs import attributes
 from storlab.layers.server.log import ServerLog
+from storlab.nodes import steps
+from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
-from storlab.nodes.node import Exit, Node
+from storlab.nodes.node import Exit, Node, Process
 from storlab.nodes.undo import Name, RunId, undo
 
 _LOCK = "iscsi"
@@ -36,21 +38,21 @@ set -eu
 mkdir -p /run/lock
 mount -t tmpfs none /run/lock && mkdir /run/lock/iscsi
 mount -t tmpfs none /etc/iscsi
-printf 'InitiatorName=%s\n' "$1" > /etc/iscsi/initiatorname.iscsi
-printf 'iscsid.safe_logout = No\n' > /etc/iscsi/iscsid.conf
+echo "InitiatorName=$1" > /etc/iscsi/initiatorname.iscsi
+echo 'iscsid.safe_logout = No' > /etc/iscsi/iscsid.conf
 """
 _DAEMON = _PRIVATE + "exec iscsid --foreground --no-pid-file"
-_LOGIN = (
-    _PRIVATE
-    + r"""
-target=$2 portal=$3; shift 3
+# A new record has what the configuration says at that time.
+_LOGIN = r"""
+set -eu
+target=$1 portal=$2; shift 2
+echo 'iscsid.safe_logout = No' > /etc/iscsi/iscsid.conf
+while [ $# -gt 0 ]; do echo "$1 = $2"; shift 2; done >> /etc/iscsi/iscsid.conf
 tries=0  # iscsid may just have begun
 until iscsiadm -m node -T "$target" -p "$portal" -o new > /dev/null; do
     tries=$((tries + 1)); [ "$tries" -lt 20 ] || exit 1
     sleep 0.2
 done
-while [ $# -gt 0 ]; do options="${options-} -n $1 -v $2"; shift 2; done
-iscsiadm -m node -T "$target" -p "$portal" -o update $options
 tries=0
 until said=$(iscsiadm -m node -T "$target" -p "$portal" --login 2>&1); do
     case $said in *"not running"* | *"connect to iscsid"*) ;; *) printf '%s\n' "$said" >&2; exit 1 ;; esac
@@ -58,36 +60,9 @@ until said=$(iscsiadm -m node -T "$target" -p "$portal" --login 2>&1); do
     sleep 0.2
 done
 """
-)
-
-
-def _each_session(action: str) -> str:
-    """Do something for the sessions of the target ``$1``: ``$each`` is its folder. ``$others``: there are more."""
-    return f"""
-for each in /sys/class/iscsi_session/session*; do
-    [ -e "$each/targetname" ] || continue
-    if [ "$(cat "$each/targetname")" = "$1" ]; then {action}; else others=yes; fi
-done
-"""
-
-
-_LOOK = _each_session('echo "${each##*/session}"')
-_DISK = _each_session('ls "$each"/device/target*/*/block 2> /dev/null || true')
-# An outage makes the session wait for its recovery; a second is enough once it is to be given up.
-_LOGOUT = f"""{_PRIVATE}
-shift
-{
-    _each_session(
-        'echo 1 > "$each/recovery_tmo" || true; iscsiadm -m session -r "${each##*/session}" --logout >&2 && echo gone'
-    )
-}
-[ -z "${{others-}}" ] || echo others
-"""
+_LOGOUT = 'for each; do iscsiadm -m session -r "$each" --logout >&2; done'
+_CLASS = "/sys/class/iscsi_session"
 _SESSION = "/../../iscsi_session/"
-# Of a disk, or of all that device mapper made it of.
-_SESSIONS = f"""
-for disk in "$1" "$1"/slaves/*; do [ ! -d "$disk/device" ] || echo "$disk/device{_SESSION}"session*; done
-"""
 _FACTS = (
     "state", "recovery_tmo", "initiatorname", "first_burst_len", "max_burst_len", "immediate_data", "initial_r2t",
 )  # fmt: skip
@@ -103,16 +78,52 @@ class _Session(Struct, frozen=True, forbid_unknown_fields=True):
 @undo("iscsi.logout", arguments=_Session)
 async def _logout(node: Node, arguments: Mapping[str, Any]) -> str | None:
     async with node.lock(_LOCK):
-        ended = await node.run(_private(_LOGOUT, arguments["initiator"], arguments["target"]), check=False)
-        said = ended.stdout.decode().split()
-        if "others" in said:
-            return f"logged out of {arguments['target']}" if "gone" in said else None
-        end = {"name": arguments["daemon"], "program": "iscsid", "folders": [], "signal": "SIGTERM"}
-        stopped = await server.stop.function(node, {**end, "patience": _PATIENCE})
-        left = await node.output("sh", "-c", _LOOK, "look", arguments["target"])
-        if left.strip():
-            raise TrialError(f"node {node.name}: the session of {arguments['target']} does not end: {ended.describe()}")
-        return f"logged out of {arguments['target']}" if "gone" in said else stopped
+        before = await _sessions(node)
+        mine = [session for session, target in before.items() if target == arguments["target"]]
+        said = ""
+        if mine:
+            # An outage makes the session wait for its recovery; a second is enough once it is to be given up.
+            recovery = (steps.write(f"{_CLASS}/{session}/recovery_tmo", "1\n") for session in mine)
+            await node.carry_out(*recovery, go_on=True)
+            numbers = [session.removeprefix("session") for session in mine]
+            ended = await node.run(_beside_daemon(node, _LOGOUT, arguments, *numbers), check=False)
+            said = ended.stderr.decode(errors="replace").strip() or ended.describe()
+        did = f"logged out of {arguments['target']}" if mine else None
+        if len(mine) == len(before):  # there are no others, so nobody needs the daemon
+            end = {"name": arguments["daemon"], "program": "iscsid", "folders": [], "signal": "SIGTERM"}
+            stopped = await server.stop.function(node, {**end, "patience": _PATIENCE})
+            did = did or stopped
+        if arguments["target"] in (await _sessions(node)).values():
+            raise TrialError(f"node {node.name}: the session of {arguments['target']} does not end: {said}")
+        return did
+
+
+async def _sessions(node: Node) -> dict[str, str]:
+    """The sessions of a node, and the target of each."""
+    (listed,) = await node.carry_out(steps.names(_CLASS), go_on=True)
+    targets = await node.texts(*(f"{_CLASS}/{session}/targetname" for session in listed.entries))
+    return {session: target for session, target in zip(listed.entries, targets, strict=True) if target is not None}
+
+
+async def _disks(node: Node, target: str) -> list[str]:
+    """The disks that its sessions have by now."""
+    found: list[str] = []
+    for session in [session for session, served in (await _sessions(node)).items() if served == target]:
+        (host,) = await node.carry_out(steps.names(f"{_CLASS}/{session}/device"), go_on=True)
+        groups = [f"{_CLASS}/{session}/device/{name}" for name in host.entries if name.startswith("target")]
+        listed = await node.carry_out(*map(steps.names, groups), go_on=True)
+        units = [f"{at}/{name}/block" for at, each in zip(groups, listed, strict=True) for name in each.entries]
+        found += [disk for each in await node.carry_out(*map(steps.names, units), go_on=True) for disk in each.entries]
+    return sorted(found)
+
+
+def _beside_daemon(node: Node, script: str, session: Mapping[str, Any], *arguments: str) -> list[str]:
+    """A script that sees the configuration, the records and the locks of the daemon; its own, where that is gone."""
+    daemon = node.named.get(session["daemon"])
+    if daemon is None or daemon.pid is None or daemon.ended is not None:
+        script = f"{_PRIVATE}\nshift\n{script}"
+        return _private(script, session["initiator"], *arguments)
+    return ["nsenter", f"--mount=/proc/{daemon.pid}/ns/mnt", "--", "sh", "-c", script, "iscsi", *arguments]
 
 
 def _private(script: str, initiator: str, *arguments: str) -> list[str]:
@@ -128,7 +139,7 @@ class IscsiLayer(InitiatorLayer):
     undoes: ClassVar = (_logout, server.stop, multipath.remove)
 
     def needs(self) -> Needs:
-        programs = ("iscsid", "iscsiadm", "modprobe", "unshare")
+        programs = ("iscsid", "iscsiadm", "modprobe", "unshare", "nsenter")
         needs = super().needs() | Needs(programs=programs, modules=_MODULES)
         return needs | multipath.NEEDS if self.queues > 1 else needs
 
@@ -138,16 +149,16 @@ class IscsiLayer(InitiatorLayer):
         daemon = f"storlab-{context.run}-iscsid"
         session = {"target": below.export, "initiator": initiator, "daemon": daemon, "run": context.run}
         await context.register_undo("iscsi.logout", **session)
-        await node.run(["modprobe", "--all", *_MODULES], check=False)
+        await load_modules(node, *_MODULES)
         async with node.lock(_LOCK):
             await self._daemon(daemon, initiator, context)
             options = [word for item in self._options().items() for word in item]
             try:
-                await node.run(_private(_LOGIN, initiator, below.export, portal, *options))
+                await node.run(_beside_daemon(node, _LOGIN, session, below.export, portal, *options))
             except CommandFailed as error:
                 raise TrialError(f"node {node.name}: cannot log in to {below.export} at {portal}", str(error)) from None
         for _ in range(int(UNTIL_THERE / LOOK)):
-            disks = (await node.output("sh", "-c", _DISK, "look", below.export)).split()
+            disks = await _disks(node, below.export)
             if len(disks) == self.queues:
                 return disks[0] if self.queues == 1 else await self._joined(disks, context)
             await asyncio.sleep(LOOK)
@@ -158,8 +169,7 @@ class IscsiLayer(InitiatorLayer):
         for disk in disks:
             most = int(await context.node.read_text(f"{sysfs(disk)}/queue/max_hw_sectors_kb"))
             own = {"queue/max_sectors_kb": str(min(self.max_sectors // 1024, most)), **self.timeouts()}
-            for file, value in own.items():
-                await put(context.node, f"{sysfs(disk)}/{file}", value)
+            await put(context.node, sysfs(disk), own)
         return await multipath.joined(disks, context)
 
     async def _daemon(self, name: str, initiator: str, context: LayerContext) -> None:
@@ -169,6 +179,7 @@ class IscsiLayer(InitiatorLayer):
             return
         log = ServerLog(context.record("iscsid.log"))
         process = await context.node.start(_private(_DAEMON, initiator), name=name, on_output=log.take)
+        await _until_it_is(process, "iscsid", context.node)
 
         def ended(how: Exit | None) -> None:
             log.close()
@@ -200,7 +211,7 @@ class IscsiLayer(InitiatorLayer):
 
     async def session_facts(self, disk: str, context: LayerContext) -> dict[str, Any]:
         """Of the first session, and how many there are."""
-        sessions = (await context.node.output("sh", "-c", _SESSIONS, "sessions", sysfs(disk))).split()
+        sessions = await _sessions_of(context.node, disk)
         device = sessions[0].partition(_SESSION)[0]
         depth = await context.node.read_text(f"{device}/queue_depth")
         session = await attributes(context.node, sessions[0], _FACTS)
@@ -209,5 +220,23 @@ class IscsiLayer(InitiatorLayer):
     async def sever(self, resource: Resource, context: LayerContext) -> None:
         """Let what waits fail at once; the undoing logs out."""
         assert isinstance(resource, Disk)
-        script = f'for each in $({_SESSIONS}); do echo 1 > "$each/recovery_tmo"; done'
-        await context.node.run(["sh", "-c", script, "sever", sysfs(resource.name)], check=False)
+        sessions = await _sessions_of(context.node, resource.name)
+        await context.node.carry_out(*(steps.write(f"{each}/recovery_tmo", "1\n") for each in sessions), go_on=True)
+
+
+async def _sessions_of(node: Node, disk: str) -> list[str]:
+    """Folders of the sessions of a disk, or of all that device mapper made it of."""
+    (joined,) = await node.carry_out(steps.names(f"{sysfs(disk)}/slaves"), go_on=True)
+    disks = [sysfs(each) for each in (joined.entries or [disk])]
+    listed = await node.carry_out(*(steps.names(f"{each}/device{_SESSION}") for each in disks), go_on=True)
+    pairs = zip(disks, listed, strict=True)
+    return [f"{each}/device{_SESSION}{name}" for each, done in pairs for name in done.entries]
+
+
+async def _until_it_is(process: Process, program: str, node: Node) -> None:
+    """Wait until a script has become the program that it executes at its end, or has ended."""
+    for _ in range(int(UNTIL_THERE / LOOK)):
+        (name,) = await node.texts(f"/proc/{process.pid}/comm")
+        if name == program or process.ended is not None:
+            return
+        await asyncio.sleep(LOOK)

@@ -13,6 +13,8 @@ from storlab.layers.base import LayerContext
 from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer
 from storlab.layers.resources import Disk, Export, Resource
 from storlab.layers.share.watch import Reachable
+from storlab.nodes import steps
+from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.processes import mark
@@ -43,7 +45,8 @@ async def _disconnect(node: Node, arguments: Mapping[str, Any]) -> str | None:
 async def _is_ours(node: Node, device: str, run: str) -> bool:
     if (pid := await _client_of(node, device)) is None:
         return False
-    environment = (await node.run(["cat", f"/proc/{pid}/environ"], check=False)).stdout.split(b"\0")
+    (said,) = await node.carry_out(steps.read(f"/proc/{pid}/environ"), go_on=True)
+    environment = said.contents.split(b"\0")
     (word, *_) = (f"{name}={value}".encode() for name, value in mark(run, "").items())
     return word in environment
 
@@ -69,7 +72,7 @@ class NbdLayer(InitiatorLayer):
 
     async def connect(self, below: Export, context: LayerContext) -> str:
         node, server = context.node, below.server
-        await node.run(["modprobe", "nbd"], check=False)
+        await load_modules(node, "nbd")
         device = await self._free(context)
         name = device.removeprefix("/dev/")
         await context.register_undo("nbd.disconnect", device=device, run=context.run)
@@ -95,10 +98,11 @@ class NbdLayer(InitiatorLayer):
     async def _free(self, context: LayerContext) -> str:
         """A device that nobody uses. Several crossings of one node begin at different ones."""
         first = int(context.slot.removeprefix("disk") or 0)
-        for number in range(_DEVICES):
-            device = f"/dev/nbd{(first + number) % _DEVICES}"
-            if await _client_of(context.node, device) is None:
-                return device
+        names = [f"nbd{(first + number) % _DEVICES}" for number in range(_DEVICES)]
+        clients = await context.node.texts(*(f"/sys/block/{name}/pid" for name in names))
+        for name, client in zip(names, clients, strict=True):
+            if client is None:
+                return f"/dev/{name}"
         raise TrialError(f"node {context.node.name}: all {_DEVICES} devices of NBD are in use")
 
     async def sever(self, resource: Resource, context: LayerContext) -> None:

@@ -6,7 +6,9 @@ The kernel is asked through ``/dev/nvme-fabrics``, as nvme(1) does: that of Debi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
@@ -18,42 +20,21 @@ from storlab.layers.block.queue import sysfs
 from storlab.layers.net.initiator import InitiatorLayer, appears, host_uuid
 from storlab.layers.resources import Disk, Export, Resource
 from storlab.layers.share.watch import Reachable
+from storlab.nodes import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunId, undo
 
 _PATIENCE = 3  # s, for a server that is to answer a ping
-# Each path of a controller would be a disk of its own below another one, which has no scheduler and no requests.
+# What the kernel answers is for who has asked by the same open file.
 _CONNECT = r"""
-set -eu
-modprobe nvme_core multipath=N
-modprobe nvme_tcp
 exec 3<>/dev/nvme-fabrics
 printf %s "$1" >&3 || { dmesg | grep -i nvme | tail -n 3 >&2; exit 1; }
-head -n 1 <&3
+read -r answer <&3
+echo "$answer"
 """
-# Controllers of this subsystem and host; there is one.
-_DISCONNECT = r"""
-for each in /sys/class/nvme/nvme*; do
-    [ "$(cat "$each/subsysnqn" 2> /dev/null)" = "$1" ] && [ "$(cat "$each/hostid" 2> /dev/null)" = "$2" ] || continue
-    sever "$each"; echo 1 > "$each/delete_controller"; echo gone
-done
-"""
-# While the kernel takes a controller for alive, deleting it waits for all requests, until their time is over, and a
-# minute for its goodbye; once its connections are reset, it fails them. The kernel's sockets belong to no process: only
-# sock_diag(7) reaches them.
-_RESET = r"""
-look() {
-    address=$(cat "$1/address")
-    host=${address#*traddr=} host=${host%%,*} port=${address#*trsvcid=} port=${port%%,*}
-}
-reset() {
-    case $host in *:*) host="[$host]" ;; esac
-    ss --kill --no-header --tcp "dst $host and dport = :$port" > /dev/null
-}
-"""
-_SEVER = _RESET + 'sever() { look "$1"; reset; }'
-_SEVER_SILENT = _RESET + f'sever() {{ look "$1"; ping -n -q -c 1 -w {_PATIENCE} "$host" > /dev/null 2>&1 || reset; }}'
+_CLASS = "/sys/class/nvme"
+_ADDRESS = re.compile(r"traddr=([0-9A-Fa-f.:]{2,45}),trsvcid=(\d{1,5})\b")
 _FACTS = ("state", "sqsize", "queue_count", "kato", "ctrl_loss_tmo", "fast_io_fail_tmo", "reconnect_delay", "hostnqn")
 
 
@@ -66,8 +47,57 @@ class _Connected(Struct, frozen=True, forbid_unknown_fields=True):
 @undo("nvme-tcp.disconnect", arguments=_Connected)
 async def _disconnect(node: Node, arguments: Mapping[str, Any]) -> str | None:
     subsystem, host = arguments["subsystem"], arguments["host"]
-    did = await node.output("sh", "-c", _SEVER_SILENT + _DISCONNECT, "disconnect", subsystem, host)
-    return f"disconnected {subsystem}" if did else None
+    connected = await _controllers(node, subsystem, host)
+    for each in connected:
+        await _delete(node, each, reset=False)
+    return f"disconnected {subsystem}" if connected else None
+
+
+async def _load_driver(node: Node) -> None:
+    """Without multipath: a controller's paths would be disks below another one, which has no scheduler of its own."""
+    modules = ("/sys/module/nvme_core", "/sys/module/nvme_tcp")
+    core, driver = await node.carry_out(*map(steps.look, modules), go_on=True)
+    if not core.there:
+        await node.run(["modprobe", "nvme_core", "multipath=N"], check=False)
+    if not driver.there:
+        await node.run(["modprobe", "nvme_tcp"])
+
+
+@dataclass(frozen=True)
+class _Controller:
+    """One of the kernel's, by its folder, and the address that it is connected to."""
+
+    folder: str
+    address: str
+
+
+async def _controllers(node: Node, subsystem: str, host: str) -> list[_Controller]:
+    """Those of this subsystem and host; there is one."""
+    (listed,) = await node.carry_out(steps.names(_CLASS), go_on=True)
+    folders = [f"{_CLASS}/{name}" for name in listed.entries]
+    said = await node.texts(*(f"{folder}/{file}" for folder in folders for file in ("subsysnqn", "hostid", "address")))
+    all_of_them = zip(folders, said[::3], said[1::3], said[2::3], strict=True)
+    return [_Controller(at, address or "") for at, nqn, own, address in all_of_them if (nqn, own) == (subsystem, host)]
+
+
+async def _delete(node: Node, controller: _Controller, *, reset: bool) -> None:
+    """Delete a controller, whether or not its server is there.
+
+    While the kernel takes it for alive, that waits for all requests, until their time is over, and a minute for its
+    goodbye; once its connections are reset, it fails them. The kernel's sockets belong to no process: only sock_diag(7)
+    reaches them.
+    """
+    address = _ADDRESS.search(controller.address)
+    if address is not None and (reset or not await _answers(node, address[1])):
+        host = f"[{address[1]}]" if ":" in address[1] else address[1]
+        which = f"dst {host} and dport = :{address[2]}"
+        await node.run(["ss", "--kill", "--no-header", "--tcp", which], check=False)
+    await node.carry_out(steps.write(f"{controller.folder}/delete_controller", "1\n"), go_on=True)
+
+
+async def _answers(node: Node, host: str) -> bool:
+    """Whether a server answers now: half a second ago, when whoever watches it has asked, says too little."""
+    return (await node.run(["ping", "-n", "-q", "-c", "1", "-w", str(_PATIENCE), host], check=False)).ok
 
 
 class NvmeTcpLayer(InitiatorLayer):
@@ -88,6 +118,7 @@ class NvmeTcpLayer(InitiatorLayer):
         await context.register_undo("nvme-tcp.disconnect", subsystem=below.export, host=host, run=context.run)
         options = ",".join(f"{name}={value}" for name, value in self._options(below, host).items())
         options += ",hdr_digest" * self.header_digest + ",data_digest" * self.data_digest
+        await _load_driver(node)
         try:
             answer = await node.output("sh", "-c", _CONNECT, "connect", options)
         except CommandFailed as error:
@@ -127,14 +158,16 @@ class NvmeTcpLayer(InitiatorLayer):
         return {"queue/io_timeout": str(round(self.give_up * 1000))}  # ms
 
     async def session_facts(self, disk: str, context: LayerContext) -> dict[str, Any]:
-        controller = f"/sys/class/nvme/{disk.partition('n1')[0]}"
-        return {"session": {name: (await context.node.read_text(f"{controller}/{name}")).strip() for name in _FACTS}}
+        controller = f"{_CLASS}/{disk.partition('n1')[0]}"
+        said = await context.node.carry_out(*(steps.read(f"{controller}/{name}") for name in _FACTS))
+        return {"session": dict(zip(_FACTS, (each.text for each in said), strict=True))}
 
     async def sever(self, resource: Resource, context: LayerContext) -> None:
         assert isinstance(resource, Disk)
-        subsystem = f"/sys/class/nvme/{resource.name.partition('n1')[0]}/subsysnqn"
+        subsystem = f"{_CLASS}/{resource.name.partition('n1')[0]}/subsysnqn"
         nqn = (await context.node.read_text(subsystem)).strip()
-        await context.node.run(["sh", "-c", _SEVER + _DISCONNECT, "sever", nqn, str(host_uuid(context))], check=False)
+        for each in await _controllers(context.node, nqn, str(host_uuid(context))):
+            await _delete(context.node, each, reset=True)
 
 
 def parse_instance(answer: str) -> int | None:

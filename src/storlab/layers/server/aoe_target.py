@@ -13,6 +13,7 @@ from storlab.layers.block.queue import has_volatile_cache
 from storlab.layers.resources import Disk, Export, File, Protocol, Resource
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.server.configfs import not_raw
+from storlab.nodes import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.network import CARD
 
@@ -20,16 +21,7 @@ _SECTOR = 512
 _FIRST = 1  # number of a target on its node, from which its slot follows
 _SHELVES = 65000  # 0xffff means all of them
 
-# It listens once its socket is one that receives AoE; /proc/net/packet has the protocol and the inode of each.
-_LISTENS = r"""
-while read -r _ _ _ protocol _ _ _ _ inode; do
-    [ "$protocol" = 88a2 ] || continue
-    for each in /proc/"$1"/fd/*; do
-        [ "$(readlink "$each")" != "socket:[$inode]" ] || exit 0
-    done
-done < /proc/net/packet
-exit 1
-"""
+_AOE = "88a2"  # in /proc/net/packet, which has the protocol and the inode of each socket
 
 
 class AoeTargetLayer(ServerLayer):
@@ -71,7 +63,12 @@ class AoeTargetLayer(ServerLayer):
         process = server.node.named.get(server.name)
         if process is None or process.pid is None:
             return False
-        return (await server.node.run(["sh", "-c", _LISTENS, "listens", str(process.pid)], check=False)).ok
+        # It listens once its socket is one that receives AoE.
+        look = steps.read("/proc/net/packet"), steps.names(f"/proc/{process.pid}/fd", targets=True)
+        sockets, files = await server.node.carry_out(*look, go_on=True)
+        lines = [line.split() for line in sockets.text.splitlines()]
+        receiving = {f"socket:[{line[8]}]" for line in lines if len(line) > 8 and line[3] == _AOE}
+        return not receiving.isdisjoint(files.targets.values())
 
     async def resource(self, server: ServerContext) -> Export:
         below, host = server.below, server.host

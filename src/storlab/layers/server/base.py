@@ -24,7 +24,8 @@ from storlab.errors import CommandFailed, DiskFull, StorlabError, TimedOut, Tria
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, Resource
 from storlab.layers.server.log import ServerLog
-from storlab.nodes import binding
+from storlab.nodes import binding, steps
+from storlab.nodes.accounts import Account, find_user, hand_over, is_root, out_of_reach
 from storlab.nodes.binding import Numbers
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Exit, Node, Process
@@ -35,7 +36,6 @@ from storlab.nodes.undo import (
     AbsolutePath,
     Name,
     Undo,
-    own_folders,
     refuse_foreign,
     remove_folder,
     undo,
@@ -121,13 +121,18 @@ def _hangs(program: str) -> StorlabError:
     return StorlabError(f"{program} does not end, not even by KILL: it hangs in the kernel")
 
 
+def server_name(run: str, folder: str) -> str:
+    """What the name of a server's cgroup ends with, by the folder that is its own."""
+    return f"storlab-{run}-{hashlib.sha256(folder.encode()).hexdigest()[:12]}"
+
+
 @dataclass(frozen=True)
 class ServerContext:
     """Where one server works.
 
     ``folder`` is its own in the scratch folder, for its configuration and socket; ``data`` its own in the directory
     underneath, where there is one; ``sockets`` one for its socket, where the path in ``folder`` would be too long.
-    ``user`` and ``group`` own them, and it runs as both; ``None``: as Storlab's own user. ``host`` and ``port``: where
+    ``account`` owns them, and it runs as that; ``None``: as Storlab's own user. ``host`` and ``port``: where
     it is to listen for other nodes; ``None``: its node is not in the run's network.
     """
 
@@ -136,8 +141,7 @@ class ServerContext:
     folder: str
     data: str | None = None
     sockets: str | None = None
-    user: str | None = None
-    group: str | None = None
+    account: Account | None = None
     host: str | None = None
     port: int | None = None
     socket_name: str = "socket"  # ``{port}`` stands for the port
@@ -150,12 +154,22 @@ class ServerContext:
     @property
     def name(self) -> str:
         """What its cgroup's name ends with; no other server's does."""
-        return f"storlab-{self.context.run}-{hashlib.sha256(self.folder.encode()).hexdigest()[:12]}"
+        return server_name(self.context.run, self.folder)
 
     @property
     def socket(self) -> str:
         """The path for its socket."""
         return f"{self.sockets or self.folder}/{self.socket_name.replace('{port}', str(self.port))}"
+
+    @property
+    def user(self) -> str | None:
+        """The name of its user; ``None``: Storlab's own."""
+        return None if self.account is None else self.account.name
+
+    @property
+    def group(self) -> str | None:
+        """The name of its group."""
+        return None if self.account is None else self.account.group_name
 
     @property
     def folders(self) -> list[str]:
@@ -233,7 +247,7 @@ class ServerLayer(Layer):
 
     async def make_folders(self, server: ServerContext) -> None:
         """Make those that are its own."""
-        await server.node.run(["mkdir", "--mode=0700", "--", *server.folders])
+        await server.node.carry_out(*(steps.make_directory(folder, 0o700) for folder in server.folders))
 
     async def prepare(self, server: ServerContext) -> None:
         """What is to be done before it starts, such as making its database."""
@@ -260,7 +274,7 @@ class ServerLayer(Layer):
             await context.register_undo(remove_private.name, path=private)
             await make_private(server.node, private)
             server = replace(server, sockets=f"{private}/s")  # within: the folder itself remains Storlab's own user's
-            await server.node.run(["mkdir", "--mode=0700", "--", f"{private}/s"])
+            await server.node.carry_out(steps.make_directory(f"{private}/s", 0o700))
         if server.user is not None:
             await self._hand_over(server, server.folders)
         await self.prepare(server)
@@ -275,40 +289,36 @@ class ServerLayer(Layer):
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         """Its version. What its settings came to is for the subclass to read back."""
-        tool = (await context.node.facts({self.program: [self.program, "--version"]}))["tools"][self.program]
-        return {"version": None if tool is None else tool["version"]}
+        return {"version": await context.node.first_line(self.program, "--version")}
 
     async def _context(self, below: Resource | None, context: LayerContext) -> ServerContext:
         data = f"{below.path}/{self.layer}" if self.keeps_data and isinstance(below, Dir) else None
         host = None if self.first_port is None else context.node.address
         socket = self.socket_name if host is not None else self.socket_name.replace("{port}", str(self.first_port))
         server = ServerContext(context, below, context.path(self.layer), data, host=host, socket_name=socket)
-        if not self.users or (await context.node.output("id", "--user")).strip() != "0":
+        if not self.users or not await is_root(context.node):
             return server
-        for user in self.users:
-            found = await context.node.run(["id", "--group", "--name", "--", user], check=False)
-            if found.ok:
-                return replace(server, user=user, group=found.stdout.decode().strip())
+        for name in self.users:
+            if (user := await find_user(context.node, name)) is not None:
+                return replace(server, account=user)
         users = " nor ".join(self.users)
         raise Unsupported(f"{self.program} refuses to run as root, and node {server.node.name} has no user {users}")
 
     async def _hand_over(self, server: ServerContext, folders: Sequence[str]) -> None:
         """Give the folders to the server's user, and let everybody pass through those of Storlab's that they lie in."""
-        await server.node.run(["chown", f"{server.user}:{server.group}", "--", *folders])
-        await server.node.run(["chmod", "o+x", "--", *{each for folder in folders for each in own_folders(folder)}])
-        for folder in folders:
-            if not (await server.node.run([*server.as_user(), "test", "-w", folder], check=False)).ok:
-                raise Unsupported(
-                    f"{self.program} runs as the user {server.user}, who can't reach {folder}: set scratch to a folder "
-                    "that everybody may pass through, such as /var/tmp"
-                )
+        await hand_over(server.node, server.account, folders)
+        if (folder := await out_of_reach(server.node, server.as_user(), folders)) is not None:
+            raise Unsupported(
+                f"{self.program} runs as the user {server.user}, who can't reach {folder}: set scratch to a folder "
+                "that everybody may pass through, such as /var/tmp"
+            )
 
     async def write(self, server: ServerContext, name: str, text: str) -> None:
         """Write a file into its folder, which its user owns."""
         path = f"{server.folder}/{name}"
-        await server.node.write(path, text.encode())
-        if server.user is not None:
-            await server.node.run(["chown", server.user, "--", path])
+        account = server.account
+        given = [] if account is None else [steps.own(path, account.user, account.group)]
+        await server.node.carry_out(steps.create(path, text.encode()), *given)
 
     async def _start(self, server: ServerContext) -> ServerContext:
         if server.host is None or self.first_port is None:

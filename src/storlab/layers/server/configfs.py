@@ -14,25 +14,48 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from storlab.errors import CommandFailed, DiskFull, TrialError, Unsupported
+from storlab.errors import CommandFailed, DiskFull, NodeError, NodeLost, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import has_volatile_cache
+from storlab.layers.fs.mount import mount_at
 from storlab.layers.net.protocols import title
 from storlab.layers.resources import Disk, Export, File, Protocol, Resource
 from storlab.layers.share.watch import FileSays
+from storlab.nodes import steps
+from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.text import number_or_text
 
 _TRIES = 20  # ports that others have taken
 _TAKEN = ("Address already in use", "File exists")
-MOUNTED = r"""
-set -eu
-root=/sys/kernel/config
-[ -d "$root/$1" ] || { modprobe configfs || true; mountpoint -q $root || mount -t configfs none $root; }
-shift
-"""
-"""The first lines of a script: ``$root`` is configfs; the first argument, a folder there that shows it, is gone."""
+CONFIGFS = "/sys/kernel/config"
+
+
+async def mount_configfs(node: Node, shown_by: str) -> None:
+    """Mount it unless it is; ``shown_by``: a folder there."""
+    (there,) = await node.carry_out(steps.look(f"{CONFIGFS}/{shown_by}"), go_on=True)
+    if not there.there:
+        await load_modules(node, "configfs")
+        if await mount_at(node, CONFIGFS) is None:
+            await node.run(["mount", "-t", "configfs", "none", CONFIGFS])
+
+
+async def configure(node: Node, *wanted: steps.Step) -> None:
+    """Carry these out. Raises ``CommandFailed`` with what the kernel says."""
+    try:
+        await node.carry_out(*wanted)
+    except NodeLost:
+        raise
+    except FileNotFoundError as error:
+        raise CommandFailed(f"node {node.name}: there is no {error}") from None
+    except NodeError as error:
+        raise CommandFailed(str(error), str(error)) from None
+
+
+def settings(folder: str, values: Mapping[str, object]) -> list[steps.Step]:
+    """Writes to files of a folder."""
+    return [steps.write(f"{folder}/{name}", f"{value}\n") for name, value in values.items()]
 
 
 def target_name(context: LayerContext, layer: str) -> str:
@@ -70,8 +93,7 @@ class KernelTarget(Layer):
     """The port that it has by custom, which is tried first."""
 
     def needs(self) -> Needs:
-        own = Needs(programs=("modprobe", "mount"), modules=self.modules, root="targets of the kernel")
-        return own | Needs(programs=(FileSays.program,))
+        return Needs(programs=("modprobe", "mount"), modules=self.modules, root="targets of the kernel")
 
     def check_above(self, below: Layer | None) -> str | None:
         return not_raw(below)
@@ -93,8 +115,8 @@ class KernelTarget(Layer):
         if node.address is None:
             raise Unsupported(f"layer {self.layer}: node {node.name} is in no network of the run")
         name = target_name(context, self.layer)
-        loaded = await node.run(["modprobe", "--all", *self.modules], check=False)
-        if not loaded.ok:
+        loaded = await load_modules(node, *self.modules)
+        if loaded is not None and not loaded.ok:
             raise Unsupported(f"layer {self.layer}: {loaded.stderr.decode(errors='replace').strip()}")
         for attempt in range(1, _TRIES + 1):
             port = node.ports.next_port(self.first_port)
@@ -105,23 +127,14 @@ class KernelTarget(Layer):
                 if attempt == _TRIES or not any(taken in error.detail for taken in _TAKEN):
                     raise TrialError(f"layer {self.layer}: {error}", error.detail) from None
         gone = f"the kernel's {title(self.protocol)} target {export} does not serve any more"
-        await FileSays(path=self.enabled(export), pattern="1", otherwise=gone).set_up(None, context)
+        await FileSays(self.enabled(export), "1", gone).set_up(context)
         server = {"type": "inet", "host": node.address, "port": str(port)}
         cache = await has_volatile_cache(node, below) or not self.direct
         return Export(node.name, server, export, below.size, self.protocol, cache)
 
 
-def parse_attributes(listing: str) -> dict[str, Any]:
-    """Lines ``NAME=VALUE``, one for each file; numbers become integers, lines that are none are skipped."""
-    facts: dict[str, Any] = {}
-    for line in listing.splitlines():
-        name, separator, value = line.partition("=")
-        if separator and name:
-            facts[name] = number_or_text(value.strip())
-    return facts
-
-
 async def attributes(node: Node, folder: str, names: tuple[str, ...]) -> Mapping[str, Any]:
-    """What these files of a folder say."""
-    script = 'cd -P "$1" && shift && for each; do value=; read -r value < "$each"; echo "$each=$value"; done'
-    return parse_attributes(await node.output("sh", "-c", script, "attributes", folder, *names))
+    """What these files of a folder say; numbers become integers."""
+    said = await node.carry_out(*(steps.read(f"{folder}/{name}") for name in names))
+    lines = (each.text.partition("\n")[0] for each in said)
+    return {name: number_or_text(line) for name, line in zip(names, lines, strict=True)}

@@ -8,12 +8,23 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct
 from pydantic import Field
 
-from storlab.errors import Unsupported
+from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Disk, Export, File, Resource
-from storlab.layers.server.configfs import MOUNTED, KernelTarget, attributes, small_number, target_name
+from storlab.layers.server.base import TAKEN
+from storlab.layers.server.configfs import (
+    KernelTarget,
+    attributes,
+    configure,
+    mount_configfs,
+    settings,
+    small_number,
+    target_name,
+)
 from storlab.layers.server.tgt import Tgt
+from storlab.layers.share.ports import is_taken
 from storlab.layers.share.watch import FileSays
+from storlab.nodes import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import Name, RunId, undo
@@ -23,57 +34,9 @@ Implementation = Literal["lio", "tgt"]
 
 _CORE = "/sys/kernel/config/target/core"
 _ISCSI = "/sys/kernel/config/target/iscsi"
+_KINDS = ("iblock", "fileio")
 _PREFIX = "iqn.2026-01.local.storlab:"
 
-_SET_UP = (
-    MOUNTED
-    + r"""
-name=$1 number=$2 kind=$3 control=$4 target=$5 portal=$6 discard=$7; shift 7
-core=$root/target/core/${kind}_$number/$name tpg=$root/target/iscsi/$target/tpgt_1
-mkdir -p "$core"
-if [ "$(cat "$core/enable")" != 1 ]; then
-    echo "$control" > "$core/control"
-    echo "$name" > "$core/wwn/vpd_unit_serial"
-    echo 1 > "$core/enable"
-    [ -z "$discard" ] || { echo 1 > "$core/attrib/emulate_tpu"; } 2> /dev/null || true  # where the disk can
-fi
-mkdir -p "$tpg"
-# Whoever is in the network of the run may log in; there is nobody else.
-for each in authentication=0 generate_node_acls=1 cache_dynamic_acls=1 demo_mode_write_protect=0 "$@"; do
-    case $each in */*) file=$tpg/${each%%=*} ;; *) file=$tpg/attrib/${each%%=*} ;; esac
-    echo "${each#*=}" > "$file"
-done
-mkdir "$tpg/np/$portal" || {  # the kernel calls any reason an invalid argument
-    [ -z "$(ss --listening --tcp --numeric --no-header "sport = :${portal##*:}")" ] || echo "Address already in use" >&2
-    exit 1
-}
-[ -d "$tpg/lun/lun_0" ] || { mkdir "$tpg/lun/lun_0"; ln -s "$core" "$tpg/lun/lun_0/store"; }
-echo 1 > "$tpg/enable"
-"""
-)
-# In reverse. That of a session is part of its group, and goes with it.
-_TEAR_DOWN = r"""
-root=/sys/kernel/config/target name=$1 target=$2
-for tpg in "$root/iscsi/$target"/tpgt_*; do
-    [ -d "$tpg" ] || continue
-    echo gone
-    echo 0 > "$tpg/enable"
-    for lun in "$tpg"/lun/lun_*; do
-        [ -d "$lun" ] || continue
-        find "$lun" -maxdepth 1 -type l -delete
-        rmdir "$lun"
-    done
-    for portal in "$tpg"/np/*; do [ ! -d "$portal" ] || rmdir "$portal"; done
-    rmdir "$tpg"
-done
-[ ! -d "$root/iscsi/$target" ] || rmdir "$root/iscsi/$target"
-for core in "$root"/core/*/"$name"; do
-    [ -d "$core" ] || continue
-    echo gone
-    rmdir "$core" && rmdir "${core%/*}" 2> /dev/null
-done
-[ ! -d "$root/iscsi/$target" ] && ! ls -d "$root"/core/*/"$name" 2> /dev/null
-"""
 _DEVICE = ("hw_max_sectors", "hw_queue_depth", "queue_depth", "emulate_fua_write", "emulate_tpu", "is_nonrot")
 _LIMITS = (
     "FirstBurstLength", "ImmediateData", "InitialR2T", "MaxBurstLength", "MaxOutstandingR2T",
@@ -89,9 +52,21 @@ class _Target(Struct, frozen=True, forbid_unknown_fields=True):
 
 @undo("iscsi-target.remove", arguments=_Target)
 async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    ended = await node.run(["sh", "-c", _TEAR_DOWN, "remove", arguments["name"], arguments["target"]], check=False)
-    ended.check(node.name)
-    return f"removed {arguments['target']}" if b"gone" in ended.stdout else None
+    name, target = arguments["name"], f"{_ISCSI}/{arguments['target']}"
+    group, lun = f"{target}/tpgt_1", f"{target}/tpgt_1/lun/lun_0"
+    cores = [f"{_CORE}/{kind}_{small_number(name)}/{name}" for kind in _KINDS]
+    look = *map(steps.look, (target, group, lun, f"{lun}/store", *cores)), steps.names(f"{group}/np")
+    folder, served, unit, link, *found, portals = await node.carry_out(*look, go_on=True)
+    wanted = [steps.write(f"{group}/enable", "0\n")] if served.there else []
+    wanted += [steps.unlink(f"{lun}/store")] if link.there else []
+    wanted += [steps.remove_directory(lun)] if unit.there else []
+    wanted += [steps.remove_directory(f"{group}/np/{each}") for each in portals.entries]
+    # The group of a session is part of this one, and goes with it.
+    wanted += [steps.remove_directory(each) for each, done in ((group, served), (target, folder)) if done.there]
+    mine = [core for core, done in zip(cores, found, strict=True) if done.there]
+    await node.carry_out(*wanted, *map(steps.remove_directory, mine))
+    await node.carry_out(*(steps.remove_directory(core.rpartition("/")[0]) for core in mine), go_on=True)
+    return f"removed {arguments['target']}" if served.there or mine else None
 
 
 class IscsiTargetLayer(KernelTarget):
@@ -108,10 +83,10 @@ class IscsiTargetLayer(KernelTarget):
     protocol: ClassVar = "iscsi"
     modules: ClassVar = ("target_core_mod", "target_core_iblock", "target_core_file", "iscsi_target_mod")
     first_port: ClassVar = 3260
-    undoes: ClassVar = (_remove, *FileSays.undoes)  # those of all servers, tgt among them
+    undoes: ClassVar = (_remove, *FileSays.undoes, *Tgt.undoes)
 
     def needs(self) -> Needs:
-        return self._tgt("").needs() if self.implementation == "tgt" else super().needs() | Needs(programs=("ss",))
+        return self._tgt("").needs() if self.implementation == "tgt" else super().needs()
 
     def enabled(self, export: str) -> str:
         return f"{_ISCSI}/{export}/tpgt_1/enable"
@@ -146,29 +121,55 @@ class IscsiTargetLayer(KernelTarget):
             # Without buffered_io each write would be one with O_DSYNC; async_io makes all of them O_DIRECT.
             options = "fd_buffered_io=1" + ",fd_async_io=1" * self.direct
             kind, control = "fileio", f"fd_dev_name={below.path},fd_dev_size={below.size},{options}"
-        words = [f"param/{key}={value}" for key, value in self._settings().items()]
-        fixed = (
-            name,
-            str(small_number(name)),
-            kind,
-            control,
-            target,
-            f"{context.node.address}:{port}",
-            "discard" * self.discard,
-        )
-        await context.node.run(["sh", "-c", _SET_UP, "serve", "target", *fixed, *words])
+        await mount_configfs(context.node, "target")
+        await self._make_core(f"{_CORE}/{kind}_{small_number(name)}/{name}", name, control, context.node)
+        core, group = f"{_CORE}/{kind}_{small_number(name)}/{name}", f"{_ISCSI}/{target}/tpgt_1"
+        try:
+            await configure(context.node, *self._group(group, core, f"{context.node.address}:{port}"))
+        except CommandFailed as error:  # the kernel calls any reason an invalid argument
+            if "/np/" in error.detail and await is_taken(context.node, port):
+                raise CommandFailed(str(error), f"{error.detail}\n{TAKEN}") from None
+            raise
         return target
+
+    async def _make_core(self, core: str, name: str, control: str, node: Node) -> None:
+        """What is served, unless it is there from an attempt before."""
+        (enabled,) = await node.texts(f"{core}/enable")
+        if enabled != "1":
+            made = {"control": control, "wwn/vpd_unit_serial": name, "enable": 1}
+            await configure(node, steps.make_directory(core, parents=True), *settings(core, made))
+            if self.discard:  # where the disk can
+                await node.carry_out(*settings(core, {"attrib/emulate_tpu": 1}), go_on=True)
+
+    def _group(self, group: str, core: str, portal: str) -> list[steps.Step]:
+        """Whoever is in the network of the run may log in; there is nobody else."""
+        attributes = {
+            "authentication": 0,
+            "generate_node_acls": 1,
+            "cache_dynamic_acls": 1,
+            "demo_mode_write_protect": 0,
+        }
+        return [
+            steps.make_directory(group, parents=True),
+            *settings(f"{group}/attrib", attributes),
+            *settings(f"{group}/param", self._settings()),
+            steps.make_directory(f"{group}/np/{portal}"),
+            steps.make_directory(f"{group}/lun/lun_0", parents=True),
+            steps.symlink(f"{group}/lun/lun_0/store", core),
+            steps.write(f"{group}/enable", "1\n"),
+        ]
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Export)
         if self.implementation == "tgt":
             return await self._tgt(resource.export).facts(resource, context)
         name = resource.export.removeprefix(_PREFIX)
-        listing = await context.node.output("sh", "-c", f"echo {_CORE}/*_{small_number(name)}/{name}")
-        core = listing.strip()
+        cores = {kind: f"{_CORE}/{kind}_{small_number(name)}/{name}" for kind in _KINDS}
+        found = await context.node.carry_out(*map(steps.look, cores.values()), go_on=True)
+        kind, core = next(each for each, done in zip(cores.items(), found, strict=True) if done.there)
         return {
             "server": "lio",
-            "backstore": core.split("/")[-2].rpartition("_")[0],
+            "backstore": kind,
             "device": dict(await attributes(context.node, f"{core}/attrib", _DEVICE)),
             "limits": dict(await attributes(context.node, f"{_ISCSI}/{resource.export}/tpgt_1/param", _LIMITS)),
         }

@@ -129,13 +129,13 @@ class NbdExportLayer(ServerLayer):
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Export)
-        version = (await context.node.facts({self.server: [self.server, "--version"]}))["tools"][self.server]
+        version = await context.node.first_line(self.server, "--version")
         semantics = cache_facts(self._cache, self._aio, self.discard)
         if not self._server.has_aio:
             del semantics["aio"]
         return {
             "server": self.server,
-            "version": None if version is None else version["version"],
+            "version": version,
             "transport": resource.server["type"],
             **semantics,
             "advertised": await self._advertised(resource, context),

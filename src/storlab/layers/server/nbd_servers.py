@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from storlab.layers.attach.blockdev import Aio, Cache, blockdev
 from storlab.layers.resources import Disk, File
+from storlab.nodes import steps
 from storlab.nodes.node import Node
 from storlab.nodes.process import telling
 
@@ -179,7 +180,8 @@ class NbdServerProgram(NbdServer):
             return False
         at = offer.address
         if at["type"] == "unix":
-            return (await node.run(["test", "-S", at["path"]], check=False)).ok
+            (socket,) = await node.carry_out(steps.look(at["path"]), go_on=True)
+            return socket.result.kind == "socket"
         return is_listening(await node.read_text("/proc/net/tcp"), int(at["port"]))
 
     def reason(self, how: str, lines: Sequence[str]) -> str:

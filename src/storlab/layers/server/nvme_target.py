@@ -9,10 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, Struct
 from pydantic import Field
 
+from storlab.errors import CommandFailed
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Disk, Export, File, Resource
-from storlab.layers.server.configfs import MOUNTED, KernelTarget, attributes
+from storlab.layers.server.configfs import KernelTarget, attributes, configure, mount_configfs, settings
 from storlab.layers.share.watch import FileSays
+from storlab.nodes import steps
 from storlab.nodes.node import Node
 from storlab.nodes.undo import RunId, undo
 from storlab.units import Size
@@ -20,50 +22,6 @@ from storlab.units import Size
 _ROOT = "/sys/kernel/config/nvmet"
 _PREFIX = "nqn.2026-01.local.storlab:"
 
-# A port of somebody else's has the same folder, or the same address: either is an error that names it as taken.
-_SET_UP = (
-    MOUNTED
-    + r"""
-root=$root/nvmet name=$1 path=$2 buffered=$3 uuid=$4 host=$5 port=$6 inline=$7
-space=$root/subsystems/$name/namespaces/1
-mkdir "$root/ports/$port"
-cd "$root/ports/$port"
-echo tcp > addr_trtype
-case $host in *:*) echo ipv6 ;; *) echo ipv4 ;; esac > addr_adrfam
-echo "$host" > addr_traddr
-echo "$port" > addr_trsvcid
-echo "$inline" > param_inline_data_size
-if [ ! -d "$space" ]; then
-    mkdir "$root/subsystems/$name"
-    echo 1 > "$root/subsystems/$name/attr_allow_any_host"
-    mkdir "$space"
-    echo "$path" > "$space/device_path"
-    echo "$buffered" > "$space/buffered_io"
-    echo "$uuid" > "$space/device_uuid"
-    echo 1 > "$space/enable"
-fi
-ln -s "$root/subsystems/$name" "subsystems/$name" || { cd /; rmdir "$root/ports/$port"; exit 1; }
-"""
-)
-_TEAR_DOWN = r"""
-root=/sys/kernel/config/nvmet name=$1 port=$2 host=$3
-if [ -L "$root/ports/$port/subsystems/$name" ]; then
-    echo gone
-    rm "$root/ports/$port/subsystems/$name" || exit 1
-fi
-if [ "$(cat "$root/ports/$port/addr_traddr" 2> /dev/null)" = "$host" ] && [ -z "$(ls "$root/ports/$port/subsystems")" ]
-then
-    rmdir "$root/ports/$port" || exit 1
-fi
-if [ -d "$root/subsystems/$name" ] && ! ls -d "$root"/ports/*/subsystems/"$name" 2> /dev/null; then
-    echo gone
-    for space in "$root/subsystems/$name"/namespaces/*; do
-        [ -d "$space" ] || continue
-        echo 0 > "$space/enable" && rmdir "$space" || exit 1
-    done
-    rmdir "$root/subsystems/$name"
-fi
-"""
 _NAMESPACE = ("device_path", "buffered_io", "enable")
 _PORT = ("addr_traddr", "addr_trsvcid", "param_inline_data_size", "param_max_queue_size")
 
@@ -77,9 +35,28 @@ class _Target(Struct, frozen=True, forbid_unknown_fields=True):
 
 @undo("nvme-target.remove", arguments=_Target)
 async def _remove(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    target, port, host = arguments["target"], str(arguments["port"]), arguments["host"]
-    ended = (await node.run(["sh", "-c", _TEAR_DOWN, "remove", target, port, host], check=False)).check(node.name)
-    return f"removed {target}" if b"gone" in ended.stdout else None
+    target, host = arguments["target"], arguments["host"]
+    subsystem, port = f"{_ROOT}/subsystems/{target}", f"{_ROOT}/ports/{arguments['port']}"
+    look = (
+        steps.look(f"{port}/subsystems/{target}"),
+        steps.read(f"{port}/addr_traddr"),
+        steps.names(f"{port}/subsystems"),
+        steps.names(f"{_ROOT}/ports"),
+        steps.names(f"{subsystem}/namespaces"),
+    )
+    link, address, served, ports, spaces = await node.carry_out(*look, go_on=True)
+    wanted = [steps.unlink(f"{port}/subsystems/{target}")] if link.there else []
+    if address.text == host and set(served.entries) <= {target}:
+        wanted.append(steps.remove_directory(port))
+    others = [f"{_ROOT}/ports/{each}/subsystems/{target}" for each in ports.entries if each != str(arguments["port"])]
+    elsewhere = await node.carry_out(*map(steps.look, others), go_on=True)
+    if spaces.there and not any(each.there for each in elsewhere):
+        for each in spaces.entries:
+            space = f"{subsystem}/namespaces/{each}"
+            wanted += [steps.write(f"{space}/enable", "0\n"), steps.remove_directory(space)]
+        wanted.append(steps.remove_directory(subsystem))
+    await node.carry_out(*wanted)
+    return f"removed {target}" if link.there or spaces.there else None
 
 
 class NvmeTargetLayer(KernelTarget):
@@ -97,13 +74,41 @@ class NvmeTargetLayer(KernelTarget):
         return f"{_ROOT}/subsystems/{export}/namespaces/1/enable"
 
     async def serve(self, below: File | Disk, name: str, port: int, context: LayerContext) -> str:
-        target, host = f"{_PREFIX}{name}", context.node.address
+        node, target, host = context.node, f"{_PREFIX}{name}", context.node.address
         assert host is not None
         await context.register_undo("nvme-target.remove", target=target, port=port, host=host, run=context.run)
         identity = str(uuid.uuid5(uuid.NAMESPACE_URL, target))
-        buffered = "0" if self.direct else "1"
-        words = (target, below.path, buffered, identity, host, str(port), str(self.inline_data))
-        await context.node.run(["sh", "-c", _SET_UP, "serve", "nvmet", *words])
+        await mount_configfs(node, "nvmet")
+        subsystem, at = f"{_ROOT}/subsystems/{target}", f"{_ROOT}/ports/{port}"
+        space = f"{subsystem}/namespaces/1"
+        address = {
+            "addr_trtype": "tcp",
+            "addr_adrfam": "ipv6" if ":" in host else "ipv4",
+            "addr_traddr": host,
+            "addr_trsvcid": port,
+            "param_inline_data_size": self.inline_data,
+        }
+        served = {
+            "device_path": below.path,
+            "buffered_io": int(not self.direct),
+            "device_uuid": identity,
+            "enable": 1,
+        }
+        (there,) = await node.carry_out(steps.look(space), go_on=True)
+        made = [
+            steps.make_directory(subsystem),
+            steps.write(f"{subsystem}/attr_allow_any_host", "1\n"),
+            steps.make_directory(space),
+            *settings(space, served),
+        ]
+        # A port of somebody else's has the same folder, or the same address: either is an error that says it is taken.
+        await configure(node, steps.make_directory(at))
+        try:
+            link = steps.symlink(f"{at}/subsystems/{target}", subsystem)
+            await configure(node, *settings(at, address), *([] if there.there else made), link)
+        except CommandFailed:
+            await node.carry_out(steps.remove_directory(at), go_on=True)
+            raise
         return target
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:

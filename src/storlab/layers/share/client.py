@@ -19,6 +19,7 @@ from storlab.layers.fs.holders import load_with
 from storlab.layers.fs.mount import Mount, mount_at
 from storlab.layers.resources import Dir, Resource, Share
 from storlab.layers.share.watch import Reachable
+from storlab.nodes import steps
 from storlab.nodes.demands import Demands
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -65,7 +66,7 @@ async def unmount_share(node: Node, arguments: Mapping[str, Any]) -> str | None:
         if await mount_at(node, path) is not None:
             raise StorlabError(f"{path} can't be unmounted, not even by force")
         done = f"unmounted {path} by force"
-    removed = await node.run(["rmdir", "--", path], check=False)
+    (removed,) = await node.carry_out(steps.remove_directory(path), go_on=True)
     return done or (f"removed {path}" if removed.ok else None)
 
 
@@ -120,7 +121,7 @@ class ShareClient(Crossing):
         path = context.path(self.layer)
         await Reachable(give_up=self.give_up).set_up(below, context)
         await context.register_undo("share.unmount", path=path)
-        await context.node.run(["mkdir", "--parents", "--", path])
+        await context.node.carry_out(steps.make_directory(path, parents=True))
         await self.mount(below, path, context)
         return Dir(context.node.name, path)
 

@@ -21,6 +21,8 @@ from storlab.layers.server.base import TAKEN, ServerContext, ServerLayer
 from storlab.layers.share.nfs_tables import default_block_size, export_flags, export_line, parse_exports
 from storlab.layers.share.ports import is_taken
 from storlab.layers.share.watch import FileSays
+from storlab.nodes import steps
+from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AbsolutePath, refuse_foreign, undo
@@ -121,7 +123,7 @@ class NfsExportLayer(Layer):
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Share
-    undoes: ClassVar = (_stop, *ServerLayer.undoes)
+    undoes: ClassVar = (_stop, *FileSays.undoes, *ServerLayer.undoes)
     protocol: ClassVar = "nfs"
 
     @field_validator("versions", mode="before")
@@ -151,7 +153,7 @@ class NfsExportLayer(Layer):
         port = await self._start(below.path, context)
         await self._serves(context)
         what = "the kernel's NFS server was stopped"
-        await FileSays(path=f"{_NFSD}/threads", pattern="[1-9]*", otherwise=what).set_up(None, context)
+        await FileSays(f"{_NFSD}/threads", "[1-9]*", what).set_up(context)
         access = {"mountd": str(mountd.port), "versions": ",".join(self.versions)}
         return Share(node.name, self.protocol, node.address, port, below.path, access)
 
@@ -169,8 +171,9 @@ class NfsExportLayer(Layer):
 
     async def _claim(self, node: Node) -> None:
         """Make sure that nobody serves by NFS there."""
-        await node.run(["modprobe", "nfsd"], check=False)
-        if not (await node.run(["test", "-e", f"{_NFSD}/threads"], check=False)).ok:
+        await load_modules(node, "nfsd")
+        (there,) = await node.carry_out(steps.look(f"{_NFSD}/threads"), go_on=True)
+        if not there.there:
             # What a kernel has always mounted where it serves; it is not ours to take away again.
             await node.run(["mount", "-t", "nfsd", "nfsd", _NFSD])
         if "nfsd" in node.taken or await _threads(node):
@@ -220,12 +223,13 @@ class NfsExportLayer(Layer):
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Share)
         node = context.node
-        versions = (await _lines(node, "versions"))[0].split()
+        files = ("threads", "versions", "portlist", "max_block_size")
+        threads, versions, ports, block = await node.carry_out(*(steps.read(f"{_NFSD}/{name}") for name in files))
         facts = {
-            "threads": await _threads(node),
-            "versions": [word[1:] for word in versions if word.startswith("+")],
-            "ports": await _lines(node, "portlist"),
-            "max_block_size": int(await node.read_text(f"{_NFSD}/max_block_size")),
+            "threads": int(threads.text),
+            "versions": [word[1:] for word in versions.text.split() if word.startswith("+")],
+            "ports": ports.text.splitlines() or [""],
+            "max_block_size": int(block.text),
             # As rpc.mountd has it: the kernel asks for it, and lists it, when the first client comes.
             "export": export_flags(self._line(resource.name)),
         }

@@ -21,6 +21,7 @@ from storlab.layers.resources import Dir, Resource, Server, Share
 from storlab.layers.server.base import TAKEN, ServerContext, ServerLayer
 from storlab.layers.share.ports import is_taken
 from storlab.layers.share.watch import FileSays
+from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.undo import AbsolutePath, refuse_foreign, undo
@@ -124,7 +125,7 @@ class SmbShareLayer(Layer):
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Share
-    undoes: ClassVar = (_stop, *ServerLayer.undoes)
+    undoes: ClassVar = (_stop, *FileSays.undoes, *ServerLayer.undoes)
     protocol: ClassVar = "smb"
 
     def needs(self) -> Needs:
@@ -145,13 +146,13 @@ class SmbShareLayer(Layer):
             raise
         assert isinstance(server, Server) and server.port is not None
         what = "the kernel's SMB server was stopped"
-        await FileSays(path=f"{_CONTROL}/stats", pattern="* running *", otherwise=what).set_up(None, context)
+        await FileSays(f"{_CONTROL}/stats", "* running *", what).set_up(context)
         access = {"user": _USER, "password": password.text}
         return Share(node.name, self.protocol, node.address, server.port, _NAME, access)
 
     async def _claim(self, node: Node) -> None:
         """Make sure that nobody serves by the kernel's SMB server there."""
-        await node.run(["modprobe", "ksmbd"], check=False)
+        await load_modules(node, "ksmbd")
         if "ksmbd" in node.taken or await _state(node) == "running" or await _daemon(node):
             raise Unsupported(
                 f"node {node.name} has an SMB server already, and a kernel has only one: share the directory once for "

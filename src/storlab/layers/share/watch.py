@@ -1,104 +1,214 @@
 """Watching what has no process of its own that could end: a server in the kernel, and the network up to it.
 
-Each is a small program that runs for as long as all is well, and ends with a sentence that says what is not.
+Whoever watches sees to it that the layer's loss is reported, with a sentence that says what is wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar
 
-from pydantic import Field
+from msgspec import Struct
 
+from storlab.errors import NodeError, NodeLost, TrialError
+from storlab.layers.base import LayerContext
 from storlab.layers.resources import Export, Resource, Share
-from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.layers.server import base as server
+from storlab.nodes import steps
 from storlab.nodes.needs import Needs
+from storlab.nodes.node import Node
+from storlab.nodes.process import Exit
+from storlab.nodes.undo import Name, Undo, undo
+from storlab.nodes.waiting import cancelled
 
-_EVERY = 0.5  # s
+_EVERY = 0.5  # s between two requests
 _OUTAGE = 4  # requests in a row without an answer: more than chance, even where one in twenty is lost
-
-# Answers that come late say that a machine is busy; one that never comes, that the network or the machine was gone.
-# Each that comes says by its number how many before it never will. ``read -t`` is for a ping that is stuck itself.
-_REACHABLE = r"""
-name=$1 host=$2 every=$3 outage=$4 limit=$5 seen=0
-seconds() { printf '%d.%d' $(($1 / 10)) $(($1 % 10)); }
-exec {answers}< <(exec ping -n -O -i "$every" "$host" 2>&1)
-while read -r -t $((limit + 5)) -u "$answers" line; do
-    number=${line##*icmp_seq=} number=${number%% *}
-    case $line in
-    *"bytes from"*icmp_seq=*)
-        ((seen)) || : > up
-        if ((number - seen > outage)) && ((seen)); then
-            echo "$name ($host) was unreachable for $(seconds $(((number - seen) * 5))) s"
-            exit 1
-        fi
-        seen=$number ;;
-    *"no answer yet for icmp_seq="*)
-        if (((number - seen) * 5 >= limit * 10)); then
-            echo "no answer from $name ($host) for $(seconds $(((number - seen) * 5))) s"
-            exit 1
-        fi ;;
-    esac
-done
-echo "$name ($host) can't be reached: ${line:-ping ended}"
-exit 1
-"""
-
-# One file, one line: with bash's own read and wait, so that watching starts no process each second.
-_SAYS = r"""
-exec {never}<> <(:)
-: > up
-while read -r line < "$1" && [[ $line == $2 ]]; do
-    read -r -t 1 -u "$never"
-done
-echo "$3"
-exit 1
-"""
+_STUCK = 5.0  # s beyond the limit, for a ping that is stuck itself
+_AGAIN = 1.0  # s; had the controller stood still, its timer was due before what had come meanwhile
+_LOOK = 1.0  # s between two looks at a file
+_PATIENCE = 5.0  # s, for ping to end
+_ANSWER = re.compile(r"bytes from .*icmp_seq=(\d{1,9})\b")
+_SILENCE = re.compile(r"no answer yet for icmp_seq=(\d{1,9})\b")
 
 
-class _Watch(ServerLayer):
-    """A shell script that ends where something is wrong, with a sentence."""
-
-    takes: ClassVar = (None,)
-    gives: ClassVar = Resource
-    program: ClassVar = "bash"
-    stop_patience: ClassVar = 5.0
-
-    async def answers(self, server: ServerContext) -> bool:
-        """It makes this file once it has seen that all is well."""
-        return (await server.node.run(["test", "-e", f"{server.folder}/up"], check=False)).ok
-
-    async def resource(self, server: ServerContext) -> Resource:
-        return Resource(server.node.name)
-
-    def reason(self, how: str, lines: Sequence[str]) -> str:
-        return how if lines == ["no output"] else lines[-1]
+class _Watch(Struct, frozen=True, forbid_unknown_fields=True):
+    name: Name
 
 
-class Reachable(_Watch):
-    """The node that serves a share, or a disk, answers over the network."""
+@undo("watch.end", arguments=_Watch)
+async def _end(node: Node, arguments: Mapping[str, Any]) -> str | None:
+    """Look no longer. A controller that is gone does not look either."""
+    watching = node.watching.pop(arguments["name"], None)
+    if watching is not None:
+        await cancelled(watching)
+    return None
 
-    layer: Literal["reachable"] = "reachable"
-    give_up: float = Field(10.0, description="Seconds of silence after which it is gone.")
 
-    start_patience: ClassVar = 30.0
+@dataclass
+class Answers:
+    """What ping(8) prints of another node, line by line, and what that says: nothing, or why the node is lost.
+
+    Answers that come late say that a machine is busy; one that never comes, that the network or the machine was gone.
+    Each that comes says by its number how many before it never will.
+    """
+
+    whose: str  # "node server"
+    host: str
+    limit: float  # s without any answer
+    up: bool = False  # it has answered
+    last: str = "ping ended"
+    _seen: int = 0
+    _begun: str = ""
+
+    def take(self, text: str) -> str | None:
+        """The next piece of output; why the node is lost, where it is."""
+        *lines, self._begun = (self._begun + text[-_LONGEST:]).split("\n")
+        self._begun = self._begun[-_LONGEST:]
+        reasons = [self._line(line) for line in lines]
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def _line(self, line: str) -> str | None:
+        self.last = line.strip() or self.last
+        if (found := _ANSWER.search(line)) is not None:
+            missed, known = int(found[1]) - self._seen, self.up
+            self.up, self._seen = True, int(found[1])
+            if known and missed > _OUTAGE:
+                return f"{self.whose} ({self.host}) was unreachable for {missed * _EVERY:.1f} s"
+        elif (found := _SILENCE.search(line)) is not None:
+            silent = (int(found[1]) - self._seen) * _EVERY
+            if silent >= self.limit:
+                return f"no answer from {self.whose} ({self.host}) for {silent:.1f} s"
+        return None
+
+    def unreachable(self) -> str:
+        """Why the node is lost, where ping has ended, or says nothing."""
+        return f"{self.whose} ({self.host}) can't be reached: {self.last}"
+
+
+_LONGEST = 4096  # characters of a line; ping's are far shorter
+
+
+@dataclass(frozen=True)
+class Reachable:
+    """The node that serves a share, or a disk, answers over the network, by a ``ping`` that goes on and on."""
+
+    give_up: float = 10.0  # s of silence after which it is gone
+    undoes: ClassVar[tuple[Undo, ...]] = (server.stop,)
 
     def needs(self) -> Needs:
-        return super().needs() | Needs(programs=("ping",))
+        """What the node must have."""
+        return Needs(programs=("ping",))
 
-    def command(self, server: ServerContext) -> Sequence[str]:
-        assert isinstance(server.below, Share | Export)
-        numbers = [str(_EVERY), str(_OUTAGE), str(max(round(self.give_up), 1))]
-        return [self.program, "-c", _REACHABLE, "watch", f"node {server.below.node}", server.below.host, *numbers]
+    async def set_up(self, below: Resource, context: LayerContext) -> None:
+        """Begin to watch. Raises ``TrialError`` where it does not answer."""
+        assert isinstance(below, Share | Export)
+        answers = Answers(f"node {below.node}", below.host, float(max(round(self.give_up), 1)))
+        await _Pinging(context, answers).begin()
 
 
-class FileSays(_Watch):
-    """The first line of a file of the kernel's is as it should be."""
+@dataclass
+class _Pinging:
+    """One ``ping``, from its start until it is stopped, or says that what it asks is lost."""
 
-    layer: Literal["file-says"] = "file-says"
-    path: str = Field(description="The file.")
-    pattern: str = Field(description="What the line must match, as a pattern of the shell's.")
-    otherwise: str = Field(description="What is wrong where it does not, or is not there.")
+    context: LayerContext
+    answers: Answers
+    lost: str | None = None
+    _up: asyncio.Event = field(default_factory=asyncio.Event)
+    _timer: asyncio.TimerHandle | None = None
 
-    def command(self, server: ServerContext) -> Sequence[str]:
-        return [self.program, "-c", _SAYS, "watch", self.path, self.pattern, self.otherwise]
+    @property
+    def _name(self) -> str:
+        return server.server_name(self.context.run, self.context.path("reachable"))
+
+    async def begin(self) -> None:
+        context = self.context
+        end = {"program": "ping", "folders": [], "signal": "SIGTERM", "patience": _PATIENCE}
+        await context.register_undo("server.stop", name=self._name, **end)
+        argv = ["ping", "-n", "-O", "-i", f"{_EVERY:g}", self.answers.host]
+        process = await context.node.start(argv, name=self._name, env={"LC_ALL": "C"}, on_output=self._take)
+        self._wind_up(self._wait)
+        process.when_ended(self._ended)
+        await self._up.wait()
+        if self.lost is not None:
+            raise TrialError(f"node {context.node.name}: {self.lost}")
+
+    @property
+    def _wait(self) -> float:
+        return self.answers.limit + _STUCK
+
+    def _take(self, payload: bytes, _: float) -> None:
+        reason = self.answers.take(payload.decode(errors="replace"))
+        if reason is not None:
+            self._lose(reason)
+        elif self.answers.up:
+            self._up.set()
+        self._wind_up(self._wait)
+
+    def _wind_up(self, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        last = self.answers.last
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._silent, last, seconds == self._wait)
+
+    def _silent(self, last: str, first: bool) -> None:
+        if first:
+            self._wind_up(_AGAIN)
+        elif last == self.answers.last:
+            self._lose(self.answers.unreachable())
+
+    def _ended(self, how: Exit | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if how is not None and how.stopped_by is None and how.signal is None:
+            self._lose(self.answers.unreachable())
+        elif not self._up.is_set():  # its node is lost, which is known elsewhere, or somebody killed it
+            self._lose(f"ping of {self.answers.host} ended" if how is None else how.describe())
+
+    def _lose(self, reason: str) -> None:
+        if self.lost is not None or self.context.node.named.get(self._name) is None:
+            return
+        self.lost = reason
+        if self._up.is_set():
+            self.context.notify_lost(f"node {self.context.node.name}: {reason}", self.answers.last)
+        self._up.set()
+
+
+@dataclass(frozen=True)
+class FileSays:
+    """The first line of a file of the kernel's matches a pattern of the shell's; ``otherwise`` says what it means where
+    it does not, or where the file is gone."""
+
+    path: str
+    pattern: str
+    otherwise: str
+    undoes: ClassVar[tuple[Undo, ...]] = (_end,)
+
+    async def set_up(self, context: LayerContext) -> None:
+        """Begin to look. Raises ``TrialError`` where it is not so now."""
+        node, name = context.node, server.server_name(context.run, context.path("file-says"))
+        await context.register_undo("watch.end", name=name)
+        if not await self._is_so(node):
+            raise TrialError(f"node {node.name}: {self.otherwise}")
+        node.watching[name] = asyncio.create_task(self._look(node, context.notify_lost), name=f"look at {self.path}")
+
+    async def _look(self, node: Node, notify_lost: Callable[[str, str], None]) -> None:
+        while True:
+            await asyncio.sleep(_LOOK)
+            try:
+                if await self._is_so(node):
+                    continue
+            except NodeLost:
+                return  # which is known elsewhere
+            except NodeError as error:
+                notify_lost(f"node {node.name}: {self.otherwise}", str(error))
+                return
+            notify_lost(f"node {node.name}: {self.otherwise}", "")
+            return
+
+    async def _is_so(self, node: Node) -> bool:
+        (done,) = await node.carry_out(steps.read(self.path, _LONGEST), go_on=True)
+        return done.ok and fnmatchcase(done.text.partition("\n")[0], self.pattern)

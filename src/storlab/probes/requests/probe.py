@@ -18,6 +18,7 @@ from storlab.errors import NodeError, ParseError
 from storlab.grouping import grouped
 from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
+from storlab.nodes import steps
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import to_its_end
 from storlab.probes.alignment.probe import NOTES, read_notes
@@ -30,19 +31,6 @@ from storlab.text import one_line
 
 INSTANCE = "/sys/kernel/tracing/instances/storlab-requests"
 _END_TIMEOUT = 5.0  # s
-
-# With the names of tracepoints and what makes each count.
-_BEGIN = f"""
-if ! test -d {INSTANCE.rpartition("/")[0]}; then echo "tracefs is not mounted" >&2; exit 1; fi
-if test -d {INSTANCE}; then rmdir {INSTANCE} || exit; fi
-mkdir {INSTANCE} && cd {INSTANCE}/events || exit
-while test $# -gt 0; do
-    if ! test -d "$1"; then echo "Linux $(uname -r) has no tracepoint $1; 6.12 has it" >&2; exit 1; fi
-    if ! test -e "$1/hist"; then echo "Linux $(uname -r) was built without CONFIG_HIST_TRIGGERS" >&2; exit 1; fi
-    echo "$2" > "$1/trigger" || exit
-    shift 2
-done
-"""
 
 _NOUNS = {
     "read": "read requests to the share",
@@ -149,18 +137,34 @@ def _values(counts: Mapping[str, int], *, lengths: bool) -> list[Value]:
 
 async def _begin(node: Node, triggers: Mapping[str, str]) -> list[str]:
     """Let the kernel count; sentences on why it can't."""
-    words = [word for each in triggers.items() for word in each]
-    ended = await node.run(["sh", "-c", _BEGIN, "sh", *words], check=False)
-    if ended.ok:
-        return []
-    said = one_line(ended.stderr.decode(errors="replace")) or "tracefs gave no reason"
-    return [f"share-requests: requests can't be counted on node {node.name}: {said}"]
+    said = await _count(node, triggers)
+    return [] if said is None else [f"share-requests: requests can't be counted on node {node.name}: {said}"]
+
+
+async def _count(node: Node, triggers: Mapping[str, str]) -> str | None:
+    """Make the instance and what counts in it; why that can't be."""
+    look = steps.look(INSTANCE.rpartition("/")[0]), steps.look(INSTANCE), steps.read("/proc/sys/kernel/osrelease")
+    tracefs, before, release = await node.carry_out(*look, go_on=True)
+    if not tracefs.there:
+        return "tracefs is not mounted"
+    again = [steps.remove_directory(INSTANCE)] if before.there else []
+    looks = [(steps.look(f"{INSTANCE}/events/{name}"), steps.look(_histogram(name))) for name in triggers]
+    writes = [steps.write(f"{INSTANCE}/events/{name}/trigger", f"{words}\n") for name, words in triggers.items()]
+    made = [*again, steps.make_directory(INSTANCE)]
+    done = await node.carry_out(*made, *(each for pair in looks for each in pair), *writes, go_on=True)
+    there = iter(done[len(made) :])
+    for name, event, histogram in [(name, next(there), next(there)) for name in triggers]:
+        if done[len(made) - 1].ok and not event.there:
+            return f"Linux {release.text} has no tracepoint {name}; 6.12 has it"
+        if event.there and not histogram.there:
+            return f"Linux {release.text} was built without CONFIG_HIST_TRIGGERS"
+    return next((one_line(each.result.message or "") for each in done if not each.ok), None)
 
 
 async def _end(node: Node) -> None:
     with suppress(NodeError, TimeoutError):
         async with asyncio.timeout(_END_TIMEOUT):
-            await node.run(["sh", "-c", f"if test -d {INSTANCE}; then rmdir {INSTANCE}; fi"], check=False)
+            await node.carry_out(steps.remove_directory(INSTANCE), go_on=True)
 
 
 def _histogram(tracepoint: str) -> str:

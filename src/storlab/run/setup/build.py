@@ -15,6 +15,7 @@ from storlab.layers import stack
 from storlab.layers.base import Crossing, Keep, Layer, LayerContext, Shared
 from storlab.layers.resources import Dir, Share
 from storlab.layers.stack import BuiltStack
+from storlab.nodes import steps
 from storlab.nodes.demands import Demands
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of
@@ -214,7 +215,7 @@ class Builder:
         part.shared = spot.foundation.shared if spot.foundation is not None else Shared(register_undo=register)
         folder = f"{await self.session.scratch_on(node)}/{spot.owner}-{part.key}"
         if layers:
-            await node.run(["mkdir", "--parents", "--", folder])
+            await node.carry_out(steps.make_directory(folder, parents=True))
         further = spot.further.items()
         others = {name: [top.stack.resource for top in tops if top.stack.resource] for name, tops in further}
 

@@ -16,6 +16,7 @@ from storlab.formats.fio.declared import declared
 from storlab.layers.resources import Dir, Disk, Resource
 from storlab.measurements import Measurements
 from storlab.metrics import MetricSpec
+from storlab.nodes.listing import files_below
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.text import is_whole
@@ -225,7 +226,7 @@ class FioWorkload(Workload):
 
 
 async def _files(place: RunContext) -> str:
-    return await place.node.output("find", place.path, "-type", "f", "-printf", "%s %P\n")
+    return "\n".join(f"{size} {path}" for path, size in await files_below(place.node, place.path))
 
 
 def _extra(model: BaseModel) -> dict[str, Option]:

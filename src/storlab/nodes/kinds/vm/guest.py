@@ -17,12 +17,14 @@ from typing import Any
 from qemu.qmp import QMPClient
 
 from storlab.errors import NodeError, NodeLost
+from storlab.nodes import steps
 from storlab.nodes.answers import understood
 from storlab.nodes.connection import Connection
 from storlab.nodes.kinds.vm.causes import Causes, console_text, killed_for_memory, tail
 from storlab.nodes.kinds.vm.command import Files, GuestSpec, Memory, command
 from storlab.nodes.kinds.vm.handover import Handover
 from storlab.nodes.kinds.vm.qmp import execute, hang_up, ignore_shared_memory, migration_ends
+from storlab.nodes.modules import load_modules
 from storlab.nodes.network import CARD, PREFIX
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process
@@ -163,17 +165,23 @@ async def _settle_in(node: Node, spec: GuestSpec) -> None:
     await node.write("/proc/sys/kernel/hostname", spec.name.encode())
     if spec.card is None:
         return
-    await node.run(["modprobe", "virtio_net"])
-    await node.run(["ip", "link", "set", "dev", await _card(node, spec.card.mac), "name", CARD])
-    await node.run(["ip", "address", "add", f"{spec.card.address}/{PREFIX}", "dev", CARD])
-    await node.run(["ip", "link", "set", "dev", CARD, "up"])
+    loaded = await load_modules(node, "virtio_net")
+    if loaded is not None:
+        loaded.check(node.name)
+    lines = (
+        f"link set dev {await _card(node, spec.card.mac)} name {CARD}",
+        f"address add {spec.card.address}/{PREFIX} dev {CARD}",
+        f"link set dev {CARD} up",
+    )
+    await node.run(["ip", "-batch", "-"], stdin="".join(f"{line}\n" for line in lines).encode())
 
 
 async def _card(node: Node, mac: str) -> str:
     for _ in range(100):
-        found = await node.run(["sh", "-c", 'grep -l -F "$0" /sys/class/net/*/address', mac], check=False)
-        if found.ok:
-            return found.stdout.decode().split("/")[4]
+        (cards,) = await node.carry_out(steps.names("/sys/class/net"))
+        addresses = await node.texts(*(f"/sys/class/net/{card}/address" for card in cards.entries))
+        if mac in addresses:
+            return cards.entries[addresses.index(mac)]
         await asyncio.sleep(0.1)
     raise NodeError(f"node {node.name}: its network card {mac} did not appear")
 

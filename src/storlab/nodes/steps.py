@@ -1,0 +1,260 @@
+"""Small operations on a node's files, several in one request: ``docs/reference/agent-protocol.md``, ``steps``.
+
+Each would be a program to start otherwise, which takes an emulated guest a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from storlab.errors import DiskFull, NodeError, NodeLost, ProtocolError
+from storlab.nodes.connection import Connection
+from storlab.nodes.events import MAX_STEPS, Failed, StepResult, Steps
+from storlab.nodes.protocol import CHUNK
+from storlab.nodes.waiting import to_its_end
+
+MAX_CONTENTS = 1024 * 1024  # bytes that the steps of one request may bring
+_REST = 10.0  # s, for steps that were stopped to end; what hangs in the kernel never does
+_MAX_WORDS = 32 * 1024  # characters of a request's steps; a header of it has 64 KiB
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation: its name in the protocol, where, and its further fields. ``data`` is what it writes."""
+
+    do: str
+    path: str | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+    data: bytes = b""
+
+    @property
+    def brings(self) -> bool:
+        """Whether its result has contents."""
+        return self.do in ("read", "readlink", "names", "files")
+
+    def as_request(self) -> dict[str, Any]:
+        """As it goes out."""
+        return {"do": self.do, **({} if self.path is None else {"path": self.path}), **self.fields}
+
+
+def look(path: str) -> Step:
+    """What is at a path: a link is not followed."""
+    return Step("look", path)
+
+
+def make_directory(path: str, mode: int = 0o755, *, parents: bool = False) -> Step:
+    """Make a directory; with ``parents`` as mkdir(1) does, and then ``mode`` does not count."""
+    return Step("mkdir", path, {"mode": mode, "parents": parents})
+
+
+def remove_directory(path: str) -> Step:
+    """Remove an empty directory."""
+    return Step("rmdir", path)
+
+
+def unlink(path: str) -> Step:
+    """Remove anything but a directory."""
+    return Step("unlink", path)
+
+
+def symlink(path: str, target: str) -> Step:
+    """Make a symbolic link at ``path``."""
+    return Step("symlink", path, {"target": target})
+
+
+def read(path: str, limit: int = MAX_CONTENTS) -> Step:
+    """A file's contents, or as many bytes of them."""
+    return Step("read", path, {"limit": limit})
+
+
+def readlink(path: str) -> Step:
+    """Where a symbolic link leads, as its contents."""
+    return Step("readlink", path)
+
+
+def write(path: str, data: bytes | str) -> Step:
+    """Write to a file that is there, such as one of sysfs, in one go."""
+    written = data.encode() if isinstance(data, str) else data
+    return Step("write", path, {"size": len(written)}, written)
+
+
+def create(path: str, data: bytes, mode: int = 0o644) -> Step:
+    """Make a file, or replace its contents."""
+    return Step("write", path, {"size": len(data), "create": mode}, data)
+
+
+def resize(path: str, size: int) -> Step:
+    """Give a file this size; one that is not there is made, and takes up nothing yet."""
+    return Step("resize", path, {"size": size})
+
+
+def own(path: str, user: int, group: int) -> Step:
+    """Give a file or directory to a user and a group."""
+    return Step("own", path, {"user": user, "group": group})
+
+
+def open_up(path: str) -> Step:
+    """Let everybody pass through a directory."""
+    return Step("open_up", path)
+
+
+def names(path: str, *, targets: bool = False) -> Step:
+    """What is in a directory; with where symbolic links lead."""
+    return Step("names", path, {"targets": targets})
+
+
+def files(path: str) -> Step:
+    """The regular files in a directory and below it."""
+    return Step("files", path)
+
+
+def owned(path: str, top: str) -> Step:
+    """Whether something is there that is Storlab's own; ``top`` is the outermost of its folders on the way."""
+    return Step("owned", path, {"top": top})
+
+
+def remove(path: str, top: str) -> Step:
+    """The same, and remove it with all that it holds."""
+    return Step("remove", path, {"top": top})
+
+
+def sync(path: str | None = None) -> Step:
+    """Write back what is held in memory: of all file systems, or of that of a path."""
+    return Step("sync", path)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of one step."""
+
+    step: Step
+    result: StepResult
+    contents: bytes = b""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it was carried out."""
+        return self.result.message is None
+
+    @property
+    def missing(self) -> bool:
+        """Whether it failed because nothing is there."""
+        return self.result.errno == "ENOENT"
+
+    @property
+    def there(self) -> bool:
+        """Of ``look``: something is there. Of ``owned`` and ``remove``: something was."""
+        return self.ok and self.result.found is not False
+
+    @property
+    def text(self) -> str:
+        """Its contents, without white space around them, as files of sysfs have it; empty where it failed."""
+        return self.contents.decode(errors="replace").strip()
+
+    @property
+    def entries(self) -> list[str]:
+        """Of ``names`` and ``files``: one after the other."""
+        return self.contents.decode(errors="replace").split("\0")[:-1]
+
+    @property
+    def targets(self) -> dict[str, str]:
+        """Of ``names`` with targets: name → where the link leads, empty where it is none."""
+        return dict(zip(self.entries[::2], self.entries[1::2], strict=False))
+
+    def check(self, node: str) -> Done:
+        """This, if it was carried out. Raises ``FileNotFoundError``, ``DiskFull`` or ``NodeError``."""
+        if not self.ok:
+            self._fail(node)
+        return self
+
+    def _fail(self, node: str) -> NoReturn:
+        where = self.step.path or self.step.do
+        if self.missing:
+            raise FileNotFoundError(where)
+        if self.result.errno == "ENOSPC":
+            raise DiskFull(f"no space left on the file system of {where}")
+        raise NodeError(f"node {node}: {self.result.message}")
+
+
+def requests(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """The steps in as few requests as can carry them."""
+    request: list[Step] = []
+    words = size = 0
+    for step in steps:
+        own = len(repr(step.as_request()))
+        full = len(request) == MAX_STEPS or words + own > _MAX_WORDS or size + len(step.data) > CHUNK
+        if request and full:
+            yield request
+            request, words, size = [], 0, 0
+        request.append(step)
+        words, size = words + own, size + len(step.data)
+    if request:
+        yield request
+
+
+def match_results(
+    request: Sequence[Step], results: Sequence[StepResult], contents: bytes, *, go_on: bool
+) -> list[Done]:
+    """Results with their steps and contents. Raises ``ProtocolError`` where they can't be those of this request."""
+    done: list[Done] = []
+    at = 0
+    for step, result in zip(request, results, strict=False):
+        size = (result.size or 0) if step.brings and result.message is None else 0
+        limit = step.fields.get("limit", MAX_CONTENTS)
+        if size > min(limit, len(contents) - at):
+            raise ProtocolError("its agent sent other contents than its steps were to bring")
+        done.append(Done(step, result, contents[at : at + size]))
+        at += size
+    ended = done[-1].result.errno == "ECANCELED" if go_on and done else bool(done) and not done[-1].ok
+    short = len(results) < len(request) and not ended
+    if len(results) > len(request) or short or at != len(contents):
+        raise ProtocolError("its agent sent other results than those of the steps that it was asked for")
+    if not go_on and any(not each.ok for each in done[:-1]):
+        raise ProtocolError("its agent went on after a step that failed")
+    return done
+
+
+async def carried_out(connection: Connection, request: Sequence[Step], *, go_on: bool) -> list[Done]:
+    """Have an agent carry out what fits into one request. A cancelled caller stops it, and waits until it is at rest.
+
+    Raises ``NodeError`` where the agent refuses the request.
+    """
+    identity = connection.next_id()
+    asking = asyncio.create_task(_ask(connection, identity, request, go_on))
+    try:
+        return await asyncio.shield(asking)
+    except asyncio.CancelledError:
+        await to_its_end(_stop(connection, identity, asking))
+        raise
+
+
+async def _ask(connection: Connection, identity: int, request: Sequence[Step], go_on: bool) -> list[Done]:
+    data = b"".join(step.data for step in request)
+    fields = {"steps": [step.as_request() for step in request], "go_on": go_on}
+    async with aclosing(connection.request("steps", data, identity, **fields)) as answers:
+        async for answer in answers:
+            if isinstance(answer.event, Failed):
+                raise NodeError(f"steps: {answer.event.message}")
+            assert isinstance(answer.event, Steps), "the connection lets no other event through"
+            try:
+                return match_results(request, answer.event.results, answer.payload, go_on=go_on)
+            except ProtocolError as error:
+                raise connection.give_up(str(error)) from None
+    raise AssertionError("a request has a final event")
+
+
+async def _stop(connection: Connection, identity: int, asking: asyncio.Task[list[Done]]) -> None:
+    try:
+        async with asyncio.timeout(max(_REST, connection.patience)):
+            await connection.stop(identity, grace=0.0)
+            await asyncio.wait([asking])
+    except TimeoutError:
+        connection.give_up("what it does to files can't be stopped: it hangs in the kernel")
+    except NodeLost:
+        pass
+    if asking.done() and not asking.cancelled():
+        asking.exception()  # seen

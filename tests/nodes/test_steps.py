@@ -1,0 +1,178 @@
+"""Several small operations on files in one request: requests, answers, and what a real agent makes of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.errors import NodeError, ProtocolError, StorlabError
+from storlab.nodes import steps
+from storlab.nodes.events import StepResult
+from storlab.nodes.kinds.local import local_node
+from storlab.nodes.listing import files_below
+from storlab.nodes.node import Node
+from storlab.nodes.protocol import Frame, encode
+from storlab.nodes.steps import Done, match_results, requests
+from storlab.nodes.undo import remove_folder
+
+T = TypeVar("T")
+RUN = "20260102-030405-abcd"
+
+
+def on_node(work: Callable[[Node], Awaitable[T]]) -> T:
+    async def run() -> T:
+        async with asyncio.timeout(60), local_node("here") as node:
+            return await work(node)
+
+    return asyncio.run(run())
+
+
+@given(st.lists(st.tuples(st.text(max_size=4000), st.binary(max_size=200_000)), max_size=40))
+def test_every_step_goes_out_once_in_its_order_and_every_request_fits_into_a_frame(
+    wanted: list[tuple[str, bytes]],
+) -> None:
+    made = [steps.create(path.encode(errors="replace").decode(), data) for path, data in wanted]
+    found = list(requests(made))
+    assert [step for request in found for step in request] == made
+    for request in found:
+        header = {"id": 2**53, "op": "steps", "steps": [step.as_request() for step in request], "go_on": True}
+        encode(Frame(header, b"".join(step.data for step in request)))
+
+
+def test_results_get_the_contents_that_are_theirs() -> None:
+    request = [steps.read("/a"), steps.look("/b"), steps.names("/c"), steps.read("/d")]
+    results = [
+        StepResult(size=2),
+        StepResult(size=7, kind="file"),
+        StepResult(size=4),
+        StepResult(errno="EIO", message="no"),
+    ]
+    done = match_results(request, results, b"aab\0c\0", go_on=True)
+    assert [each.contents for each in done] == [b"aa", b"", b"b\0c\0", b""]
+    assert done[2].entries == ["b", "c"]
+    assert [each.ok for each in done] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("results", "contents"),
+    [
+        ([StepResult(size=3), StepResult()], b"aa"),
+        ([StepResult(size=1), StepResult()], b"aa"),
+        ([StepResult(size=2)], b"aa"),
+        ([StepResult(size=0)] * 3, b""),
+        ([StepResult(message="no"), StepResult()], b""),
+        ([StepResult(size=2)] * 2, b"aaaa"),
+    ],
+)
+def test_results_that_can_not_be_those_of_the_steps_are_refused(results: list[StepResult], contents: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        match_results([steps.read("/a", 2), steps.look("/b")], results, contents, go_on=False)
+
+
+@given(
+    st.lists(st.builds(StepResult, size=st.none() | st.integers(0, 9), message=st.none() | st.just("no"))), st.binary()
+)
+def test_no_answer_is_another_exception(results: list[StepResult], contents: bytes) -> None:
+    request = [steps.read("/a", 4), steps.names("/b"), steps.look("/c")]
+    for go_on in (False, True):
+        try:
+            done = match_results(request, results, contents, go_on=go_on)
+        except ProtocolError:
+            continue
+        assert b"".join(each.contents for each in done) == contents
+
+
+def test_what_steps_make_is_there_and_what_they_read_is_given(tmp_path: Path) -> None:
+    async def work(node: Node) -> list[Done]:
+        return await node.carry_out(
+            steps.make_directory(f"{tmp_path}/a", 0o700),
+            steps.create(f"{tmp_path}/a/file", b"text\n", 0o600),
+            steps.write(f"{tmp_path}/a/file", "TE"),
+            steps.symlink(f"{tmp_path}/a/link", "file"),
+            steps.resize(f"{tmp_path}/large", 10**9),
+            steps.read(f"{tmp_path}/a/link"),
+            steps.names(f"{tmp_path}/a", targets=True),
+            steps.look(f"{tmp_path}/large"),
+            steps.sync(str(tmp_path)),
+        )
+
+    done = on_node(work)
+    assert done[5].text == "TExt"
+    assert done[6].targets == {"file": "", "link": "file"}
+    assert (done[7].result.size, done[7].result.allocated) == (10**9, 0)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "a/file").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_step_that_fails_is_raised_with_its_reason_and_the_rest_is_left_out(tmp_path: Path) -> None:
+    made = steps.make_directory(f"{tmp_path}/made")
+    with pytest.raises(FileNotFoundError, match="/no/such"):
+        on_node(lambda node: node.carry_out(steps.read("/no/such"), made))
+    assert not (tmp_path / "made").exists()
+    with pytest.raises(NodeError, match=r"node here: can't make the directory .*: File exists"):
+        on_node(lambda node: node.carry_out(made, made))
+    found = on_node(lambda node: node.carry_out(steps.read("/no/such"), made, go_on=True))
+    assert [each.ok for each in found] == [False, False] and found[0].missing
+
+
+def test_more_steps_than_one_request_takes_are_several_requests(tmp_path: Path) -> None:
+    many = [steps.create(f"{tmp_path}/{number}", b"%d" % number) for number in range(600)]
+
+    async def work(node: Node) -> list[str | None]:
+        await node.carry_out(*many)
+        return await node.texts(*(f"{tmp_path}/{number}" for number in range(601)))
+
+    assert on_node(work) == [*(str(number) for number in range(600)), None]
+
+
+def test_a_listing_longer_than_one_answer_is_found_all_the_same(tmp_path: Path) -> None:
+    for number in range(6000):
+        (tmp_path / f"{number:0200}").touch()
+    found = on_node(lambda node: files_below(node, str(tmp_path)))
+    assert len(found) == 6000 and {size for _, size in found} == {0}
+
+
+def test_a_cancelled_caller_stops_its_steps(tmp_path: Path) -> None:
+    for number in range(3000):
+        (tmp_path / f"{number}").touch()
+
+    async def work(node: Node) -> list[Done]:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await node.carry_out(*(steps.files(str(tmp_path)) for _ in range(200)), go_on=True)
+        assert node.lost is None
+        return await node.carry_out(steps.look(str(tmp_path)))
+
+    assert on_node(work)[0].result.kind == "directory"
+
+
+def test_a_folder_that_others_have_put_a_link_to_is_left_alone(tmp_path: Path) -> None:
+    foreign, link = tmp_path / "foreign", tmp_path / f"storlab-{RUN}"
+    foreign.mkdir()
+    (foreign / "kept").touch()
+    link.symlink_to(foreign)
+    with pytest.raises(
+        StorlabError, match="is not what Storlab made there, for a symbolic link is in its way: left alone"
+    ):
+        on_node(lambda node: remove_folder(node, str(link)))
+    with pytest.raises(StorlabError, match="for a symbolic link is in its way"):
+        on_node(lambda node: remove_folder(node, f"{link}/kept", itself=False))
+    assert (foreign / "kept").exists()
+    link.unlink()
+    assert on_node(lambda node: remove_folder(node, str(link))) is None
+
+
+def test_a_program_reads_a_file_of_the_nodes_as_its_standard_input(tmp_path: Path) -> None:
+    given_file = tmp_path / "input"
+    given_file.write_bytes(b"x" * 300_000)
+    assert len(on_node(lambda node: node.run(["cat"], stdin=given_file)).stdout) == 300_000
+    with pytest.raises(StorlabError, match=r"cat can't be run: can't open .* for the standard input: No such file"):
+        on_node(lambda node: node.run(["cat"], stdin=tmp_path / "none"))
+    with pytest.raises(StorlabError, match="Invalid argument"):
+        on_node(lambda node: node.run(["cat"], stdin=tmp_path))
