@@ -12,6 +12,7 @@ import pytest
 from laboratory import needs_root
 from storlab.errors import TrialError, Unsupported
 from storlab.layers.resources import Dir, Share
+from storlab.layers.share.ports import is_taken
 from storlab.nodes.process import Process
 
 from .pair import SCRATCH, Crossed, End, Shop, open_shop
@@ -150,7 +151,10 @@ def test_a_port_that_somebody_else_has_is_passed_over(shop: Shop, protocol: str,
         free = await server.node.start(["socat", f"TCP-LISTEN:{port},fork,bind=10.213.0.2", "/dev/null"])
         server.node.ports._given.clear()
         try:
-            await asyncio.sleep(1.0)
+            for _ in range(300):
+                if await is_taken(server.node, port):
+                    break
+                await asyncio.sleep(0.1)
             async with shop.pair.crossed(*stack(protocol)) as crossed:
                 (share,) = (each for each in crossed.resources if isinstance(each, Share))
                 assert share.port == port + 1
