@@ -1,7 +1,7 @@
 # Storlab's front door: `make demo` and `make test` install what they need. Each target is a script in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test fuzz attack lint bench agent image clean
+.PHONY: help demo check test fuzz attack lint docs bench agent image clean
 MAKEFLAGS += --no-print-directory
 export PYTHON
 
@@ -26,6 +26,9 @@ attack: ## Attacks on Storlab: random kills, attempts on devices, strangers' fil
 
 lint: ## Formatting, lint, strict types, import contracts: Rust, Python, shell
 	@scripts/lint.sh
+
+docs: ## The documentation as pages, in build/site; nothing in them is fetched
+	@scripts/docs.sh
 
 bench: ## Storlab's own speed, beside its peers'
 	@scripts/bench.sh

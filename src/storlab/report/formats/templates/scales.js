@@ -10,7 +10,7 @@
   };
 
   // ---- A chart's axis of values: its labels, and the value at each pixel between the ends of the range
-  const BESIDES = /^(round|trial|time|seconds|number|quantile|percentile)\b/;
+  const NOT_VALUES = /^(round|trial|time|seconds|number|quantile|percentile)\b/;
   const axisOf = chart => {
     const size = chart.querySelector(".role-frame path.background")?.getAttribute("d").match(/h([\d.]+)v([\d.]+)/);
     const scopes = [...chart.querySelectorAll(".role-mark")].flatMap(marks => {
@@ -26,7 +26,7 @@
       const ticks = labels.map((label, i) => ({ label, at: places[i][axis] - (axis ? 4 : 0), value: valueOf(label.textContent) }));
       const title = group.querySelector(".role-axis-title")?.textContent ?? "";
       return { axis, ticks, title, span: Number(size[axis + 1]) };
-    }).filter(({ ticks, title }) => ticks.length > 1 && ticks.every(tick => tick.value !== null && tick.value >= 0) && !BESIDES.test(title));
+    }).filter(({ ticks, title }) => ticks.length > 1 && ticks.every(tick => tick.value !== null && tick.value >= 0) && !NOT_VALUES.test(title));
     const chosen = axes.filter(each => each.axis === 1).length ? axes.filter(each => each.axis === 1) : axes;
     return chosen.length === 1 ? fitted(chosen[0]) : null;
   };
