@@ -197,6 +197,33 @@ fn a_survivor_that_still_holds_the_output_does_not_keep_the_run() {
 }
 
 #[test]
+fn survivors_that_are_kept_live_until_the_agent_ends_and_hold_nothing_up() {
+    let directory = Directory::new("kept");
+    let mut agent = Agent::start();
+    let pid_file = directory.path("daemon");
+    let script = format!(
+        "{} while [ ! -s {} ]; do sleep 0.01; done; yes & echo done",
+        daemon(&pid_file),
+        pid_file.display()
+    );
+    let exit = agent.ask_final(with(sh(&script), json!({"survivors": "keep"})));
+    let daemon_pid = read_pid(&pid_file);
+    assert_eq!((exit.number("code"), exit.number("survivors")), (0, 2), "{exit:?}");
+    assert!(lives(daemon_pid), "it was to be kept");
+
+    let pid_file = directory.path("stopped");
+    let (id, _) = agent
+        .start_run(with(sh(&format!("{} exec sleep 1000", daemon(&pid_file))), json!({"survivors": "keep"})));
+    let stopped = read_pid(&pid_file);
+    agent.ask_final(json!({"op": "stop", "run": id, "grace_ns": 0}));
+    assert_eq!(agent.finish_last(id).get("stopped_by"), "KILL");
+    assert!(!lives(stopped), "a run that is stopped keeps nothing");
+
+    drop(agent);
+    wait_until("what was kept died with the agent", || !lives(daemon_pid));
+}
+
+#[test]
 fn a_run_in_a_fork_storm_ends() {
     let mut agent = Agent::start();
     let script = "f() { while :; do sleep 0.01 & done; }; for i in 1 2 3 4; do f & done; wait";

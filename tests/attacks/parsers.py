@@ -13,6 +13,7 @@ from pathlib import Path
 from subprocess import run
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from attacks.samples import (
@@ -114,6 +115,7 @@ from storlab.probes.tcp.probe import NAME as TCP
 from storlab.probes.tcp.probe import TcpProbe
 from storlab.record import read_record
 from storlab.records.run_folder import TrialRecord
+from storlab.records.suite import parse_results
 from storlab.report.model.format import duration as duration_text
 from storlab.run.journal import JOURNAL, read_pending
 from storlab.run.noise import MachineNoise
@@ -440,6 +442,11 @@ PARSERS: dict[str, Parser] = {
     "job file": Parser(of_text(job_file), these(*JOBS), OptionError),
     "journal": Parser(of_file(JOURNAL, read_pending), journal, RecordsError),
     "trial": Parser(of_record(TrialRecord), these(*TRIAL_JSON), RecordsError),
+    "results of a suite": Parser(
+        of_bytes(lambda data: parse_results(data, "results.jsonl")),
+        these(msgspec.json.encode(attempt("a/b")).decode() + "\n"),
+        RecordsError,
+    ),
     "noise": Parser(of_file("m.json", noise), these(*NOISE_JSON), RecordsError),
     "image": Parser(of_record(ImageManifest), these(*IMAGE_JSON), RecordsError),
     "acceleration": Parser(of_record(Acceleration), these('{"accelerator": "tcg", "reason": "x"}'), RecordsError),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::system;
 use crate::clock::SECOND;
 use crate::launch::find_program;
-use crate::protocol::{Facts, Output, Run, StdinKind, Tool};
+use crate::protocol::{Facts, Output, Run, StdinKind, Survivors, Tool};
 
 /// How long a tool may take to print its version.
 const TIMEOUT_NS: u64 = 5 * SECOND;
@@ -60,6 +60,7 @@ impl FactsRequest {
             start_at_ns: None,
             name: None,
             confine: None,
+            survivors: Survivors::Kill,
         };
         Some((name, run))
     }

@@ -12,8 +12,8 @@ pub use frame::{
     DecodeError, Decoder, EncodeError, Frame, MAX_FRAME, MAX_GREETING, MAX_HEADER, PREFACE, encode,
 };
 pub use request::{
-    Operation, Output, Read, Request, RequestError, Run, Sample, Stdin, StdinKind, Stop, Turns, Write,
-    is_file_name, parse,
+    Operation, Output, Read, Request, RequestError, Run, Sample, Stdin, StdinKind, Stop, Survivors, Turns,
+    Write, is_file_name, parse,
 };
 pub use steps::{MAX_CONTENTS, MAX_STEPS, Step, StepResult, Steps};
 

@@ -107,6 +107,20 @@ pub struct Run {
     /// What alone it may write to; all that the agent may, where it is `None`.
     #[serde(default)]
     pub confine: Option<Confinement>,
+    /// What becomes of processes that outlive the first.
+    #[serde(default)]
+    pub survivors: Survivors,
+}
+
+/// What becomes of processes that outlive the first one of a run that ended by itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Survivors {
+    /// They are killed.
+    #[default]
+    Kill,
+    /// They stay, in the run's cgroup, until somebody else ends them or the agent ends.
+    Keep,
 }
 
 /// A program's standard input.

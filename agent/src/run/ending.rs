@@ -5,6 +5,7 @@ use nix::sys::signal::Signal;
 use super::{End, Run, Stage, StoppedBy};
 use crate::clock::{MILLISECOND, SECOND};
 use crate::outbox::Outbox;
+use crate::protocol::Survivors;
 use crate::sys;
 
 /// How long to wait for killed processes. One that hangs in the kernel (a dead disk) may never die.
@@ -81,7 +82,11 @@ impl Run {
         if others_have_grace && self.others_unasked {
             self.family.terminate(); // it was to end them, and has not
         }
-        if !others_have_grace {
+        let ended_by_itself = self.stopped_by.is_none() && self.failure.is_none();
+        if ended_by_itself && self.keeps == Survivors::Keep {
+            self.survivors = self.family.members().len();
+            self.drain();
+        } else if !others_have_grace {
             self.kill_at = None;
             self.kill_survivors(now);
         } else {

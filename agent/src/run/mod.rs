@@ -25,7 +25,7 @@ use crate::launch::{Launched, launch};
 use crate::outbox::Outbox;
 use crate::poller::{Interest, Part, Poller, Token};
 use crate::processes::{Family, RunCgroup};
-use crate::protocol::{self, Failure};
+use crate::protocol::{self, Failure, Survivors};
 use crate::sys::Usage;
 use output::OutputPipe;
 use stdin::StdinPipe;
@@ -120,6 +120,7 @@ pub struct Run {
     failure: Option<Failure>,
     start: Option<Start>,
     end: Option<End>,
+    keeps: Survivors,
     survivors: usize,
     turns: Option<Turns>,
     /// The request whose turns ended because the run was stopped.
@@ -171,6 +172,7 @@ impl Run {
             failure: None,
             start: None,
             end: None,
+            keeps: request.survivors,
             survivors: 0,
             turns: None,
             turns_given_up: None,

@@ -9,7 +9,7 @@ use super::{Owner, Run, Stage};
 use crate::clock;
 use crate::outbox::Outbox;
 use crate::poller::{Part, Poller, Token};
-use crate::protocol::Event;
+use crate::protocol::{Event, Survivors};
 
 /// What a pipe holds unless it was told otherwise: `pipe(7)`.
 const CHUNK: usize = 65_536;
@@ -44,6 +44,11 @@ impl OutputPipe {
                 _ => self.pipe = None,
             }
         }
+    }
+
+    /// Closes it, whatever is in it.
+    fn close(&mut self) {
+        self.pipe = None;
     }
 
     /// Closes it where it is empty, though a process that isn't ours may hold its other end.
@@ -81,7 +86,11 @@ impl Run {
             }
         }
         if self.stage == Stage::Draining {
-            self.outputs[index].close_if_empty();
+            match self.keeps {
+                Survivors::Kill => self.outputs[index].close_if_empty(),
+                // What was there when the run ended is read: more than a chunk never is. Survivors may go on for ever.
+                Survivors::Keep => self.outputs[index].close(),
+            }
         }
     }
 

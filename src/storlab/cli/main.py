@@ -26,6 +26,7 @@ from storlab.cli.plan.command import plan
 from storlab.cli.report import report
 from storlab.cli.run import resume, run
 from storlab.cli.shell import shell
+from storlab.cli.suite.command import suite
 from storlab.cli.trace.command import trace
 from storlab.version import __version__
 
@@ -88,6 +89,7 @@ app.command()(doctor)
 app.command()(clean)
 app.add_typer(import_)
 app.add_typer(image)
+app.add_typer(suite)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from storlab.errors import DiskFull, NodeError, TooMuch
 from storlab.nodes import events, steps
 from storlab.nodes.connection import Connection
-from storlab.nodes.events import Answer, Data, Event, Facts, Failed, Sampled
+from storlab.nodes.events import Answer, Data, Event, Facts, Failed, Sampled, Stderr, Stdout
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.nodes.process import Exit, OnOutput, Process
 from storlab.nodes.protocol import CHUNK
@@ -134,14 +134,18 @@ class Node:
         stdout_file: str | None = None,
         name: str | None = None,
         on_output: OnOutput | None = None,
+        on_stderr: OnOutput | None = None,
         max_output: int | None = None,
+        keep_survivors: bool = False,
     ) -> Process:
         """Start a command; returns once its process exists. ``start_at``: seconds on the node's monotonic clock.
 
         ``stdin``: a path is a file of the node's, which its agent opens.
         ``name`` is what the name of its cgroup ends with, and by which ``named`` has it. What it prints goes to
         ``on_output``, where that is given, and is not collected; else it is killed where that is more than
-        ``max_output`` bytes, by default ``MAX_OUTPUT``, and who waits for it gets ``TooMuch``.
+        ``max_output`` bytes, by default ``MAX_OUTPUT``, and who waits for it gets ``TooMuch``. ``on_stderr`` gets what
+        goes to standard error, in place of ``on_output``. With ``keep_survivors``, processes that outlive the first one
+        stay in the command's cgroup, unless it is stopped.
 
         Raises ``CommandFailed`` where the program can't be executed.
         """
@@ -157,8 +161,10 @@ class Node:
             "start_at_ns": None if start_at is None else round(start_at * 1e9),
             "name": name,
             "confine": None if self.confinement is None else asdict(self.confinement),
+            "survivors": "keep" if keep_survivors else "kill",
         }
-        process = Process(self.name, self.connection, tuple(argv), fields, on_output, max_output)
+        listeners = {Stdout: on_output, Stderr: on_stderr or on_output}
+        process = Process(self.name, self.connection, tuple(argv), fields, listeners, max_output)
         try:
             await process.started()
             if stdin is not None and not isinstance(stdin, Path):

@@ -106,10 +106,10 @@ class Process:
         connection: Connection,
         argv: tuple[str, ...],
         fields: Mapping[str, Any],
-        on_output: OnOutput | None = None,
+        listeners: Mapping[type[Event], OnOutput | None],
         max_output: int | None = None,
     ) -> None:
-        self._node, self._connection, self._argv, self._on_output = node, connection, argv, on_output
+        self._node, self._connection, self._argv, self._listeners = node, connection, argv, listeners
         self._id = connection.next_id()
         self._max_output = max_output or MAX_OUTPUT
         self._started, self._spoke = asyncio.Event(), asyncio.Event()
@@ -223,8 +223,8 @@ class Process:
                         case Started():
                             self.pid, self.cgroup = event.pid, event.cgroup
                             self._started.set()
-                        case Stdout() | Stderr() if self._on_output is not None:
-                            self._on_output(answer.payload, event.monotonic_ns / 1e9)
+                        case Stdout() | Stderr() if (listener := self._listeners[type(event)]) is not None:
+                            listener(answer.payload, event.monotonic_ns / 1e9)
                         case Stdout() | Stderr():
                             output[type(event)].append(answer.payload)
                             collected += len(answer.payload)

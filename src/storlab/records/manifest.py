@@ -164,6 +164,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
     rests: tuple[Rest, ...] = ()  # cells that are due no longer; all others are due in every round
     until: str | None = None  # of `storlab resume --until`: the rule by which it stops, in the place of the study's
     imported: Imported | None = None  # from what; of none, it was run
+    suite: str = ""  # of a run of a suite, its name; it has no study
     format: int = FORMAT
 
     def study(self) -> Study:
@@ -171,6 +172,11 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True):
         if self.imported is not None:
             raise RecordsError(
                 "the run was imported and has no study: `storlab report` shows it, nothing runs it again"
+            )
+        if self.suite:
+            raise RecordsError(
+                f"this is a run of the suite {self.suite}, and not of a study: `storlab suite report` shows it, "
+                "`storlab suite resume` resumes it"
             )
         from storlab.study.study import parse_study  # a third of a second, which imported runs can do without
 

@@ -26,6 +26,7 @@ class Interrupts:
     """What was asked for so far. ``notify`` is called, with a sentence for the user, when a signal came."""
 
     notify: Callable[[str], None]
+    unit: str = "the trial that runs is finished first"
     stage: Literal["before", "trials", "teardown"] = "before"
     finish: bool = False
     at_once: bool = False
@@ -50,7 +51,7 @@ class Interrupts:
             self._say("Everything is being torn down; please wait.")
         elif self.stage == "trials" and number == signal.SIGINT and not self.finish:
             self.finish = True
-            self._say("Interrupted: the trial that runs is finished first. Ctrl-C again stops at once.")
+            self._say(f"Interrupted: {self.unit}. Ctrl-C again stops at once.")
         else:
             self.finish = self.at_once = True
             assert self._task is not None

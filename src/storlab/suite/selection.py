@@ -32,6 +32,9 @@ class Selection:
     share: tuple[int, int] = (1, 1)
 
 
+EVERYTHING = Selection()
+
+
 def select(suite: Suite, selection: Selection, times: Mapping[tuple[str, str], float] | None = None) -> Suite:
     """The suite with these tests only. Raises ``UserError`` where a pattern or tag meets nothing, or all is left out.
 

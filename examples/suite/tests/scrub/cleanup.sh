@@ -1,0 +1,2 @@
+#!/bin/bash
+zpool destroy -f tank

@@ -1,0 +1,1 @@
+"""``storlab suite``: suites of tests from others, run in guests."""

@@ -1,0 +1,101 @@
+"""What ``storlab suite`` was asked for, from its options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from storlab.errors import RecordsError, UserError
+from storlab.reading import read_file
+from storlab.records.suite import SuiteRun, read_suite_run
+from storlab.run.suite.suite_run import Asked
+from storlab.suite.model import Outcome
+from storlab.suite.selection import Selection, parse_share
+from storlab.suite.zts_text import read_results
+from storlab.units import Size
+
+_GOOD = (Outcome.PASS, Outcome.SKIP)
+_MOST_LOG = 256 * 1024**2  # bytes
+
+
+def asked_for(
+    names: list[str],
+    *,
+    tests: Path | None,
+    test: list[str] | None,
+    exclude: list[str] | None,
+    tags: str,
+    shard: str,
+    failed_of: Path | None = None,
+    memory: str = "1G",
+) -> Asked:
+    """What is to be run. Raises ``UserError``."""
+    for name in names:
+        if name.endswith(".run") and "/" in name and not Path(name).is_file():
+            raise UserError(f"there is no file {name}")
+    if tests is not None and not tests.is_dir():
+        raise UserError(f"--tests {tests}: it is not a folder")
+    wanted = list(test or ())
+    keys, times = None, None
+    if failed_of is not None:
+        known = _run_at(failed_of)
+        if known is None:
+            wanted += _failed_in(failed_of)
+        else:
+            keys = frozenset(key for key, each in known.results.items() if each.outcome not in _GOOD)
+            keys |= frozenset(known.without_result)
+            times = {key: each.elapsed for key, each in known.results.items()}
+            if not keys:
+                raise UserError(f"--failed-of {failed_of}: all tests passed there")
+    selection = Selection(tuple(wanted), _patterns(exclude or []), tags, keys, parse_share(shard))
+    return Asked(tuple(names), selection, tests, memory=_size(memory), times=times)
+
+
+def _size(text: str) -> int:
+    try:
+        return TypeAdapter[int](Size).validate_python(text)
+    except ValidationError:
+        raise UserError(f"--memory {text}: write a size, such as 1G") from None
+
+
+def _patterns(written: list[str]) -> tuple[str, ...]:
+    """Patterns, and those in files: one a line, but for empty lines and comments."""
+    found = []
+    for each in written:
+        if not each.startswith("@"):
+            found.append(each)
+            continue
+        lines = (line.partition("#")[0].strip() for line in _text(Path(each[1:])).splitlines())
+        found += [line for line in lines if line]
+    return tuple(found)
+
+
+def _run_at(path: Path) -> SuiteRun | None:
+    if not path.is_dir():
+        return None
+    return read_suite_run(path)
+
+
+def _failed_in(path: Path) -> list[str]:
+    """Paths of the tests that did not pass by a console or ``log`` of the suite's runner, whatever comes with them."""
+    results = {result.path: result.outcome for result in read_results(_text(path).splitlines())}
+    if not results:
+        raise UserError(f"--failed-of {path}: no line of it says what came of a test")
+    failed = [name for name, outcome in results.items() if outcome not in _GOOD and not _is_frame(name)]
+    if not failed:
+        raise UserError(f"--failed-of {path}: all tests passed there")
+    return failed
+
+
+def _is_frame(path: str) -> bool:
+    return path.rpartition("/")[2] in ("setup", "cleanup")
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_file(path, _MOST_LOG).decode(errors="replace")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    except RecordsError as error:
+        raise UserError(str(error)) from None

@@ -1,0 +1,228 @@
+"""``storlab suite run``, ``resume``, ``list``, ``report``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from storlab.cli.failure import GATE_HIT, INTERRUPTED, OWN_FAULT, TRIALS_FAILED
+from storlab.cli.options import Json, Output, Quiet, RunPath, Strings, offered
+from storlab.cli.output import show, show_json, warn
+from storlab.errors import UserError
+
+if TYPE_CHECKING:
+    from storlab.records.suite import SuiteRecord, SuiteRun
+    from storlab.run.suite.suite_run import Asked, Ended, Watch
+    from storlab.suite.model import Attempt
+
+suite = typer.Typer(
+    name="suite",
+    no_args_is_help=True,
+    help="Run test suites of others, such as the ZFS Test Suite, in virtual machines that may crash.",
+    epilog="Exit status: 0 all results as expected, 3 unexpected results, 4 a test that was asked for has no result, "
+    "2 a mistake in what was asked, 1 an internal error, 130 interrupted.",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+FORMATS = ("text", "zts", "md", "html", "junit", "json")
+Names = Annotated[
+    list[str],
+    Argument(
+        metavar="SUITE...", help="zts, zts-sanity, a runfile of the guest image by its name, or a runfile's path."
+    ),
+]
+Tests = Annotated[
+    Path | None,
+    Option("--tests", "-i", metavar="DIR", help="A folder of your own tests, copied into each guest."),
+]
+Test = Annotated[Strings, Option("--test", metavar="GLOB", help="Only tests whose path ends so: create*, acl/*.")]
+Exclude = Annotated[
+    Strings, Option("--exclude", metavar="GLOB|@FILE", help="Not these tests; @FILE has one pattern a line.")
+]
+Tags = Annotated[
+    str,
+    Option("--tags", "-T", metavar="EXPRESSION", help="Only groups with these tags: 'acl, zvol', 'acl and not slow'."),
+]
+Shard = Annotated[str, Option("--shard", metavar="K/N", help="Only the share K of N, each about equally long.")]
+
+
+@suite.command()
+def run(
+    names: Names,
+    tests: Tests = None,
+    guests: Annotated[int, Option("--guests", min=1, max=256, help="Guests that run tests side by side.")] = 1,
+    test: Test = None,
+    exclude: Exclude = None,
+    tags: Tags = "",
+    shard: Shard = "1/1",
+    failed_of: Annotated[
+        Path | None, Option("--failed-of", metavar="RUN|LOG", help="Only tests that did not pass there.")
+    ] = None,
+    retries: Annotated[int, Option("--retries", min=0, max=100, help="Tries more of a test that fails.")] = 0,
+    timeout_scale: Annotated[
+        float | None, Option("--timeout-scale", min=0.01, max=1000, help="Of all time-outs; by default as measured.")
+    ] = None,
+    allow_missing: Annotated[
+        bool, Option("--allow-missing", help="Run tests though the guest image lacks a program that they call.")
+    ] = False,
+    cpus: Annotated[int, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest.")] = 1,
+    memory: Annotated[str, Option("--memory", metavar="SIZE", help="Memory of each guest.")] = "1G",
+    out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run a suite in guests; a guest that is lost is a test's result, and the rest runs on in another."""
+    import asyncio
+
+    from storlab.cli.run import new_folder
+    from storlab.cli.suite.choose import asked_for
+    from storlab.run.suite.suite_run import run_suite
+
+    asked = asked_for(
+        names, tests=tests, test=test, exclude=exclude, tags=tags, shard=shard, failed_of=failed_of, memory=memory
+    )
+    asked = _with(asked, guests=guests, retries=retries, scale=timeout_scale, allow_missing=allow_missing, cpus=cpus)
+    folder = out or new_folder(Path(names[0]).stem or "suite")
+    _finish(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)), quiet=quiet, json=json)
+
+
+@suite.command()
+def resume(folder: RunPath, quiet: Quiet = False, json: Json = False) -> None:
+    """Run the tests of an interrupted run that have no result yet.
+
+    A group that was under way begins again, after its set-up, with the tests that are left of it.
+    """
+    import asyncio
+
+    from storlab.run.suite.suite_run import resume_suite
+
+    _finish(folder, lambda watch: asyncio.run(resume_suite(folder, watch)), quiet=quiet, json=json)
+
+
+@suite.command("list")
+def list_(
+    names: Names,
+    tests: Tests = None,
+    test: Test = None,
+    exclude: Exclude = None,
+    tags: Tags = "",
+    shard: Shard = "1/1",
+    json: Json = False,
+) -> None:
+    """Show what a suite consists of: its groups and tests, and what is expected of them. Nothing of it is run."""
+    import asyncio
+
+    from storlab.cli.suite.choose import asked_for
+    from storlab.cli.suite.listing import listed, listed_json
+    from storlab.run.suite.suite_run import look_at_suite
+
+    asked = asked_for(names, tests=tests, test=test, exclude=exclude, tags=tags, shard=shard)
+    chosen, found, lacking = asyncio.run(look_at_suite(asked, warn))
+    if json:
+        show_json(listed_json(chosen, found.expectations, lacking))
+        return
+    for line in listed(chosen, found.expectations, lacking):
+        show(line)
+
+
+@suite.command()
+def report(
+    folder: RunPath,
+    format_: Annotated[
+        str, Option("--format", "-f", metavar="|".join(FORMATS), autocompletion=offered(*FORMATS), help="Format.")
+    ] = "text",
+    output: Output = None,
+) -> None:
+    """Report on a run of a suite, whole or not."""
+    from storlab.records.suite import read_suite_run
+    from storlab.report.suite.formats import render
+
+    if format_ not in FORMATS:
+        raise UserError(f"--format {format_}: it is one of {', '.join(FORMATS)}")
+    text = render(read_suite_run(folder), format_)
+    if output is None:
+        (show_json if format_ == "json" else show)(text.removesuffix("\n"))
+    else:
+        output.write_text(text)
+
+
+def _with(asked: Asked, **changes: object) -> Asked:
+    from dataclasses import replace
+
+    return replace(asked, **changes)  # type: ignore[arg-type]
+
+
+def _finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json: bool) -> None:
+    """Run it, show what came of it, and exit."""
+    import asyncio
+
+    from storlab.records.suite import read_suite_run
+    from storlab.report.suite.formats import render
+
+    try:
+        ended = execute(_watch(quiet or json))
+    except asyncio.CancelledError:
+        warn("storlab: interrupted before any test was run; nothing is left of it")
+        raise typer.Exit(INTERRUPTED) from None
+    if ended.interrupted and not (folder / "suite.json").exists():
+        warn("storlab: interrupted before any test was run; nothing is left of it")
+        raise typer.Exit(INTERRUPTED)
+    known = read_suite_run(folder)
+    page = folder / "report.html"
+    page.write_text(render(known, "html"))
+    if json:
+        show_json(render(known, "json").removesuffix("\n"))
+    else:
+        show(render(known, "text", brief=True).removesuffix("\n"))
+        show(f"\nRun:    {folder}\nReport: {page}")
+    for reason in ended.given_up:
+        warn(f"storlab: {reason}")
+    for reason in ended.left_behind:
+        warn(f"storlab: could not be torn down: {reason}; `storlab clean {folder}` tries again")
+    if ended.interrupted:
+        warn(f"storlab: interrupted; `storlab suite resume {folder}` runs the rest")
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(OWN_FAULT if ended.left_behind else status_of(known))
+
+
+def status_of(known: SuiteRun) -> int:
+    """4 where a test that was asked for has no result, else 3 where a result was not expected, else 0."""
+    from storlab.report.suite.view import view_of
+
+    seen = view_of(known)
+    if seen.without_result or seen.absent:
+        return GATE_HIT
+    return TRIALS_FAILED if seen.unexpected else 0
+
+
+def _watch(silent: bool) -> Watch:
+    from storlab.run.suite.suite_run import Watch
+    from storlab.suite.zts_text import console_line
+
+    runner, quiet = "", False
+
+    def begins(record: SuiteRecord, done: int) -> None:
+        nonlocal runner, quiet
+        runner, quiet = record.runner, record.quiet
+        for absent in record.absent:
+            warn(f"Warning: {absent}")
+        for note in record.notes:
+            warn(f"Note: {note}")
+        for program, missing in record.lacking.items():
+            warn(f"Warning: the guest image lacks {program}, which {len(missing)} tests seem to call")
+        if done:
+            warn(f"{done} of {len(record.keys)} tests have a result already.")
+
+    def ended(attempt: Attempt) -> None:
+        hidden = silent or attempt.role == "failsafe" or (quiet and attempt.outcome == "PASS")
+        if not hidden:
+            show(console_line(attempt, runner).removesuffix("\n"))
+        if attempt.reason and not silent:
+            warn(f"  {attempt.reason}")
+
+    return Watch(begins, ended, warn)

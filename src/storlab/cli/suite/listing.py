@@ -1,0 +1,69 @@
+"""What ``storlab suite list`` shows of a suite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from storlab.report.model.format import duration, plural
+from storlab.suite.model import Expectation, Expectations, Group, Suite
+from storlab.suite.zts_text import report_name
+
+
+def listed(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[str]]) -> Iterator[str]:
+    """Groups with their tests, and what is to be known of each."""
+    lacks = _by_test(lacking)
+    for group in suite.groups:
+        limit = f"{duration(group.timeout)} each" if group.timeout is not None else "no time-out"
+        around = [name for name, script in (("pre", group.pre), ("post", group.post)) if script is not None]
+        about = [limit, *([" and ".join(around)] if around else []), *([", ".join(group.tags)] if group.tags else [])]
+        yield f"{group.name}  ({'; '.join(about)})"
+        for test in group.tests:
+            name = report_name(test.path)
+            notes = [f"as {test.user}"] if test.user not in ("", "root") else []
+            notes += [f"{kind} {each.outcome}: {each.reason}" for kind, each in _expected(name, expectations)]
+            notes += [f"lacks {', '.join(lacks[test.path])}"] if test.path in lacks else []
+            yield f"  {name}  ({'; '.join(notes)})" if notes else f"  {name}"
+    for absent in suite.absent:
+        yield f"{absent}"
+    yield f"{plural(suite.size, 'test')} in {plural(len(suite.groups), 'group')}"
+
+
+def _expected(name: str, expectations: Expectations) -> Iterator[tuple[str, Expectation]]:
+    if name in expectations.known:
+        yield "known:", expectations.known[name]
+    if name in expectations.maybe:
+        yield "maybe:", expectations.maybe[name]
+
+
+def _by_test(lacking: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for program, tests in lacking.items():
+        for test in tests:
+            found.setdefault(test, []).append(program)
+    return found
+
+
+def listed_json(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[str]]) -> str:
+    """The same for programs."""
+    document = {
+        "suite": suite.name,
+        "groups": [_group(group, expectations, _by_test(lacking)) for group in suite.groups],
+        "absent": [str(each) for each in suite.absent],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def _group(group: Group, expectations: Expectations, lacks: Mapping[str, list[str]]) -> dict[str, object]:
+    tests = [
+        {
+            "test": test.path,
+            "user": test.user,
+            "known": expectations.known.get(report_name(test.path)),
+            "maybe": expectations.maybe.get(report_name(test.path)),
+            "lacks": lacks.get(test.path, []),
+        }
+        for test in group.tests
+    ]
+    return {"group": group.name, "tags": group.tags, "timeout": group.timeout, "tests": tests}

@@ -1,0 +1,189 @@
+"""A run of a suite in its folder: ``suite.json`` says what was asked, ``results.jsonl`` has a line for each script.
+
+A line is on disk for good before the next script starts, so that a run that was killed is resumed where it was.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from msgspec import Struct
+
+from storlab.errors import RecordsError
+from storlab.reading import RECORD, open_file, read_file
+from storlab.record import Count, Number, Seconds, read_record, to_json
+from storlab.records.files import sync_folder, write_durably
+from storlab.records.manifest import read_manifest
+from storlab.suite.model import Absent, Attempt, Expectations, Group
+from storlab.suite.runfile import Runfile
+
+SUITE, RESULTS, LOG, OUTPUT, CONSOLES = "suite.json", "results.jsonl", "log", "output", "guests"
+FORMAT = 1
+_LAST = 4000  # bytes of what a script printed
+
+
+class SuiteRecord(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a run of a suite was asked for, and what it was found to consist of. ``scale``: of time-outs.
+
+    ``tests``: the folder of this machine whose tests these are; ``None`` for those of the image.
+    """
+
+    name: str
+    runner: str
+    groups: tuple[Group, ...]
+    runfiles: tuple[Runfile, ...]
+    testdir: str
+    tests: str | None = None
+    absent: tuple[Absent, ...] = ()
+    expectations: Expectations = msgspec.field(default_factory=Expectations)
+    lacking: dict[str, list[str]] = {}  # program that the image lacks → tests that seem to use it
+    notes: tuple[str, ...] = ()
+    quiet: bool = False
+    guests: Number = 1
+    cpus: Number = 1
+    memory: Count = 0
+    scale: Seconds | None = None  # asked for; by default what is measured
+    retries: Count = 0
+    format: int = FORMAT
+
+    @property
+    def keys(self) -> list[tuple[str, str]]:
+        """All tests, in order."""
+        return [(group.name, test.path) for group in self.groups for test in group.tests]
+
+
+@dataclass(frozen=True)
+class SuiteRun:
+    """A run of a suite as its folder has it."""
+
+    folder: Path
+    asked: SuiteRecord
+    attempts: tuple[Attempt, ...]
+    started: datetime
+    finished: datetime | None
+    stopped: str
+
+    @property
+    def results(self) -> dict[tuple[str, str], Attempt]:
+        """Of each test that was asked for, what came of it at last."""
+        last = {each.key: each for each in self.attempts if each.role == "test"}
+        return {key: last[key] for key in self.asked.keys if key in last}
+
+    @property
+    def without_result(self) -> list[tuple[str, str]]:
+        """Tests that were asked for and that have none."""
+        results = self.results
+        return [key for key in self.asked.keys if key not in results]
+
+    @property
+    def seconds(self) -> float:
+        """From its begin to its end, or to its last result."""
+        ends = [each.started.timestamp() + each.elapsed for each in self.attempts]
+        end = self.finished.timestamp() if self.finished else max(ends, default=self.started.timestamp())
+        return max(end - self.started.timestamp(), 0.0)
+
+    def last_words(self, attempt: Attempt) -> str:
+        """The end of what a script printed, with its times; empty where nothing is kept of it."""
+        if not attempt.folder:
+            return ""
+        try:
+            with open_file(self.folder / attempt.folder / "log") as file:
+                file.seek(0, 2)
+                file.seek(max(file.tell() - _LAST, 0))
+                return file.read(_LAST).decode(errors="replace")
+        except OSError:
+            return ""
+
+
+def read_suite_run(folder: Path) -> SuiteRun:
+    """A run of a suite. Raises ``RecordsError`` where it is none, or damaged."""
+    manifest = read_manifest(folder)
+    if not manifest.suite:
+        raise RecordsError(f"{folder} is the run of a study: `storlab report {folder}` shows it")
+    asked = read_suite_record(folder)
+    return SuiteRun(folder, asked, tuple(read_results(folder)), manifest.started, manifest.finished, manifest.stopped)
+
+
+def write_suite_record(folder: Path, record: SuiteRecord) -> None:
+    """Write ``suite.json`` durably."""
+    write_durably(folder / SUITE, to_json(record))
+
+
+def read_suite_record(folder: Path) -> SuiteRecord:
+    """Read it back. Raises ``RecordsError``."""
+    try:
+        record = read_record(folder / SUITE, SuiteRecord)
+    except (FileNotFoundError, NotADirectoryError):
+        raise RecordsError(f"{folder} has no {SUITE}: it was stopped before any test was known") from None
+    if record.format != FORMAT:
+        raise RecordsError(f"{folder / SUITE} is not of format {FORMAT}: it comes from another version of Storlab")
+    return record
+
+
+class Results:
+    """Appends to ``results.jsonl``; owned by the one process that holds the run's lock."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / RESULTS
+        drop_torn_line(self._path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._descriptor = os.open(self._path, flags, 0o600)
+        sync_folder(folder)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._descriptor)
+
+    def add(self, attempt: Attempt) -> None:
+        """One more line, on disk for good when this returns. Raises ``OSError``."""
+        line = msgspec.json.encode(attempt) + b"\n"
+        written = os.write(self._descriptor, line)
+        if written != len(line):  # a full disk takes a part; the next write raises
+            os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
+            os.write(self._descriptor, line)
+        os.fdatasync(self._descriptor)
+
+
+def drop_torn_line(path: Path) -> None:
+    """Cut off what a killed process wrote of a line that it did not finish."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    if data and not data.endswith(b"\n"):
+        os.truncate(path, data.rfind(b"\n") + 1)
+
+
+_LINE = msgspec.json.Decoder(Attempt)
+
+
+def parse_results(data: bytes, name: str) -> list[Attempt]:
+    """All whole lines; one that is not whole is the last, torn. Raises ``RecordsError`` with file and line."""
+    found = []
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            found.append(_LINE.decode(line))
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise RecordsError(f"{name}:{number} is damaged: {error}") from None
+    return found
+
+
+def read_results(folder: Path) -> list[Attempt]:
+    """What came of all scripts so far, in the order in which they ended. Raises ``RecordsError``."""
+    path = folder / RESULTS
+    try:
+        return parse_results(read_file(path, RECORD), str(path))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RecordsError(f"cannot read {path}: {error.strerror}") from None

@@ -1,0 +1,1 @@
+"""Reports of runs of suites: what is shown, and how in each format."""

@@ -1,0 +1,129 @@
+"""What a report on a run of a suite says, whatever its format."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from storlab.records.suite import SuiteRun
+from storlab.report.model.format import duration, plural
+from storlab.suite.expectations import expected, is_surprising_pass
+from storlab.suite.model import Attempt, Expectation, Outcome
+from storlab.suite.zts_text import report_name
+
+ORDER = tuple(Outcome)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One script's result. ``name``: below the suite's tests. ``why``: what it is expected for, or what happened."""
+
+    attempt: Attempt
+    name: str
+    expectation: Expectation | None
+    surprising: bool
+    lacks: tuple[str, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """In words; empty where there is nothing to say."""
+        parts = [self.attempt.reason]
+        if self.expectation is not None:
+            parts.append(f"expected: {self.expectation.reason}")
+        elif self.surprising and self.attempt.outcome is Outcome.PASS:
+            parts.append("it was expected not to pass")
+        if self.lacks and self.attempt.outcome is not Outcome.SKIP:
+            parts.append(f"the guest image lacks {', '.join(self.lacks)}")
+        if self.attempt.number > 1:
+            parts.append(f"try {self.attempt.number}")
+        return "; ".join(filter(None, parts))
+
+
+@dataclass(frozen=True)
+class View:
+    """A run of a suite as its reports show it."""
+
+    run: SuiteRun
+    rows: tuple[Row, ...]  # what came of each test and each script around it, at last
+    counts: dict[Outcome, int]  # of tests
+    absent: int
+
+    @property
+    def unexpected(self) -> list[Row]:
+        """Results that nobody expected."""
+        return [row for row in self.rows if row.surprising]
+
+    @property
+    def known(self) -> list[Row]:
+        """Results other than PASS that were expected, for a reason."""
+        return [row for row in self.rows if row.expectation is not None]
+
+    @property
+    def leaks(self) -> list[Row]:
+        """What left processes behind."""
+        return [row for row in self.rows if row.attempt.left]
+
+    @property
+    def flaky(self) -> list[Row]:
+        """Tests that passed at a later try only."""
+        return [row for row in self.rows if row.attempt.number > 1 and row.attempt.outcome is Outcome.PASS]
+
+    @property
+    def without_result(self) -> list[tuple[str, str]]:
+        return self.run.without_result
+
+    @property
+    def answer(self) -> str:
+        """The whole in a sentence or two."""
+        tests = plural(len(self.run.results), "test")
+        unexpected, missing = len(self.unexpected), len(self.without_result) + self.absent
+        said = []
+        if unexpected:
+            said.append(
+                f"{plural(unexpected, 'result')} of {tests} {'was' if unexpected == 1 else 'were'} not expected."
+            )
+        elif self.run.results:
+            said.append(f"All results of {tests} are as expected.")
+        if missing:
+            said.append(f"{plural(missing, 'test')} that {'was' if missing == 1 else 'were'} asked for "
+                        f"{'has' if missing == 1 else 'have'} no result.")  # fmt: skip
+        return " ".join(said) or "Nothing was run."
+
+    @property
+    def counted(self) -> str:
+        """Counts of tests by outcome, and how long it took."""
+        counts = ", ".join(f"{self.counts[outcome]} {outcome}" for outcome in ORDER if self.counts.get(outcome))
+        return f"{counts or 'no results'}; {duration(self.run.seconds)}"
+
+
+def view_of(run: SuiteRun) -> View:
+    """What is to be said of a run. Of a script that ran more than once, what came of it at last counts."""
+    last: dict[tuple[str, str, str], Attempt] = {}
+    for attempt in run.attempts:
+        if attempt.role == "failsafe":
+            continue
+        key = (attempt.group, attempt.path, attempt.role)
+        earlier = last.pop(key, None)
+        # A clean-up or set-up that ran again in another guest must not hide how it lost the first.
+        worse = earlier is not None and attempt.role != "test" and earlier.outcome in (Outcome.CRASHED, Outcome.HUNG)
+        last[key] = earlier if worse and earlier is not None else attempt
+    lacks: dict[str, list[str]] = {}
+    for program, tests in run.asked.lacking.items():
+        for test in tests:
+            lacks.setdefault(test, []).append(program)
+    rows = tuple(_row(attempt, run, tuple(lacks.get(attempt.path, ()))) for attempt in last.values())
+    counts = Counter(row.attempt.outcome for row in rows if row.attempt.role == "test")
+    return View(run, rows, dict(counts), sum(each.tests for each in run.asked.absent))
+
+
+def _row(attempt: Attempt, run: SuiteRun, lacks: tuple[str, ...]) -> Row:
+    name = report_name(attempt.path)
+    foreign = name == attempt.path
+    name = name.removeprefix(f"{run.asked.testdir}/")
+    tables = run.asked.expectations
+    if attempt.outcome is Outcome.PASS:
+        return Row(attempt, name, None, is_surprising_pass(attempt, name, tables), lacks)
+    found = expected(attempt, name, tables)
+    # Tests that no table is about may skip themselves; those of the ZFS Test Suite are skipped for a reason, or not.
+    own_skip = attempt.outcome is Outcome.SKIP and foreign
+    return Row(attempt, name, found, found is None and not own_skip, lacks)

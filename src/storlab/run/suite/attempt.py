@@ -1,0 +1,193 @@
+"""One script in one guest: started, watched, ended at its time-out, judged."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from storlab.errors import CommandFailed, NodeError, NodeLost, StorlabError
+from storlab.nodes.process import Exit, Process
+from storlab.run.session import Session
+from storlab.run.suite.guest import SuiteGuest
+from storlab.run.suite.loss import GuestLost, loss_of
+from storlab.run.suite.output import ScriptOutput
+from storlab.suite.adapters.base import Adapter
+from storlab.suite.model import Attempt, Group, Outcome, Role, Script
+
+GRACE = 10.0  # s from TERM to KILL: tests of performance end their loads first
+_DEAD = 20.0  # s after KILL; what is not gone by then hangs in the kernel
+_EVIDENCE = 30.0  # s
+EVIDENCE = "killed.txt"
+_IDLE = 0.01  # share of one CPU: what uses less, and prints nothing, does not work but waits
+_LOOKS = 4  # at a script, within its time-out
+# What a script that is killed was doing: its processes with their kernel stacks, then what the kernels said last.
+_COLLECT = """
+for p in $(cat "$1/cgroup.procs"); do
+    echo "== $p $(tr '\\0' ' ' < "/proc/$p/cmdline")"
+    grep -E '^(State|PPid)' "/proc/$p/status"
+    cat "/proc/$p/stack"
+done
+echo "== all tasks that wait in the kernel"
+for t in $(grep -lE '\\) D ' /proc/[0-9]*/stat); do
+    t=${t%/stat}
+    echo "-- ${t#/proc/} $(cat "$t/comm")"
+    cat "$t/stack"
+done
+echo "== dmesg"
+dmesg | tail -n 200
+echo "== /proc/spl/kstat/zfs/dbgmsg"
+tail -n 200 /proc/spl/kstat/zfs/dbgmsg
+"""
+
+
+@dataclass(frozen=True)
+class Running:
+    """All that an attempt at a script needs. ``folder``: of the run; ``scale``: of time-outs."""
+
+    session: Session
+    adapter: Adapter
+    guest: SuiteGuest
+    folder: Path
+    scale: float
+
+
+@dataclass
+class _Followed:
+    """A script that has come to its end, or to its time-out."""
+
+    ended: Exit | None
+    reason: str = ""
+    killed: bool = False
+
+
+async def run_script(running: Running, group: Group, script: Script, role: Role, place: str, number: int) -> Attempt:
+    """Run a script to its end. ``place``: the folder for its output, below the run's.
+
+    Raises ``GuestLost`` with the guest's end, or where not even KILL ended it; its output is kept all the same.
+    """
+    guest, folder = running.guest, running.folder / place
+    launch = running.adapter.launch(script, guest.environment)
+    began, started = time.monotonic(), datetime.now(UTC)
+    with ScriptOutput(folder) as output:
+        try:
+            process = await guest.node.start(
+                launch.argv,
+                env=launch.env,
+                cwd=launch.cwd,
+                on_output=output.listener("stdout"),
+                on_stderr=output.listener("stderr"),
+                keep_survivors=True,
+            )
+            followed = await _follow(running, group, process, output, folder)
+        except CommandFailed as error:  # it could not be executed
+            followed = _Followed(None, str(error))
+        except (NodeLost, NodeError) as error:
+            raise loss_of(guest.node, running.session, str(error)) from None
+    ended = followed.ended
+    if ended is not None and ended.survivors and process.cgroup is not None and not followed.killed:
+        guest.kept.append(process.cgroup)
+    return Attempt(
+        group.name,
+        script.path,
+        role,
+        Outcome.KILLED if followed.killed else running.adapter.judge(ended.code if ended else None),
+        started,
+        ended.elapsed if ended else time.monotonic() - began,
+        user=script.user or running.adapter.runner,
+        number=number,
+        identifier=group.identifier,
+        code=ended.code if ended else None,
+        signal=ended.signal if ended else None,
+        cpu=ended.cpu_user + ended.cpu_system if ended else 0.0,
+        limit=group.timeout,
+        guest=guest.name,
+        reason=followed.reason,
+        folder=place,
+        dropped=output.dropped,
+    )
+
+
+async def _follow(running: Running, group: Group, process: Process, output: ScriptOutput, folder: Path) -> _Followed:
+    """Until it ends; at its time-out it is ended, unless it still works and a slow guest gives it longer."""
+    reason = await _until_time_out(running, group.timeout, process, output)
+    if reason is None:
+        return _Followed(await process.wait())
+    await _collect(running.guest, process, folder / EVIDENCE)
+    await process.stop(GRACE)
+    if not await _rests(process, GRACE + _DEAD):
+        raise GuestLost(f"{reason}; not even KILL ended it, so its guest was given up", hung=True)
+    ended = await process.wait()
+    if process.cgroup is not None and await _populated(running.guest, process.cgroup):
+        raise GuestLost(f"{reason}; not even KILL ended all of its processes, so its guest was given up", hung=True)
+    by = "" if ended.stopped_by == "TERM" else f", and did not end for TERM within {GRACE:g} s"
+    return _Followed(ended, reason + by, killed=True)
+
+
+async def _until_time_out(
+    running: Running, timeout: float | None, process: Process, output: ScriptOutput
+) -> str | None:
+    """``None`` once it has ended by itself; else why it is to be ended."""
+    if timeout is None:
+        await process.rest()
+        return None
+    began = time.monotonic()
+    look = timeout / _LOOKS
+    cpu, printed = 0.0, output.last
+    while True:
+        before = time.monotonic()
+        if await _rests(process, look):
+            return None
+        now, spent = time.monotonic() - began, time.monotonic() - before
+        used = await _cpu(running.guest, process)
+        idle = (used - cpu) < _IDLE * spent and output.last == printed
+        cpu, printed = used, output.last
+        if now >= timeout * running.scale - 0.001:
+            longer = f", {running.scale:.1f} times the {timeout:g} s of its runfile" if running.scale > 1 else ""
+            return f"it took longer than {timeout * running.scale:g} s{longer}"
+        if now >= timeout - 0.001 and idle:
+            return f"it took longer than {timeout:g} s, and for the last {spent:.0f} s it neither printed nor computed"
+
+
+async def _rests(process: Process, seconds: float) -> bool:
+    """Whether it ends within so long. Raises ``NodeLost`` where its node is lost meanwhile."""
+    try:
+        async with asyncio.timeout(seconds):
+            await process.rest()
+    except TimeoutError:
+        return False
+    if process.lost is not None:
+        raise NodeLost(process.lost)
+    return True
+
+
+async def _cpu(guest: SuiteGuest, process: Process) -> float:
+    """Seconds of CPU that all processes of a script have used so far."""
+    try:
+        stat = await guest.node.read_text(f"{process.cgroup}/cpu.stat")
+    except FileNotFoundError:
+        return 0.0
+    usage = next((line.split()[1] for line in stat.splitlines() if line.startswith("usage_usec ")), "0")
+    return int(usage) / 1e6 if usage.isdecimal() else 0.0
+
+
+async def _populated(guest: SuiteGuest, cgroup: str) -> bool:
+    try:
+        return "populated 1" in await guest.node.read_text(f"{cgroup}/cgroup.events")
+    except FileNotFoundError:
+        return False
+
+
+async def _collect(guest: SuiteGuest, process: Process, path: Path) -> None:
+    """Keep what tells why a script did not end, as far as the guest can still say."""
+    try:
+        found = await guest.node.run(
+            ["sh", "-c", _COLLECT, "sh", process.cgroup or "/nowhere"], check=False, timeout=_EVIDENCE
+        )
+        path.write_bytes(found.stdout)
+    except NodeLost:
+        raise
+    except StorlabError as error:
+        path.write_text(f"nothing could be collected: {error}\n")

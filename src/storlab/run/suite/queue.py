@@ -1,0 +1,42 @@
+"""Groups that wait for a guest. Each is handed out whole, to whichever guest is free next; only a loss splits one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from storlab.suite.model import Attempt, Group
+
+
+@dataclass
+class Queue:
+    """What is still to run, in order. A guest that is done early takes what others would have come to later."""
+
+    _waiting: deque[Group]
+
+    @classmethod
+    def of(cls, groups: Iterable[Group]) -> Queue:
+        """These groups, in this order."""
+        return cls(deque(groups))
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def take(self) -> Group | None:
+        """The next group; ``None`` where none is left."""
+        return self._waiting.popleft() if self._waiting else None
+
+    def drop(self) -> None:
+        """Nothing more is run."""
+        self._waiting.clear()
+
+
+def remaining(groups: Iterable[Group], attempts: Iterable[Attempt]) -> list[Group]:
+    """The groups with the tests that have no result yet: those of a run that is resumed.
+
+    A test that was skipped because its guest could not be had, or that ended with the run, is not among the attempts.
+    """
+    done = {attempt.key for attempt in attempts if attempt.role == "test"}
+    left = (replace(g, tests=tuple(t for t in g.tests if (g.name, t.path) not in done)) for g in groups)
+    return [group for group in left if group.tests]

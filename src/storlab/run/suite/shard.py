@@ -1,0 +1,277 @@
+"""One guest's part in a run: it takes group after group, and begins anew in a fresh guest where its own is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec.structs import replace as with_fields
+
+from storlab.analysis.wording import plural
+from storlab.errors import NodeError, StorlabError
+from storlab.nodes.waiting import all_of
+from storlab.records.suite import CONSOLES, LOG, OUTPUT, Results
+from storlab.run.interrupts import Interrupts
+from storlab.run.suite.attempt import Running, run_script
+from storlab.run.suite.guest import GuestMaker, SuiteGuest, end_survivors
+from storlab.run.suite.loss import GuestLost
+from storlab.run.suite.queue import Queue
+from storlab.suite.adapters.base import Adapter
+from storlab.suite.model import Attempt, Group, Outcome, Role, Script
+from storlab.suite.zts_text import console_line
+
+_BOOTS = 3  # tries to get a guest, one after another, before a part of the run is given up
+_LOSSES = 2  # of guests by one test, before it is not tried again
+
+
+class NoGuest(StorlabError):
+    """No guest can be had any more."""
+
+
+@dataclass
+class Record:
+    """What all parts of a run write to: results, the log of all output, and whoever watches."""
+
+    folder: Path
+    results: Results
+    watch: Callable[[Attempt], None]
+    guests: int = 0
+
+    def add(self, attempt: Attempt, runner: str) -> None:
+        """One more result: durable first, then shown."""
+        self.results.add(attempt)
+        with (self.folder / LOG).open("ab") as log:
+            log.write(console_line(attempt, runner).encode())
+            own = self.folder / attempt.folder / "log"
+            if attempt.folder and own.exists():
+                with own.open("rb") as lines:
+                    while piece := lines.read(1 << 20):
+                        log.write(piece)
+        self.watch(attempt)
+
+    def next_guest(self) -> int:
+        """The number of a guest that is started."""
+        self.guests += 1
+        return self.guests
+
+
+@dataclass
+class Shard:
+    """The life of one guest, and of those that take its place. ``scale``: of time-outs; ``None``: as measured."""
+
+    name: str
+    maker: GuestMaker
+    queue: Queue
+    record: Record
+    interrupts: Interrupts
+    notify: Callable[[str], None]
+    scale: float | None = None
+    retries: int = 0
+    guest: SuiteGuest | None = None
+
+    @property
+    def adapter(self) -> Adapter:
+        return self.maker.adapter
+
+    async def run(self) -> None:
+        """Until no group is left. Raises ``NoGuest`` where the rest can't be run."""
+        try:
+            while not self.interrupts.finish and (group := self.queue.take()) is not None:
+                await self._whole(group)
+        finally:
+            if self.guest is not None:
+                guest, self.guest = self.guest, None
+                await self.maker.close(guest)
+
+    async def _whole(self, group: Group) -> None:
+        """All of a group. Where its guest is lost, the rest of it, after its set-up, in a fresh one."""
+        losses: dict[str, int] = {}
+        while group.tests and not self.interrupts.finish:
+            guest = await self._living()
+            part = _Part(self, guest, group, losses)
+            try:
+                await part.run()
+                return
+            except GuestLost as loss:
+                self.notify(f"{self.name}: {loss.reason}. {_rest(part.left)}")
+                await self._give_up()
+                group = replace(group, tests=part.left)
+
+    async def _living(self) -> SuiteGuest:
+        """The guest, or a fresh one. Raises ``NoGuest``."""
+        tries = 0
+        while self.guest is None:
+            tries += 1
+            folder = self.record.folder / CONSOLES / f"{self.record.next_guest():03}-{self.name}"
+            try:
+                self.guest = await self.maker.open(self.name, folder)
+            except NodeError as error:
+                if tries >= _BOOTS:
+                    raise NoGuest(f"{self.name}: no guest could be had in {_BOOTS} tries: {error}") from None
+                self.notify(f"{self.name}: {error}. Another guest is started.")
+        return self.guest
+
+    async def _give_up(self) -> None:
+        if self.guest is not None:
+            guest, self.guest = self.guest, None
+            await self.maker.close(guest)
+
+
+def _rest(left: tuple[Script, ...]) -> str:
+    if not left:
+        return "A fresh guest takes its place."
+    return f"What is left of the group, {plural(len(left), 'test')}, is run in a fresh guest."
+
+
+class _Part:
+    """A group, or what is left of it, in one guest. ``left``: tests for another guest, should this one be lost."""
+
+    def __init__(self, shard: Shard, guest: SuiteGuest, group: Group, losses: dict[str, int]) -> None:
+        self._shard, self._guest, self._group, self._losses = shard, guest, group, losses
+        self.left: tuple[Script, ...] = group.tests
+        self._held: Attempt | None = None
+        scale = shard.scale if shard.scale is not None else guest.scale
+        self._running = Running(shard.maker.session, shard.adapter, guest, shard.record.folder, scale)
+
+    async def run(self) -> None:
+        """Set-up, tests, clean-up. Raises ``GuestLost`` once the loss is recorded."""
+        group = self._group
+        ready = group.pre is None or await self._pre(group.pre)
+        for test in group.tests:
+            if self._shard.interrupts.finish:
+                break
+            if ready:
+                await self._test(test)
+            else:
+                self._add(self._skipped(test))
+                self.left = self.left[1:]
+        if group.post is not None:
+            await self._run(group.post, "post")
+        if self._held is not None:
+            held, self._held = self._held, None
+            try:
+                left = await end_survivors(self._guest)
+            except StorlabError as error:
+                self._write(with_fields(held, reason=held.reason or str(error)))
+                raise GuestLost(str(error)) from None
+            self._write(with_fields(held, left=left))
+
+    async def _pre(self, script: Script) -> bool:
+        """Whether the set-up passed. A guest that is lost meanwhile is tried once more, then the tests are skipped."""
+        try:
+            return (await self._run(script, "pre")).outcome is Outcome.PASS
+        except GuestLost:
+            if self._count(script) >= _LOSSES:
+                for test in self._group.tests:
+                    self._add(self._skipped(test))
+                self.left = ()
+            raise
+
+    async def _test(self, test: Script) -> None:
+        for number in range(1, self._shard.retries + 2):
+            try:
+                attempt = await self._run(test, "test", number)
+            except GuestLost:
+                again = number <= self._shard.retries and self._count(test) < _LOSSES
+                self.left = self.left if again else self.left[1:]
+                raise
+            if attempt.outcome is Outcome.KILLED and self._group.failsafe is not None:
+                await self._failsafe(attempt)
+            if attempt.outcome in (Outcome.PASS, Outcome.SKIP):
+                break
+        self.left = self.left[1:]
+
+    async def _failsafe(self, killed: Attempt) -> None:
+        """What puts the machine right after a test that was killed. Should it take the guest with it, so be it."""
+        assert self._group.failsafe is not None
+        try:
+            await self._run(self._group.failsafe, "failsafe", 1, killed.folder)
+        except GuestLost:
+            self.left = self.left[1:]
+            raise
+
+    async def _run(self, script: Script, role: Role, number: int = 1, below: str = "") -> Attempt:
+        place = self._place(script, role, number, below)
+        started = datetime.now(UTC)
+        try:
+            attempt = await run_script(self._running, self._group, script, role, place, number)
+        except GuestLost as loss:
+            self._add(self._lost(script, role, number, place, started, loss))
+            self._flush()
+            raise
+        self._add(attempt)
+        return attempt
+
+    def _place(self, script: Script, role: Role, number: int, below: str) -> str:
+        name = script.path.rpartition("/")[2]
+        own = below or f"{OUTPUT}/{self._group.folder}"
+        place = f"{own}/{name}" + (f".{number}" if number > 1 else "")
+        if role != "test" and (self._shard.record.folder / place).exists():
+            tries = 2
+            while (self._shard.record.folder / f"{place}.{tries}").exists():
+                tries += 1
+            place = f"{place}.{tries}"
+        return place
+
+    def _count(self, script: Script) -> int:
+        self._losses[script.path] = self._losses.get(script.path, 0) + 1
+        return self._losses[script.path]
+
+    def _skipped(self, test: Script) -> Attempt:
+        user = test.user or self._shard.adapter.runner
+        reason = "the set-up of its group did not pass"
+        return Attempt(
+            self._group.name, test.path, "test", Outcome.SKIP, datetime.now(UTC), 0.0, user=user,
+            identifier=self._group.identifier, reason=reason,
+        )  # fmt: skip
+
+    def _lost(self, script: Script, role: Role, number: int, place: str, started: datetime, loss: GuestLost) -> Attempt:
+        return Attempt(
+            self._group.name,
+            script.path,
+            role,
+            Outcome.HUNG if loss.hung else Outcome.CRASHED,
+            started,
+            max((datetime.now(UTC) - started).total_seconds(), 0.0),
+            user=script.user or self._shard.adapter.runner,
+            number=number,
+            identifier=self._group.identifier,
+            limit=self._group.timeout,
+            guest=self._guest.name,
+            reason=loss.reason,
+            folder=place,
+        )
+
+    def _add(self, attempt: Attempt) -> None:
+        """The last result of a group waits for what its scripts left running."""
+        last = attempt.role == "post" or (self._group.post is None and attempt.path == self._group.tests[-1].path)
+        if last and attempt.outcome not in (Outcome.CRASHED, Outcome.HUNG):
+            self._flush()
+            self._held = attempt
+        else:
+            self._flush()
+            self._write(attempt)
+
+    def _flush(self) -> None:
+        if self._held is not None:
+            held, self._held = self._held, None
+            self._write(held)
+
+    def _write(self, attempt: Attempt) -> None:
+        self._shard.record.add(attempt, self._shard.adapter.runner)
+
+
+async def run_all(shards: list[Shard]) -> list[str]:
+    """All parts of a run side by side; why some of them could not go on, where that is so."""
+    given_up: list[str] = []
+
+    async def one(shard: Shard) -> None:
+        try:
+            await shard.run()
+        except NoGuest as error:
+            given_up.append(str(error))
+
+    await all_of(*(one(shard) for shard in shards))
+    return given_up

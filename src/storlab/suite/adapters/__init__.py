@@ -1,0 +1,1 @@
+"""The formats that suites come in, a module each."""

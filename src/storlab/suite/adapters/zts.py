@@ -1,0 +1,94 @@
+"""The ZFS Test Suite, as Debian's ``zfs-test`` installs it, and any tests in the form of its runfiles.
+
+Sources: ``zfs-tests.sh`` and ``test-runner.py`` of OpenZFS 2.3.2, whose environment scripts rely on. These two prepare
+a machine and run the tests as a user with sudo; here the agent runs them as root, and they find what sudo would leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from storlab.suite.adapters.base import Environment, Launch, Needs
+from storlab.suite.expectations import read_expectations
+from storlab.suite.installed import Installed
+from storlab.suite.model import Expectations, Outcome, Script, Suite
+from storlab.suite.runfile import Runfile, read_suite
+
+_ROOT = "/usr/share/zfs"
+STF_SUITE = f"{_ROOT}/zfs-tests"
+_RUNFILES = f"{_ROOT}/runfiles"
+_SUITES = {"zts": ("common.run", "linux.run"), "zts-sanity": ("sanity.run",)}
+_RUNNER = "tester"
+_SECURE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # Debian's sudoers(5)
+_SKIPPED = 4
+_FILEDIR = "/var/tmp"
+_GIB = 1024**3
+
+
+@dataclass(frozen=True)
+class Zts:
+    """The ZFS Test Suite. ``testdir``: where its tests are; another folder for tests of one's own."""
+
+    testdir: str = STF_SUITE
+
+    @property
+    def runner(self) -> str:
+        return _RUNNER
+
+    @property
+    def expectations_file(self) -> str | None:
+        return f"{_ROOT}/test-runner/bin/zts-report.py"
+
+    def files(self, name: str) -> tuple[str, ...] | None:
+        if name in _SUITES:
+            return tuple(f"{_RUNFILES}/{each}" for each in _SUITES[name])
+        if "/" in name or name.startswith("."):
+            return None
+        return (f"{_RUNFILES}/{name.removesuffix('.run')}.run",)
+
+    def groups(self, name: str, runfiles: Sequence[Runfile], installed: Installed) -> Suite:
+        return read_suite(name, runfiles, installed, self.testdir)
+
+    def launch(self, script: Script, environment: Environment) -> Launch:
+        variables = dict(environment.variables)
+        place = variables.get("TMPDIR", _FILEDIR)
+        cwd = f"{place}/test_results"
+        if script.user == "root":
+            uid = variables.get("STORLAB_UID", "1000")  # its group has the same number, as useradd(8) has it on Debian
+            command = f"/usr/bin/env TMPDIR={place} {script.file}"
+            asked = {"SUDO_USER": _RUNNER, "SUDO_UID": uid, "SUDO_GID": uid, "SUDO_COMMAND": command}
+            return Launch((script.file,), {**variables, **asked, "PATH": _SECURE_PATH, **_names("root")}, cwd)
+        as_runner = ("runuser", "-u", _RUNNER, "--")
+        if script.user:
+            sudo = ("sudo", "-E", "-u", script.user, "env", f"TMPDIR={place}")
+            return Launch((*as_runner, *sudo, script.file), {**variables, **_names(_RUNNER)}, cwd)
+        return Launch((*as_runner, script.file), {**variables, **_names(_RUNNER)}, cwd)
+
+    def judge(self, code: int | None) -> Outcome:
+        return {0: Outcome.PASS, _SKIPPED: Outcome.SKIP}.get(-1 if code is None else code, Outcome.FAIL)
+
+    def needs(self) -> Needs:
+        set_up = (files("storlab.suite.adapters") / "zts-set-up.sh").read_text("utf-8")
+        programs = ("bash", "ksh", "mkfs.ext4", "runuser", "sudo", "zpool")
+        given = {"RUNNER": _RUNNER, "STF_SUITE": STF_SUITE}
+        return Needs(
+            modules=("zfs",),
+            programs=programs,
+            disks=3,
+            disk_size=4 * _GIB,
+            files=16 * _GIB,
+            place=_FILEDIR,
+            udev=True,
+            tree=(_ROOT,),
+            set_up=set_up,
+            given=given,
+        )
+
+    def expectations(self, source: str) -> Expectations:
+        return read_expectations(source, self.expectations_file or "")
+
+
+def _names(user: str) -> dict[str, str]:
+    return {"USER": user, "LOGNAME": user}

@@ -1,0 +1,168 @@
+"""Runs of suites as their folders have them: what a crash leaves is read, and what is damaged is named."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from msgspec.structs import replace
+
+from storlab.cli.suite.choose import asked_for
+from storlab.cli.suite.command import status_of
+from storlab.errors import RecordsError, UserError
+from storlab.records.manifest import Manifest, write_manifest
+from storlab.records.suite import Results, SuiteRecord, SuiteRun, read_suite_run, write_suite_record
+from storlab.report.suite.formats import render
+from storlab.report.suite.view import view_of
+from storlab.run.suite.look import parse_calls
+from storlab.run.suite.output import MOST, ScriptOutput
+from storlab.run.suite.queue import Queue, remaining
+from storlab.suite.expectations import read_expectations
+from storlab.suite.model import Attempt, Outcome, Suite
+from storlab.suite.zts_text import console_line
+from suite.samples import HERE, REPORT, RUNFILE, suite_of
+
+BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def of(suite: Suite, which: int, /, outcome: Outcome = Outcome.PASS, **more: object) -> Attempt:
+    """What came of a suite's test."""
+    group, test = [(group, test) for group in suite.groups for test in group.tests][which]
+    attempt = Attempt(group.name, test.path, "test", outcome, BEGAN, 1.5, user="root")
+    return replace(attempt, **more)
+
+
+@pytest.fixture
+def suite() -> Suite:
+    return suite_of(RUNFILE)
+
+
+def written(folder: Path, suite: Suite, *attempts: Attempt) -> SuiteRun:
+    """A run with these results, written and read back."""
+    argv = ("storlab",)
+    write_manifest(folder, Manifest("r1", "Suite ours", "0.1", argv, BEGAN, suite="ours", finished=BEGAN))
+    tables = read_expectations(REPORT, "report.py")
+    record = SuiteRecord("ours", "tester", suite.groups, (), HERE, expectations=tables, absent=suite.absent)
+    write_suite_record(folder, record)
+    with Results(folder) as results:
+        for attempt in attempts:
+            results.add(attempt)
+    return read_suite_run(folder)
+
+
+def test_what_is_written_is_read_back(tmp_path: Path, suite: Suite) -> None:
+    attempts = (of(suite, 0), of(suite, 1, Outcome.HUNG, reason="why", left=["sleep"], code=None, signal="SIGKILL"))
+    run = written(tmp_path, suite, *attempts)
+    assert run.attempts == attempts and run.asked.groups == suite.groups
+    assert [path for _, path in run.without_result] == [
+        f"{HERE}/tests/pool/{n}" for n in ("create", "destroy", "rename")
+    ]
+
+
+def test_a_line_that_a_killed_process_did_not_finish_is_dropped(tmp_path: Path, suite: Suite) -> None:
+    written(tmp_path, suite, of(suite, 0))
+    with (tmp_path / "results.jsonl").open("ab") as file:
+        file.write(b'{"group":"half')
+    assert len(read_suite_run(tmp_path).attempts) == 1
+    with Results(tmp_path) as results:
+        results.add(of(suite, 1))
+    assert len(read_suite_run(tmp_path).attempts) == 2
+
+
+def test_a_damaged_line_is_named(tmp_path: Path, suite: Suite) -> None:
+    written(tmp_path, suite, of(suite, 0))
+    with (tmp_path / "results.jsonl").open("ab") as file:
+        file.write(b'{"group":3}\n')
+    with pytest.raises(RecordsError, match=r"results\.jsonl:2 is damaged"):
+        read_suite_run(tmp_path)
+
+
+def test_the_status_tells_unexpected_from_missing_results(tmp_path: Path, suite: Suite) -> None:
+    whole = [of(suite, number) for number in range(suite.size)]
+    for outcome, status in ((Outcome.PASS, 0), (Outcome.FAIL, 3), (Outcome.SKIP, 0)):
+        folder = tmp_path / outcome
+        folder.mkdir()
+        assert status_of(written(folder, suite, *whole[1:], replace(whole[0], outcome=outcome))) == status
+    (tmp_path / "less").mkdir()
+    assert status_of(written(tmp_path / "less", suite, *whole[1:])) == 4
+
+
+def test_the_last_try_counts_and_one_that_needed_several_is_named(tmp_path: Path, suite: Suite) -> None:
+    run = written(tmp_path, suite, of(suite, 0, Outcome.FAIL), of(suite, 0, number=2))
+    view = view_of(run)
+    assert view.counts == {Outcome.PASS: 1} and [row.why for row in view.flaky] == ["try 2"]
+
+
+def test_reports_say_what_was_not_expected_and_what_has_no_result(tmp_path: Path, suite: Suite) -> None:
+    lost = of(suite, 0, Outcome.CRASHED, reason="the guest's kernel panicked: <oops>", folder="output/x")
+    run = written(tmp_path, suite, lost, of(suite, 1))
+    assert "1 result of 2 tests was not expected. 3 tests that were asked for have no result." in render(run, "text")
+    assert "CRASHED tests/acl/allow (1.5 s): the guest's kernel panicked: <oops>" in render(run, "text")
+    assert r"panicked: \<oops\>" in render(run, "md")
+    page = render(run, "html")
+    assert "panicked: &lt;oops&gt;" in page and "http" not in page.replace("http-equiv", "")
+    root = ElementTree.fromstring(render(run, "junit"))
+    assert [group.attrib["errors"] for group in root] == ["1", "0", "3"]
+    document = json.loads(render(run, "json"))
+    assert document["unexpected"] == ["tests/acl/allow"] and len(document["without_result"]) == 3
+    assert "KILLED\t   1" in render(run, "zts")
+
+
+def test_what_has_a_result_is_not_run_again(suite: Suite) -> None:
+    left = remaining(suite.groups, [of(suite, 0), of(suite, 3)])
+    assert [(group.name, [test.path.rpartition("/")[2] for test in group.tests]) for group in left] == [
+        ("tests/disk", ["write"]),
+        ("tests/pool", ["create", "rename"]),
+    ]
+    queue = Queue.of(left)
+    assert queue.take() == left[0] and len(queue) == 1
+
+
+def test_output_is_kept_in_pieces_of_any_size_up_to_a_bound(tmp_path: Path) -> None:
+    with ScriptOutput(tmp_path) as output:
+        output.listener("stdout")(b"on", 1.0)
+        output.listener("stderr")(b"err\n", 2.0)
+        output.listener("stdout")(b"e\ntwo", 3.0)
+    assert (tmp_path / "stdout").read_bytes() == b"one\ntwo"
+    assert (tmp_path / "merged").read_bytes() == b"err\none\ntwo\n"
+    assert output.last == 3.0 and output.dropped == 0
+    with ScriptOutput(tmp_path / "long") as output:
+        for _ in range(MOST // (8 << 20) + 1):
+            output.listener("stdout")(b"x" * (8 << 20), 1.0)
+    assert output.dropped == 8 << 20 and (tmp_path / "long/stdout").stat().st_size == MOST
+
+
+def test_programs_that_a_script_calls_are_found_by_name() -> None:
+    lines = ["/t/a.ksh:3:log_must jq .", "/t/a.ksh:4:zed -f", "/t/b.cfg:1:$(jq", "/t/c:1:jqx"]
+    assert parse_calls(lines, ["jq", "zed"]) == {"/t/a.ksh": {"jq", "zed"}, "/t/b.cfg": {"jq"}}
+
+
+def test_failures_are_taken_from_a_run_or_from_a_console(tmp_path: Path, suite: Suite) -> None:
+    (tmp_path / "run").mkdir()
+    killed = of(suite, 1, Outcome.KILLED, identifier="Linux")
+    written(tmp_path / "run", suite, of(suite, 0), killed, *(of(suite, number) for number in (2, 3, 4)))
+    chosen = {"tests": None, "test": None, "exclude": None, "tags": "", "shard": "1/1"}
+    asked = asked_for(["x"], failed_of=tmp_path / "run", **chosen)  # type: ignore[arg-type]
+    assert asked.selection.keys == frozenset({killed.key})
+    log = tmp_path / "log"
+    log.write_text(console_line(of(suite, 0), "t") + console_line(killed, "t"))
+    asked = asked_for(["x"], failed_of=log, **chosen)  # type: ignore[arg-type]
+    assert asked.selection.tests == (killed.path,)
+    log.write_text(console_line(of(suite, 0), "t"))
+    with pytest.raises(UserError, match="all tests passed there"):
+        asked_for(["x"], failed_of=log, **chosen)  # type: ignore[arg-type]
+
+
+def test_patterns_come_from_files_too_and_what_can_not_be_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "slow").write_text("a*\n\n# no\nb  # why\n")
+    chosen = {"test": None, "tags": "", "shard": "1/2"}
+    asked = asked_for(["x"], tests=None, exclude=[f"@{tmp_path}/slow", "c"], **chosen)  # type: ignore[arg-type]
+    assert asked.selection.excluded == ("a*", "b", "c") and asked.selection.share == (1, 2)
+    for wrong in ({"tests": tmp_path / "none", "exclude": None}, {"tests": None, "exclude": ["@/none"]}):
+        with pytest.raises(UserError):
+            asked_for(["x"], **wrong, **chosen)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="there is no file"):
+        asked_for(["no/such.run"], tests=None, exclude=None, **chosen)  # type: ignore[arg-type]
