@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from laboratory import Laboratory, needs_root, wait_until
 from storlab.errors import MissingImage
+from storlab.images.cache import storlab_cache
 from storlab.images.image import find_image
 
 BEGUN = "the load has begun"
@@ -113,3 +116,23 @@ def once_begun(lab: Laboratory, names: tuple[str, ...], action: Callable[[], Non
 def endings(lab: Laboratory) -> list[tuple[str, str | None]]:
     """How each trial ended, and why; without when something was lost, which is for chance."""
     return [(each.status, each.reason and _WHEN.sub("", each.reason)) for each in lab.records()]
+
+
+def own_kernel(folder: Path) -> tuple[Path, Path]:
+    """The image's kernel and a folder of its modules, as a user has them who built it.
+
+    ``folder`` / cache is then a cache in which such a kernel may be made ready: the user's own one, by links.
+    """
+    image = find_image()
+    extracted = folder / "modules"
+    extract = ["fsck.erofs", f"--extract={extracted}", str(image.kernel.with_name("modules.erofs"))]
+    subprocess.run(extract, check=True, capture_output=True)
+    (modules,) = extracted.glob("**/lib/modules/*")
+    parts = folder / "cache" / "storlab" / "images" / "parts"
+    parts.mkdir(parents=True)
+    for path in (storlab_cache() / "images").iterdir():
+        if path.name != parts.name:
+            (parts.parent / path.name).symlink_to(path)
+    for path in (storlab_cache() / "images" / parts.name).iterdir():
+        (parts / path.name).symlink_to(path)
+    return image.kernel, modules

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from laboratory import Laboratory, ended, wait_until
-from laboratory.guests import DISK, EXT4, FOREVER_AT_FIRST, endings, guests, needs_guests, once_begun, qemus
+from laboratory.guests import DISK, EXT4, FOREVER_AT_FIRST, endings, guests, needs_guests, once_begun, own_kernel, qemus
 from storlab.errors import StudyError
-from storlab.images.cache import storlab_cache
 from storlab.images.image import find_image
 
 LOOK = """
@@ -202,19 +200,10 @@ def test_guests_that_want_more_memory_than_there_is_are_refused_where_it_is_writ
 @needs_guests
 def test_a_kernel_of_ones_own_boots_with_its_modules(lab: Laboratory) -> None:
     image = find_image()
-    modules = lab.folder / "modules"
-    extract = ["fsck.erofs", f"--extract={modules}", str(image.kernel.with_name("modules.erofs"))]
-    subprocess.run(extract, check=True, capture_output=True)
-    (folder,) = modules.glob("**/lib/modules/*")
-    parts = lab.folder / "cache" / "storlab" / "images" / "parts"  # where that kernel is made ready: not in the user's
-    parts.mkdir(parents=True)
-    for path in (storlab_cache() / "images").iterdir():
-        if path.name != parts.name:
-            (parts.parent / path.name).symlink_to(path)
-    for path in (storlab_cache() / "images" / parts.name).iterdir():
-        (parts / path.name).symlink_to(path)
+    kernel, folder = own_kernel(lab.folder)
+    parts = lab.folder / "cache" / "storlab" / "images" / "parts"
     lab.environment["XDG_CACHE_HOME"] = str(lab.folder / "cache")
-    own: dict[str, Any] = {"accel": '"tcg"', "start": '"cold"', "kernel": f'"{image.kernel}"', "modules": f'"{folder}"'}
+    own: dict[str, Any] = {"accel": '"tcg"', "start": '"cold"', "kernel": f'"{kernel}"', "modules": f'"{folder}"'}
     result = lab.run(guests("uname -r", count="1", stack=EXT4, **own), "--quiet")
     assert result.status == 0, str(result)
     assert (lab.out / "trials" / "0001" / "vm" / "load" / "stdout").read_text() == f"{image.release}\n"

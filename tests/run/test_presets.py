@@ -11,6 +11,7 @@ import pytest
 
 from laboratory import needs_root
 from laboratory.devices import sh
+from laboratory.guests import needs_guests, own_kernel
 from storlab.cli.reporting import report_input
 from storlab.errors import StudyError
 from storlab.report.model.view import View
@@ -20,6 +21,8 @@ from storlab.run.permissions import Permissions
 from storlab.study.study import load_study, preset_studies
 
 SMALL = {
+    "boot-storm": ("nodes.vm.count=2", "written=4M", "read=1M"),
+    "large-folios": ("size=1M", "runtime=500ms"),
     "container-layers": ("files=30", "disk=512M"),
     "snia-pts": ("runtime=500ms", 'blocks=["4k"]', "mixes=[100, 0]"),
     "backup": ("image=4M", "files=60", "disk=512M"),
@@ -28,6 +31,8 @@ SMALL = {
     "media-streaming": ("film=1M", "runtime=1s"),
 }
 ONLY = {
+    "boot-storm": ("image=clone,clone-cached",),
+    "large-folios": ("fs=ext4", "load=write"),
     "container-layers": ("fs=ext4,btrfs",),
     "backup": ("fs=ext4,xfs",),
     "mail": ("fs=ext4,btrfs",),
@@ -35,6 +40,8 @@ ONLY = {
 }
 NEEDS_ROOT = {"backup", "container-layers", "mail"}
 ASKED = {
+    "boot-storm": {"read.amplification.backing", "read.bandwidth"},
+    "large-folios": {"write.bandwidth", "bandwidth"},
     "container-layers": {"elapsed", "create.rate"},
     "snia-pts": {"iops"},
     "backup": {"write.bandwidth", "read.bandwidth", "write.amplification"},
@@ -51,7 +58,7 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-BY_THEMSELVES = {"snia-pts"}
+BY_THEMSELVES = {"boot-storm", "large-folios", "snia-pts"}
 """What takes a device or a guest has a test of its own."""
 
 
@@ -114,3 +121,22 @@ def test_snia_pts_purges_and_fills_a_device_that_is_named_twice_and_stops_at_ste
     pages = View(report_input(outcome.folder, outcome.tables, outcome.summary))
     (table,) = pages.steady
     assert table.columns[-4:] == ("mean", "range", "slope", "steady")
+
+
+@needs_guests
+def test_boot_storm_counts_what_the_disk_gives_for_what_guests_read(tmp_path: Path) -> None:
+    outcome = run("boot-storm", tmp_path / "run")
+    assert outcome.ending == "complete"
+    assert set(outcome.tables.frame("metrics")["metric"]) >= ASKED["boot-storm"]
+
+
+@needs_guests
+def test_large_folios_boots_both_kernels_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StudyError, match="there is no kernel at /srv/kernel-b/bzImage"):
+        run("large-folios", tmp_path / "refused")
+    kernel, modules = own_kernel(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    named = [f'{name}="{kernel}"' for name in "ab"] + [f'{name}_modules="{modules}"' for name in "ab"]
+    outcome = run("large-folios", tmp_path / "run", *named)
+    assert outcome.ending == "complete"
+    assert set(outcome.tables.frame("metrics")["metric"]) >= ASKED["large-folios"]
