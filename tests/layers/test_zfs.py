@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from storlab.errors import CommandFailed, StorlabError, Unsupported, UserError
-from storlab.layers.resources import Dir, Disk, Export, File, Pool
+from storlab.layers.database.clients import sql
+from storlab.layers.resources import Dir, Disk, Export, File, Pool, Server
 from storlab.nodes.kinds.local import local_node
 from storlab.run.undoing import undo_table
 
@@ -221,6 +223,46 @@ def test_images_lie_on_a_dataset_one_for_each_owner(storage: Storage) -> None:
             assert len({image.path for image in images if isinstance(image, File)}) == 2
             facts = await layer.facts(images[0], ground.context(2, "vm-1"))
             assert facts["on"] == "zfs"
+
+    storage.run(check)
+
+
+def test_a_database_starts_from_a_clone_of_its_data_whatever_a_trial_before_has_done_to_its_own(
+    storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {"clone": "zfs", "data": {"tables": 1, "rows": 100}, "pool": "16M", "log_size": "8M"}
+    database = {"layer": "mariadb", **keys}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    async def check(ground: Ground) -> None:
+        pool = await pool_on(ground, dataset={"compression": "lz4"})
+        directory, _ = await layer_on(ground, pool, {"layer": "zfs", "recordsize": "16k"})
+        parent = f"{pool.name}/storage-1"
+        rows, masters = [], []
+        for _ in range(2):
+            trial = Ground(ground.node, ground.scratch)
+            try:
+                (layer,) = parse([database])
+                server = await layer.set_up(directory, trial.context(2))
+                assert isinstance(server, Server)
+                assert (await layer.facts(server, trial.context(2)))["clone"] == "zfs"
+                rows.append(await ground.node.output(*sql(server, "SELECT sum(k), count(*) FROM sbtest1")))
+                await ground.node.run(sql(server, "DELETE FROM sbtest1"))
+                own = f"{parent}/storage-2-data"
+                master = await property_of(ground, own, "origin")
+                masters.append(await property_of(ground, master, "guid"))
+                assert await property_of(ground, own, "recordsize") == "16384"
+                assert int(await property_of(ground, own, "used")) < int(
+                    await property_of(ground, master, "referenced")
+                )
+            finally:
+                did = await trial.tear_down()
+            assert f"destroyed {own}" in did
+            assert any(each.startswith("stopped mariadbd") for each in did)
+            names = await ground.node.output("zfs", "list", "-rHp", "-o", "name", parent)
+            assert names.split() == [parent, master.partition("@")[0]]
+        assert rows[0] == rows[1] and rows[0].split()[1] == "100"
+        assert masters[0] == masters[1], "it was not made again"
 
     storage.run(check)
 

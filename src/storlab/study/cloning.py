@@ -11,6 +11,7 @@ from storlab.layers.database.base import DatabaseLayer
 from storlab.study.cells import Cell
 from storlab.study.chains import Link
 from storlab.study.read_cells import Report
+from storlab.units import shown
 
 
 def check_cloning(cells: Sequence[Cell], report: Report) -> None:
@@ -30,12 +31,12 @@ def _check(factor: str, cells: Sequence[Cell], report: Report) -> None:
     ways = {layer.clone: link for link, layer in links if isinstance(layer, DatabaseLayer)}
     if len(ways) < 2 or len({_without_cloning(cell) for cell in cells}) == 1:
         return
-    one, other = sorted(ways)
+    *_, last = listed = sorted(ways)
     message = (
-        f'levels of {factor} get their data by clone = "{one}" and "{other}", and differ in more than that: write the '
-        "same for all of them, or let clone alone be a factor"
+        f"levels of {factor} get their data by clone = {' and '.join(map(shown, listed))}, and differ in more than "
+        "that: write the same for all of them, or let clone alone be a factor"
     )
-    report((*ways[other].origin, "clone"), message)
+    report((*ways[last].origin, "clone"), message)
 
 
 def _links(cell: Cell) -> list[Link]:

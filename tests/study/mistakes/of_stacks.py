@@ -261,5 +261,24 @@ other = { layer = "mariadb", doublewrite = false, clone = "reflink" }  #! clone 
 [workload.load]
 sysbench = { tables = 1, rows = 10 }
 """,
+        "databases on ZFS whose data are cloned, compared with one that gets a copy": """
+stack = [{ layer = "zpool", size = "1G" }, { layer = "zfs" }, "{server}"]
+[factors.server]
+one = { layer = "mariadb", clone = "zfs" }  #! clone = "copy" and "zfs", and
+other = { layer = "mariadb", doublewrite = false }
+[workload.load]
+sysbench = { tables = 1, rows = 10 }
+""",
+        "a clone of ZFS on a file system that is none": """
+stack = [
+  { layer = "file", size = "1G" },
+  { layer = "loop" },
+  { layer = "mkfs", type = "xfs" },
+  { layer = "mount" },
+  { layer = "mariadb", clone = "zfs" },  #! clone = "zfs" takes a dataset right below it: put layer zfs there
+]
+[workload.load]
+sysbench = { tables = 1, rows = 10 }
+""",
     }
 )

@@ -15,18 +15,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, String
 
 from storlab.errors import CommandFailed, TrialError, Unsupported, UserError
 from storlab.images.cache import Part
-from storlab.layers.base import LayerContext
+from storlab.layers.base import Layer, LayerContext
 from storlab.layers.database.clients import DATABASE, sql
+from storlab.layers.database.cloning import clone_dataset, share_extents
 from storlab.layers.database.data_set import DataSet, Recipe, data_sets, pack, unpack, version_in
 from storlab.layers.resources import Dir, Resource, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
+from storlab.layers.zfs.dataset import ZfsLayer, destroy_dataset
 from storlab.nodes import binding, steps
-from storlab.nodes.accounts import hand_over
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.units import Size, size_text
 
-Clone = Literal["copy", "reflink"]
+Clone = Literal["copy", "reflink", "zfs"]
 _FULL = os.strerror(errno.ENOSPC)
 
 # PostgreSQL names a setting that it refuses in a line of its log, and then says only that there was one.
@@ -78,8 +79,9 @@ class DatabaseLayer(ServerLayer):
     )
     clone: Clone = Field(
         "copy",
-        description="How each trial gets its data: `copy`, or `reflink`: sharing extents with a copy in the same file "
-        "system, which first writes then take apart. The same in all cells, unless it alone is a factor.",
+        description="How each trial gets its data: `copy`; `reflink`: sharing extents with a copy in the same file "
+        "system, which first writes then take apart; `zfs`: a clone of a dataset, above layer `zfs`. The same in "
+        "all cells, unless it alone is a factor.",
     )
     pool: Size = Field(128 * 1024**2, ge=8 * 1024**2, description="Memory for its pages.")
     settings: Settings = Field(default_factory=dict, description="More of its settings, as the server names them.")
@@ -91,6 +93,7 @@ class DatabaseLayer(ServerLayer):
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Server
+    undoes: ClassVar = (*ServerLayer.undoes, destroy_dataset)
     dialect: ClassVar[str]
     start_patience: ClassVar = 300.0  # it may have to recover first
     stop_patience: ClassVar = 120.0  # it writes back what its pool holds
@@ -111,6 +114,11 @@ class DatabaseLayer(ServerLayer):
         programs = () if self.bindir is not None else self.looked_for()
         tool = () if self.data is None else (self.data.tool,)
         return Needs(programs=(*programs, *tool, *binding.programs(self.pin, self.numa)), paths=own)
+
+    def check_above(self, below: Layer | None) -> str | None:
+        if self.clone != "zfs" or isinstance(below, ZfsLayer):
+            return None
+        return 'clone = "zfs" takes a dataset right below it: put layer zfs there, or write clone = "copy"'
 
     async def check_node(self, node: Node) -> None:
         memory = (await node.facts({}))["memory"]["total_bytes"]
@@ -185,8 +193,11 @@ class DatabaseLayer(ServerLayer):
         assert server.data is not None
         if self.clone == "copy":
             await unpack(server.node, part, server.data, server.as_user())
+        elif self.clone == "reflink":
+            await share_extents(server, part)
         else:
-            await self._share(server, part)
+            await clone_dataset(server, part)
+            await self.register_stop(server, [])  # it ends before its dataset does
         await server.node.carry_out(steps.sync(server.data))
 
     async def _data_set(self, server: ServerContext, recipe: Recipe) -> Part:
@@ -213,34 +224,6 @@ class DatabaseLayer(ServerLayer):
             why = self.complaint(error.detail.splitlines())
             what = f"node {server.node.name}: {self.layer} can't make its data"
             raise CommandFailed(f"{what}: {why}", error.detail) from None
-
-    async def _share(self, server: ServerContext, part: Part) -> None:
-        """Unpack it once for all that work on this file system, and share its extents."""
-        assert isinstance(server.below, Dir) and server.data is not None
-        master = f"{server.below.path}/data-set-{part.name}"
-        async with server.node.lock(master):
-            (there,) = await server.node.carry_out(steps.look(master), go_on=True)
-            if there.result.kind != "directory":
-                await self._unpack_master(server, part, master)
-        copied = await server.node.run(
-            [*server.as_user(), "cp", "--archive", "--reflink=always", "--", f"{master}/.", server.data], check=False
-        )
-        if not copied.ok:
-            said = copied.stderr.decode(errors="replace").splitlines()
-            why = said[0].rpartition(": ")[2] if said else copied.describe()
-            raise Unsupported(
-                f'node {server.node.name}: this file system does not share extents ({why}): write clone = "copy"'
-            )
-
-    async def _unpack_master(self, server: ServerContext, part: Part, master: str) -> None:
-        node, half = server.node, f"{master}.half"
-        await node.run(["rm", "--recursive", "--force", "--", half])  # of one that was stopped
-        await node.carry_out(steps.make_directory(half, 0o700))
-        if server.account is not None:
-            await hand_over(node, server.account, [half])
-        await unpack(node, part, half, server.as_user())
-        await node.run(["mv", "--", half, master])
-        await node.carry_out(steps.sync(master))
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         """Its version, its settings as it says itself, and what it started from."""

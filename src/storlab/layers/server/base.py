@@ -265,9 +265,7 @@ class ServerLayer(Layer):
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Resource:
         server = await self._context(below, context)
-        folders = server.folders
-        end = {"signal": self.stop_signal, "patience": self.stop_patience}
-        await context.register_undo("server.stop", name=server.name, program=self.executable(), folders=folders, **end)
+        await self.register_stop(server, server.folders)
         await self.make_folders(server)
         if self.listens_on_socket(server) and len(server.socket.encode()) > _LONGEST_SOCKET:
             private = f"{SOCKETS}/{private_name(context.run)}"
@@ -279,6 +277,11 @@ class ServerLayer(Layer):
             await self._hand_over(server, server.folders)
         await self.prepare(server)
         return await self.resource(await self._start(server))
+
+    async def register_stop(self, server: ServerContext, folders: Sequence[str]) -> None:
+        """Journal that it is stopped, and then that these folders are removed. May be repeated."""
+        end = {"signal": self.stop_signal, "patience": self.stop_patience, "folders": list(folders)}
+        await server.context.register_undo("server.stop", name=server.name, program=self.executable(), **end)
 
     async def kill(self, context: LayerContext) -> None:
         """End what was set up in this context at once, and without a word: what it does is given up."""
