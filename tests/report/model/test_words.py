@@ -199,3 +199,10 @@ def test_what_is_true_of_many_files_is_said_once() -> None:
         "b and a: it is odd",
         "Nothing else",
     ]
+
+
+def test_counts_of_one_thing_stand_in_one_sentence() -> None:
+    counts = ["a: begun again: 7 of 1391", "b: begun again: 2 of 9", "a: begun again: 3 of 1200", "a: odd: 1 of"]
+    assert words.once(counts) == ["a: begun again: 7 of 1391 and 3 of 1200", "b: begun again: 2 of 9", "a: odd: 1 of"]
+    (said,) = words.once(f"a: begun again: {n} of 100" for n in range(1, 32))
+    assert said == "a: begun again: 1 of 100, 2 of 100, 3 of 100 and 28 more"

@@ -29,6 +29,7 @@ UNSAFE = "A flush is answered before the data are on the disk: a power cut can l
 OUTLIERS = "Some of its rounds are outliers (modified z-score above 3.5)."
 _BARE = re.compile(r"[-+]?[0-9][0-9.]*|on|off|yes|no|true|false|none|default", re.IGNORECASE)
 _NAMED = 4  # of more, the first are named
+_COUNT = re.compile(r"(?<=: )\d{1,15} of \d{1,15}$")
 _SAID = 2  # claims in one sentence; of more, nobody makes an order
 NOT_ESTABLISHED = "no difference established yet"
 NO_INTERVAL = "One round gives no interval."
@@ -254,8 +255,14 @@ def certainty(summary: Summary) -> str:
 
 
 def once(warnings: Iterable[str]) -> list[str]:
-    """``warnings`` in order; those that differ only in whom they name before the first colon are said once for all."""
-    parts = (warning.partition(": ") for warning in warnings)
+    """``warnings`` in order. Those that differ only in whom they name before the first colon, or only in how many of
+    how many they name after the last one, are said once for all.
+    """
+    counts = grouped(
+        (warning[: found.start()], found[0]) if (found := _COUNT.search(warning)) else (warning, "")
+        for warning in warnings
+    )
+    parts = (f"{said}{_some(each)}".partition(": ") for said, each in counts.items())
     groups = grouped((said if colon else first, first if colon else "") for first, colon, said in parts)
     return [f"{_some(names)}: {said}" if any(names) else said for said, names in groups.items()]
 

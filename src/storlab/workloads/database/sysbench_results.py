@@ -19,6 +19,7 @@ from storlab.workloads.base import bytes_of, elapsed_values, read_exit
 
 _FATAL = re.compile(rb"^FATAL: (.+)$", re.M)
 _SPECS = by_name(LIVE)
+_BEGUN_AGAIN = "transactions that were begun again after a deadlock or a conflict, as every client has to"
 
 
 def read_results(raw: Path, max_ignored: float) -> Measurements:
@@ -52,6 +53,7 @@ def read_results(raw: Path, max_ignored: float) -> Measurements:
         metrics=pl.concat([kept, metric_frame([*own, *elapsed_values(ended)])]),
         series=series,
         declared=(),
+        warnings=(f"{_BEGUN_AGAIN}: {errors:.0f} of {events:.0f}",) if errors else (),
     )
 
 
