@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 import time
@@ -11,14 +12,18 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from laboratory import Laboratory, wait_until
+from laboratory import Laboratory, needs_root, wait_until
 from laboratory.databases import laboratory_of_databases
 
+BLKIO = Path("/sys/fs/cgroup/blkio")
 STUDY = """
 primary = "tps"
-stack = [{ layer = "directory" }, { layer = "postgresql", pool = "32M", data = { tables = 1, rows = 1000 } }]
+stack = [
+  { layer = "file", size = "512M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" },
+  { layer = "postgresql", pool = "64M", full_page_writes = false, data = { tables = 1, rows = 50000 } },
+]
 repeat = { until = "max", min = 2, max = 2 }
-workload.oltp.sysbench = { threads = 2, runtime = "10s", test = "oltp_update_non_index" }
+workload.oltp.sysbench = { threads = 4, rate = 40, runtime = "12s", test = "oltp_write_only", distribution = "uniform" }
 probes.server = { interval = "500ms" }
 """
 
@@ -29,17 +34,42 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Laboratory]:
         yield made
 
 
-def force_one(lab: Laboratory) -> None:
-    """A checkpoint in the midst of the first trial."""
+@pytest.fixture
+def slow() -> Iterator[Path]:
+    """A cgroup for whose processes loop devices write two megabytes a second: those that there are, and new ones."""
+    if not (BLKIO / "blkio.throttle.write_bps_device").exists():
+        pytest.skip("this machine has no cgroups of blkio, version 1, to slow a disk down with")
+    folder = BLKIO / f"test-checkpoints-{os.getpid()}"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        for pid in (folder / "cgroup.procs").read_text().split():
+            (BLKIO / "cgroup.procs").write_text(pid)
+        folder.rmdir()
+
+
+def force_one(lab: Laboratory, slow: Path) -> None:
+    """A checkpoint in the midst of the first trial, on a disk that is slow for commits and checkpoints alike."""
     assert wait_until(lambda: any("--histogram=on" in words for words in lab.commands().values()))
-    time.sleep(5)  # of the 10 s
+    mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    (disk,) = (number for _, _, number, _, where, *_ in mounts if lab.identity in where)
+    (slow / "blkio.throttle.write_bps_device").write_text(f"{disk} 2000000")
+    (server,) = (pid for pid, words in lab.commands().items() if words[0].endswith("/postgres"))
+    children = Path(f"/proc/{server}/task/{server}/children").read_text().split()
+    for pid in (str(server), *children):
+        (slow / "cgroup.procs").write_text(pid)
+    time.sleep(6)  # of the 12 s
     (socket,) = (each for each in Path("/tmp").glob(f"storlab-{lab.identity}*/**/.s.PGSQL.*") if each.is_socket())
     where = [f"--host={socket.parent}", f"--port={socket.suffix[1:]}", "--username=storlab", "--dbname=storlab"]
     subprocess.run(["psql", "--no-psqlrc", *where, "-c", "CHECKPOINT"], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_a_forced_checkpoint_is_marked_and_has_a_dip_and_a_trial_without_one_says_so(lab: Laboratory) -> None:
-    forcing = threading.Thread(target=force_one, args=(lab,))
+@needs_root
+def test_a_checkpoint_on_a_slow_disk_is_marked_and_has_a_dip_and_a_trial_without_one_says_so(
+    lab: Laboratory, slow: Path
+) -> None:
+    forcing = threading.Thread(target=force_one, args=(lab, slow))
     forcing.start()
     ran = lab.run(STUDY)
     forcing.join()
@@ -50,7 +80,8 @@ def test_a_forced_checkpoint_is_marked_and_has_a_dip_and_a_trial_without_one_say
     metrics = pl.read_parquet(lab.out / "tables" / "metrics.parquet")
     found = metrics.filter(pl.col("metric").str.starts_with("checkpoint.dip."), trial=1)
     values = dict(found.select("metric", "value").iter_rows())
-    assert len(values) == 4 and 0 <= values["checkpoint.dip.depth.max"] <= 1
+    assert len(values) == 4 and 0.3 < values["checkpoint.dip.depth.max"] <= 1
+    assert values["checkpoint.dip.length.max"] >= 1
     assert metrics.filter(pl.col("metric").str.starts_with("checkpoint.dip."), trial=2).is_empty()
     assert lab.storlab("report", lab.out, "--format", "html").status == 0
     page = (lab.out / "report.html").read_text()
