@@ -6,10 +6,12 @@ import re
 import subprocess
 from collections.abc import Callable
 
+import polars as pl
 import pytest
 
 from laboratory import Laboratory, needs_root
 from laboratory.guests import BEGUN, endings, kill_guest, needs_guests, once_begun
+from storlab.records.derive import derive
 
 LAYERS = {"nbd": "nbd-export", "iscsi": "iscsi-target", "nvme-tcp": "nvme-target", "aoe": "aoe-target"}
 GIVE_UP = 6.0  # s
@@ -110,3 +112,16 @@ def test_a_network_that_is_cut_under_load_is_the_reason_of_the_failure(lab: Labo
 @by_protocol
 def test_a_machine_that_serves_and_is_killed_is_the_reason_of_the_failure(lab: Laboratory, protocol: str) -> None:
     assert fails(lab, protocol, lambda: kill_guest(lab, "server")) == "node server: QEMU was killed by SIGKILL"
+
+
+@needs_guests
+def test_requests_to_a_disk_that_has_a_slash_in_its_name_are_counted_at_both_ends(lab: Laboratory) -> None:
+    """``/dev/etherd/e0.0``, which sysfs calls ``etherd!e0.0``."""
+    writes = study("aoe", "dd if=/dev/zero of=$target bs=8k count=64 oflag=direct conv=fsync status=none")
+    lab.execute(writes.replace("[probes]\n", '[probes]\nalignment = { at = "each" }\n'), unconfined=True)
+    assert endings(lab) == [("done", None)]
+    metrics = derive(lab.run_folder).frame("metrics").filter(pl.col("node").is_not_null())
+    found = {(node, name): value for node, name, value in metrics.select("node", "metric", "value").rows()}
+    assert (found["client", "write.requests"], found["client", "write.bytes"]) == (64, 64 * 8192)
+    assert found["server", "write.requests"] >= 512, "one for each frame of 1024 bytes, and each that was sent again"
+    assert lab.leftovers() == []
