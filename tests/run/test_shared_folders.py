@@ -7,11 +7,13 @@ import re
 import shutil
 import signal
 
+import polars as pl
 import pytest
 
 from laboratory import Laboratory
 from laboratory.guests import BEGUN, endings, guests, kill_guest, needs_guests, once_begun
 from storlab.images.virtiofsd import IMPLEMENTATIONS, find_virtiofsd
+from storlab.records.derive import derive
 from storlab.study.study import load_study, shipped_studies
 
 STUDY = shipped_studies()["shared-folders"]
@@ -68,6 +70,34 @@ def outcomes_of(lab: Laboratory, engine: str, only: str = "") -> dict[str, tuple
     ran = lab.storlab("run", STUDY, "--out", lab.out, *options, *settings, timeout=1100)
     assert ran.status == 0, ran
     return {record.levels["setup"]: (record.status, record.reason or "") for record in lab.records()}
+
+
+@pytest.mark.timeout(600)
+@needs_guests
+def test_sshfs_stands_beside_virtiofs_and_both_are_held_to_the_requests_of_an_operation(lab: Laboratory) -> None:
+    study = shipped_studies()["shared-folders-network"]
+    small = [word for each in SMALL for word in ("--set", each)]
+    ran = lab.storlab(
+        "run",
+        study,
+        "--out",
+        lab.out,
+        "--rounds",
+        "1",
+        "--quiet",
+        "--only",
+        "setup=virtiofs-none,sshfs",
+        *small,
+        timeout=500,
+    )
+    assert ran.status == 0, ran
+    assert {(each.levels["setup"], each.status) for each in lab.records()} == {
+        ("virtiofs-none", "done"),
+        ("sshfs", "done"),
+    }
+    counted = derive(lab.run_folder).frame("metrics").filter(pl.col("node").is_null(), metric="requests.per-operation")
+    assert sorted(counted["trial"].unique()) == [1, 2] and counted["value"].min() >= 1
+    assert lab.leftovers() == []
 
 
 @pytest.mark.timeout(600)
