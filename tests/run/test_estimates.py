@@ -10,7 +10,8 @@ import pytest
 from laboratory import Laboratory
 from storlab.run.estimates import ASSUMED_RATE, Speed, speed_of
 from storlab.run.noise import BUILT_IN_TITLE, MachineNoise
-from storlab.study.study import load_study
+from storlab.run.times import start_time
+from storlab.study.study import load_study, shipped_studies
 from storlab.workloads.base import Work
 
 NOISE = MachineNoise(
@@ -74,3 +75,11 @@ def test_a_plan_says_what_its_time_rests_on_and_takes_it_from_the_last_run_where
     assert "if trials take as long as in its last run, runs/study-" in line("Time")
     lab.study(study.read_text().partition("repeat")[1] + study.read_text().partition("repeat")[2] + "# another text\n")
     assert "which is assumed" in line("Time")
+
+
+def test_servers_take_time_in_each_trial_and_guests_for_a_round_once() -> None:
+    names = ("database-variability", "shared-folders-network")
+    database, guest = (load_study(shipped_studies()[name]).cells[0] for name in names)
+    assert start_time(database, "trial") == pytest.approx(2 + 4 * 50_000 * 600 / 100e6)
+    assert (start_time(database, "round"), start_time(guest, "trial")) == (0, 0)
+    assert start_time(guest, "round") == guest.nodes["vm"].start_time() > 0

@@ -191,6 +191,10 @@ class Layer(Model):
         """Bytes beyond ``space`` that it may grow to, for which the study waives a check."""
         return 0
 
+    def start_time(self) -> float:
+        """Seconds that setting it up and tearing it down take beyond what any layer does, as an estimate for plans."""
+        return 0.0
+
     def capacity(self) -> int | None:
         """Bytes that fit into what it gives, where its keys say so; ``None`` where it holds what lies below it."""
         return None

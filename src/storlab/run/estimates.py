@@ -15,7 +15,7 @@ from storlab.records.run_folder import RunFolder
 from storlab.run.foresight import runs_of
 from storlab.run.noise import BUILT_IN_BLOCK, BUILT_IN_TITLE, MachineNoise, saved
 from storlab.run.plan import Plan
-from storlab.run.times import OVERHEAD, time_with
+from storlab.run.times import OVERHEAD, start_time, time_with
 from storlab.study.cells import Cell, Load
 from storlab.study.study import Study
 from storlab.workloads.base import Work
@@ -64,7 +64,7 @@ def _by_loads(made: Plan) -> RoundTime:
     speed = speed_of(noise)
     measured = noise.overhead if noise is not None else None
     overhead = max(OVERHEAD, measured) if measured is not None else OVERHEAD
-    seconds = 0.0
+    seconds = sum(start_time(cell, "round") for cell in _one_of_each_block(made))
     by_work, unknown = dict[str, None](), dict[str, None]()
     for cell in made.supported:
         times = []
@@ -78,6 +78,11 @@ def _by_loads(made: Plan) -> RoundTime:
             times.append(declared or 0.0)
         seconds += time_with(cell, times, overhead) or 0.0
     return RoundTime(seconds, None, tuple(by_work), speed if by_work else None, tuple(unknown))
+
+
+def _one_of_each_block(made: Plan) -> list[Cell]:
+    """Cells of one block share what is kept for a round; one that is in none shares it with no other."""
+    return list({made.blocks.get(cell.number, -cell.number): cell for cell in made.supported}.values())
 
 
 def _everywhere(work: Work, load: Load, cell: Cell) -> Work:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from storlab.layers.base import Keep
 from storlab.records.run_folder import TrialRecord
+from storlab.run.setup.units import units
 from storlab.study.cells import Cell
 
 OVERHEAD = 0.5  # s a trial, beyond its load: stacks, settling, fetching; replaced by what is measured once it runs
@@ -17,9 +19,14 @@ def trial_time(cell: Cell, overhead: float = OVERHEAD) -> float | None:
 
 def time_with(cell: Cell, times: Sequence[float | None], overhead: float) -> float | None:
     """As ``trial_time``, with loads that take so long."""
-    starting = sum(group.start_time() * group.count for group in cell.nodes.values() if group.lasts == "trial")
-    beyond = cell.trial.settle.wait + overhead + starting
+    beyond = cell.trial.settle.wait + overhead + start_time(cell, "trial")
     return None if None in times else max(time or 0.0 for time in times) + beyond
+
+
+def start_time(cell: Cell, kept: Keep) -> float:
+    """Seconds that nodes and layers of a cell that are kept for so long take to be set up, as far as they say so."""
+    nodes = sum(group.start_time() * group.count for group in cell.nodes.values() if group.lasts == kept)
+    return nodes + sum(link.layer.start_time() for unit in units(cell) for link in unit.links if link.keep == kept)
 
 
 def trial_times(

@@ -29,6 +29,7 @@ from storlab.units import Size, size_text
 
 Clone = Literal["copy", "reflink", "zfs"]
 _FULL = os.strerror(errno.ENOSPC)
+_UNPACKED = 100e6  # bytes of a data set a second, as an estimate
 
 # PostgreSQL names a setting that it refuses in a line of its log, and then says only that there was one.
 _ERROR = re.compile(
@@ -97,6 +98,11 @@ class DatabaseLayer(ServerLayer):
     dialect: ClassVar[str]
     start_patience: ClassVar = 300.0  # it may have to recover first
     stop_patience: ClassVar = 120.0  # it writes back what its pool holds
+    usual_start: ClassVar[float] = 2.0
+    """Seconds to start it and to stop it, as an estimate."""
+
+    def start_time(self) -> float:
+        return self.usual_start + (0 if self.data is None else self.data.bytes()) / _UNPACKED
 
     def executable(self) -> str:
         return self.located(self.program)
