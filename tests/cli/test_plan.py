@@ -180,7 +180,7 @@ def test_the_list_names_every_study_and_every_part() -> None:
         "shared-folder-options": ["virtual machines"],
         "database-variability": ["root"],
         "shared-folders": ["virtual machines"],
-        "shared-folders-network": ["virtual machines"],
+        "shared-folders-network": ["root", "virtual machines"],
         "vm-backing": ["virtual machines"],
     }
     assert "virtual machines" in text
