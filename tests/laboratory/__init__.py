@@ -182,7 +182,8 @@ class Laboratory:
     @property
     def identity(self) -> str:
         """The run's own name, which is part of those of all that it makes."""
-        return str(json.loads((self.out / "manifest.json").read_text())["run"]) if self.out.exists() else "none"
+        manifest = self.out / "manifest.json"  # which one that was killed at its very beginning does not have
+        return str(json.loads(manifest.read_text())["run"]) if manifest.exists() else "none"
 
     def _cgroups(self) -> list[Path]:
         found = [Path(folder, name) for folder, below, _ in os.walk("/sys/fs/cgroup") for name in below]
