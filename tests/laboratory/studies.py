@@ -8,13 +8,14 @@ LOOPS = f"""
 primary = "bandwidth"
 stack = [{{ layer = "file", size = "320M" }}, {{ layer = "loop" }}, "{{fs}}", {{ layer = "mount" }}]
 repeat = {{ until = "max", min = 2, max = 2 }}
+trial = {{ settle = {{ drop_caches = false }} }}
 [factors.fs]
 ext4 = {{ layer = "mkfs", type = "ext4" }}
 xfs = {{ layer = "mkfs", type = "xfs" }}
 [workload.writes]
 fio = {FIO}
 """
-"""Two file systems on loop devices, two rounds: four trials."""
+"""Two file systems on loop devices, two rounds: four trials, which leave the machine its page cache."""
 
 
 def directory(workload: str, *, rounds: int = 1, trial: str = "", rest: str = "") -> str:
