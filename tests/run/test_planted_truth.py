@@ -47,11 +47,11 @@ rw = "randread"
 bs = "4k"
 ioengine = "null"
 size = "4M"
-runtime = "400ms"
+runtime = "200ms"
 time_based = true
 numjobs = {os.cpu_count()}    # on every CPU, so that there is none where the neighbour isn't
 [workload.burn]
-command = {{ argv = ["sh", "-c", "for i in $(seq {BURNERS}); do setsid timeout 0.9 yes > /dev/null & done; wait"] }}
+command = {{ argv = ["sh", "-c", "for i in $(seq {BURNERS}); do setsid timeout 0.6 yes > /dev/null & done; wait"] }}
 """
 
 
