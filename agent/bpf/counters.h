@@ -26,6 +26,8 @@ enum kind {
 	KIND_SERVICE = 3,
 	KIND_QUEUED = 4,
 	KIND_OTHER = 5,
+	KIND_OWN = 6, /* a request once more, by a task in the group that was named */
+	KIND_KERNEL = 7, /* likewise, by a thread of the kernel's own */
 };
 
 enum other {

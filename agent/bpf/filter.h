@@ -27,6 +27,7 @@ const volatile u32 alignments[MAX_VALUES] = {};
 const volatile u32 comm_count = 0;
 const volatile char comms[MAX_VALUES][COMM_SIZE] = {};
 
+const volatile u64 own_cgroup = 0; /* its id in cgroup v2; 0: requests are not told apart by who issued them */
 const volatile u8 by_comm = 0;
 const volatile u8 with_latency = 1;
 const volatile u8 with_events = 0;

@@ -12,6 +12,12 @@
 
 struct request_queue;
 
+struct task_struct {
+	u32 flags;
+} RELOCATED;
+
+#define PF_KTHREAD 0x00200000 /* include/linux/sched.h; the same since 2.6.27 */
+
 struct gendisk {
 	int major;
 	int first_minor;

@@ -2,6 +2,8 @@
 /* Who asked for a request, and the single events: what both kinds of hook do alike once they know the request. */
 #pragma once
 
+#include <bpf/bpf_core_read.h>
+
 #include "timing.h"
 
 /* The numbers of operations here; those up to 9 are the kernel's own, which have never changed. */
@@ -113,6 +115,18 @@ static __always_inline void send(const struct comm *comm, u32 device, u32 operat
 	bpf_ringbuf_submit(event, 0);
 }
 
+/* Who issues: tasks in the group, threads of the kernel, or anybody else (0). What the page cache writes back is issued
+ * by a thread of the kernel, whose data it may be. */
+static __always_inline u32 kind_of_task(void)
+{
+	struct task_struct *task;
+
+	if (bpf_get_current_cgroup_id() == own_cgroup)
+		return KIND_OWN;
+	task = (struct task_struct *)bpf_get_current_task();
+	return BPF_CORE_READ(task, flags) & PF_KTHREAD ? KIND_KERNEL : 0;
+}
+
 /* Counts one request that is wanted; false where a filter leaves it out. */
 static __always_inline bool issue(u32 device, u32 operation, u32 flags, u32 length, u64 sector)
 {
@@ -129,6 +143,12 @@ static __always_inline bool issue(u32 device, u32 operation, u32 flags, u32 leng
 			number = number_of(&comm);
 	}
 	count_request(SUBJECT(device, operation, KIND_REQUEST, flags, number), length, sector);
+	if (own_cgroup) {
+		u32 kind = kind_of_task();
+
+		if (kind)
+			count_request(SUBJECT(device, operation, kind, flags, number), length, sector);
+	}
 	if (with_events)
 		send(&comm, device, operation, flags, length, sector);
 	return true;

@@ -25,13 +25,42 @@ import polars as pl
 import pytest
 
 from laboratory.block import TRACEFS, LoopDisk, issue, loop_disk, needs_root, with_tracefs
-from storlab.blockio.trace_output import EVENT_COLUMNS
+from storlab.blockio.requests import request_frame
+from storlab.blockio.text import totals
+from storlab.blockio.trace_output import EVENT_COLUMNS, Counts, decode_lines
 from storlab.cli.trace.run import Interruptible, notes_on, send
 from storlab.formats.blkalgn.file import read_blkalgn
 from storlab.measurements import REQUEST_COLUMNS
 from study.program import PROGRAM, call
 
 SIZE = 64 * 1024**2
+
+
+def test_who_issued_requests_is_taken_from_all_of_them() -> None:
+    def row(count: int, length: int = 4096) -> tuple[object, ...]:
+        return ("vda", "write", "", length, 4096, None, count, (count,) * 5)
+
+    line = {
+        "event": "counts",
+        "final": True,
+        "monotonic_ns": 1,
+        "realtime_ns": 1,
+        "latency": [],
+        "others": [],
+        "lost": {},
+    }
+    rows = {"requests": [row(9), row(2, 8192)], "own": [row(4)], "kernel": [row(3), row(2, 8192)]}
+    (counts,) = decode_lines(json.dumps(line | rows).encode(), "x")
+    assert isinstance(counts, Counts)
+    found = [frame.select("length", "count", "units_4k").rows() for frame in counts.frames_by_issuer()]
+    assert found == [[(4096, 4, 4)], [(4096, 3, 3), (8192, 2, 2)], [(4096, 2, 2)]]
+    assert all(dict(frame.schema) == REQUEST_COLUMNS for frame in counts.frames_by_issuer())
+
+
+def test_totals_name_each_operation_most_first() -> None:
+    rows = [("vda", "write", "", 4096, 4096, None, 5, *[5] * 5), ("vda", "flush", "", 0, 0, None, 2, *[0] * 5)]
+    assert totals(request_frame(rows)) == "write 5 (20480 B), flush 2"
+    assert totals(request_frame([])) == "none"
 
 
 @pytest.mark.parametrize(
@@ -159,6 +188,27 @@ class TestOnADisk:
         assert "Total I/Os: 5\n" in ran.stderr
         ran = self.storlab("--disk", disk.path, "--comm", "nobody", "--", "sh", "-c", script)
         assert "No request was seen." in ran.stderr
+
+    def test_what_the_command_and_its_children_did_comes_before_the_rest(self, disk: LoopDisk) -> None:
+        other = subprocess.Popen(["sh", "-c", f"while :; do {' '.join(self.dd(disk, 4096, 1))}; done"])
+        try:
+            child = f"sh -c '{' '.join(self.dd(disk, 65536, 5))}'"
+            buffered = (
+                f"dd if=/dev/zero of={disk.path} bs=8k count=1 seek=900 conv=notrunc status=none; sleep 0.3; sync"
+            )
+            ran = self.storlab("--disk", disk.path, "--op", "write", "--", "sh", "-c", f"{child}; {buffered}")
+        finally:
+            other.kill()
+            other.wait()
+        own, others = ran.stderr.partition("== Requests of other processes: write ")[::2]
+        head, *groups = own.split("== Requests of ")
+        assert head == ""
+        assert groups[0].startswith("the command and its children: write ")
+        assert re.search(r"^ +65536 +: 5 ", groups[0], re.M)  # of a child
+        assert not re.search(r"^ +4096 +:", groups[0], re.M)
+        assert "Total I/Os: " in others and re.search(r"^ +4096 +: \d", others, re.M)
+        assert not re.search(r"^ +65536 +:", others, re.M)
+        assert not list(Path("/sys/fs/cgroup").rglob("storlab-trace-*"))
 
     def test_a_command_is_found_whose_name_the_kernel_cuts_amid_a_character(
         self, disk: LoopDisk, tmp_path: Path

@@ -34,6 +34,7 @@ pub const BLOCK: Needed = Needed {
         "bio",
         "req_op",
         "req_flag_bits",
+        "task_struct",
     ],
     tracepoints: &["btf_trace_block_"],
 };

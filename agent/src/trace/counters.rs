@@ -13,6 +13,8 @@ const KIND_REQUEST: u64 = 1;
 const KIND_REQUEUED: u64 = 2;
 const KIND_SERVICE: u64 = 3;
 const KIND_QUEUED: u64 = 4;
+const KIND_OWN: u64 = 6;
+const KIND_KERNEL: u64 = 7;
 
 type RequestSet = [[u64; 3 + UNITS]; 4];
 type BinSet = [[u64; 2]; 8];
@@ -73,6 +75,10 @@ pub struct Lost {
 pub struct Counts {
     /// Each once, however often it was requeued.
     pub requests: HashMap<Request, Tally>,
+    /// Of these, what tasks of the group that was named issued, once for each time that it was issued.
+    pub own: HashMap<Request, Tally>,
+    /// Of these, what threads of the kernel issued, likewise.
+    pub kernel: HashMap<Request, Tally>,
     /// From issue to completion.
     pub service: HashMap<Bin, u64>,
     /// From the request's making to its issue.
@@ -159,7 +165,7 @@ impl Counts {
         let (device, operation) = (low(subject, 32), low(subject >> 32, 5));
         let bin = Bin { device, operation, bin: u64::from(low(subject >> 49, 14)) };
         match subject >> 37 & 7 {
-            kind @ (KIND_REQUEST | KIND_REQUEUED) => {
+            kind @ (KIND_REQUEST | KIND_REQUEUED | KIND_OWN | KIND_KERNEL) => {
                 let sectors = (shape & !IN_USE) >> 32;
                 let request = Request {
                     device,
@@ -169,11 +175,13 @@ impl Counts {
                     length: low(shape, 32),
                     offset_alignment: if sectors == 1 << 23 { 0 } else { sectors << 9 },
                 };
-                if kind == KIND_REQUEST {
-                    self.requests.entry(request).or_default().change(&tally, u64::wrapping_add);
-                } else {
-                    requeued.push((request, tally));
-                }
+                let of = match kind {
+                    KIND_REQUEST => &mut self.requests,
+                    KIND_OWN => &mut self.own,
+                    KIND_KERNEL => &mut self.kernel,
+                    _ => return requeued.push((request, tally)),
+                };
+                of.entry(request).or_default().change(&tally, u64::wrapping_add);
             }
             KIND_SERVICE => *self.service.entry(bin).or_default() += tally.count,
             KIND_QUEUED => *self.queued.entry(bin).or_default() += tally.count,
@@ -270,5 +278,16 @@ mod tests {
             offset_alignment: 4096,
         };
         assert_eq!((request, tally.count), (&expected, 9));
+    }
+
+    #[test]
+    fn who_issued_a_request_is_counted_beside_it() {
+        let mut counts = Counts::default();
+        for (kind, count) in [(KIND_REQUEST, 9), (KIND_OWN, 4), (KIND_KERNEL, 3)] {
+            let tally = Tally { count, units: [0; UNITS] };
+            counts.add(1 | kind << 37, IN_USE | 8 << 32 | 4096, tally, &mut vec![]);
+        }
+        let total = |of: &HashMap<Request, Tally>| of.values().map(|tally| tally.count).sum::<u64>();
+        assert_eq!((total(&counts.requests), total(&counts.own), total(&counts.kernel)), (9, 4, 3));
     }
 }

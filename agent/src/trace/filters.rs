@@ -18,6 +18,7 @@ pub struct Filters {
     alignments: [u32; MAX_VALUES],
     comm_count: u32,
     comms: [[u8; COMM_SIZE]; MAX_VALUES],
+    own_cgroup: u64,
     by_comm: u8,
     pub latency: u8,
     pub events: u8,
@@ -45,6 +46,7 @@ impl Filters {
             alignments: filled(options.alignments.iter().copied()),
             comm_count: count(options.comms.len()),
             comms,
+            own_cgroup: options.cgroup,
             by_comm: options.by_comm.into(),
             latency: options.latency.into(),
             events: options.events.into(),
@@ -67,6 +69,7 @@ impl Filters {
             .set_global("alignments", &self.alignments, true)
             .set_global("comm_count", &self.comm_count, true)
             .set_global("comms", &self.comms, true)
+            .set_global("own_cgroup", &self.own_cgroup, true)
             .set_global("by_comm", &self.by_comm, true)
             .set_global("with_latency", &self.latency, true)
             .set_global("with_events", &self.events, true);

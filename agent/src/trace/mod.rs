@@ -41,7 +41,7 @@ use programs::Attached;
 
 /// How `trace` is called.
 pub const USAGE: &str = "usage: storlab-agent trace [--disk NAME]... [--op NAME]... [--comm NAME]... [--length BYTES]... [--alignment BYTES]...
-                           [--by-comm] [--no-latency] [--events] [--interval SECONDS] [--for SECONDS] [--hook btf|tracepoint]";
+                           [--cgroup ID] [--by-comm] [--no-latency] [--events] [--interval SECONDS] [--for SECONDS] [--hook btf|tracepoint]";
 
 const SYS: &str = "/sys";
 /// Events are read so often at least: the kernel wakes nobody for each of them.

@@ -49,6 +49,8 @@ pub struct TraceOptions {
     pub lengths: Vec<u32>,
     /// Joint alignments in bytes.
     pub alignments: Vec<u32>,
+    /// The id of a cgroup (v2) whose requests are counted by themselves too; 0: none.
+    pub cgroup: u64,
     /// Count each command apart.
     pub by_comm: bool,
     /// Measure how long requests take.
@@ -71,6 +73,7 @@ impl Default for TraceOptions {
             comms: vec![],
             lengths: vec![],
             alignments: vec![],
+            cgroup: 0,
             by_comm: false,
             latency: true,
             events: false,
@@ -97,6 +100,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<TraceOptio
             "--interval" => options.interval = Some(seconds(&name, text(&value()?)?)?),
             "--for" => options.period = Some(seconds(&name, text(&value()?)?)?),
             "--hook" => options.hook = Some(hook(text(&value()?)?)?),
+            "--cgroup" => options.cgroup = cgroup(text(&value()?)?)?,
             "--by-comm" => options.by_comm = true,
             "--no-latency" => options.latency = false,
             "--events" => options.events = true,
@@ -132,6 +136,14 @@ fn comm(name: &str) -> Result<Vec<u8>, OptionError> {
         return Err(OptionError(format!("{name:?} is no command's name")));
     }
     Ok(name.bytes().take(COMM_SIZE - 1).collect())
+}
+
+fn cgroup(value: &str) -> Result<u64, OptionError> {
+    value
+        .parse()
+        .ok()
+        .filter(|id| *id > 0)
+        .ok_or_else(|| OptionError(format!("--cgroup is the number of a group, not {value:?}")))
 }
 
 fn bytes(name: &str, value: &str) -> Result<u32, OptionError> {
@@ -201,7 +213,8 @@ mod tests {
         assert_eq!(parse_words("--comm äääääääää").unwrap().comms, ["ääääääää".as_bytes()[..15].to_vec()]);
     }
 
-    const NAMES: &str = "--(disk|op|comm|length|alignment|interval|for|hook|by-comm|no-latency|events|x)";
+    const NAMES: &str =
+        "--(disk|op|comm|length|alignment|interval|for|hook|cgroup|by-comm|no-latency|events|x)";
 
     proptest! {
         #[test]
@@ -221,6 +234,7 @@ mod tests {
         let said = |line: &str| parse_words(line).unwrap_err().0;
         assert!(said("--op writes").starts_with("\"writes\" is no operation; there are read, write"));
         assert_eq!(said("--alignment 1000"), "--alignment is a power of two from 512 on, not 1000");
+        assert_eq!(said("--cgroup 0"), "--cgroup is the number of a group, not \"0\"");
         assert_eq!(said("--disk"), "--disk needs a value");
         assert_eq!(said("--verbose"), "unknown argument \"--verbose\"");
         assert_eq!(said(&"--length 1 ".repeat(9)), "--length was given 9 times: 8 at most");

@@ -1,8 +1,10 @@
 //! What goes out: JSON lines, as `docs/reference/trace-output.md` has them.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
-use super::counters::{self, Bin, Counts, Request, UNITS};
+use super::counters::{self, Bin, Counts, Request, Tally, UNITS};
 use super::disks::Names;
 use super::names;
 use crate::clock;
@@ -43,6 +45,12 @@ pub struct CountsLine<'a> {
     pub realtime_ns: u64,
     /// Requests of each shape.
     pub requests: Vec<RequestRow<'a>>,
+    /// Of these, what the group that was named issued.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<RequestRow<'a>>,
+    /// Of these, what threads of the kernel issued; only where a group was named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernel: Vec<RequestRow<'a>>,
     /// Disk, operation, which time, lower and upper bound in ns, count.
     pub latency: Vec<(String, &'static str, &'static str, u64, u64, u64)>,
     /// Disk, operation, what, count.
@@ -78,27 +86,13 @@ impl<'a> CountsLine<'a> {
         last: bool,
         in_flight: Option<u64>,
     ) -> Self {
-        let mut requests: Vec<(&Request, _)> = counts.requests.iter().collect();
-        requests.sort_unstable_by_key(|(request, _)| *request);
         Self {
             last,
             monotonic_ns: clock::monotonic_ns(),
             realtime_ns: clock::realtime_ns(),
-            requests: requests
-                .into_iter()
-                .map(|(request, tally)| {
-                    (
-                        disks.of(request.device),
-                        names::operation(request.operation),
-                        names::flags(request.flags),
-                        request.length,
-                        request.offset_alignment,
-                        counts.comms.get(&request.comm).map(String::as_str),
-                        tally.count,
-                        tally.units,
-                    )
-                })
-                .collect(),
+            requests: rows(&counts.requests, counts, disks),
+            own: rows(&counts.own, counts, disks),
+            kernel: rows(&counts.kernel, counts, disks),
             latency: [("service", &counts.service), ("queued", &counts.queued)]
                 .into_iter()
                 .flat_map(|(which, bins)| {
@@ -127,7 +121,31 @@ impl<'a> CountsLine<'a> {
     }
 }
 
-fn sorted(bins: &std::collections::HashMap<Bin, u64>) -> Vec<(Bin, u64)> {
+fn rows<'a>(
+    requests: &HashMap<Request, Tally>,
+    counts: &'a Counts,
+    disks: &mut Names,
+) -> Vec<RequestRow<'a>> {
+    let mut requests: Vec<_> = requests.iter().collect();
+    requests.sort_unstable_by_key(|(request, _)| *request);
+    requests
+        .into_iter()
+        .map(|(request, tally)| {
+            (
+                disks.of(request.device),
+                names::operation(request.operation),
+                names::flags(request.flags),
+                request.length,
+                request.offset_alignment,
+                counts.comms.get(&request.comm).map(String::as_str),
+                tally.count,
+                tally.units,
+            )
+        })
+        .collect()
+}
+
+fn sorted(bins: &HashMap<Bin, u64>) -> Vec<(Bin, u64)> {
     let mut sorted: Vec<_> = bins.iter().map(|(bin, count)| (*bin, *count)).collect();
     sorted.sort_unstable();
     sorted

@@ -29,6 +29,14 @@ def tables(requests: pl.DataFrame) -> str:
     return "\n".join(parts)
 
 
+def totals(requests: pl.DataFrame) -> str:
+    """How many of each operation, and how many bytes: ``12 writes of 49152 bytes, 1 flush``."""
+    size = (pl.col("count") * pl.col("length")).sum().alias("bytes")
+    sums = requests.group_by("operation").agg(pl.col("count").sum(), size).sort(["count", "operation"])
+    said = [f"{operation} {count}" + (f" ({moved} B)" if moved else "") for operation, count, moved in sums.iter_rows()]
+    return ", ".join(reversed(said)) or "none"
+
+
 def disk_tables(disk: str, histograms: DiskHistograms) -> str:
     """Granularity and alignment of one disk's requests. Those without data have neither, and a line of their own."""
     name = printable(disk)

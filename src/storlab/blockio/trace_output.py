@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 import polars as pl
 
-from storlab.blockio.requests import joint_alignment, request_frame
+from storlab.blockio.requests import KEYS, joint_alignment, request_frame
 from storlab.errors import ParseError
+from storlab.measurements import REQUEST_COLUMNS
 from storlab.reading import open_file
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
@@ -71,17 +72,29 @@ class Started(msgspec.Struct, frozen=True, tag_field="event", tag="started"):
     without: tuple[str, ...] = ()
 
 
+Row = tuple[str, str, str, Count, Count, str | None, Count, Units]
+"""Disk, operation, flags, length, alignment of the offset, command, count, units touched."""
+
+
+def _cells(rows: Sequence[Row]) -> list[tuple[object, ...]]:
+    return [(*row[:7], *row[7]) for row in rows]
+
+
 class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
-    """All that was counted since the start."""
+    """All that was counted since the start. ``own``, ``kernel``: of these, what the group that was named issued, and
+    threads of the kernel.
+    """
 
     final: bool
     monotonic_ns: Count
     realtime_ns: Count
-    requests: tuple[tuple[str, str, str, Count, Count, str | None, Count, Units], ...]
+    requests: tuple[Row, ...]
     latency: tuple[tuple[str, str, Literal["service", "queued"], Count, Count, Count], ...]
     others: tuple[tuple[str, str, str, Count], ...]
     lost: Lost
     in_flight: Count = 0
+    own: tuple[Row, ...] = ()
+    kernel: tuple[Row, ...] = ()
 
     def request_frame(self) -> pl.DataFrame:
         """``REQUEST_COLUMNS``, each key once."""
@@ -91,8 +104,19 @@ class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
         """``LATENCY_COLUMNS``, each bin once."""
         return _once(pl.DataFrame(self.latency_rows(), schema=LATENCY_COLUMNS, orient="row"))
 
+    def frames_by_issuer(self) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """``REQUEST_COLUMNS`` of what the group that was traced issued, threads of the kernel, and all others.
+
+        What was requeued counts twice in the first two, and is so missing in the last.
+        """
+        own, kernel = (request_frame(_cells(rows)) for rows in (self.own, self.kernel))
+        numbers = ["count", *(name for name in REQUEST_COLUMNS if name.startswith("units_"))]
+        taken = pl.concat([own, kernel]).with_columns(-pl.col(name) for name in numbers)
+        rest = pl.concat([self.request_frame(), taken]).group_by(KEYS, maintain_order=True).agg(pl.col(numbers).sum())
+        return own, kernel, rest.select(list(REQUEST_COLUMNS)).filter(pl.col("count") > 0)
+
     def request_rows(self) -> list[tuple[object, ...]]:
-        return [(*row[:7], *row[7]) for row in self.requests]
+        return _cells(self.requests)
 
     def latency_rows(self) -> list[tuple[object, ...]]:
         return [(disk, op, what, lo / 1e9, hi / 1e9, count) for disk, op, what, lo, hi, count in self.latency]

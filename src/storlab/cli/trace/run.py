@@ -8,7 +8,7 @@ import signal
 import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -16,6 +16,7 @@ from storlab.blockio.text import of_partition, without_requests
 from storlab.cli.failure import OWN_FAULT
 from storlab.cli.output import warn
 from storlab.cli.trace.options import TraceOptions
+from storlab.cli.trace.own import OwnGroup, own_group
 from storlab.errors import MissingTool, NodeError, UserError
 from storlab.nodes.agent_binary import agent_path
 from storlab.run.interrupts import ending_signals
@@ -43,17 +44,18 @@ async def _trace(options: TraceOptions, agent: Path) -> int:
     live = not (options.command or options.events or options.json) and drawable
     interval = options.interval or (_LIVE_INTERVAL if live else None)
     work = Interruptible()
-    with signals(work.signalled):
-        async with tracing([str(agent), "trace", *options.arguments(interval)], _decoded) as tracer:
+    with signals(work.signalled), own_group() if options.command else nullcontext() as group:
+        words = [*options.arguments(interval), *(["--cgroup", str(group.identity)] if group else [])]
+        async with tracing([str(agent), "trace", *words], _decoded) as tracer:
             # Imported while the tracer attaches: Polars takes longer than that does.
             from storlab.blockio.trace_output import Started
             from storlab.cli.trace.screen import LiveScreen, Screen
 
             work.tracer = tracer
             started = await tracer.started(Started)
-            with (LiveScreen if live else Screen)(options, started) as screen:
+            with (LiveScreen if live else Screen)(options, started, told_apart=group is not None) as screen:
                 following = asyncio.create_task(_follow(tracer, screen, for_its_own_sake=not options.command))
-                status = await work.command(options.command) if options.command else 0
+                status = await work.command(options.command, group) if options.command else 0
                 if options.command or work.signal is not None:
                     tracer.end()
                 await following
@@ -86,12 +88,12 @@ class Interruptible:
         self.began = False
         self._command: asyncio.subprocess.Process | None = None
 
-    async def command(self, argv: tuple[str, ...]) -> int:
+    async def command(self, argv: tuple[str, ...], group: OwnGroup | None = None) -> int:
         """Run it with our own standard input and output; returns its status as a shell would."""
         if self.signal is not None:
             return _KILLED + self.signal
         try:
-            self._command = await asyncio.create_subprocess_exec(*argv)
+            self._command = await asyncio.create_subprocess_exec(*argv, preexec_fn=group.join if group else None)
         except OSError as error:
             warn(f"storlab: cannot execute {argv[0]}: {error.strerror}")
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 from storlab.blockio.requests import by_disk
-from storlab.blockio.text import event_form, tables
+from storlab.blockio.text import event_form, tables, totals
 from storlab.blockio.trace_output import Counts, Event, Started, lost_sentences
 from storlab.cli.output import warn
 from storlab.cli.trace.files import EventFile, write_trace
@@ -26,13 +26,19 @@ if TYPE_CHECKING:
     from storlab.cli.trace.view import TraceView
 
 _NOTHING = "No request was seen.\n"
+_ISSUERS = (
+    "Requests of the command and its children",
+    "Requests of kernel threads (write-back of the page cache, journals), for the command or for anybody else",
+    "Requests of other processes",
+)
+_NO_GROUP = "there is no cgroup v2 here in which the command's own could be told apart"
 
 
 class Screen:
     """Plain text. What a command prints has standard output to itself; then all goes to standard error."""
 
-    def __init__(self, options: TraceOptions, started: Started) -> None:
-        self.options, self._started = options, started
+    def __init__(self, options: TraceOptions, started: Started, *, told_apart: bool = False) -> None:
+        self.options, self._started, self._told_apart = options, started, told_apart
         self._counts: Counts | None = None
         self.complete = False
         """Whether the tracer ended in order, and told all that it had counted."""
@@ -117,7 +123,9 @@ class Screen:
         if self._counts is None or requests is None:
             _tell("the tracer ended before it reported what it had counted")
             return
-        self._print(self._text(requests))
+        self._print(self._by_issuer(self._counts) if self._told_apart else self._text(requests))
+        if self.options.command and not self._told_apart:
+            _tell(f"these are of all processes: {_NO_GROUP}")
         if not self.complete:
             _tell("the tracer did not end in order: what came after its last count is missing")
         for sentence in lost_sentences(self._counts.lost):
@@ -129,6 +137,16 @@ class Screen:
         if self.options.json:
             return spelled(blkalgn_json(by_disk(requests)).decode())
         return tables(requests) or _NOTHING
+
+    def _by_issuer(self, counts: Counts) -> str:
+        """The command's own first; then those of which nobody knows for whom they are; then the others'."""
+        if self.options.json or not counts.requests:
+            return self._text(counts.request_frame())
+        parts = []
+        for heading, frame in zip(_ISSUERS, counts.frames_by_issuer(), strict=True):
+            if frame.height or heading is _ISSUERS[0]:
+                parts.append(f"== {heading}: {totals(frame)}\n{tables(frame)}")
+        return "\n".join(parts)
 
     def _print(self, text: str) -> None:
         if self.failure is None:
