@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from attacks.odd_files import bounded
 from storlab.errors import ParseError
 from storlab.probes.alignment.probe import NOTES
 from storlab.probes.base import ProbeRecord, Window
@@ -134,3 +135,11 @@ def printed(found: tuple[Entry, ...], dropped: int) -> str:
     ]
     body = "".join(f"{line}\n" for line in lines)
     return f"# event histogram\n#\n\n{body}\nTotals:\n    Hits: 1\n    Entries: 1\n    Dropped: {dropped}\n"
+
+
+@pytest.mark.parametrize(
+    "piece", ["x", "x: ", "9", "a:1", "x:" + " " * 60_000], ids=["name", "names", "digits", "pairs", "blanks"]
+)
+def test_a_histogram_with_an_endless_line_holds_nobody_up(piece: str) -> None:
+    with bounded(20):
+        assert parse_histogram("{ " + piece * (70_000 // len(piece)) + " } hitcount: 1") is None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from storlab.text import is_whole
 
 _ENTRY = re.compile(r"\{ (?P<keys>[^{}]*) \} (?P<sums>hitcount:.*)")
-_NUMBER = re.compile(r"(\w+): *(\d+)\b")
+_NUMBER = re.compile(r"\b(\w++): *+(\d+)\b")  # possessive: a name of 70 KB is looked at once
 _DROPPED = re.compile(r" {4}Dropped: (\d+)")
 
 
