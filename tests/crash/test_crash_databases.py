@@ -40,7 +40,7 @@ def checked() -> Iterator[tuple[CrashLaboratory, Ended]]:
 def test_a_durable_database_that_mends_its_pages_keeps_all(checked: tuple[CrashLaboratory, Ended], name: str) -> None:
     lab, said = checked
     found = lab.found()[name]
-    assert controls(found) == {WHOLE: True, ORDERED: True, PROTECTED: True}, said
+    assert controls(found) == {WHOLE: True, ORDERED: True, PROTECTED: True}, found["controls"]
     assert found["broken"] == 0 and found["acknowledged"] > 20 and found["at_risk"] > 0, said
 
 
@@ -50,9 +50,9 @@ def test_a_durable_database_that_mends_its_pages_keeps_all(checked: tuple[CrashL
 def test_one_that_does_not_mend_them_is_torn_and_survives_where_whole_pages_go(
     checked: tuple[CrashLaboratory, Ended], name: str
 ) -> None:
-    lab, said = checked
+    lab, _ = checked
     found = lab.found()[name]
-    assert controls(found) == {WHOLE: True, ORDERED: True, WHOLE_PAGES: True, TORN: True}, said
+    assert controls(found) == {WHOLE: True, ORDERED: True, WHOLE_PAGES: True, TORN: True}, found["controls"]
 
 
 LIARS = """

@@ -13,7 +13,7 @@ from pathlib import Path
 from storlab.crash.load import context_of
 from storlab.crash.logged import Witnessed
 from storlab.crash.results import Broken, Kind
-from storlab.errors import CommandFailed, StorlabError, TimedOut, Unsupported
+from storlab.errors import CommandFailed, StorlabError, TimedOut, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.loop import LoopLayer
 from storlab.layers.database.base import DatabaseLayer
@@ -80,8 +80,10 @@ class Recovery:
                 continue
             try:
                 resource = await _recovering(layer).set_up(resource, context(position))
-            except (Unsupported, CommandFailed, TimedOut) as error:
+            except (Unsupported, CommandFailed) as error:
                 return _not_set_up(layer, error)
+            except TimedOut as error:  # it may be damaged, or the machine slow: that is no finding
+                raise TrialError(f"after a cut, what is left could not be recovered in time: {error}") from None
         place = context_of(self.found.load, host, resource, self.folder, self.seed)
         damage = await self.found.witness.broken(place, acknowledged)
         if damage is not None:
