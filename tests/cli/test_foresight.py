@@ -55,15 +55,14 @@ def test_levels_that_are_left_out_are_not_counted() -> None:
     assert planned(30, "--only", "build=a")[1] is None, "nothing is compared"
 
 
-def test_a_run_begins_with_the_same_words_and_quietly_with_the_warning_alone() -> None:
+def test_a_run_that_can_decide_nothing_begins_with_that_warning_alone() -> None:
     planned(1)
     words = ("run", "three.toml", "--only", "mode=x", "--only", "build=a,b", "--out")
     loud, quiet = call(*words, "loud"), call(*words, "quiet", "--quiet")
     assert (loud.status, quiet.status) == (0, 0)
-    assert "Verdicts after 5 rounds at the earliest; expected: a difference of 10 % in about " in loud.message
     for said in (loud.message, quiet.message):
         assert "Warning: This can't decide anything: there is but 1 round, and a verdict takes at least 5." in said
-    assert "Verdicts" not in quiet.message
+        assert "Verdicts" not in said  # after how many they come stands in the warning
 
 
 def test_the_noise_of_the_last_run_of_the_same_study_goes_before_an_assumption() -> None:

@@ -57,11 +57,12 @@ def test_threads_of_the_one_in_c_do_not_ask_for_the_number_of_cpus_which_its_fil
 
 def test_chroot_is_refused_to_all_but_root_with_what_to_write() -> None:
     class Asked:
-        async def output(self, *argv: str) -> str:
-            return f"{self.uid}\n" if argv == ("id", "--user") else ""
-
         def __init__(self, uid: int) -> None:
             self.uid = uid
+            self.known: dict[str, str] = {}
+
+        async def facts(self, _: object) -> dict[str, int]:
+            return {"uid": self.uid}
 
     for uid, sandbox in ((0, "chroot"), (1000, "namespace"), (1000, "none")):
         asyncio.run(VirtiofsdLayer.model_validate({"sandbox": sandbox}).check_node(Asked(uid)))  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 suite = typer.Typer(
     name="suite",
     no_args_is_help=True,
-    help="Run test suites of others, such as the ZFS Test Suite, in virtual machines that may crash.",
+    help="Run test suites, such as that of ZFS, in virtual machines.",
     epilog="Exit status: 0 all results as expected, 3 unexpected results, 4 a test that was asked for has no result, "
     "2 a mistake in what was asked, 1 an internal error, 130 interrupted.",
     rich_markup_mode=None,

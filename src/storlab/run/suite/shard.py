@@ -1,4 +1,4 @@
-"""One guest's part in a run: it takes group after group, and begins anew in a fresh guest where its own is lost."""
+"""One guest's part in a run: it takes group after group, and begins again in a fresh guest where its own is lost."""
 
 from __future__ import annotations
 
