@@ -28,6 +28,9 @@ def test_there_is_a_line_for_each_round_with_what_is_new_and_no_sentence_twice(l
     ran = lab.run(STUDY)
     assert ran.status == 3, str(ran)
     lines = ran.stderr.splitlines()
+    assert any(
+        re.match(r"Verdicts after \d+ rounds at the earliest.*; expected: a difference of ", line) for line in lines
+    )
     rounds = [line for line in lines if line.startswith("round ")]
     assert [re.match(r"round (\d+) of 3 to 7: ", line)[1] for line in rounds] == [str(n) for n in range(1, 8)]  # type: ignore[index]
     assert "took: load: new ÷ old 0.500× | 0 of 1 decided" in rounds[0]
