@@ -75,6 +75,7 @@ def test_a_group_whose_set_up_lies_elsewhere_or_is_not_there_is_left_out_whole()
         ("[a]\ntests = ['']\n", "1.run:2: [a] tests: '' can't be a name"),
         ("[a]\ntests = ['b']\ntimeout = soon\n", "1.run:3: [a] timeout: 'soon' is not a number of seconds"),
         ("[DEFAULT]\ntimeout = -1\n[a]\ntests = ['b']\n", "1.run:2: [a] timeout: '-1' is not a number of seconds"),
+        ("[a]\nx" + " " * 70_000 + "y\n", "1.run:2: a line may have 8192 characters, and this one has 70002"),
         ("[a]\ntests = ['b']\nquiet = perhaps\n", "1.run:3: [a] quiet: 'perhaps' is neither True nor False"),
     ],
 )

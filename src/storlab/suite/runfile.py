@@ -21,7 +21,8 @@ from storlab.suite.model import Absent, Group, Script, Suite
 _TIMEOUT = 60.0  # s, where a runfile has none
 _MOST_TIMEOUT = 30 * 24 * 3600  # s
 _HEADER = re.compile(r"\[(?P<header>.+)\]")  # as configparser's SECTCRE
-_OPTION = re.compile(r"(?P<option>[^\s=:][^=:]*?)\s*[=:]")
+_OPTION = re.compile(r"(?P<option>[^\s=:][^=:]*+)[=:]")
+_LONGEST = 8192  # characters of a line: configparser's own expressions take time that grows with the square
 _KEYS = frozenset(
     {"tests", "pre", "pre_user", "user", "timeout", "post", "post_user", "failsafe", "failsafe_user", "tags", "quiet"}
 )
@@ -126,6 +127,10 @@ def _sections(runfiles: Sequence[Runfile]) -> tuple[list[_Section], list[str]]:
 
 
 def _parse(parser: configparser.RawConfigParser, runfile: Runfile) -> None:
+    for at, written in enumerate(runfile.text.split("\n"), 1):
+        if len(written) > _LONGEST:
+            message = f"a line may have {_LONGEST} characters, and this one has {len(written)}"
+            raise RunfileError(runfile.name, at, message)
     try:
         parser.read_string(runfile.text, runfile.name)
     except configparser.DuplicateSectionError as error:
