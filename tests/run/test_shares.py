@@ -252,7 +252,7 @@ def test_a_load_that_syncs_nothing_fails_where_the_server_has_no_room_for_what_i
     reasons = {record.levels["crossing"]: (record.status, record.reason) for record in lab.records()}
     lost = "what the load left in its cache could not be written to"
     assert re.fullmatch(
-        rf"node client: {lost} /dev/nbd\d: I/O error \(what server serves is full\)", reasons["disk"][1] or ""
+        rf"node client: {lost} /dev/nbd\d: Input/output error \(what server serves is full\)", reasons["disk"][1] or ""
     ), reasons
     assert re.fullmatch(
         rf"node client: target full: {lost} \S+ \(what server serves is full\)", reasons["share"][1] or ""

@@ -7,6 +7,9 @@ fast its own memory is, and what it wrote is lost.
 
 from __future__ import annotations
 
+import errno
+import os
+
 from storlab.errors import DiskFull, TrialError
 from storlab.layers.resources import Dir, Disk, Export, Resource, Share
 from storlab.nodes import steps
@@ -26,4 +29,6 @@ async def prove_written(node: Node, target: Resource, underlying: Resource | Non
     lost = f"what the load left in its cache could not be written to {target.path}"
     if done.result.errno in _FULL:
         raise DiskFull(f"node {node.name}: target full: {lost}", said)
-    raise TrialError(f"node {node.name}: {lost}: {said.rpartition(': ')[2]}", said)
+    number = getattr(errno, done.result.errno or "", None)  # the agent has words of its own for some
+    reason = said.rpartition(": ")[2] if number is None else os.strerror(number)
+    raise TrialError(f"node {node.name}: {lost}: {reason}", said)
