@@ -13,6 +13,7 @@ from laboratory import needs_root
 from storlab.errors import TrialError, Unsupported
 from storlab.layers.resources import Dir, Share
 from storlab.layers.share.ports import is_taken
+from storlab.nodes.node import Node
 from storlab.nodes.process import Process
 
 from .pair import SCRATCH, Crossed, End, Shop, open_shop
@@ -143,18 +144,24 @@ def test_a_version_that_the_server_refuses_is_named(shop: Shop) -> None:
     shop.run(check())
 
 
+async def until_port(node: Node, port: int, *, taken: bool) -> None:
+    for _ in range(600):
+        if await is_taken(node, port) == taken:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"port {port} of {node.name}: {'free' if taken else 'taken'} for a minute")
+
+
 @needs_root
 @pytest.mark.parametrize(("protocol", "port"), [("nfs 4.2", 2049), ("smb", 445)])
 def test_a_port_that_somebody_else_has_is_passed_over(shop: Shop, protocol: str, port: int) -> None:
     async def check() -> None:
         server = shop.pair.server
+        await until_port(server.node, port, taken=False)  # the kernel lets go of an ended share's port in its own time
         free = await server.node.start(["socat", f"TCP-LISTEN:{port},fork,bind=10.213.0.2", "/dev/null"])
         server.node.ports._given.clear()
         try:
-            for _ in range(300):
-                if await is_taken(server.node, port):
-                    break
-                await asyncio.sleep(0.1)
+            await until_port(server.node, port, taken=True)
             async with shop.pair.crossed(*stack(protocol)) as crossed:
                 (share,) = (each for each in crossed.resources if isinstance(each, Share))
                 assert share.port == port + 1

@@ -11,7 +11,7 @@ from laboratory import Laboratory
 from laboratory.guests import needs_guests
 from storlab.images.virtiofsd import find_virtiofsd
 
-PERIOD, QUOTA = 1_000_000, 5_000  # µs: so little that a busy machine does not hide it
+PERIOD, QUOTA = 100_000, 1_000  # µs: a hundredth, in slices too short for a whole load to fit into one
 HELD = """#!/bin/sh
 [ "$1" = --version ] || echo $$ > {group}/cgroup.procs
 exec {words} "$@"
@@ -32,13 +32,13 @@ kind = "vm"
 memory = "256M"
 stack = [{{ layer = "directory" }}, "{{daemon}}", {{ layer = "virtiofs" }}]
 [workload.write]
-command = {{ argv = ["dd", "if=/dev/zero", "of={{target}}/x", "bs=512", "count=500", "status=none"] }}
+command = {{ argv = ["dd", "if=/dev/zero", "of={{target}}/x", "bs=512", "count=800", "status=none"] }}
 """
 
 
 @pytest.fixture
 def held(tmp_path: Path) -> Iterator[Path]:
-    """A virtiofsd that gets a two-hundredth of a CPU."""
+    """A virtiofsd that gets a hundredth of a CPU."""
     base = Path("/sys/fs/cgroup/cpu")
     group = (base if base.is_dir() else Path("/sys/fs/cgroup")) / f"held-{tmp_path.name}"
     words = find_virtiofsd("rust")
