@@ -25,6 +25,18 @@ def test_what_is_built_is_found(image: Image) -> None:
     assert found == image
     assert all(path.is_file() for path in (found.kernel, found.initramfs, *found.layers))
     assert {"fio", "mariadbd", "postgres", "initdb", "zpool", "nbd-server", "vblade", "qemu-nbd"} <= found.programs
+    assert {
+        "zed",
+        "jq",
+        "cpio",
+        "bunzip2",
+        "strings",
+        "ssh",
+        "xxh128sum",
+        "cryptsetup",
+        "pax",
+        "pamtester",
+    } <= found.programs
     assert {"xfs", "nbd", "aoe", "nvme_tcp", "null_blk", "virtio_pci", "sch_netem", "zfs"} <= found.modules
     assert {"xfs", "ext4", "btrfs", "nfs", "nfsd", "erofs", "overlay", "zfs", "tmpfs"} <= found.filesystems
     assert {"kernel", "zfs", "fio", "zfsutils-linux", "zfs-test", "qemu-utils"} <= set(found.versions)

@@ -45,10 +45,29 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "observation": ("blktrace", "bpftrace", "procps", "strace", "sysstat", "tcpdump"),
     "network": ("ethtool", "iproute2", "iputils-ping", "socat"),
     "by hand": ("busybox", "file", "less", "numactl", "psmisc", "sudo", "vim-tiny"),
-    "the ZFS test suite": ("acl", "attr", "bc", "ksh", "libaio1", "lsscsi", "python3"),
+    # Of what its commands.cfg names, no functional test calls perf or net, which bring 12 and 50 MB.
+    "the ZFS test suite": (
+        "acl",
+        "attr",
+        "bc",
+        "bzip2",
+        "cpio",
+        "cryptsetup-bin",
+        "jq",
+        "ksh",
+        "libaio1",
+        "lsscsi",
+        "openssh-client",
+        "pamtester",
+        "pax",
+        "python3",
+        "python3-pyzfs",
+        "xxhash",
+    ),
 }
-# Installed without its dependencies: they ask for ZFS modules or dkms, which come as a layer.
-WITHOUT_DEPENDENCIES = ("zfs-test",)
+# Only unpacked: zfs-test and zfs-zed depend on ZFS modules or dkms, which come as a layer, and libpam-zfs would enter
+# itself into the configuration of every login.
+WITHOUT_DEPENDENCIES = ("zfs-test", "zfs-zed", "libpam-zfs")
 
 ZFS_TOOLS = ("file", "gawk", "gcc-12", "kmod", "libc6-dev", "libelf1", "make")  # libelf1: for the kernel's objtool
 

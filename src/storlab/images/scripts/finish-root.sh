@@ -20,6 +20,9 @@ for program in usr/lib/postgresql/*/bin/*; do
     ln -sf "/$program" "usr/local/bin/${program##*/}"
 done
 
+# Another program would bring all of binutils for this.
+ln -s /bin/busybox usr/local/bin/strings
+
 # ZFS's test suite wants an ordinary user who may do everything.
 chroot . useradd --create-home --shell /bin/bash storlab
 echo 'storlab ALL=(ALL) NOPASSWD: ALL' >etc/sudoers.d/storlab
