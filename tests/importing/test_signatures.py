@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attacks.odd_files import bounded
 from importing import virtiofs_sample
 from storlab.importing.signatures import HEAD, is_fio_log, signatures_of
 
@@ -57,3 +58,12 @@ def test_two_tools_in_one_file_are_both_named() -> None:
 @given(st.binary(max_size=400))
 def test_any_bytes_have_an_answer(head: bytes) -> None:
     assert len(kinds(head)) == len(set(kinds(head)))
+
+
+@pytest.mark.parametrize(
+    "piece", [b"\n", b"{\n", b"pgbench (a", b"TEST_NAME=\n", b"1,1,", b"a.a > ", b'"fio version" ', b" tod "]
+)
+def test_a_file_made_to_hold_it_up_does_not(piece: bytes) -> None:
+    with bounded(20):
+        signatures_of((b"pgbench (" + piece * HEAD)[:HEAD])
+        signatures_of((piece * HEAD)[:HEAD])

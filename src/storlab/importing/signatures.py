@@ -28,7 +28,7 @@ class Signature:
 
 
 _SIGNATURES = (
-    Signature("fio", "fio's JSON", r'^\s*\{\s*"fio version"'),
+    Signature("fio", "fio's JSON", r'^[ \t]*\{\s*"fio version"'),
     Signature("fio", "terse lines of fio", r"^[2-9];fio-[^;\n]*;"),
     Signature("fio", "fio's output for people", r"^[^\n]{1,200}: \(groupid=\d+, jobs=\d+\): err="),
     Signature("fio", "fio's JSON", r'"fio version"\s*:'),
@@ -38,7 +38,7 @@ _SIGNATURES = (
     Signature("bonnie", "CSV of Bonnie++", r"^(?:format_version,|1\.9\d,1\.9\d|1\.9\d,2\.0\d)"),
     Signature("bonnie", "a table of Bonnie++", r"Sequential (?:Output|Input|Create)[- ]"),
     Signature("bonnie", "CSV of Bonnie++ 1.03", r"^[^,\n]{1,63},\d+[kMGT]?(?::\d+[km]?)?,(?:[\d.+]*,){20,}[\d.+]*\s*$"),
-    Signature("pgbench", "what pgbench begins with", r"^pgbench \(\S+ ?[^\n]*\)\s*$"),
+    Signature("pgbench", "what pgbench begins with", r"^pgbench \(\S[^\n]*\)\s*$"),
     Signature("pgbench", "a summary of pgbench", r"^number of transactions actually processed: \d"),
     Signature("pgbench", "progress lines of pgbench", r"^progress: [\d.]+ s, [\d.]+ tps, lat "),
     Signature(
@@ -53,7 +53,9 @@ _SIGNATURES = (
     Signature("elbencho", "results of elbencho", r"^OPERATION +RESULT TYPE +FIRST DONE +LAST DONE"),
     Signature("vdbench", "a flat file of vdbench", r"^ *tod +timestamp +[Rr]un +[Ii]nterval "),
     Signature("vdbench", "runs of vdbench that start", r"\d\d:\d\d:\d\d\.\d{3} Starting RD="),
-    Signature("virtiofs-tests", "the head of a raw file of virtiofs-tests", r"(?s)^TEST_NAME=.*^Running: fio "),
+    Signature(
+        "virtiofs-tests", "the head of a raw file of virtiofs-tests", r"(?s)\A(?>.*?^TEST_NAME=).*^Running: fio "
+    ),
     Signature("blkalgn", "histograms of blkalgn", r'"(?:granularity|Block size|Algn size|alignment)"\s*:\s*\{'),
     Signature(
         "pcap",
