@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from storlab.probes.subject import RequestProtocol
 
 OTHER = "other"
+ROOM = 256
+"""Entries of a histogram: the kernel makes them one by one, each time that it is told anything about it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +31,8 @@ class Counting:
         """Tracepoint → what makes it count."""
         keys = ",".join(filter(None, [self.mount, self.operation]))
         sums = f":vals={self.length}" if self.length else ""
-        found = {self.request: f"hist:keys={keys}{sums}:size=1024"}
-        return {**found, self.reply: f"hist:keys={self.mount}{sums}:size=256"} if self.reply else found
+        found = {self.request: f"hist:keys={keys}{sums}:size={ROOM}"}
+        return {**found, self.reply: f"hist:keys={self.mount}{sums}:size={ROOM}"} if self.reply else found
 
 
 def _by_number(kinds: Mapping[str, tuple[int, ...]]) -> dict[int, str]:

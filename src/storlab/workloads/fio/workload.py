@@ -23,6 +23,7 @@ from storlab.text import is_whole
 from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, Work, Workload
 from storlab.workloads.fio import checking, reach, sliced
 from storlab.workloads.fio import options as fio_options
+from storlab.workloads.fio.layout import files_of
 from storlab.workloads.fio.options import Job, Option, Options, Sections
 
 _UNMAPPED = {errno.EINVAL, errno.ENODEV}
@@ -176,7 +177,7 @@ class FioWorkload(Workload):
     async def prepare(self, place: RunContext) -> None:
         if not isinstance(place.target, Dir):
             return  # a disk has no files to lay out
-        layout = f"{place.name}: {self._job_text or self.job_text({}, place.name)}"
+        layout = f"{place.name}: {self._job_text or files_of(self._sections({}, place.name))}"
         before = None if place.memory is None else place.memory.get(layout)
         if before is not None and set(before.splitlines()) <= set((await _files(place)).splitlines()):
             return  # an earlier trial's files are all there, in their sizes
