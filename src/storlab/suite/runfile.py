@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 import configparser
+import difflib
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from storlab.errors import UserError
@@ -38,10 +39,11 @@ class RunfileError(UserError):
 
 @dataclass(frozen=True)
 class Runfile:
-    """A runfile's text. ``name``: what messages call it."""
+    """A runfile's text. ``name``: what messages call it. ``own``: the user's, who can put it right: more is refused."""
 
     name: str
     text: str
+    own: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,22 @@ def read_suite(name: str, runfiles: Sequence[Runfile], installed: Installed, tes
     return Suite(name, placed, tuple(absent), quiet, tuple(notes))
 
 
+def check_runfiles(runfiles: Sequence[Runfile]) -> None:
+    """Raise ``RunfileError`` for what is wrong with runfiles whatever machine they are run on."""
+    for runfile in runfiles:
+        if "\0" in runfile.text:
+            line = runfile.text[: runfile.text.index("\0")].count("\n") + 1
+            raise RunfileError(runfile.name, line, "a zero byte stands here, so this is no runfile")
+    read_suite("", runfiles, Installed(), "/")
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """What to say of a name that nothing has, with the nearest that there is."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name[:100], names, 1)
+    return f"unknown {what}" + (f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}")
+
+
 def unique_folders(names: Sequence[str]) -> dict[str, str]:
     """The shortest ends of paths that are different for all of them, of as many components each."""
     components = 0
@@ -116,6 +134,8 @@ def _sections(runfiles: Sequence[Runfile]) -> tuple[list[_Section], list[str]]:
             if option in _IGNORED:
                 notes.append(f"{runfile.name}:{line}: {option} is ignored: output goes into the run's folder")
             elif option and option not in _KEYS:
+                if runfile.own:
+                    raise RunfileError(runfile.name, line, unknown(f"option {option!r} of [{section}]", option, _KEYS))
                 notes.append(f"{runfile.name}:{line}: unknown option {option!r} is ignored")
     found = []
     for name in parser.sections():

@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from storlab.errors import RecordsError, UserError
 from storlab.reading import read_file
 from storlab.records.suite import SuiteRun, read_suite_run
+from storlab.run.suite.own_files import check_own_files
 from storlab.run.suite.suite_run import Asked
 from storlab.suite.model import Outcome
 from storlab.suite.selection import Selection, parse_share
@@ -34,6 +35,7 @@ def asked_for(
     for name in names:
         if name.endswith(".run") and "/" in name and not Path(name).is_file():
             raise UserError(f"there is no file {name}")
+    check_own_files(names)
     if tests is not None and not tests.is_dir():
         raise UserError(f"--tests {tests}: it is not a folder")
     wanted = list(test or ())

@@ -6,17 +6,15 @@ import posixpath
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from storlab.errors import ParseError, UserError
-from storlab.reading import read_file
 from storlab.run.suite.guest import OWN_TESTS, SuiteGuest
+from storlab.run.suite.own_files import MOST_RUNFILE, own_runfile
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.installed import FIND, Installed, parse_find
 from storlab.suite.model import Expectations, Suite
 from storlab.suite.runfile import Runfile
 
-_MOST_RUNFILE = 4 * 1024**2  # bytes
 # Where a program's name stands when it is called: at the beginning of a command, or after a word that takes one.
 _CALLED = (
     r"(^|[|&;(`!]|\$\(|\b(log_must|log_mustnot|log_must_busy|log_must_retry|log_neg|eval|if|then|else|do|while|until|"
@@ -32,20 +30,6 @@ class Found:
     suite: Suite
     runfiles: tuple[Runfile, ...]
     expectations: Expectations
-
-
-def own_runfile(name: str) -> Runfile | None:
-    """A runfile of this machine; ``None`` where there is no such file. Raises ``UserError`` where it can't be read."""
-    path = Path(name)
-    if not path.is_file():
-        return None
-    try:
-        text = read_file(path, _MOST_RUNFILE).decode()
-    except OSError as error:
-        raise UserError(f"cannot read {name}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name} is not a runfile: byte {error.start} is no UTF-8") from None
-    return Runfile(name, text)
 
 
 async def find_suite(guest: SuiteGuest, adapter: Adapter, name: str, names: Sequence[str]) -> Found:
@@ -72,7 +56,7 @@ def _files(adapter: Adapter, name: str) -> tuple[str, ...]:
 
 async def _of_image(guest: SuiteGuest, adapter: Adapter, path: str, installed: Installed) -> Runfile:
     try:
-        data = await guest.node.read(path, _MOST_RUNFILE)
+        data = await guest.node.read(path, MOST_RUNFILE)
     except FileNotFoundError:
         folder = posixpath.dirname(path)
         known = sorted(posixpath.basename(each) for each in installed.others if posixpath.dirname(each) == folder)
