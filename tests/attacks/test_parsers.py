@@ -31,6 +31,7 @@ SEEDS, EACH = (1, 500) if FUZZ else (10, 20)  # mutants of one seed: making up a
 SLOW = 2  # of those that take long, outside of `make fuzz`
 TOGETHER = 50  # that are read at once
 PATIENCE = 20  # s, for one of them
+ENDLESS = 70_000  # bytes: what searches all that follows from each place takes minutes for them
 ONCE = settings(max_examples=SEEDS, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck))
 ANY_SEED = st.binary(min_size=8, max_size=8)  # not integers: of those, most would be small, and so the same every time
 
@@ -99,6 +100,16 @@ def test_what_is_damaged_is_read_or_refused(name: str, seed: bytes, folder: Path
 def test_samples_are_sound(name: str, folder: Path) -> None:
     for sample in PARSERS[name].samples():
         PARSERS[name].read(sample, folder)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_what_repeats_without_end_holds_no_parser_up(name: str, folder: Path) -> None:
+    parser = PARSERS[name]
+    sample = min(made(parser), key=len)
+    for piece in (b"\n", b" ", b"(", b"1,", b"a: "):
+        endless = sample[: len(sample) // 2] + (piece * ENDLESS)[:ENDLESS] + sample[-200:]
+        with bounded(PATIENCE), suppress(parser.refuses):
+            parser.read(endless, folder)
 
 
 STUDY = Parser(

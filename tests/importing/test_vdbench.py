@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attacks.odd_files import bounded
 from storlab.errors import ParseError
+from storlab.formats.vdbench.flatfile import is_flatfile
 from storlab.formats.vdbench.runs import METRICS, done
 from storlab.importing.importer import Part
 from storlab.importing.vdbench import VdbenchImporter
@@ -133,3 +135,9 @@ def test_a_run_that_did_nothing_failed() -> None:
     )
     (part,) = parts_of(text)
     assert (part.status, part.reason) == ("failed", "line 12: vdbench did no operation in rd1")
+
+
+@pytest.mark.parametrize("piece", [b"\n", b" ", b"tod ", b"tod\n", b" tod timestamp run \n"])
+def test_blank_lines_without_end_hold_nobody_up(piece: bytes) -> None:
+    with bounded(20):
+        assert not is_flatfile((piece * 70_000)[:70_000])

@@ -52,7 +52,7 @@ _LONGEST = 63
 
 def is_flatfile(text: bytes) -> bool:
     """Whether a file that begins like this is one."""
-    return re.search(rb"^\s*tod\s+timestamp\s+run\s+interval\s", text, re.M | re.I) is not None
+    return re.search(rb"^[ \t]*tod[ \t]+timestamp[ \t]+run[ \t]+interval\s", text, re.M | re.I) is not None
 
 
 def read_flatfile(text: str, source: str) -> list[Run]:
