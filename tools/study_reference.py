@@ -91,19 +91,19 @@ def _parts() -> Iterator[str]:
         yield f"## {heading}\n"
         yield BEFORE_EACH[heading]
         if heading == "Layers":
-            yield from _table(Layer)
+            yield from table(Layer)
         for kind, cls in _own(types).items():
             yield f"### {name} {kind}\n"
             yield f"{_purpose(cls)}{_types_of(cls)}\n"
-            yield from _table(cls)
+            yield from table(cls)
             yield from _example(f"{name} {kind}")
             for keys, inner in _INNER.get(kind, {}).items():
                 yield f"Keys of {keys}:\n"
-                yield from _table(inner)
+                yield from table(inner)
         if heading == "Layers":
             yield "### Base images\n"
             yield f"{BASE_HELP}\n"
-            yield from _table(Base)
+            yield from table(Base)
             yield from _example("base image")
     yield END
 
@@ -116,7 +116,7 @@ def _own(types: Mapping[str, type[BaseModel]]) -> dict[str, type[BaseModel]]:
 def _section(title: str, model: type[BaseModel], key: str) -> Iterator[str]:
     yield f"## {title}\n"
     yield f"{_purpose(model)}\n"
-    yield from _table(model)
+    yield from table(model)
     yield from _example(key)
     if key in AFTER_EACH:
         yield AFTER_EACH[key]
@@ -145,13 +145,16 @@ def _a(kind: str) -> str:
     return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
 
 
-def _table(model: type[BaseModel]) -> Iterator[str]:
+def table(model: type[BaseModel], *, own: bool = False) -> Iterator[str]:
+    """Its keys, with types, defaults and meaning. ``own``: without those that it inherits."""
     if model is NodeGroup:
         model = group_model("local")  # which adds no keys to those of every group
     properties = model.model_json_schema(by_alias=True).get("properties", {})
     definitions = model.model_json_schema(by_alias=True).get("$defs", {})
     rows = []
     for name in _keys(model):
+        if own and name not in model.__annotations__:
+            continue
         info = model.model_fields[name]
         key = info.alias or name
         kind = "list of layers" if key == "stack" else _type(properties[key], definitions)
@@ -197,8 +200,8 @@ def _type(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
             return _BY_EXAMPLE[example]
     if "$ref" in schema:
         return "table" if "properties" in definitions.get(schema["$ref"].rpartition("/")[2], {}) else "text"
-    if "anyOf" in schema:
-        kinds = (_type(each, definitions) for each in schema["anyOf"])
+    if alternatives := schema.get("anyOf", schema.get("oneOf")):
+        kinds = (_type(each, definitions) for each in alternatives)
         return " or ".join(dict.fromkeys(kind for kind in kinds if kind))
     if "enum" in schema or "const" in schema:
         return ", ".join(f"`{shown(word)}`" for word in schema.get("enum", [schema.get("const")]))

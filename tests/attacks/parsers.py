@@ -63,7 +63,7 @@ from probes.test_backing import PATHS
 from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
 from storlab.blockio.text import event_form, tables
 from storlab.blockio.trace_output import Counts, Lost, Output, read_output
-from storlab.errors import ParseError, ProtocolError, RecordsError, StorlabError, UserError
+from storlab.errors import ParseError, ProtocolError, RecordsError, StorlabError, StudyError, UserError
 from storlab.formats.fio.histogram_log import read_histogram_logs
 from storlab.formats.fio.log_lines import is_cut
 from storlab.formats.fio.logs import read_series
@@ -134,6 +134,7 @@ from storlab.workloads.fio.options import directions, duration, in_job_file, tot
 from storlab.workloads.fio.reach import jobs_in
 from storlab.workloads.ledger.results import read_commits
 from suite.samples import REPORT, RUNFILE, attempt, suite_of
+from suite.test_suite_file import EXAMPLE, groups_of
 
 WINDOW = Window(100.0, 110.0)
 INTERVAL = 50.0  # s, of logs: of shorter ones there are millions until the latest time that a log may have
@@ -438,6 +439,7 @@ PARSERS: dict[str, Parser] = {
     "find": Parser(of_bytes(lambda data: parse_find(data, "root:x:0\n")), these("f755 /a/b\0d755 /a\0")),
     # What is written by users, and what Storlab wrote
     "runfile": Parser(of_text(suite_of), these(RUNFILE), RunfileError),
+    "suite file": Parser(of_text(lambda text: groups_of(text, "scrub/setup")), these(EXAMPLE.read_text()), StudyError),
     "tags": Parser(of_text(lambda text: parse_tags(text)(["a"])), these("a and not (b or c), d"), UserError),
     "job file": Parser(of_text(job_file), these(*JOBS), OptionError),
     "journal": Parser(of_file(JOURNAL, read_pending), journal, RecordsError),

@@ -39,12 +39,15 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Script:
-    """A file to execute. ``path`` is how it is called, ``user`` who runs it: empty for whoever runs the suite."""
+    """A file to execute, or a shell's line to ``run``. ``path`` is how it is called, ``user`` who runs it: empty for
+    whoever runs the suite.
+    """
 
     path: str
     user: str
     program: str = ""  # the file itself; the path where it is empty
     line: int | None = None  # of the runfile
+    run: str = ""
 
     @property
     def file(self) -> str:

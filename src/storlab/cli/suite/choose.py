@@ -9,10 +9,12 @@ from pydantic import TypeAdapter, ValidationError
 from storlab.errors import RecordsError, UserError
 from storlab.reading import read_file
 from storlab.records.suite import SuiteRun, read_suite_run
-from storlab.run.suite.own_files import check_own_files
+from storlab.run.suite.own_files import folder_of, own_adapter
 from storlab.run.suite.suite_run import Asked
+from storlab.suite.adapters.command import Command
 from storlab.suite.model import Outcome
 from storlab.suite.selection import Selection, parse_share
+from storlab.suite.suite_file import Guests
 from storlab.suite.zts_text import read_results
 from storlab.units import Size
 
@@ -29,15 +31,19 @@ def asked_for(
     tags: str,
     shard: str,
     failed_of: Path | None = None,
-    memory: str = "1G",
+    memory: str | None = None,
+    cpus: int | None = None,
 ) -> Asked:
     """What is to be run. Raises ``UserError``."""
     for name in names:
         if name.endswith(".run") and "/" in name and not Path(name).is_file():
             raise UserError(f"there is no file {name}")
-    check_own_files(names)
     if tests is not None and not tests.is_dir():
         raise UserError(f"--tests {tests}: it is not a folder")
+    adapter = own_adapter(names, tests)
+    own = adapter.spec.guests if isinstance(adapter, Command) else Guests()
+    if tests is None and isinstance(adapter, Command):
+        tests = folder_of(adapter)
     wanted = list(test or ())
     keys, times = None, None
     if failed_of is not None:
@@ -51,7 +57,14 @@ def asked_for(
             if not keys:
                 raise UserError(f"--failed-of {failed_of}: all tests passed there")
     selection = Selection(tuple(wanted), _patterns(exclude or []), tags, keys, parse_share(shard))
-    return Asked(tuple(names), selection, tests, memory=_size(memory), times=times)
+    return Asked(
+        tuple(names),
+        selection,
+        tests,
+        cpus=own.cpus if cpus is None else cpus,
+        memory=own.memory if memory is None else _size(memory),
+        times=times,
+    )
 
 
 def _size(text: str) -> int:

@@ -33,7 +33,8 @@ FORMATS = ("text", "zts", "md", "html", "junit", "json")
 Names = Annotated[
     list[str],
     Argument(
-        metavar="SUITE...", help="zts, zts-sanity, a runfile of the guest image by its name, or a runfile's path."
+        metavar="SUITE...",
+        help="zts, zts-sanity, a runfile of the guest image by its name, or the path of a runfile or suite file.",
     ),
 ]
 Tests = Annotated[
@@ -70,8 +71,10 @@ def run(
     allow_missing: Annotated[
         bool, Option("--allow-missing", help="Run tests though the guest image lacks a program that they call.")
     ] = False,
-    cpus: Annotated[int, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest.")] = 1,
-    memory: Annotated[str, Option("--memory", metavar="SIZE", help="Memory of each guest.")] = "1G",
+    cpus: Annotated[
+        int | None, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest: 1 by default.")
+    ] = None,
+    memory: Annotated[str | None, Option("--memory", metavar="SIZE", help="Memory of each: 1G by default.")] = None,
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -84,9 +87,17 @@ def run(
     from storlab.run.suite.suite_run import run_suite
 
     asked = asked_for(
-        names, tests=tests, test=test, exclude=exclude, tags=tags, shard=shard, failed_of=failed_of, memory=memory
+        names,
+        tests=tests,
+        test=test,
+        exclude=exclude,
+        tags=tags,
+        shard=shard,
+        failed_of=failed_of,
+        memory=memory,
+        cpus=cpus,
     )
-    asked = _with(asked, guests=guests, retries=retries, scale=timeout_scale, allow_missing=allow_missing, cpus=cpus)
+    asked = _with(asked, guests=guests, retries=retries, scale=timeout_scale, allow_missing=allow_missing)
     folder = out or new_folder(Path(names[0]).stem or "suite")
     _finish(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)), quiet=quiet, json=json)
 

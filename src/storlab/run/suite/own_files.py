@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from storlab.errors import UserError
+from pydantic import ValidationError
+
+from storlab.errors import Problem, StudyError, UserError
 from storlab.reading import read_file
+from storlab.run.suite.guest import OWN_TESTS
+from storlab.study.messages import explain
+from storlab.study.toml_text import line_of, positions, read_toml
+from storlab.suite.adapters.base import Adapter
+from storlab.suite.adapters.command import Command
+from storlab.suite.adapters.zts import Zts, ZtsFile
 from storlab.suite.runfile import Runfile, RunfileError, check_runfiles
+from storlab.suite.suite_file import SuiteFile
 
 MOST_RUNFILE = 4 * 1024**2  # bytes
+_SUITE_FILE = ".toml"
 
 
 def own_runfile(name: str) -> Runfile | None:
-    """A runfile of this machine; ``None`` where there is no such file. Raises ``UserError`` where it can't be read."""
+    """A runfile or suite file of this machine; ``None`` where there is none. Raises ``UserError`` where it can't be
+    read.
+    """
     path = Path(name)
     if not path.is_file():
         return None
@@ -21,6 +33,8 @@ def own_runfile(name: str) -> Runfile | None:
         data = read_file(path, MOST_RUNFILE)
     except OSError as error:
         raise UserError(f"cannot read {name}: {error.strerror}") from None
+    if path.suffix == _SUITE_FILE:
+        return Runfile(name, read_toml(data, name)[0], own=True)
     try:
         return Runfile(name, data.decode(), own=True)
     except UnicodeDecodeError as error:
@@ -28,6 +42,50 @@ def own_runfile(name: str) -> Runfile | None:
         raise RunfileError(name, line, "this is no UTF-8, so it is no runfile") from None
 
 
-def check_own_files(names: Sequence[str]) -> None:
-    """Raise ``UserError`` for what is wrong with these, as far as they are files of this machine."""
-    check_runfiles([own for name in names if (own := own_runfile(name)) is not None])
+def own_adapter(names: Sequence[str], tests: Path | None = None) -> Adapter:
+    """How the suite of these names is run. Raises ``UserError`` for what is wrong with files of this machine."""
+    own = [found for name in names if (found := own_runfile(name)) is not None]
+    check_runfiles([runfile for runfile in own if not runfile.name.endswith(_SUITE_FILE)])
+    adapter = adapter_of(own, tests)
+    if len(names) > 1 and isinstance(adapter, Command):
+        raise UserError(f"{adapter.file}: a suite file stands alone: leave out the other names")
+    return adapter
+
+
+def adapter_of(runfiles: Sequence[Runfile], tests: Path | None) -> Adapter:
+    """How a suite from these files is run. ``tests``: a folder of this machine that is copied into each guest.
+
+    Raises ``StudyError`` for what is wrong with a suite file.
+    """
+    suite_file = next((runfile for runfile in runfiles if runfile.name.endswith(_SUITE_FILE)), None)
+    if suite_file is None:
+        return Zts() if tests is None else Zts(OWN_TESTS)
+    return read_suite_file(suite_file.text, suite_file.name)
+
+
+def read_suite_file(text: str, name: str) -> Command:
+    """A suite in TOML. Raises ``StudyError`` with file, line and key of all that is wrong."""
+    raw = read_toml(text.encode(), name)[1]
+    lines = positions(text)
+    try:
+        spec = SuiteFile.model_validate(raw)
+    except ValidationError as error:
+        raise StudyError(name, [*_problems(error, lines)]) from None
+    kind = ZtsFile if spec.adapter == "zts" else Command
+    return kind(spec, OWN_TESTS, name, lines)
+
+
+def _problems(error: ValidationError, lines: Mapping[tuple[str | int, ...], int]) -> Iterator[Problem]:
+    for path, message in explain(error, SuiteFile):
+        where = tuple(part for at, part in enumerate(path) if part != "table" or not isinstance(path[at - 1], int))
+        yield Problem(".".join(map(str, where)), message, line_of(where, lines))
+
+
+def folder_of(suite: Command) -> Path | None:
+    """The folder of this machine that a suite file wants in its guests. Raises ``StudyError`` where it is none."""
+    if suite.spec.folder is None:
+        return None
+    folder = Path(suite.file).parent / suite.spec.folder
+    if not folder.is_dir():
+        raise StudyError(suite.file, [Problem("folder", f"{folder} is no folder", suite.lines.get(("folder",)))])
+    return folder

@@ -25,13 +25,13 @@ from storlab.run.interrupts import Interrupts
 from storlab.run.journal import Journal, read_pending, refuse_others
 from storlab.run.orphans import refuse_living
 from storlab.run.session import Session, open_session
-from storlab.run.suite.guest import OWN_TESTS, GuestMaker, SuiteGuest
+from storlab.run.suite.guest import GuestMaker, SuiteGuest
 from storlab.run.suite.look import Found, find_suite, lacking_programs
+from storlab.run.suite.own_files import adapter_of, own_adapter
 from storlab.run.suite.queue import Queue, remaining
 from storlab.run.suite.shard import Record, Shard, run_all
 from storlab.run.teardown import tear_down, tear_down_rest
 from storlab.run.temporary import forget_run, remember_run
-from storlab.suite.adapters.zts import Zts
 from storlab.suite.model import Attempt, Group, Suite
 from storlab.suite.selection import EVERYTHING, Selection, longest_first, select
 from storlab.version import __version__
@@ -86,7 +86,7 @@ async def run_suite(asked: Asked, folder: Path, watch: Watch) -> Ended:
     interrupts = _interrupts(watch)
     with interrupts.listening():
         async with open_session(run, watch.notify) as session:
-            maker = _maker(session, folder, asked.tests, asked.cpus, asked.memory)
+            maker = _maker(session, folder, asked)
             await maker.refuse_lacking()
             with new_run_folder(folder) as records:
                 try:
@@ -118,7 +118,9 @@ async def resume_suite(folder: Path, watch: Watch) -> Ended:
             if result.failed:
                 raise StorlabError(f"cannot tear down what an earlier run set up: {'; '.join(result.failed)}")
             tests = Path(asked.tests) if asked.tests is not None else None
-            maker = _maker(session, folder, tests, asked.cpus, asked.memory)
+            adapter = adapter_of(asked.runfiles, tests)
+            spec = VmKind(kind="vm", cpus=asked.cpus, memory=asked.memory)
+            maker = GuestMaker(session, adapter, spec, folder, tests)
             await maker.refuse_lacking()
             write_manifest(folder, with_fields(manifest, finished=None, stopped=""))
             async with _journalled(session, records, interrupts) as ended:
@@ -137,7 +139,7 @@ async def look_at_suite(asked: Asked, notify: Callable[[str], None]) -> tuple[Su
         interrupts = Interrupts(notify)
         with interrupts.listening():
             async with open_session(run, notify) as session:
-                maker = _maker(session, folder, asked.tests, asked.cpus, asked.memory)
+                maker = _maker(session, folder, asked)
                 await maker.refuse_lacking()
                 with new_run_folder(folder) as records:
                     _begin(folder, run, asked.name)
@@ -160,9 +162,9 @@ def _interrupts(watch: Watch) -> Interrupts:
     return Interrupts(watch.notify, unit="the tests that run are finished first, with what their groups clean up")
 
 
-def _maker(session: Session, folder: Path, tests: Path | None, cpus: int, memory: int) -> GuestMaker:
-    adapter = Zts() if tests is None else Zts(OWN_TESTS)
-    return GuestMaker(session, adapter, VmKind(kind="vm", cpus=cpus, memory=memory), folder, tests)
+def _maker(session: Session, folder: Path, asked: Asked) -> GuestMaker:
+    adapter = own_adapter(asked.names, asked.tests)
+    return GuestMaker(session, adapter, VmKind(kind="vm", cpus=asked.cpus, memory=asked.memory), folder, asked.tests)
 
 
 def _begin(folder: Path, run: str, name: str) -> None:

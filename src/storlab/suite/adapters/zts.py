@@ -7,10 +7,11 @@ a machine and run the tests as a user with sudo; here the agent runs them as roo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 from storlab.suite.adapters.base import Environment, Launch, Needs
+from storlab.suite.adapters.command import Command
 from storlab.suite.expectations import read_expectations
 from storlab.suite.installed import Installed
 from storlab.suite.model import Expectations, Outcome, Script, Suite
@@ -88,6 +89,31 @@ class Zts:
 
     def expectations(self, source: str) -> Expectations:
         return read_expectations(source, self.expectations_file or "")
+
+
+@dataclass(frozen=True)
+class ZtsFile(Command):
+    """Tests that a suite file in TOML names, with what the scripts of the ZFS Test Suite find around them."""
+
+    @property
+    def runner(self) -> str:
+        return _RUNNER
+
+    def launch(self, script: Script, environment: Environment) -> Launch:
+        launch = Zts(self.testdir).launch(replace(script, run=""), environment)
+        argv = [word for each in launch.argv for word in (self.argv(script) if each == script.file else (each,))]
+        return replace(launch, argv=tuple(argv), env={**launch.env, **self.spec.environment})
+
+    def judge(self, code: int | None) -> Outcome:
+        return Zts(self.testdir).judge(code)
+
+    def needs(self) -> Needs:
+        own, zts = super().needs(), Zts(self.testdir).needs()
+        modules = tuple(dict.fromkeys((*zts.modules, *own.modules)))
+        programs = tuple(dict.fromkeys((*zts.programs, *own.programs)))
+        return replace(
+            zts, modules=modules, programs=programs, disks=own.disks, disk_size=own.disk_size, files=own.files
+        )
 
 
 def _names(user: str) -> dict[str, str]:

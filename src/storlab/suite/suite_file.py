@@ -1,0 +1,118 @@
+"""A suite as its author writes it in TOML: groups of tests, what is around them, and what guests have for them."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Strict, Tag, field_validator
+
+from storlab.model import Model
+from storlab.units import Duration, Size
+
+AdapterName = Literal["command", "zts"]
+_MOST_TIMEOUT = 30 * 24 * 3600  # s
+_LONGEST_NAME = 1024  # characters
+
+
+def _as_name(value: str) -> str:
+    if not value or "\n" in value or len(value) > _LONGEST_NAME:
+        raise ValueError(f"{value[:50]!r} is not a valid name: write one line with up to {_LONGEST_NAME} characters")
+    return value
+
+
+def _as_time_out(value: float) -> float:
+    if not 0 <= value <= _MOST_TIMEOUT:
+        raise ValueError("a time-out has at most 30 days; 0 is for none")
+    return value
+
+
+Name = Annotated[str, AfterValidator(_as_name)]
+Limit = Annotated[Duration, AfterValidator(_as_time_out)]
+Count = Annotated[int, Strict()]
+
+
+class CommandLine(Model):
+    """A test that is a command line and no file."""
+
+    name: Name = Field(description="what the test is called")
+    run: str = Field(min_length=1, description="what a shell executes, in the group's folder where there is one")
+
+
+def _kind_of(test: object) -> str:
+    return "table" if isinstance(test, dict | CommandLine) else "str"
+
+
+Test = Annotated[
+    Annotated[Name, Tag("str")] | Annotated[CommandLine, Tag("table")], Discriminator(_kind_of)
+]  # so that what is wrong is said of the kind that was meant
+
+
+class Around(Model):
+    """What groups may have, or inherit from ``defaults``; an empty text is for none."""
+
+    pre: str | None = Field(None, description="a file that runs before the tests, which are skipped unless it passes")
+    post: str | None = Field(None, description="a file that runs after the tests, whatever came of them")
+    failsafe: str | None = Field(None, description="a file below `folder` that runs after a test that was killed")
+    user: str | None = Field(None, description="who runs the tests: a user of the guest, `root` by default")
+    pre_user: str | None = Field(None, description="who runs `pre`: `root` by default")
+    post_user: str | None = Field(None, description="who runs `post`: `root` by default")
+    failsafe_user: str | None = Field(None, description="who runs `failsafe`: `root` by default")
+    timeout: Limit | None = Field(None, description="of each script: 60 s by default; 0 for as long as it takes")
+    tags: list[Name] | None = Field(None, description="words that `--tags` chooses by")
+
+
+class GroupTable(Around):
+    """One group. Its tests run one after another, in this order, in one guest."""
+
+    tests: list[Test] = Field(
+        min_length=1, description="executable files in the group's folder, or tables with `name` and `run`"
+    )
+    folder: str | None = Field(None, description="where its files are, below the suite's `folder`: by default its name")
+
+    @field_validator("tests")
+    @classmethod
+    def _each_once(cls, tests: list[str | CommandLine]) -> list[str | CommandLine]:
+        names = [test if isinstance(test, str) else test.name for test in tests]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ValueError(f"test {twice!r} is there twice")
+        return tests
+
+
+class Guests(Model):
+    """What each guest has."""
+
+    memory: Size = Field(1024**3, ge=64 * 1024**2, description="memory; `--memory` overrides it")
+    cpus: Count = Field(1, ge=1, le=255, description="virtual CPUs; `--cpus` overrides it")
+    disks: Count = Field(3, ge=0, le=20, description="empty disks for the tests, named in `$DISKS`")
+    disk_size: Size = Field(4 * 1024**3, ge=1024**2, description="size of each; takes room here as it is written")
+    space: Size = Field(16 * 1024**3, ge=64 * 1024**2, description="size of the file system in `/var/tmp`")
+    modules: list[Name] = Field([], description="kernel modules that are loaded first, such as `zfs`")
+    programs: list[Name] = Field([], description="programs without which the suite is refused")
+
+
+class SuiteFile(Model):
+    """The whole file."""
+
+    title: str = Field("", description="what the suite is about")
+    adapter: AdapterName = Field("command", description="how scripts are run and judged")
+    folder: str | None = Field(None, description="a folder beside this file, which is copied into each guest")
+    environment: dict[str, str] = Field({}, description="variables for all scripts")
+    skip: list[Count] = Field([4, 77], description="exit statuses that mean SKIP; 0 means PASS, all others FAIL")
+    guests: Guests = Field(default_factory=Guests, description="what each guest has")
+    defaults: Around = Field(default_factory=Around, description="what all groups have that don't say otherwise")
+    groups: dict[Name, GroupTable] = Field(min_length=1, description="the groups, by name")
+
+    @field_validator("environment")
+    @classmethod
+    def _names_of_variables(cls, environment: dict[str, str]) -> dict[str, str]:
+        for name in environment:
+            if not name or "=" in name:
+                raise ValueError(f"{name!r} can't be the name of a variable")
+        return environment
+
+    def folder_of(self, name: str) -> str:
+        """A group's folder, below the suite's."""
+        written = self.groups[name].folder
+        return posixpath.normpath(name if written is None else written)

@@ -1,0 +1,135 @@
+"""Suite files in TOML: what they mean, and what is said of one that is wrong."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tools.suite_reference import reference
+
+from storlab.errors import StudyError
+from storlab.run.suite.guest import OWN_TESTS
+from storlab.run.suite.own_files import adapter_of, folder_of, own_runfile, read_suite_file
+from storlab.suite.adapters.base import Environment
+from storlab.suite.installed import Installed
+from storlab.suite.model import Outcome, Suite
+from study.program import call
+
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "suite" / "own.toml"
+PAGE = ROOT / "docs" / "reference" / "suite-file.md"
+ONE = "[groups.a]\ntests = ['t']\n"
+
+
+def groups_of(text: str, *files: str, users: tuple[str, ...] = ("root", "nobody")) -> Suite:
+    there = frozenset(f"{OWN_TESTS}/{file}" for file in files)
+    return read_suite_file(text, "x.toml").groups("x", (), Installed(there, frozenset(), frozenset(users)))
+
+
+def test_the_example_is_whole() -> None:
+    runfile = own_runfile(str(EXAMPLE))
+    assert runfile is not None
+    suite = read_suite_file(runfile.text, runfile.name)
+    folder = folder_of(suite)
+    assert folder is not None
+    there = [f"{OWN_TESTS}/{file.relative_to(folder)}" for file in folder.rglob("*") if os.access(file, os.X_OK)]
+    found = suite.groups("own", (), Installed(frozenset(there)))
+    assert found.absent == () and {group.name: len(group.tests) for group in found.groups} == {"scrub": 2, "xfs": 3}
+    assert suite.needs().disks == 2 and suite.needs().disk_size == 1024**3
+
+
+def test_groups_come_in_the_order_of_the_file_and_inherit_the_defaults() -> None:
+    text = (
+        "[defaults]\npre = 'setup'\ntimeout = '2 min'\ntags = ['x']\nuser = 'nobody'\n"
+        "[groups.b]\ntests = ['t']\n"
+        "[groups.a]\ntests = [{ name = 'u', run = 'true' }]\npre = ''\ntimeout = 0\ntags = []\n"
+    )
+    b, a = groups_of(text, "b/t.sh", "b/setup").groups
+    assert (b.name, b.timeout, b.tags, b.folder, b.line) == ("b", 120, ("x",), "b", 7)
+    assert b.pre is not None and (b.pre.file, b.pre.user, b.pre.line) == (f"{OWN_TESTS}/b/setup", "root", 2)
+    assert (b.tests[0].path, b.tests[0].file, b.tests[0].user) == (f"{OWN_TESTS}/b/t", f"{OWN_TESTS}/b/t.sh", "nobody")
+    assert (a.pre, a.timeout, a.tags, a.tests[0].run) == (None, None, (), "true")
+
+
+def test_what_is_absent_is_named_with_file_and_line_and_the_rest_is_kept() -> None:
+    text = "[groups.a]\ntests = [\n  't',\n  'gone',\n]\n[groups.b]\npost = 'cleanup'\ntests = ['t']\n"
+    suite = groups_of(text, "a/t", "b/t")
+    assert [str(each) for each in suite.absent] == [
+        f"x.toml:4: test gone is left out: there is no gone or gone.ksh or gone.sh in {OWN_TESTS}/a",
+        f"x.toml:6: group b is left out: post: there is no cleanup or cleanup.ksh or cleanup.sh in {OWN_TESTS}/b",
+    ]
+    assert [group.name for group in suite.groups] == ["a"]
+    assert "unknown user 'bob'" in groups_of(ONE + "user = 'bob'\n", "a/t").absent[0].what
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "x.toml: groups: this key is missing"),
+        (ONE + "timeuot = 5\n", "x.toml: line 3: groups.a.timeuot: this key is unknown; did you mean 'timeout'?"),
+        (ONE + "timeout = 'soon'\n", "x.toml: line 3: groups.a.timeout: "),
+        (ONE + "timeout = -1\n", "x.toml: line 3: groups.a.timeout: "),
+        ("[groups.a]\ntests = []\n", "x.toml: line 2: groups.a.tests: "),
+        ("[groups.a]\ntests = ['t', 't']\n", "x.toml: line 2: groups.a.tests: test 't' is there twice"),
+        ("[groups.a]\ntests = [\n't',\n{ name = 'x' }]\n", "x.toml: line 4: groups.a.tests.1.run: this key is missing"),
+        ("[groups.a]\ntests = ['']\n", "x.toml: line 2: groups.a.tests.0: "),
+        (ONE + "[guests]\ndisks = 99\n", "x.toml: line 4: guests.disks: 99 should be at most 20"),
+        (ONE + "[guests]\nmemory = '1 parsec'\n", "x.toml: line 4: guests.memory: "),
+        ("adapter = 'zfs'\n" + ONE, 'x.toml: line 1: adapter: "zfs" is not one of'),
+        ("skip = ['4']\n" + ONE, "x.toml: line 1: skip.0: "),
+        (ONE + ONE, "x.toml: line 3: this is not TOML: "),
+        ("environment = { '' = 'x' }\n" + ONE, "x.toml: line 1: environment: "),
+    ],
+)
+def test_what_is_wrong_is_reported_with_file_line_and_key(text: str, says: str) -> None:
+    with pytest.raises(StudyError, match=r".") as refused:
+        read_suite_file(text, "x.toml")
+    assert str(refused.value).startswith(says)
+
+
+def test_all_of_it_is_known_before_a_guest_is_started(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(f"folder = 'gone'\n{ONE}")
+    ran = call("suite", "run", str(tmp_path / "x.toml"))
+    assert ran.status == 2 and ran.message == f"{tmp_path}/x.toml: line 1: folder: {tmp_path}/gone is no folder\n"
+    ran = call("suite", "run", "zts", str(tmp_path / "x.toml"))
+    assert ran.status == 2 and ran.message.endswith("a suite file stands alone: leave out the other names\n")
+
+
+def test_scripts_run_as_their_user_and_statuses_mean_what_the_file_says() -> None:
+    suite = read_suite_file("skip = [99]\nenvironment = { A = 'b' }\n" + ONE + "user = 'nobody'\n", "x.toml")
+    test = groups_of(ONE + "user = 'nobody'\n", "a/t").groups[0].tests[0]
+    launch = suite.launch(test, Environment({"TMPDIR": "/var/tmp", "DISKS": "vda"}))
+    assert launch.argv == ("runuser", "-u", "nobody", "--", f"{OWN_TESTS}/a/t")
+    assert (launch.env["A"], launch.env["DISKS"], launch.env["USER"], launch.cwd) == ("b", "vda", "nobody", "/var/tmp")
+    assert [suite.judge(code) for code in (0, 99, 4, None)] == [
+        Outcome.PASS, Outcome.SKIP, Outcome.FAIL, Outcome.FAIL,
+    ]  # fmt: skip
+
+
+def test_scripts_of_the_adapter_zts_find_what_those_of_the_zfs_test_suite_do() -> None:
+    suite = adapter_of([own] if (own := own_runfile(str(EXAMPLE))) else [], None)
+    zts = read_suite_file("adapter = 'zts'\n[groups.a]\ntests = [{ name = 't', run = 'exit 4' }]\n", "x.toml")
+    test = zts.groups("x", (), Installed()).groups[0].tests[0]
+    launch = zts.launch(test, Environment())
+    assert launch.argv[:2] == ("sh", "-c") and launch.env["SUDO_USER"] == "tester"
+    assert zts.judge(77) is Outcome.FAIL and suite.judge(77) is Outcome.SKIP
+    assert "zfs" in zts.needs().modules and zts.needs().udev
+
+
+def test_the_reference_is_up_to_date() -> None:
+    assert PAGE.read_text() == reference(), (
+        "write it again: python -m tools.suite_reference > docs/reference/suite-file.md"
+    )
+
+
+@given(st.text("[]{}=.,'\n groupstea1", max_size=60))
+def test_any_text_is_a_suite_or_is_refused(text: str) -> None:
+    try:
+        suite = groups_of(ONE + text)
+    except StudyError as refused:
+        assert str(refused).startswith("x.toml")
+    else:
+        assert suite.size + sum(each.tests for each in suite.absent) >= 1

@@ -1,0 +1,59 @@
+"""The page ``docs/reference/suite-file.md``, written from the schema by ``python -m tools.suite_reference``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from storlab.suite.suite_file import Around, CommandLine, GroupTable, Guests, SuiteFile
+from tools.study_reference import table
+
+EXAMPLE = Path(__file__).parent.parent / "examples" / "suite" / "own.toml"
+_START = """\
+# Suite files
+
+<!-- Written by `python -m tools.suite_reference`; change the models' descriptions, or that file. -->
+
+A suite file names tests of your own in TOML, for [`storlab suite`](cli.md#storlab-suite); [run a suite of your own](../how-to/run-a-suite-of-your-own.md) shows how
+to write one. What is wrong with it is reported with file, line and key before any guest is started.
+
+```toml examples/suite/own.toml
+"""
+_ADAPTERS = """\
+`adapter` says how scripts are run and judged:
+
+| adapter | scripts run | and mean |
+| --- | --- | --- |
+| `command` | as their user, `root` by default, in `/var/tmp`, with `DISKS` (names without `/dev/`), `DISK1`, `DISK2` … (with it), `FILEDIR` and `TMPDIR` | 0 PASS, one of `skip` SKIP, anything else FAIL |
+| `zts` | as those of the ZFS Test Suite: with its environment, its constrained path and its users; `zfs` is loaded | 0 PASS, 4 SKIP, anything else FAIL |
+
+A script that is a file is executed as it is, and may be named without its `.ksh` or `.sh`. One with `run` is a line for `sh`. Groups run in the order of the file, with several
+guests the longest first.
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    return "\n".join([*_parts()]).rstrip() + "\n"
+
+
+def _parts() -> Iterator[str]:
+    yield _START + EXAMPLE.read_text() + "```\n"
+    yield "## The file\n"
+    yield from table(SuiteFile)
+    yield _ADAPTERS
+    yield "## `guests`\n"
+    yield from table(Guests)
+    yield "## `groups.NAME`\n"
+    yield "One group. Its tests run one after another, in this order, in one guest. It also takes all keys of `defaults`.\n"
+    yield from table(GroupTable, own=True)
+    yield "A test that is a table has\n"
+    yield from table(CommandLine)
+    yield "## `defaults`\n"
+    yield 'What a group inherits unless it says otherwise; `pre = ""` in a group is for none.\n'
+    yield from table(Around)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())
