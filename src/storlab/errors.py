@@ -98,6 +98,10 @@ class CommandFailed(TrialError):
     """A command on a node ended with a status other than 0."""
 
 
+class Killed(TrialError):
+    """A program was killed from outside, by the kernel for want of memory or by hand: that says nothing of its data."""
+
+
 class TimedOut(TrialError):
     """A command or a whole trial was stopped at its time-out."""
 

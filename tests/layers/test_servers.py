@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laboratory import needs_root, wait_until
-from storlab.errors import CommandFailed, StorlabError, TimedOut, Unsupported
+from storlab.errors import CommandFailed, Killed, StorlabError, TimedOut, Unsupported
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Dir, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
@@ -39,6 +39,7 @@ print "as ", scalar getpwuid($<), " in $ENV{HOME}\n";
 open(my $file, "<", "config");
 print "configured: ", <$file>;
 if ($how eq "dies") { print STDERR "error: there is no such thing as this\n"; exit 2 }
+kill "KILL", $$ if $how eq "killed";
 sleep 1000 if $how eq "silent";
 $SIG{INT} = $how eq "deaf" ? "IGNORE" : sub { print "bye\n"; exit 0 };
 syscall(157, 1, 0) if $how eq "escapes";  # prctl(PR_SET_PDEATHSIG)
@@ -55,7 +56,7 @@ class SmallServer(ServerLayer):
     """Answers on a socket, in some way."""
 
     layer: Literal["small"] = "small"
-    how: Literal["well", "dies", "silent", "deaf", "escapes"] = "well"
+    how: Literal["well", "dies", "killed", "silent", "deaf", "escapes"] = "well"
 
     takes: ClassVar = (Dir,)
     gives: ClassVar = Server
@@ -191,6 +192,16 @@ def test_a_server_that_does_not_start_fails_with_its_own_last_line(short_path: P
             assert "configured: data" in failed.value.detail
             assert here.lost == []
 
+    asyncio.run(check())
+
+
+def test_a_server_that_is_killed_as_it_starts_is_told_from_one_that_fails(short_path: Path) -> None:
+    async def check() -> None:
+        async with watched(short_path) as here:
+            with pytest.raises(Killed, match=r"perl was killed by SIGKILL"):
+                await here.set_up(SmallServer(how="killed"))
+
+    assert not issubclass(Killed, CommandFailed), "or a power cut would be blamed for it"
     asyncio.run(check())
 
 

@@ -80,10 +80,12 @@ class Recovery:
                 continue
             try:
                 resource = await _recovering(layer).set_up(resource, context(position))
-            except (Unsupported, CommandFailed) as error:
-                return _not_set_up(layer, error)
             except TimedOut as error:  # it may be damaged, or the machine slow: that is no finding
                 raise TrialError(f"after a cut, what is left could not be recovered in time: {error}") from None
+            except (Unsupported, CommandFailed) as error:
+                if isinstance(error, Unsupported) and not isinstance(layer, MountLayer):
+                    raise  # this machine lacks something
+                return _not_set_up(layer, error)
         place = context_of(self.found.load, host, resource, self.folder, self.seed)
         damage = await self.found.witness.broken(place, acknowledged)
         if damage is not None:

@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta, Struct
 from pydantic import Field
 
-from storlab.errors import CommandFailed, DiskFull, StorlabError, TimedOut, TrialError, Unsupported
+from storlab.errors import CommandFailed, DiskFull, Killed, StorlabError, TimedOut, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, Resource
 from storlab.layers.server.log import ServerLog
@@ -384,7 +384,9 @@ class _Running:
             how = f"{self.layer.executable()} did not answer within {patience:g} s"
             raise TimedOut(self._sentence(how), self.log.tail) from None
         if self.process.ended is not None:
-            error = DiskFull if _FULL in self.log.tail else CommandFailed
+            error: type[TrialError] = DiskFull if _FULL in self.log.tail else CommandFailed
+            if self.process.ended.signal == "SIGKILL":
+                error = Killed
             raise error(self._reason(self.process.ended), f"$ {shlex.join(self.command)}\n{self.log.tail}")
 
     def ended(self, ended: Exit | None) -> None:
