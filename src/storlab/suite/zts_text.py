@@ -58,6 +58,11 @@ def report_name(path: str) -> str:
     return found[1] if found else path
 
 
+def test_name(path: str, testdir: str) -> str:
+    """How reports call a test: its path below the suite's tests, or below the folder of one's own."""
+    return report_name(path).removeprefix(f"{testdir}/")
+
+
 def report(attempts: Iterable[Attempt], expectations: Expectations) -> str:
     """What ``zts-report.py`` prints of these results."""
     results = {report_name(attempt.path): attempt for attempt in attempts}

@@ -155,7 +155,9 @@ def report(
 
     if format_ not in FORMATS:
         raise UserError(f"--format {format_}: it is one of {', '.join(FORMATS)}")
-    text = render(read_suite_run(folder), format_)
+    known = read_suite_run(folder)
+    keep_table(known)
+    text = render(known, format_)
     if output is None:
         (show_json if format_ == "json" else show)(text.removesuffix("\n"))
     else:
@@ -186,6 +188,7 @@ def _finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, jso
     known = read_suite_run(folder)
     page = folder / "report.html"
     page.write_text(render(known, "html"))
+    keep_table(known)
     if json:
         show_json(render(known, "json").removesuffix("\n"))
     else:
@@ -199,6 +202,16 @@ def _finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, jso
         warn(f"storlab: interrupted; `storlab suite resume {folder}` runs the rest")
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(OWN_FAULT if ended.left_behind else status_of(known))
+
+
+def keep_table(known: SuiteRun) -> None:
+    """Write ``tests.parquet`` beside the records, where the folder may be written to."""
+    import contextlib
+
+    from storlab.records.suite.table import write_tests
+
+    with contextlib.suppress(OSError):
+        write_tests(known)
 
 
 def status_of(known: SuiteRun) -> int:

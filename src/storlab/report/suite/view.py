@@ -9,7 +9,7 @@ from storlab.records.suite import SuiteRun
 from storlab.report.model.format import duration, plural
 from storlab.suite.expectations import expected, is_surprising_pass
 from storlab.suite.model import Attempt, Expectation, Outcome
-from storlab.suite.zts_text import report_name
+from storlab.suite.zts_text import report_name, test_name
 
 ORDER = tuple(Outcome)
 
@@ -117,9 +117,8 @@ def view_of(run: SuiteRun) -> View:
 
 
 def _row(attempt: Attempt, run: SuiteRun, lacks: tuple[str, ...]) -> Row:
-    name = report_name(attempt.path)
-    foreign = name == attempt.path
-    name = name.removeprefix(f"{run.asked.testdir}/")
+    foreign = report_name(attempt.path) == attempt.path
+    name = test_name(attempt.path, run.asked.testdir)
     tables = run.asked.expectations
     if attempt.outcome is Outcome.PASS:
         return Row(attempt, name, None, is_surprising_pass(attempt, name, tables), lacks)

@@ -12,6 +12,7 @@ from storlab.errors import NodeError, NodeLost, StorlabError, TrialError, UserEr
 from storlab.layers.attach.attachment import VirtioBlkLayer, disk_with_serial, serial_of
 from storlab.layers.resources import File
 from storlab.nodes.demands import NO_DEMANDS, Demands
+from storlab.nodes.kind import Prepared
 from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -116,9 +117,13 @@ class GuestMaker:
     async def refuse_lacking(self) -> None:
         """Raise ``UserError`` where no guest has what the suite needs; ``MissingImage`` where there is no image."""
         needs = self._needs()
-        prepared = await self.session.prepare("guest", self.spec, needs)
+        prepared = await self.prepared()
         if lacks := prepared.lacks(needs):
             raise UserError("; ".join(lacks))
+
+    async def prepared(self) -> Prepared:
+        """What guests boot from, found out once."""
+        return await self.session.prepare("guest", self.spec, self._needs())
 
     async def _disks(self, name: str) -> tuple[list[str], Demands]:
         needs, host = self.adapter.needs(), self.session.host

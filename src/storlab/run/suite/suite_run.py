@@ -25,6 +25,7 @@ from storlab.run.interrupts import Interrupts
 from storlab.run.journal import Journal, read_pending, refuse_others
 from storlab.run.orphans import refuse_living
 from storlab.run.session import Session, open_session
+from storlab.run.suite.environment import environment_of
 from storlab.run.suite.guest import GuestMaker, SuiteGuest
 from storlab.run.suite.look import Found, find_suite, lacking_programs
 from storlab.run.suite.own_files import adapter_of, own_adapter
@@ -248,6 +249,7 @@ async def _planned(asked: Asked, maker: GuestMaker, guest: SuiteGuest) -> SuiteR
         memory=asked.memory,
         scale=asked.scale,
         retries=asked.retries,
+        environment=await environment_of(guest, maker),
     )
     write_suite_record(maker.folder, record)
     return record

@@ -20,6 +20,7 @@ from storlab.reading import RECORD, open_file, read_file
 from storlab.record import Count, Number, Seconds, read_record, to_json
 from storlab.records.files import sync_folder, write_durably
 from storlab.records.manifest import read_manifest
+from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.model import Absent, Attempt, Expectations, Group
 from storlab.suite.runfile import Runfile
 
@@ -50,6 +51,7 @@ class SuiteRecord(Struct, frozen=True, forbid_unknown_fields=True):
     memory: Count = 0
     scale: Seconds | None = None  # asked for; by default what is measured
     retries: Count = 0
+    environment: SuiteEnvironment | None = None  # of its first guest; runs of older versions have none
     format: int = FORMAT
 
     @property
@@ -68,6 +70,7 @@ class SuiteRun:
     started: datetime
     finished: datetime | None
     stopped: str
+    identity: str = ""  # of the run, wherever its folder lies
 
     @property
     def results(self) -> dict[tuple[str, str], Attempt]:
@@ -107,7 +110,8 @@ def read_suite_run(folder: Path) -> SuiteRun:
     if not manifest.suite:
         raise RecordsError(f"{folder} is the run of a study: `storlab report {folder}` shows it")
     asked = read_suite_record(folder)
-    return SuiteRun(folder, asked, tuple(read_results(folder)), manifest.started, manifest.finished, manifest.stopped)
+    ended = manifest.finished, manifest.stopped, manifest.run
+    return SuiteRun(folder, asked, tuple(read_results(folder)), manifest.started, *ended)
 
 
 def write_suite_record(folder: Path, record: SuiteRecord) -> None:

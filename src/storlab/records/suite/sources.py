@@ -1,0 +1,103 @@
+"""Results of many runs, wherever they lie: runs of Storlab, folders of them, consoles and logs of a suite's runner."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from storlab.errors import RecordsError, UserError
+from storlab.reading import RECORD, read_file
+from storlab.records.manifest import NAME as MANIFEST
+from storlab.records.suite.folder import SUITE, SuiteRun, read_suite_run
+from storlab.suite.environment import SuiteEnvironment
+from storlab.suite.observed import ObservedRun, Try
+from storlab.suite.zts_text import ResultLine, read_results, report_name, test_name
+
+LOGS = (".log", ".txt")
+"""How consoles are called that are looked for in a folder."""
+_AROUND = ("setup", "cleanup")  # what a console also has lines for
+_UNKNOWN = SuiteEnvironment()
+
+
+def read_source(path: Path) -> list[ObservedRun]:
+    """The run in a folder, all runs and consoles in a folder, or what a console says; oldest first.
+
+    Raises ``UserError`` where there is nothing of that kind.
+    """
+    if not path.exists():
+        raise UserError(f"there is no {path}: name a run of a suite, a folder of runs, or a log of the suite's runner")
+    if not path.is_dir():
+        return [read_console(path)]
+    if (path / MANIFEST).exists():
+        return [observed(read_suite_run(path))]
+    found = [observed(read_suite_run(each)) for each in sorted(path.iterdir()) if (each / SUITE).is_file()]
+    found += [read_console(each) for each in sorted(path.iterdir()) if each.suffix in LOGS and each.is_file()]
+    if not found:
+        raise UserError(f"{path} is no run of a suite, and has none in it, nor a log (*{', *'.join(LOGS)})")
+    # Runs by their begin, then consoles, of which it is not known, by name.
+    return sorted(found, key=lambda run: (run.started is None, run.started.timestamp() if run.started else 0.0))
+
+
+def read_sources(paths: Iterable[Path]) -> list[ObservedRun]:
+    """All of several sources, each run once."""
+    found: dict[str, ObservedRun] = {}
+    for path in paths:
+        for run in read_source(path):
+            found.setdefault(run.identity, run)
+    return list(found.values())
+
+
+def observed(run: SuiteRun) -> ObservedRun:
+    """A run as comparisons see it."""
+    testdir = run.asked.testdir
+    asked = {key: test_name(key[1], testdir) for key in run.asked.keys}
+    twice = _repeated(asked.values())
+    tries: dict[str, list[Try]] = {}
+    for attempt in run.attempts:
+        if attempt.role == "test":
+            name = _unique(test_name(attempt.path, testdir), attempt.group, twice)
+            tries.setdefault(name, []).append(Try(attempt.outcome, attempt.elapsed))
+    return ObservedRun(
+        name=str(run.folder),
+        identity=run.identity,
+        started=run.started,
+        environment=run.asked.environment or _UNKNOWN,
+        tests={name: tuple(each) for name, each in tries.items()},
+        asked=frozenset(_unique(name, key[0], twice) for key, name in asked.items()),
+    )
+
+
+def read_console(path: Path) -> ObservedRun:
+    """What a console or ``log`` of the suite's runner says. Raises ``UserError`` where it says nothing of tests."""
+    try:
+        lines = read_file(path, RECORD).decode(errors="replace").splitlines()
+    except OSError as error:
+        raise RecordsError(f"cannot read {path}: {error.strerror}") from None
+    return console(lines, str(path))
+
+
+def console(lines: Iterable[str], name: str) -> ObservedRun:
+    """What these lines say. Raises ``UserError`` where none says what came of a test."""
+    tests = _by_test(list(read_results(lines)))
+    if not tests:
+        raise UserError(f"{name} has no line that says what came of a test: Test: PATH (run as USER) [MM:SS] [OUTCOME]")
+    return ObservedRun(name, f"console {name}", None, _UNKNOWN, tests, frozenset(tests))
+
+
+def _by_test(results: Sequence[ResultLine]) -> dict[str, tuple[Try, ...]]:
+    tries: dict[str, list[Try]] = {}
+    for result in results:
+        name = report_name(result.path)
+        if name.rpartition("/")[2] not in _AROUND:
+            tries.setdefault(name, []).append(Try(result.outcome, float(result.elapsed)))
+    return {name: tuple(each) for name, each in tries.items()}
+
+
+def _repeated(names: Iterable[str]) -> set[str]:
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+def _unique(name: str, group: str, twice: set[str]) -> str:
+    """The same script in two groups is two tests."""
+    return f"{name} [{group}]" if name in twice else name

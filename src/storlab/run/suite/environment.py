@@ -1,0 +1,28 @@
+"""What a run's guests are, for its records: kernel, modules, image, how they are run."""
+
+from __future__ import annotations
+
+from storlab.records.manifest import node_facts
+from storlab.run.suite.guest import GuestMaker, SuiteGuest
+from storlab.suite.environment import SuiteEnvironment
+from storlab.version import __version__
+
+_VERSIONS = 'for m; do v=/sys/module/$m/version; if [ -r "$v" ]; then echo "$m $(cat "$v")"; fi; done'
+
+
+async def environment_of(guest: SuiteGuest, maker: GuestMaker) -> SuiteEnvironment:
+    """What a guest says of itself, and what it booted from."""
+    facts = node_facts("vm", await guest.node.facts({}))
+    booted = (await maker.prepared()).facts()
+    modules = maker.adapter.needs().modules
+    ended = await guest.node.run(["sh", "-c", _VERSIONS, "sh", *modules])
+    lines = (line.partition(" ") for line in ended.stdout.decode(errors="replace").splitlines())
+    return SuiteEnvironment(
+        kernel=facts.kernel.release if facts.kernel else "",
+        modules={name: version for name, _, version in lines},
+        image=str(booted.get("image", "")),
+        cpus=facts.cpus.online if facts.cpus else 0,
+        memory=maker.spec.memory,
+        accelerator=str(booted.get("accelerator", "")),
+        storlab=__version__,
+    )

@@ -1,0 +1,43 @@
+"""Results of a suite as comparisons and histories see them: of each run, what came of each test, try by try."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from storlab.suite.environment import SuiteEnvironment
+from storlab.suite.model import Outcome
+
+
+@dataclass(frozen=True)
+class Try:
+    """One try of a test. ``elapsed``: seconds."""
+
+    outcome: Outcome
+    elapsed: float
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether it passed; ``None`` where it was skipped, which says nothing."""
+        return None if self.outcome is Outcome.SKIP else self.outcome is Outcome.PASS
+
+
+@dataclass(frozen=True)
+class ObservedRun:
+    """One run. ``tests``: name → its tries, in order; ``asked``: tests that it was to run, whether or not they did.
+
+    ``identity`` tells whether two are the same run under different names.
+    """
+
+    name: str
+    identity: str
+    started: datetime | None
+    environment: SuiteEnvironment
+    tests: Mapping[str, tuple[Try, ...]]
+    asked: frozenset[str] = field(default_factory=frozenset)
+
+    def first(self, test: str) -> Try | None:
+        """The first try of a test, which is the one that counts: later ones are there only because it failed."""
+        tries = self.tests.get(test)
+        return tries[0] if tries else None

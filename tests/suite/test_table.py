@@ -1,0 +1,59 @@
+"""``tests.parquet`` has a row for each script; many results are read and written in linear time."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from storlab.records.manifest import Manifest, write_manifest
+from storlab.records.suite import SuiteRecord, read_suite_run, write_suite_record
+from storlab.records.suite.sources import observed
+from storlab.records.suite.table import COLUMNS, write_tests
+from storlab.suite.environment import SuiteEnvironment
+from storlab.suite.model import Attempt, Group, Outcome, Script
+from suite.samples import HERE, RUNFILE, suite_of
+from suite.test_records import of, written
+
+BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def test_the_table_has_what_the_records_have(tmp_path: Path) -> None:
+    suite = suite_of(RUNFILE)
+    run = written(tmp_path, suite, of(suite, 0, Outcome.FAIL, code=1), of(suite, 0, number=2, left=["sleep"]))
+    write_tests(run)
+    table = pl.read_parquet(tmp_path / "tests.parquet")
+    assert list(table.columns) == list(COLUMNS)
+    assert table["test"].to_list() == ["tests/acl/allow"] * 2 and table["outcome"].to_list() == ["FAIL", "PASS"]
+    assert table["code"].to_list() == [1, None] and table["left"].to_list() == [[], ["sleep"]]
+
+
+def test_the_environment_is_recorded_and_older_runs_have_none(tmp_path: Path) -> None:
+    suite = suite_of(RUNFILE)
+    assert str(observed(written(tmp_path, suite, of(suite, 0))).environment) == "environment not recorded"
+    known = SuiteEnvironment(kernel="6.12", modules={"zfs": "2.3.2"}, cpus=2, accelerator="kvm")
+    write_suite_record(tmp_path, msgspec.structs.replace(read_suite_run(tmp_path).asked, environment=known))
+    assert str(observed(read_suite_run(tmp_path)).environment) == "kernel 6.12, ZFS 2.3.2, CPUs 2, accelerator kvm"
+
+
+def many(folder: Path, count: int) -> float:
+    """CPU seconds to read a run of so many results and to write its table."""
+    folder.mkdir()
+    write_manifest(folder, Manifest("r1", "Suite ours", "0.1", ("storlab",), BEGAN, suite="ours", finished=BEGAN))
+    scripts = tuple(Script(f"{HERE}/tests/pool/test_{number}", "root") for number in range(count))
+    write_suite_record(folder, SuiteRecord("ours", "tester", (Group("tests/pool", scripts),), (), HERE))
+    lines = (Attempt("tests/pool", each.path, "test", Outcome.PASS, BEGAN, 1.5, user="root") for each in scripts)
+    (folder / "results.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+    began = time.process_time()
+    run = read_suite_run(folder)
+    write_tests(run)
+    assert len(observed(run).tests) == len(run.results) == count
+    return time.process_time() - began
+
+
+def test_a_hundred_thousand_results_take_linear_time(tmp_path: Path) -> None:
+    few, lots = many(tmp_path / "few", 10_000), many(tmp_path / "lots", 100_000)
+    assert lots < 25 * few + 0.5, (few, lots)
