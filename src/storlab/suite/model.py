@@ -72,6 +72,7 @@ class Group:
     identifier: str = ""
     folder: str = ""  # where the output of its scripts lies, below that of the run
     line: int | None = None
+    iteration: int = 1
 
 
 @dataclass(frozen=True)

@@ -63,10 +63,10 @@ def test_name(path: str, testdir: str) -> str:
     return report_name(path).removeprefix(f"{testdir}/")
 
 
-def report(attempts: Iterable[Attempt], expectations: Expectations) -> str:
-    """What ``zts-report.py`` prints of these results."""
+def report(attempts: Iterable[Attempt], expectations: Expectations, *, maybes: bool = True) -> str:
+    """What ``zts-report.py`` prints of these results; without ``maybes``, as with its option ``--no-maybes``."""
     results = {report_name(attempt.path): attempt for attempt in attempts}
-    known, surprising = _sorted_out(results, expectations)
+    known, surprising = _sorted_out(results, expectations, maybes)
     lines = ["", "Tests with results other than PASS that are expected:"]
     lines += [f"    {outcome} {name} ({reason})" for name, outcome, reason in known]
     lines += ["", "Tests with result of PASS that are unexpected:"]
@@ -80,8 +80,17 @@ def report(attempts: Iterable[Attempt], expectations: Expectations) -> str:
     return "\n".join(lines) + "\n"
 
 
+def failed_maybes(attempts: Iterable[Attempt], expectations: Expectations) -> list[Attempt]:
+    """The tests that may fail and did, where nothing else went wrong: those that ``zfs-tests.sh -R`` runs again."""
+    results = {report_name(attempt.path): attempt for attempt in attempts}
+    surprising = [name for name, _ in _sorted_out(results, expectations, maybes=False)[1]]
+    if any(expected(results[name], name, expectations) is None for name in surprising):
+        return []
+    return [results[name] for name in surprising if results[name].outcome is Outcome.FAIL]
+
+
 def _sorted_out(
-    results: Mapping[str, Attempt], expectations: Expectations
+    results: Mapping[str, Attempt], expectations: Expectations, maybes: bool = True
 ) -> tuple[list[tuple[str, Outcome, str]], list[tuple[str, Outcome]]]:
     """Of what did not pass: what is expected and worth a line, with its reason; and what is not expected."""
     known: list[tuple[str, Outcome, str]] = []
@@ -91,7 +100,7 @@ def _sorted_out(
         if outcome is Outcome.PASS:
             continue
         found = expected(results[name], name, expectations)
-        if found is None:
+        if found is None or not (maybes or found.always or outcome is Outcome.SKIP):
             surprising.append((name, outcome))
         elif found.test == name:
             named = expectations.known.get(name, found)  # whose reason is given, whichever outcome was expected

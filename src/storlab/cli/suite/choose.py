@@ -62,16 +62,17 @@ def asked_for(
         selection,
         tests,
         cpus=own.cpus if cpus is None else cpus,
-        memory=own.memory if memory is None else _size(memory),
+        memory=own.memory if memory is None else size_of(memory),
         times=times,
     )
 
 
-def _size(text: str) -> int:
+def size_of(text: str, option: str = "--memory") -> int:
+    """A size in bytes. Raises ``UserError``."""
     try:
         return TypeAdapter[int](Size).validate_python(text)
     except ValidationError:
-        raise UserError(f"--memory {text}: write a size, such as 1G") from None
+        raise UserError(f"{option} {text}: write a size, such as 1G") from None
 
 
 def _patterns(written: list[str]) -> tuple[str, ...]:
@@ -81,7 +82,7 @@ def _patterns(written: list[str]) -> tuple[str, ...]:
         if not each.startswith("@"):
             found.append(each)
             continue
-        lines = (line.partition("#")[0].strip() for line in _text(Path(each[1:])).splitlines())
+        lines = (line.partition("#")[0].strip() for line in text_of(Path(each[1:])).splitlines())
         found += [line for line in lines if line]
     return tuple(found)
 
@@ -94,7 +95,7 @@ def _run_at(path: Path) -> SuiteRun | None:
 
 def _failed_in(path: Path) -> list[str]:
     """Paths of the tests that did not pass by a console or ``log`` of the suite's runner, whatever comes with them."""
-    results = {result.path: result.outcome for result in read_results(_text(path).splitlines())}
+    results = {result.path: result.outcome for result in read_results(text_of(path).splitlines())}
     if not results:
         raise UserError(f"--failed-of {path}: no line of it says what came of a test")
     failed = [name for name, outcome in results.items() if outcome not in _GOOD and not _is_frame(name)]
@@ -107,7 +108,8 @@ def _is_frame(path: str) -> bool:
     return path.rpartition("/")[2] in ("setup", "cleanup")
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """A file's text, however it is encoded. Raises ``UserError``."""
     try:
         return read_file(path, _MOST_LOG).decode(errors="replace")
     except OSError as error:

@@ -12,6 +12,7 @@ from typer import Argument, Option
 from storlab.cli.failure import GATE_HIT, INTERRUPTED, OWN_FAULT, TRIALS_FAILED
 from storlab.cli.options import Json, Output, Quiet, RunPath, Strings, offered
 from storlab.cli.output import show, show_json, warn
+from storlab.cli.suite.originals import test_runner, zfs_tests
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -162,6 +163,10 @@ def report(
         (show_json if format_ == "json" else show)(text.removesuffix("\n"))
     else:
         output.write_text(text)
+
+
+suite.command("test-runner")(test_runner)
+suite.command("zfs-tests")(zfs_tests)
 
 
 def _with(asked: Asked, **changes: object) -> Asked:

@@ -20,6 +20,7 @@ from storlab.reading import RECORD, open_file, read_file
 from storlab.record import Count, Number, Seconds, read_record, to_json
 from storlab.records.files import sync_folder, write_durably
 from storlab.records.manifest import read_manifest
+from storlab.suite.adapters.zts import ZtsOptions
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.model import Absent, Attempt, Expectations, Group
 from storlab.suite.runfile import Runfile
@@ -52,6 +53,8 @@ class SuiteRecord(Struct, frozen=True, forbid_unknown_fields=True):
     scale: Seconds | None = None  # asked for; by default what is measured
     retries: Count = 0
     environment: SuiteEnvironment | None = None  # of its first guest; runs of older versions have none
+    zts: ZtsOptions | None = None
+    variables: dict[str, str] = {}  # of all scripts, in the first guest
     format: int = FORMAT
 
     @property

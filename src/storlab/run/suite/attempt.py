@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,13 +46,16 @@ tail -n 200 /proc/spl/kstat/zfs/dbgmsg
 
 @dataclass(frozen=True)
 class Running:
-    """All that an attempt at a script needs. ``folder``: of the run; ``scale``: of time-outs."""
+    """All that an attempt at a script needs. ``folder``: of the run; ``scale``: of time-outs; ``printed``: who else
+    gets what it prints.
+    """
 
     session: Session
     adapter: Adapter
     guest: SuiteGuest
     folder: Path
     scale: float
+    printed: Callable[[bytes], None] | None = None
 
 
 @dataclass
@@ -71,7 +75,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
     guest, folder = running.guest, running.folder / place
     launch = running.adapter.launch(script, guest.environment)
     began, started = time.monotonic(), datetime.now(UTC)
-    with ScriptOutput(folder) as output:
+    with ScriptOutput(folder, running.printed) as output:
         try:
             process = await guest.node.start(
                 launch.argv,

@@ -89,7 +89,7 @@ class GuestMaker:
                     guest.udev = await node.start([_UDEVD])
                     await node.run(["sh", "-c", _SETTLE])
                 if self.tests is not None:
-                    await _send(node, self.tests)
+                    await _send(node, self.tests, self.adapter.testdir)
                 guest.environment = await self._environment(node, sorted(devices[:-1]))
                 ended = await node.run(["sh", "-c", _LOOP])
                 guest.scale = min(max(ended.elapsed / _FORKS / _FORK, 1.0), _MOST_SCALE)
@@ -159,11 +159,11 @@ async def _disk(node: Node, slot: str) -> str:
     raise NodeError(f"node {node.name}: its disk {slot} did not appear")
 
 
-async def _send(node: Node, tests: Path) -> None:
+async def _send(node: Node, tests: Path, place: str) -> None:
     """Copy a folder of this machine into a guest. Raises ``UserError`` where that can't be."""
     archive = await asyncio.to_thread(packed, tests)
-    await node.run(["mkdir", "--parents", OWN_TESTS])
-    await node.run(["tar", "--extract", "--directory", OWN_TESTS], stdin=archive)
+    await node.run(["mkdir", "--parents", place])
+    await node.run(["tar", "--extract", "--directory", place], stdin=archive)
 
 
 def packed(folder: Path) -> bytes:

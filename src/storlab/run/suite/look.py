@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from storlab.errors import ParseError, UserError
-from storlab.run.suite.guest import OWN_TESTS, SuiteGuest
+from storlab.run.suite.guest import SuiteGuest
 from storlab.run.suite.own_files import MOST_RUNFILE, own_runfile
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.installed import FIND, Installed, parse_find
@@ -35,7 +35,7 @@ class Found:
 async def find_suite(guest: SuiteGuest, adapter: Adapter, name: str, names: Sequence[str]) -> Found:
     """The suite that these names are: files of this machine, or what the image has. Raises ``UserError``."""
     node = guest.node
-    listed = await node.run(["find", *adapter.needs().tree, OWN_TESTS, *FIND], check=False)
+    listed = await node.run(["find", *_trees(adapter), *FIND], check=False)
     installed = parse_find(listed.stdout, await node.read_text("/etc/passwd"))
     runfiles: list[Runfile] = []
     for each in names:
@@ -45,6 +45,12 @@ async def find_suite(guest: SuiteGuest, adapter: Adapter, name: str, names: Sequ
             runfiles += [await _of_image(guest, adapter, path, installed) for path in _files(adapter, each)]
     suite = adapter.groups(name, runfiles, installed)
     return Found(suite, tuple(runfiles), await _expectations(guest, adapter))
+
+
+def _trees(adapter: Adapter) -> list[str]:
+    """The folders with all that a suite may have, none of them within another."""
+    places = {*adapter.needs().tree, adapter.testdir}
+    return sorted(place for place in places if not any(place.startswith(f"{other}/") for other in places))
 
 
 def _files(adapter: Adapter, name: str) -> tuple[str, ...]:

@@ -18,9 +18,9 @@ _STAMP = 12  # bytes before a line in `log`
 class ScriptOutput:
     """``stdout`` and ``stderr`` as they were printed, and ``log`` with the lines of both and when each came."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, printed: Callable[[bytes], None] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+        self._folder, self._printed = folder, printed
         self._files: dict[str, BinaryIO] = {}
         self._unfinished = {"stdout": b"", "stderr": b""}
         self._kept = {"stdout": 0, "stderr": 0}
@@ -49,6 +49,8 @@ class ScriptOutput:
 
         def take(data: bytes, at: float) -> None:
             self.last = at
+            if self._printed is not None:
+                self._printed(data)
             room = max(MOST - self._kept[stream], 0)
             self.dropped += max(len(data) - room, 0)
             self._take(stream, data[:room])

@@ -14,12 +14,14 @@ from storlab.study.messages import explain
 from storlab.study.toml_text import line_of, positions, read_toml
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.adapters.command import Command
-from storlab.suite.adapters.zts import Zts, ZtsFile
+from storlab.suite.adapters.zts import STF_SUITE, Zts, ZtsFile, ZtsOptions
 from storlab.suite.runfile import Runfile, RunfileError, check_runfiles
 from storlab.suite.suite_file import SuiteFile
 
 MOST_RUNFILE = 4 * 1024**2  # bytes
 _SUITE_FILE = ".toml"
+IN_IMAGE = "/usr/share/zfs/"
+"""What is below it is the image's, also where this machine has the same."""
 
 
 def own_runfile(name: str) -> Runfile | None:
@@ -27,7 +29,7 @@ def own_runfile(name: str) -> Runfile | None:
     read.
     """
     path = Path(name)
-    if not path.is_file():
+    if name.startswith(IN_IMAGE) or not path.is_file():
         return None
     try:
         data = read_file(path, MOST_RUNFILE)
@@ -52,14 +54,16 @@ def own_adapter(names: Sequence[str], tests: Path | None = None) -> Adapter:
     return adapter
 
 
-def adapter_of(runfiles: Sequence[Runfile], tests: Path | None) -> Adapter:
+def adapter_of(
+    runfiles: Sequence[Runfile], tests: Path | None, testdir: str = "", options: ZtsOptions | None = None
+) -> Adapter:
     """How a suite from these files is run. ``tests``: a folder of this machine that is copied into each guest.
 
     Raises ``StudyError`` for what is wrong with a suite file.
     """
     suite_file = next((runfile for runfile in runfiles if runfile.name.endswith(_SUITE_FILE)), None)
     if suite_file is None:
-        return Zts() if tests is None else Zts(OWN_TESTS)
+        return Zts(testdir or (STF_SUITE if tests is None else OWN_TESTS), options or ZtsOptions())
     return read_suite_file(suite_file.text, suite_file.name)
 
 

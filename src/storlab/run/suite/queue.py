@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from storlab.suite.model import Attempt, Group
@@ -14,17 +14,20 @@ class Queue:
     """What is still to run, in order. A guest that is done early takes what others would have come to later."""
 
     _waiting: deque[Group]
+    _more: Callable[[], Sequence[Group]] | None = None
 
     @classmethod
-    def of(cls, groups: Iterable[Group]) -> Queue:
-        """These groups, in this order."""
-        return cls(deque(groups))
+    def of(cls, groups: Iterable[Group], more: Callable[[], Sequence[Group]] | None = None) -> Queue:
+        """These groups, in this order. ``more`` is asked for others once they are all handed out."""
+        return cls(deque(groups), more)
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def take(self) -> Group | None:
         """The next group; ``None`` where none is left."""
+        if not self._waiting and self._more is not None:
+            self._waiting.extend(self._more())
         return self._waiting.popleft() if self._waiting else None
 
     def drop(self) -> None:

@@ -38,6 +38,8 @@ class Record:
     results: Results
     watch: Callable[[Attempt], None]
     guests: int = 0
+    printed: Callable[[bytes], None] | None = None
+    stop: str = ""  # why no further test is begun
 
     def add(self, attempt: Attempt, runner: str) -> None:
         """One more result: durable first, then shown."""
@@ -75,10 +77,15 @@ class Shard:
     def adapter(self) -> Adapter:
         return self.maker.adapter
 
+    @property
+    def stops(self) -> bool:
+        """Whether no further test is begun."""
+        return self.interrupts.finish or bool(self.record.stop)
+
     async def run(self) -> None:
         """Until no group is left. Raises ``NoGuest`` where the rest can't be run."""
         try:
-            while not self.interrupts.finish and (group := self.queue.take()) is not None:
+            while not self.stops and (group := self.queue.take()) is not None:
                 await self._whole(group)
         finally:
             if self.guest is not None:
@@ -88,7 +95,7 @@ class Shard:
     async def _whole(self, group: Group) -> None:
         """All of a group. Where its guest is lost, the rest of it, after its set-up, in a fresh one."""
         losses: dict[str, int] = {}
-        while group.tests and not self.interrupts.finish:
+        while group.tests and not self.stops:
             guest = await self._living()
             part = _Part(self, guest, group, losses)
             try:
@@ -133,14 +140,15 @@ class _Part:
         self.left: tuple[Script, ...] = group.tests
         self._held: Attempt | None = None
         scale = shard.scale if shard.scale is not None else guest.scale
-        self._running = Running(shard.maker.session, shard.adapter, guest, shard.record.folder, scale)
+        record = shard.record
+        self._running = Running(shard.maker.session, shard.adapter, guest, record.folder, scale, record.printed)
 
     async def run(self) -> None:
         """Set-up, tests, clean-up. Raises ``GuestLost`` once the loss is recorded."""
         group = self._group
         ready = group.pre is None or await self._pre(group.pre)
         for test in group.tests:
-            if self._shard.interrupts.finish:
+            if self._shard.stops:
                 break
             if ready:
                 await self._test(test)

@@ -33,6 +33,8 @@ from storlab.run.suite.queue import Queue, remaining
 from storlab.run.suite.shard import Record, Shard, run_all
 from storlab.run.teardown import tear_down, tear_down_rest
 from storlab.run.temporary import forget_run, remember_run
+from storlab.suite.adapters.base import Adapter
+from storlab.suite.adapters.zts import Zts
 from storlab.suite.model import Attempt, Group, Suite
 from storlab.suite.selection import EVERYTHING, Selection, longest_first, select
 from storlab.version import __version__
@@ -54,11 +56,13 @@ class Asked:
     retries: int = 0
     allow_missing: bool = False
     times: Mapping[tuple[str, str], float] | None = None
+    adapter: Adapter | None = None  # by default what the names call for
+    title: str = ""
 
     @property
     def name(self) -> str:
         """What the suite is called."""
-        return ",".join(self.names)
+        return self.title or ",".join(self.names)
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Watch:
     begins: Callable[[SuiteRecord, int], None]
     ended: Callable[[Attempt], None]
     notify: Callable[[str], None]
+    printed: Callable[[bytes], None] | None = None  # what scripts print, as it comes
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ async def resume_suite(folder: Path, watch: Watch) -> Ended:
             if result.failed:
                 raise StorlabError(f"cannot tear down what an earlier run set up: {'; '.join(result.failed)}")
             tests = Path(asked.tests) if asked.tests is not None else None
-            adapter = adapter_of(asked.runfiles, tests)
+            adapter = adapter_of(asked.runfiles, tests, asked.testdir, asked.zts)
             spec = VmKind(kind="vm", cpus=asked.cpus, memory=asked.memory)
             maker = GuestMaker(session, adapter, spec, folder, tests)
             await maker.refuse_lacking()
@@ -164,7 +169,7 @@ def _interrupts(watch: Watch) -> Interrupts:
 
 
 def _maker(session: Session, folder: Path, asked: Asked) -> GuestMaker:
-    adapter = own_adapter(asked.names, asked.tests)
+    adapter = asked.adapter or own_adapter(asked.names, asked.tests)
     return GuestMaker(session, adapter, VmKind(kind="vm", cpus=asked.cpus, memory=asked.memory), folder, asked.tests)
 
 
@@ -250,6 +255,8 @@ async def _planned(asked: Asked, maker: GuestMaker, guest: SuiteGuest) -> SuiteR
         scale=asked.scale,
         retries=asked.retries,
         environment=await environment_of(guest, maker),
+        zts=maker.adapter.options if isinstance(maker.adapter, Zts) else None,
+        variables=dict(guest.environment.variables),
     )
     write_suite_record(maker.folder, record)
     return record
@@ -292,7 +299,9 @@ class _Run:
         finished, stopped = None, "The run was interrupted; `storlab suite resume` runs the rest."
         try:
             with Results(folder) as results:
-                shards = self._shards(queue, Record(folder, results, self.watch.ended, _consoles(folder)))
+                shards = self._shards(
+                    queue, Record(folder, results, self.watch.ended, _consoles(folder), self.watch.printed)
+                )
                 if shards:
                     shards[0].guest = guest
                 self.ending.given_up = tuple(await run_all(shards))

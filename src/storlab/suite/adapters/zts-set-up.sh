@@ -1,6 +1,6 @@
 #!/bin/bash
 # Prepares a guest for the ZFS Test Suite, once, and prints the environment of its scripts, ended by zeros.
-# Given: DISKS, FILEDIR, STF_SUITE, RUNNER. Run by root.
+# Given: DISKS, or FILES and FILESIZE; FILEDIR, STF_SUITE, RUNNER. KEEP, TESTFAIL_CALLBACKS if so wished. Run by root.
 set -e
 
 if ! id "$RUNNER" > /dev/null 2>&1; then
@@ -44,21 +44,29 @@ chown --recursive --no-dereference "$RUNNER:" "$STF_PATH" "$FILEDIR/test_results
 # ZFS's own log, from the start.
 echo 1 > /sys/module/zfs/parameters/zfs_dbgmsg_enable
 echo 0 > /proc/spl/kstat/zfs/dbgmsg
+[ -z "${STACK_TRACER:-}" ] || echo 1 > /proc/sys/kernel/stack_tracer_enabled
 
 # What is there already is none of the suite's; where nothing is, it wants a name all the same.
 keep=$(zpool list -Ho name 2> /dev/null | tr -s '[:space:]' ' ')
+[ -z "${KEEP:-}" ] || keep=$(tr -s '[:space:]' ' ' <<< "$KEEP")
 export KEEP=${keep:-rpool}
 export __ZFS_POOL_EXCLUDE=$KEEP
+for file in ${FILES:-}; do
+    mkdir -p "${file%/*}"
+    truncate --size "$FILESIZE" "$file"
+    chown "$RUNNER:" "$file"
+    DISKS=${DISKS:+$DISKS }$file
+done
 export DISKS FILEDIR STF_SUITE STF_PATH
 export STF_TOOLS=${STF_SUITE%/*}/test-runner
 export TMPDIR=$FILEDIR
 callbacks=$STF_SUITE/callbacks
-export TESTFAIL_CALLBACKS=$callbacks/zfs_dbgmsg.ksh:$callbacks/zfs_dmesg.ksh:$callbacks/zfs_mmp.ksh
+export TESTFAIL_CALLBACKS=${TESTFAIL_CALLBACKS:-$callbacks/zfs_dbgmsg.ksh:$callbacks/zfs_dmesg.ksh:$callbacks/zfs_mmp.ksh}
 export BIN_DIR=/usr/bin SBIN_DIR=/sbin LIBEXEC_DIR=/usr/lib/zfs-linux
 export ZTS_DIR=${STF_SUITE%/*} SCRIPT_DIR=${STF_SUITE%/*} RUNFILE_DIR=${STF_SUITE%/*}/runfiles
 export ZDB=/sbin/zdb ZFS=/sbin/zfs ZPOOL=/sbin/zpool ZTEST=/sbin/ztest ZFS_SH=${STF_SUITE%/*}/zfs.sh
 . "$STF_SUITE/include/default.cfg" >&2
 export HOME=/home/$RUNNER SHELL=/bin/bash
 export STORLAB_MISSING=${missing[*]} STORLAB_UID=$(id -u "$RUNNER")
-unset RUNNER OLDPWD PWD SHLVL _
+unset RUNNER STACK_TRACER FILES FILESIZE OLDPWD PWD SHLVL _
 env -0

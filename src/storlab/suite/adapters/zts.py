@@ -6,8 +6,8 @@ a machine and run the tests as a user with sudo; here the agent runs them as roo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
 from storlab.suite.adapters.base import Environment, Launch, Needs
@@ -26,6 +26,22 @@ _SECURE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  #
 _SKIPPED = 4
 _FILEDIR = "/var/tmp"
 _GIB = 1024**3
+_TO_KMSG = 'echo "ZTS run $0" > /dev/kmsg; exec "$@"'
+
+
+@dataclass(frozen=True)
+class ZtsOptions:
+    """What ``zfs-tests.sh`` is told otherwise. ``files``: used in place of disks; ``environment``: for all scripts.
+
+    ``kmsg``: each script is named in the kernel's log as it starts.
+    """
+
+    filedir: str = _FILEDIR
+    disk_size: int = 4 * _GIB
+    files: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    kmsg: bool = False
+    disks: int = 3
 
 
 @dataclass(frozen=True)
@@ -33,6 +49,7 @@ class Zts:
     """The ZFS Test Suite. ``testdir``: where its tests are; another folder for tests of one's own."""
 
     testdir: str = STF_SUITE
+    options: ZtsOptions = ZtsOptions()
 
     @property
     def runner(self) -> str:
@@ -43,6 +60,8 @@ class Zts:
         return f"{_ROOT}/test-runner/bin/zts-report.py"
 
     def files(self, name: str) -> tuple[str, ...] | None:
+        if name.startswith(f"{_RUNFILES}/"):
+            return (name,)
         if name in _SUITES:
             return tuple(f"{_RUNFILES}/{each}" for each in _SUITES[name])
         if "/" in name or name.startswith("."):
@@ -53,6 +72,12 @@ class Zts:
         return read_suite(name, runfiles, installed, self.testdir)
 
     def launch(self, script: Script, environment: Environment) -> Launch:
+        launch = self._launch(script, environment)
+        if not self.options.kmsg:
+            return launch
+        return replace(launch, argv=("sh", "-c", _TO_KMSG, script.path, *launch.argv))
+
+    def _launch(self, script: Script, environment: Environment) -> Launch:
         variables = dict(environment.variables)
         place = variables.get("TMPDIR", _FILEDIR)
         cwd = f"{place}/test_results"
@@ -73,14 +98,17 @@ class Zts:
     def needs(self) -> Needs:
         set_up = (files("storlab.suite.adapters") / "zts-set-up.sh").read_text("utf-8")
         programs = ("bash", "ksh", "mkfs.ext4", "runuser", "sudo", "zpool")
-        given = {"RUNNER": _RUNNER, "STF_SUITE": STF_SUITE}
+        options = self.options
+        given = {"RUNNER": _RUNNER, "STF_SUITE": STF_SUITE, **options.environment}
+        if options.files:
+            given |= {"FILES": " ".join(options.files), "FILESIZE": str(options.disk_size)}
         return Needs(
             modules=("zfs",),
             programs=programs,
-            disks=3,
-            disk_size=4 * _GIB,
+            disks=0 if options.files else options.disks,
+            disk_size=options.disk_size,
             files=16 * _GIB,
-            place=_FILEDIR,
+            place=options.filedir,
             udev=True,
             tree=(_ROOT,),
             set_up=set_up,
@@ -89,6 +117,16 @@ class Zts:
 
     def expectations(self, source: str) -> Expectations:
         return read_expectations(source, self.expectations_file or "")
+
+
+@dataclass(frozen=True)
+class ChosenZts(Zts):
+    """What is run of the suite is chosen by the options of its own programs, once a guest was looked into."""
+
+    choose: Callable[[str, Sequence[Runfile], Installed], Suite] = lambda name, runfiles, installed: Suite(name, ())
+
+    def groups(self, name: str, runfiles: Sequence[Runfile], installed: Installed) -> Suite:
+        return self.choose(name, runfiles, installed)
 
 
 @dataclass(frozen=True)

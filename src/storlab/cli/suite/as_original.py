@@ -1,0 +1,188 @@
+"""Runs a suite with the console, the folders and the exit status of the ZFS Test Suite's own programs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+
+import typer
+
+from storlab.cli.failure import GATE_HIT, INTERRUPTED, OWN_FAULT
+from storlab.cli.output import show, warn
+from storlab.cli.run import new_folder
+from storlab.errors import UserError
+from storlab.records.suite import SuiteRecord, SuiteRun, read_suite_run
+from storlab.run.suite.classic import ClassicFolder
+from storlab.run.suite.suite_run import Asked, Ended, Watch, look_at_suite, run_suite
+from storlab.suite.expectations import expected
+from storlab.suite.model import Attempt, Outcome, Suite
+from storlab.suite.selection import Selection
+from storlab.suite.zfs_tests import configuration
+from storlab.suite.zts_text import console_line, failed_maybes, report, report_name, summary
+
+_FAILED, _NOTHING = 1, 2
+
+
+@dataclass(frozen=True)
+class Original:
+    """How the console is to be. ``base``: where the output folder is made; ``shown``, ``tags``: for ``verbose``."""
+
+    base: Path
+    quiet: bool = False
+    debug: bool = False
+    verbose: bool = False
+    cleaned: bool = False
+    kmsg: bool = False
+    shown: Mapping[str, str] = field(default_factory=dict)
+    tags: Callable[[], str] = lambda: ""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of it. ``console``: what was printed."""
+
+    run: SuiteRun
+    folder: Path
+    console: str
+    ended: Ended
+
+    @property
+    def missing(self) -> bool:
+        """Whether something that was asked for has no result."""
+        return bool(self.run.without_result or self.run.asked.absent)
+
+
+def look(asked: Asked) -> Suite:
+    """What would be run, by a look into a guest."""
+    return asyncio.run(look_at_suite(asked, warn))[0]
+
+
+def look_at_guest(asked: Asked) -> None:
+    """Says which of the suite's programs the image lacks."""
+    lacking = asyncio.run(look_at_suite(asked, warn))[2]
+    show(f"Missing util(s): {' '.join(sorted(lacking))}")
+
+
+def run_original(asked: Asked, original: Original, out: Path | None) -> Ran:
+    """Run it. Raises ``UserError`` as ``run_suite`` does."""
+    console: list[str] = []
+    records = out or new_folder("suite")
+    classic = ClassicFolder(original.base, datetime.now())
+    begun, runner = False, ""
+
+    def say(text: str) -> None:
+        console.append(text)
+        show(text.removesuffix("\n"))
+
+    def begins(record: SuiteRecord, done: int) -> None:
+        nonlocal begun, runner
+        begun, runner = True, record.runner
+        classic.begin(record.groups)
+        for about in (*record.absent, *record.notes):
+            warn(f"Warning: {about}")
+        for program, tests in record.lacking.items():
+            warn(f"Warning: the guest image lacks {program}, which {len(tests)} tests seem to call")
+        if original.verbose:
+            show(_configuration(record, original).removesuffix("\n"))
+
+    def ended(attempt: Attempt) -> None:
+        classic.add(attempt, runner, records)
+        if attempt.role != "failsafe" and not (original.quiet and attempt.outcome is Outcome.PASS):
+            say(console_line(attempt, runner))
+        if attempt.reason:
+            warn(f"  {attempt.reason}")
+
+    watch = Watch(begins, ended, warn, _printed if original.debug else None)
+    try:
+        came = asyncio.run(run_suite(asked, records, watch))
+    except asyncio.CancelledError:
+        warn("storlab: interrupted before any test was run; nothing is left of it")
+        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        if not begun:
+            classic.discard()
+    if not begun:
+        warn("storlab: interrupted before any test was run; nothing is left of it")
+        raise typer.Exit(INTERRUPTED)
+    classic.flush()
+    run = read_suite_run(records)
+    if text := summary(run.attempts, run.seconds, str(classic.path)):
+        say(text)
+    return Ran(run, classic.path, "".join(console), came)
+
+
+def _printed(data: bytes) -> None:
+    sys.stderr.buffer.write(data)
+    sys.stderr.buffer.flush()
+
+
+def _configuration(record: SuiteRecord, original: Original) -> str:
+    flags = {"-q": original.quiet, "-D": original.debug, "-m": False, "-K": original.kmsg}
+    shown = {**original.shown, "TAGS": original.tags()}
+    tools = record.variables.get("STF_TOOLS", "")
+    command = [
+        f"{tools}/bin/test-runner.py",
+        *(flag if given else "" for flag, given in flags.items()),
+        f'-c "{shown["RUNFILES"]}"',
+        f'-T "{shown["TAGS"]}"',
+        f'-i "{record.testdir}"',
+        f'-I "{shown["ITERATIONS"]}"',
+    ]
+    removed = ["", "--- Cleanup ---", *(f"Removing {each}" for each in _NONE_LEFT)] if original.cleaned else []
+    return "".join(f"{line}\n" for line in removed) + configuration(record.variables, shown, command)
+
+
+_NONE_LEFT = ("pool(s):     ", "all dm(s):   ", "loopback(s): ", "files(s):    ")
+
+
+def finish_runner(ran: Ran) -> None:
+    """Exit as ``test-runner.py`` does; but never as if all were well where something has no result."""
+    counts = {attempt.outcome.classic for attempt in ran.run.attempts}
+    status = _FAILED if counts & {Outcome.FAIL, Outcome.KILLED} else 0
+    if not ran.run.attempts:
+        status = _NOTHING
+    _exit(ran, status)
+
+
+def finish_zfs_tests(asked: Asked, original: Original, ran: Ran, *, rerun: bool, out: Path | None) -> None:
+    """Print what ``zts-report.py`` would, write ``results``, and exit as ``zfs-tests.sh`` does.
+
+    With ``rerun``, tests that may fail and did are run once more, if nothing else went wrong; theirs are the results.
+    """
+    if rerun and (again := failed_maybes(ran.run.attempts, ran.run.asked.expectations)) and not ran.missing:
+        keys = frozenset((attempt.group, attempt.path) for attempt in again)
+        selected = replace(asked, selection=Selection(keys=keys))
+        ran = run_original(selected, original, out.with_name(f"{out.name}-again") if out else None)
+    expectations = ran.run.asked.expectations
+    shown = [attempt for attempt in ran.run.attempts if attempt.role != "failsafe"]
+    text = report(shown, expectations, maybes=not rerun)
+    show(text.removesuffix("\n"))
+    try:
+        (ran.folder / "results").write_text(ran.console + text)
+    except OSError as error:
+        raise UserError(f"cannot write {ran.folder}/results: {error.strerror}") from None
+    last = {report_name(attempt.path): attempt for attempt in shown}
+    bad = [
+        name
+        for name, attempt in last.items()
+        if attempt.outcome is not Outcome.PASS and expected(attempt, name, expectations) is None
+    ]
+    maybes = failed_maybes(shown, expectations) if rerun else []
+    _exit(ran, _FAILED if bad or maybes else 0)
+
+
+def _exit(ran: Ran, status: int) -> None:
+    for reason in (*ran.ended.given_up, *(f"could not be torn down: {each}" for each in ran.ended.left_behind)):
+        warn(f"storlab: {reason}")
+    if ran.ended.interrupted:
+        warn(f"storlab: interrupted; `storlab suite resume {ran.ended.folder}` runs the rest")
+        raise typer.Exit(INTERRUPTED)
+    if ran.ended.left_behind:
+        status = OWN_FAULT
+    elif status == 0 and ran.missing:
+        status = GATE_HIT
+    raise typer.Exit(status)

@@ -1,0 +1,277 @@
+"""``storlab suite test-runner`` and ``zfs-tests``: the options of the ZFS Test Suite's own programs, in guests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from storlab.errors import UserError
+
+if TYPE_CHECKING:
+    from storlab.suite.installed import Installed
+    from storlab.suite.model import Suite
+    from storlab.suite.runfile import Runfile
+
+Guests = Annotated[int, Option("--guests", min=1, max=256, help="Guests that run tests side by side.")]
+Out = Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for Storlab's own records.")]
+Missing = Annotated[bool, Option("--allow-missing", help="Run tests whose programs the image lacks, as they do.")]
+Scale = Annotated[float | None, Option("--timeout-scale", min=0.01, max=1000, help="Of all time-outs.")]
+Memory = Annotated[str, Option("--memory", metavar="SIZE", help="Memory of each guest.")]
+Cpus = Annotated[int, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest.")]
+_KMEMLEAK = (
+    "-m: kmemleak needs a kernel with CONFIG_DEBUG_KMEMLEAK, which guests don't have; leave it out. Kernel messages of "
+    "each guest are in its console.log"
+)
+_IMAGE = "/usr/share/zfs"
+
+
+def test_runner(
+    paths: Annotated[list[str] | None, Argument(metavar="PATH...", help="Tests, or folders of them.")] = None,
+    runfiles: Annotated[str, Option("-c", metavar="runfiles", help="Specify tests to run via config files.")] = "",
+    dryrun: Annotated[bool, Option("-d", help="Dry run. Print tests, but take no other action.")] = False,
+    debug: Annotated[bool, Option("-D", help="Write all test output to stderr as it arrives.")] = False,
+    groups: Annotated[bool, Option("-g", help="Make directories TestGroups.")] = False,
+    testdir: Annotated[str, Option("-i", metavar="testdir", help="Specify a test directory.")] = _IMAGE,
+    iterations: Annotated[int, Option("-I", min=1, max=10_000, help="Number of times to run the test run.")] = 1,
+    kmsg: Annotated[bool, Option("-K", help="Log tests names to /dev/kmsg.")] = False,
+    logfile: Annotated[str, Option("-l", metavar="logfile", help="Read logfile and re-run tests which failed.")] = "",
+    kmemleak: Annotated[bool, Option("-m", help="Refused: guests have no kmemleak.")] = False,
+    outputdir: Annotated[str, Option("-o", metavar="outputdir", help="Specify an output directory.")] = (
+        "/var/tmp/test_results"
+    ),
+    pre: Annotated[str, Option("-p", metavar="script", help="Specify a pre script.")] = "",
+    post: Annotated[str, Option("-P", metavar="script", help="Specify a post script.")] = "",
+    quiet: Annotated[bool, Option("-q", help="Silence on the console during a test run.")] = False,
+    failsafe: Annotated[str, Option("-s", metavar="script", help="Specify a failsafe script.")] = "",
+    failsafe_user: Annotated[str, Option("-S", metavar="user", help="Who executes the failsafe script.")] = "",
+    timeout: Annotated[int, Option("-t", min=0, metavar="seconds", help="Timeout for an individual test.")] = 60,
+    tags: Annotated[str, Option("-T", metavar="tags", help="Specify tags to execute specific test groups.")] = "",
+    user: Annotated[str, Option("-u", metavar="user", help="Specify a different user name to run as.")] = "",
+    template: Annotated[str, Option("-w", metavar="template", help="Create a new config file.")] = "",
+    pre_user: Annotated[str, Option("-x", metavar="user", help="Who executes the pre script.")] = "",
+    post_user: Annotated[str, Option("-X", metavar="user", help="Who executes the post script.")] = "",
+    guests: Guests = 1,
+    cpus: Cpus = 1,
+    memory: Memory = "1G",
+    timeout_scale: Scale = None,
+    allow_missing: Missing = False,
+    out: Out = None,
+) -> None:
+    """Run tests as test-runner.py does, with its options, console and output, but in guests.
+
+    PATHs are those of the guest: /usr/share/zfs is the image's, a folder of this machine (-i) is copied there.
+    """
+    from storlab.cli.suite.as_original import Original, finish_runner, look, run_original
+    from storlab.cli.suite.choose import size_of
+    from storlab.run.suite.suite_run import Asked
+    from storlab.suite.adapters.zts import ChosenZts, ZtsOptions
+    from storlab.suite.order import repeated
+    from storlab.suite.test_runner import Around, dry_run, failed_only, suite_of_paths
+    from storlab.suite.test_runner import template as as_runfile
+
+    if kmemleak:
+        raise UserError(_KMEMLEAK)
+    if runfiles and paths:
+        raise UserError("Extraneous arguments: name runfiles with -c, or paths, not both")
+    if not runfiles and not paths:
+        raise UserError("nothing to run: name runfiles with -c, or paths of tests")
+    log = _log_of(logfile)
+    wanted = _absolute(paths or [])
+    place, copied = _folder(testdir, wanted)
+    words = tuple(tag.strip() for tag in tags.split(",") if tag.strip())
+    around = Around(pre, pre_user, post, post_user, failsafe, failsafe_user, user, timeout, words)
+
+    def choose(name: str, read: Sequence[Runfile], installed: Installed) -> Suite:
+        if wanted:
+            chosen = suite_of_paths(name, wanted, around, installed, place, grouped=groups)
+        else:
+            chosen = _tagged(name, read, installed, place, tags)
+        if log:
+            chosen = failed_only(chosen, log, logfile)
+        return repeated(chosen, iterations)
+
+    names = _runfiles(runfiles) if runfiles else ()
+    adapter = ChosenZts(place, ZtsOptions(kmsg=kmsg), choose)
+    asked = Asked(
+        names, tests=copied, guests=guests, cpus=cpus, memory=size_of(memory), scale=timeout_scale,
+        allow_missing=allow_missing, adapter=adapter, title=runfiles or ",".join(wanted),
+    )  # fmt: skip
+    if dryrun or template:
+        found = look(asked)
+        if template:
+            Path(template).write_text(as_runfile(found))
+        else:
+            typer.echo(dry_run(found, f"{outputdir}/{datetime.now():%Y%m%dT%H%M%S}"))
+        return
+    original = Original(Path(os.path.abspath(outputdir)), quiet=quiet, debug=debug)  # noqa: PTH100 - links are kept
+    finish_runner(run_original(asked, original, out))
+
+
+def zfs_tests(
+    verbose: Annotated[bool, Option("-v", help="Verbose zfs-tests.sh output.")] = False,
+    quiet: Annotated[bool, Option("-q", help="Quiet test-runner output.")] = False,
+    debug: Annotated[bool, Option("-D", help="Debug; show all test output immediately (noisy).")] = False,
+    cleanup_all: Annotated[bool, Option("-x", help="Remove leftovers; a guest has none.")] = False,
+    keep: Annotated[bool, Option("-k", help="Disable cleanup; a guest is thrown away whole.")] = False,
+    kmsg: Annotated[bool, Option("-K", help="Log test names to /dev/kmsg.")] = False,
+    files: Annotated[bool, Option("-f", help="Use files only, disables block device tests.")] = False,
+    stack_tracer: Annotated[bool, Option("-S", help="Enable stack tracer (negative performance impact).")] = False,
+    constrained: Annotated[bool, Option("-c", help="Only create the constrained path, and say what it lacks.")] = False,
+    rerun: Annotated[bool, Option("-R", help="Automatically rerun failing tests.")] = False,
+    kmemleak: Annotated[bool, Option("-m", help="Refused: guests have no kmemleak.")] = False,
+    nfsfile: Annotated[str, Option("-n", metavar="NFSFILE", help="Refused: guests reach no NFS server.")] = "",
+    iterations: Annotated[int, Option("-I", min=1, max=10_000, help="Number of iterations.")] = 1,
+    filedir: Annotated[str, Option("-d", metavar="DIR", help="Use world-writable DIR for files.")] = "",
+    size: Annotated[str, Option("-s", metavar="SIZE", help="Use vdevs of SIZE.")] = "4G",
+    runfiles: Annotated[str, Option("-r", metavar="RUNFILES", help="Run tests in RUNFILES.")] = "",
+    single: Annotated[str, Option("-t", metavar="PATH|NAME", help="Run single test at PATH, or by NAME.")] = "",
+    tags: Annotated[str, Option("-T", metavar="TAGS", help="Comma separated list of tags, or a fraction: 1/3.")] = "",
+    user: Annotated[str, Option("-u", metavar="USER", help="Run single test as USER.")] = "root",
+    outputdir: Annotated[str, Option("--outputdir", metavar="DIR", help="Where results go.")] = "/var/tmp/test_results",
+    guests: Guests = 1,
+    cpus: Cpus = 1,
+    memory: Memory = "1G",
+    timeout_scale: Scale = None,
+    allow_missing: Missing = False,
+    out: Out = None,
+) -> None:
+    """Run the ZFS Test Suite as zfs-tests.sh does, with its options, variables, console and output, but in guests."""
+    from storlab.cli.output import warn
+    from storlab.cli.suite.as_original import Original, finish_zfs_tests, look_at_guest, run_original
+    from storlab.cli.suite.choose import size_of
+    from storlab.run.suite.suite_run import Asked
+    from storlab.suite.adapters.zts import STF_SUITE, ChosenZts, ZtsOptions
+    from storlab.suite.order import repeated
+    from storlab.suite.runfile import read_suite
+    from storlab.suite.zfs_tests import single_test, tags_of
+
+    if kmemleak:
+        raise UserError(_KMEMLEAK)
+    if single and tags:
+        raise UserError("-t and -T are mutually exclusive.")
+    environment = _environment(os.environ, nfsfile)
+    for note in _notes(os.environ, keep=keep):
+        warn(f"Note: {note}")
+    place = os.path.abspath(filedir or os.environ.get("FILEDIR", "") or "/var/tmp")  # noqa: PTH100 - of the guest
+    vdevs = os.environ.get("FILES", "").split() or [f"{place}/file-vdev{number}" for number in range(3)]
+    named = runfiles or os.environ.get("RUNFILES", "") or "common.run,linux.run"
+    vdev_size = size_of(size, "-s")
+    if stack_tracer:
+        environment["STACK_TRACER"] = "1"
+    options = ZtsOptions(place, vdev_size, tuple(vdevs) if files else (), environment, kmsg, len(vdevs))
+    chosen_tags = tags or "functional"
+
+    def choose(name: str, read: Sequence[Runfile], installed: Installed) -> Suite:
+        nonlocal chosen_tags
+        if single:
+            own = single_test(single, user, installed, STF_SUITE)
+            return repeated(read_suite(name, [own], installed, STF_SUITE), iterations)
+        chosen_tags = tags_of(chosen_tags, [each.text for each in read])
+        return repeated(_tagged(name, read, installed, STF_SUITE, chosen_tags), iterations)
+
+    adapter = ChosenZts(STF_SUITE, options, choose)
+    names = () if single else tuple(_runfile(name) for name in named.split(",") if name)
+    asked = Asked(
+        names, guests=guests, cpus=cpus, memory=size_of(memory), scale=timeout_scale, allow_missing=allow_missing,
+        adapter=adapter, title=single or named,
+    )  # fmt: skip
+    if constrained:
+        look_at_guest(asked)
+        return
+    shown = {"RUNFILES": ",".join(names), "FILES": " ".join(vdevs), "FILESIZE": size, "ITERATIONS": str(iterations)}
+    original = Original(
+        Path(outputdir).absolute(),
+        quiet=quiet,
+        debug=debug,
+        verbose=verbose,
+        cleaned=cleanup_all,
+        kmsg=kmsg,
+        shown=shown,
+        tags=lambda: chosen_tags,
+    )
+    finish_zfs_tests(asked, original, run_original(asked, original, out), rerun=rerun, out=out)
+
+
+def _tagged(name: str, read: Sequence[Runfile], installed: Installed, testdir: str, tags: str) -> Suite:
+    """The suite that runfiles are, with the groups that have one of these tags. Raises ``UserError``."""
+    from storlab.suite.runfile import read_suite
+    from storlab.suite.selection import Selection, select
+
+    words = [tag.strip() for tag in tags.split(",") if tag.strip()]
+    suite_ = read_suite(name, read, installed, testdir)
+    return select(suite_, Selection(tags=" or ".join(words))) if words else suite_
+
+
+def _absolute(paths: Sequence[str]) -> list[str]:
+    return [os.path.abspath(path) for path in paths]  # noqa: PTH100 - of the guest, where links may lead elsewhere
+
+
+def _folder(testdir: str, paths: Sequence[str]) -> tuple[str, Path | None]:
+    """What relative names are below in the guest, and the folder of this machine that is copied to there."""
+    place = os.path.abspath(testdir)  # noqa: PTH100 - as above
+    outside = [path for path in paths if not _of_image(path) and Path(path).exists()]
+    if _of_image(place) and outside:
+        place = os.path.commonpath([path if Path(path).is_dir() else str(Path(path).parent) for path in outside])
+    if _of_image(place) or not Path(place).is_dir():
+        return place, None
+    if strange := next((path for path in outside if not Path(path).is_relative_to(place)), None):
+        raise UserError(f"{strange} is not below {place}, the folder that is copied into guests: name another with -i")
+    return place, Path(place)
+
+
+def _of_image(path: str) -> bool:
+    return path == _IMAGE or path.startswith(f"{_IMAGE}/")
+
+
+def _runfiles(written: str) -> tuple[str, ...]:
+    """Of ``-c``: files of this machine, or of the image."""
+    names = [name for name in written.split(",") if name]
+    for name in names:
+        if not _of_image(name) and not Path(name).is_file():
+            raise UserError(f"Couldn't read config files: {name}")
+    return tuple(dict.fromkeys(names))
+
+
+def _runfile(name: str) -> str:
+    """Of ``-r``: one of the suite's by its name, or a file of this machine."""
+    from storlab.suite.zfs_tests import RUNFILES
+
+    if name.removesuffix(".run") in RUNFILES:
+        return f"{_IMAGE}/runfiles/{name.removesuffix('.run')}.run"
+    for path in (name, f"{name}.run"):
+        if _of_image(path) or Path(path).is_file():
+            return path
+    raise UserError(f"Cannot find runfile: {name}")
+
+
+def _log_of(logfile: str) -> str:
+    from storlab.cli.suite.choose import text_of
+
+    return text_of(Path(logfile)) if logfile else ""
+
+
+def _environment(environment: Mapping[str, str], nfsfile: str) -> dict[str, str]:
+    """What of this shell's variables the tests get. Raises ``UserError`` for those that mean nothing in a guest."""
+    if environment.get("DISKS", "").strip():
+        raise UserError(
+            "DISKS names disks of this machine, and tests run in guests, which have disks of their own: unset DISKS"
+        )
+    if nfsfile or environment.get("NFS", "").strip():
+        raise UserError("-n and NFS: tests of NFS want a server that they reach, and guests reach none: leave them out")
+    kept = ("KEEP", "TESTFAIL_CALLBACKS")
+    return {name: value for name, value in environment.items() if value and (name in kept or name.startswith("PERF_"))}
+
+
+def _notes(environment: Mapping[str, str], *, keep: bool) -> list[str]:
+    found = []
+    if environment.get("LOOPBACKS", "").strip():
+        found.append("LOOPBACKS is left alone: guests have disks of their own, and loop devices of this machine stay")
+    if keep:
+        found.append("-k keeps nothing: a guest is thrown away whole; what tests printed is in the run's folder")
+    return found

@@ -1,0 +1,106 @@
+"""The folder that ``test-runner.py`` leaves: ``log``, and what each script printed, where scripts look for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from storlab.errors import UserError
+from storlab.records.suite import LOG
+from storlab.suite.model import Attempt, Group, Outcome
+from storlab.suite.test_runner import output_folder
+from storlab.suite.zts_text import console_line
+
+_COPIED = ("stdout", "stderr", "merged")
+
+
+class ClassicFolder:
+    """``BASE/TIME`` and, beside it, the link ``current`` to it. Raises ``UserError`` where it can't be made."""
+
+    def __init__(self, base: Path, now: datetime) -> None:
+        self.path = base / now.strftime("%Y%m%dT%H%M%S")
+        self._groups: Mapping[str, Group] = {}
+        self._killed: list[tuple[Attempt, str, Path]] = []
+        try:
+            _make(base)
+            _make(self.path, exist=False)
+            current = base / "current"
+            if current.is_symlink():
+                current.unlink()
+            if not current.exists():
+                current.symlink_to(self.path)
+        except OSError as error:
+            raise UserError(
+                f"cannot use {error.filename or base} for the output: {error.strerror}; name another folder with -o"
+            ) from None
+
+    def discard(self) -> None:
+        """Nothing was run: remove the folder."""
+        (self.path.parent / "current").unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.rmdir()
+
+    def begin(self, groups: Iterable[Group]) -> None:
+        """What is going to be run."""
+        self._groups = {group.name: group for group in groups}
+
+    def add(self, attempt: Attempt, runner: str, run: Path) -> None:
+        """A script has ended; ``run``: the folder of Storlab's own records.
+
+        A test that was killed waits for its failsafe script, which is logged first.
+        """
+        if attempt.role == "failsafe":
+            self._write(attempt, runner, run)
+            self.flush()
+            return
+        self.flush()
+        group = self._groups.get(attempt.group)
+        if attempt.outcome is Outcome.KILLED and group is not None and group.failsafe is not None:
+            self._killed.append((attempt, runner, run))
+        else:
+            self._write(attempt, runner, run)
+
+    def flush(self) -> None:
+        """Write what still waits."""
+        while self._killed:
+            self._write(*self._killed.pop())
+
+    def _write(self, attempt: Attempt, runner: str, run: Path) -> None:
+        with (self.path / LOG).open("ab") as log:
+            log.write(console_line(attempt, runner).encode())
+            if not attempt.folder:
+                return
+            own = run / attempt.folder / LOG
+            if own.exists():
+                with own.open("rb") as lines:
+                    shutil.copyfileobj(lines, log)
+        folder = self.path / self._folder(attempt)
+        _make(folder)
+        for name in _COPIED:
+            if (run / attempt.folder / name).exists():
+                shutil.copyfile(run / attempt.folder / name, folder / name)
+
+    def _folder(self, attempt: Attempt) -> str:
+        group = self._groups[attempt.group]
+        scripts = (group.pre, *group.tests, group.post, group.failsafe)
+        script = next(each for each in scripts if each is not None and each.path == attempt.path)
+        if attempt.role != "failsafe":
+            return output_folder(group, script)
+        killed = next((each for each, _, _ in self._killed), None)
+        test = next((each for each in group.tests if killed is not None and each.path == killed.path), group.tests[0])
+        return f"{output_folder(group, test)}/{attempt.path.rpartition('/')[2]}"
+
+
+def _make(folder: Path, *, exist: bool = True) -> None:
+    """As the runner makes them: for everybody. What others laid there is not followed."""
+    mask = os.umask(0)
+    try:
+        folder.mkdir(parents=True, exist_ok=exist)
+    finally:
+        os.umask(mask)
+    if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+        raise PermissionError(1, "it is not yours", str(folder))

@@ -1,0 +1,157 @@
+"""The options of test-runner.py and zfs-tests.sh: which tests they choose, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import msgspec
+import pytest
+
+from storlab.errors import UserError
+from storlab.run.suite import suite_run
+from storlab.suite.installed import Installed
+from storlab.suite.model import Attempt, Expectation, Expectations, Outcome
+from storlab.suite.order import repeated
+from storlab.suite.runfile import Runfile, read_suite
+from storlab.suite.test_runner import Around, dry_run, failed_only, output_folder, suite_of_paths, template
+from storlab.suite.zfs_tests import configuration, single_test, tags_of
+from storlab.suite.zts_text import console_line, failed_maybes, report
+from study.program import call
+from suite.samples import HERE, INSTALLED, RUNFILE, attempt, suite_of
+
+POOL = f"{HERE}/tests/pool"
+
+
+def test_paths_are_tests_each_by_itself_or_folders_as_groups() -> None:
+    around = Around(pre="setup", user="root", timeout=0, tags=("x",))
+    flat = suite_of_paths("x", [POOL], around, INSTALLED, HERE, grouped=False)
+    assert [group.name for group in flat.groups] == [
+        f"{POOL}/{name}.ksh" for name in ("cleanup", "create", "destroy", "rename", "setup")
+    ]
+    assert flat.groups[0].timeout is None and output_folder(flat.groups[1], flat.groups[1].tests[0]) == "create.ksh"
+    (group,) = suite_of_paths("x", [POOL], around, INSTALLED, HERE, grouped=True).groups
+    assert [test.path for test in group.tests] == [
+        f"{POOL}/{name}.ksh" for name in ("cleanup", "create", "destroy", "rename")
+    ]
+    assert group.pre is not None and output_folder(group, group.pre) == "pool/setup"
+    assert output_folder(group, group.tests[0]) == "pool/cleanup.ksh"
+
+
+def test_a_path_without_anything_to_execute_and_an_unknown_user_are_absent() -> None:
+    suite = suite_of_paths("x", [f"{POOL}/gone", f"{POOL}/plain"], Around(), INSTALLED, HERE, grouped=False)
+    assert [str(each).partition(": ")[0] for each in suite.absent] == ["command line"] * 2 and not suite.groups
+    suite = suite_of_paths("x", [POOL], Around(user="bob"), INSTALLED, HERE, grouped=True)
+    assert [(each.tests, "unknown user 'bob'" in each.what) for each in suite.absent] == [(5, True)]
+
+
+def test_what_failed_or_was_killed_by_a_log_is_run_again_and_all_of_a_group_whose_set_up_failed() -> None:
+    suite = suite_of(RUNFILE)
+    lines = [
+        console_line(replace_path(f"{HERE}/tests/acl/allow", Outcome.KILLED, "Linux"), "tester"),
+        console_line(replace_path(f"{POOL}/setup", Outcome.FAIL), "tester"),
+    ]
+    left = failed_only(suite, "".join(lines), "log")
+    assert [(group.name, len(group.tests)) for group in left.groups] == [("tests/acl:Linux", 1), ("tests/pool", 3)]
+    with pytest.raises(UserError, match="log: it has no line of a test that failed"):
+        failed_only(suite, "nothing", "log")
+    with pytest.raises(UserError, match="none of the tests that failed there is in ours"):
+        failed_only(suite, console_line(replace_path("/a/b", Outcome.FAIL), "x"), "log")
+
+
+def replace_path(path: str, outcome: Outcome, identifier: str = "") -> Attempt:
+    return msgspec.structs.replace(attempt("x", outcome), path=path, identifier=identifier)
+
+
+def test_iterations_repeat_all_groups_into_the_same_folders() -> None:
+    suite = repeated(suite_of(RUNFILE), 2)
+    assert len({group.name for group in suite.groups}) == 6
+    again = suite.groups[-1]
+    assert again.name == "tests/pool (iteration 2)" and output_folder(again, again.tests[0]) == "pool/create"
+
+
+def test_a_template_is_a_runfile_that_is_the_same_suite() -> None:
+    suite = suite_of(RUNFILE)
+    read = read_suite("ours", [Runfile("t.run", template(suite))], INSTALLED, HERE)
+
+    def plain(groups: object) -> list[object]:
+        return [replace(group, line=None, tests=(), pre=None, post=None, failsafe=None) for group in groups]  # type: ignore[attr-defined]
+
+    assert plain(read.groups) == plain(suite.groups) and read.notes != ()
+    assert [[test.path for test in group.tests] for group in read.groups] == [
+        [test.path for test in group.tests] for group in suite.groups
+    ]
+
+
+def test_a_dry_run_describes_each_script_in_order() -> None:
+    described = dry_run(suite_of(RUNFILE), "/out/T")
+    assert described.startswith(
+        f"Pathname: {HERE}/tests/acl/setup\nIdentifier: Linux\nOutputdir: /out/T/acl:Linux/setup\n"
+        "Timeout: 0\nUser: root\n"
+    )
+    assert described.count("Pathname: ") == 9
+
+
+def test_a_fraction_of_the_tags_is_what_awk_leaves_of_them() -> None:
+    text = "".join(f"[{tag}]\ntags = ['functional', '{tag}']\n" for tag in "abcde")
+    assert [tags_of(f"{part}/3", [text, text]) for part in (1, 2, 3)] == ["c", "a,d", "b,e"]
+    assert tags_of("functional", [text]) == "functional"
+    for wrong in ("0/3", "4/3", "1/9"):
+        with pytest.raises(UserError, match=wrong if wrong != "1/9" else "no tag is in this part"):
+            tags_of(wrong, [text])
+
+
+def test_a_single_test_is_found_by_its_path_or_the_beginning_of_its_name() -> None:
+    for name in ("crea", "tests/pool/create.ksh", f"{POOL}/create"):
+        suite = read_suite("x", [single_test(name, "nobody", INSTALLED, HERE)], INSTALLED, HERE)
+        (group,) = suite.groups
+        assert group.tests[0].file == f"{POOL}/create.ksh" and group.tests[0].user == "nobody"
+        assert (group.pre and group.pre.path, group.timeout) == (f"{POOL}/setup", 600)
+    with pytest.raises(UserError, match="couldn't find test matching 'zzz'"):
+        single_test("zzz", "root", Installed(), HERE)
+
+
+def test_without_maybes_a_test_that_may_fail_is_not_expected_to() -> None:
+    may = Expectations(maybe={"pool/a": Expectation("pool/a", Outcome.FAIL, "now and then", False)})
+    failed = attempt("pool/a", Outcome.FAIL)
+    assert "FAIL pool/a (now and then)" in report([failed], may)
+    assert report([failed], may, maybes=False).endswith("    FAIL pool/a (expected PASS)\n")
+    assert failed_maybes([failed], may) == [failed]
+    assert failed_maybes([failed, attempt("pool/b", Outcome.FAIL)], may) == []
+
+
+def test_the_configuration_is_aligned_as_by_the_original() -> None:
+    shown = {"RUNFILES": "r", "FILES": "f", "FILESIZE": "4G", "ITERATIONS": "1", "TAGS": "t"}
+    lines = configuration({"DISKS": "a b"}, shown, ["x", "", "-c"]).splitlines()
+    assert lines[:3] == ["", "--- Configuration ---", "Runfiles:        r"]
+    assert "NUM_DISKS:       2" in lines and "Missing util(s): " in lines and lines[-1] == "x  -c"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "says"),
+    [
+        (["test-runner"], {}, "nothing to run"),
+        (["test-runner", "-c", "a.run", "x"], {}, "Extraneous arguments"),
+        (["test-runner", "-c", "gone.run"], {}, "Couldn't read config files: gone.run"),
+        (["test-runner", "-m", "x"], {}, "kmemleak needs a kernel with CONFIG_DEBUG_KMEMLEAK"),
+        (["test-runner", "-l", "gone.log", "x"], {}, "cannot read gone.log"),
+        (["zfs-tests", "-m"], {}, "kmemleak needs a kernel"),
+        (["zfs-tests", "-n", "nfs.cfg"], {}, "guests reach none"),
+        (["zfs-tests"], {"NFS": "1"}, "guests reach none"),
+        (["zfs-tests"], {"DISKS": "sda sdb sdc"}, "DISKS names disks of this machine"),
+        (["zfs-tests", "-t", "x", "-T", "y"], {}, "-t and -T are mutually exclusive."),
+        (["zfs-tests", "-r", "mine"], {}, "Cannot find runfile: mine"),
+        (["zfs-tests"], {"RUNFILES": "mine.run"}, "Cannot find runfile: mine.run"),
+        (["zfs-tests", "-s", "large"], {}, "-s large: write a size"),
+    ],
+)
+def test_what_can_not_be_is_refused_before_a_guest_is_started(
+    arguments: list[str], environment: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with mock.patch.object(suite_run, "open_session", side_effect=AssertionError("a guest was wanted")):
+        ran = call("suite", *arguments)
+    assert ran.status == 2 and ran.message.count("\n") == 1 and says in ran.message, ran
