@@ -33,7 +33,7 @@ fn requests() -> Vec<Vec<u8>> {
             {"do": "mkdir", "path": "d", "mode": 448, "parents": false}, {"do": "look", "path": "d"},
             {"do": "write", "path": file, "size": 4, "create": 420}, {"do": "read", "path": file, "limit": 3},
             {"do": "symlink", "path": "l", "target": "f"}, {"do": "names", "path": "d", "targets": true},
-            {"do": "files", "path": "d"}, {"do": "unlink", "path": "l"}, {"do": "rmdir", "path": "d"},
+            {"do": "contents", "path": "d"}, {"do": "files", "path": "d"}, {"do": "unlink", "path": "l"}, {"do": "rmdir", "path": "d"},
             {"do": "sync", "path": "d"}]}),
         json!({"id": 13, "op": "steps", "steps": [{"do": "owned", "path": "/proc/no/d", "top": "/proc/no"},
             {"do": "remove", "path": "/proc/no/d", "top": "/proc/no"}]}),

@@ -37,6 +37,7 @@ fn steps_are_carried_out_in_their_order_and_bring_what_they_read() {
         {"do": "look", "path": at("a/b/file")},
         {"do": "names", "path": at("a/c")},
         {"do": "names", "path": at("a"), "targets": true},
+        {"do": "contents", "path": at("a/b")},
         {"do": "files", "path": at("")},
         {"do": "unlink", "path": at("a/link")},
         {"do": "rmdir", "path": at("a/c")},
@@ -45,10 +46,10 @@ fn steps_are_carried_out_in_their_order_and_bring_what_they_read() {
     let id = agent.send_with(json!({"op": "steps", "steps": steps}), b"helloHE");
     let event = agent.finish_last(id);
     let results = event.get("results").as_array().unwrap();
-    assert_eq!(results.len(), 15, "{event:?}");
+    assert_eq!(results.len(), 16, "{event:?}");
     assert!(results.iter().all(|result| result.get("message").is_none()), "{event:?}");
     let sizes: Vec<usize> =
-        [5, 6, 9, 10, 11].iter().map(|&step| results[step]["size"].as_u64().unwrap() as usize).collect();
+        [5, 6, 9, 10, 11, 12].iter().map(|&step| results[step]["size"].as_u64().unwrap() as usize).collect();
     let mut contents = event.payload.as_slice();
     let mut next = |size: usize| {
         let (own, rest) = contents.split_at(size);
@@ -60,7 +61,8 @@ fn steps_are_carried_out_in_their_order_and_bring_what_they_read() {
     assert_eq!(next(sizes[2]), "");
     let names = next(sizes[3]);
     assert!(names.contains("link\0b/file\0") && names.contains("c\0\0"), "{names:?}");
-    assert_eq!(next(sizes[4]), "5 a/b/file\0");
+    assert_eq!(next(sizes[4]), "file\0HEllo\0");
+    assert_eq!(next(sizes[5]), "5 a/b/file\0");
     assert_eq!(results[7]["kind"], "link");
     assert_eq!((&results[8]["kind"], &results[8]["mode"]), (&json!("file"), &json!(0o640)));
     assert_eq!(fs::metadata(directory.path("a/b/file")).unwrap().permissions().mode() & 0o7777, 0o640);

@@ -169,7 +169,9 @@ def test_survivors_of_a_test_live_until_its_group_is_cleaned_up_and_are_named(
     lab, _, run = whole
     cleanup = result(run, "/planted/cleanup", "post")
     assert (lab.out / cleanup.folder / "stdout").read_text() == "cleaned up\n1\n"
-    assert cleanup.left == ["left-by-test"]
+    assert [(leak.kind, leak.what, leak.by) for leak in cleanup.leaks] == [
+        ("process", "left-by-test", f"{OWN}/planted/after")
+    ]
 
 
 @needs_guests

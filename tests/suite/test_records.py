@@ -21,7 +21,7 @@ from storlab.run.suite.look import parse_calls
 from storlab.run.suite.output import MOST, ScriptOutput
 from storlab.run.suite.queue import Queue, remaining
 from storlab.suite.expectations import read_expectations
-from storlab.suite.model import Attempt, Outcome, Suite
+from storlab.suite.model import Attempt, Leak, Outcome, Suite
 from storlab.suite.zts_text import console_line
 from suite.samples import HERE, REPORT, RUNFILE, suite_of
 
@@ -54,7 +54,10 @@ def written(folder: Path, suite: Suite, *attempts: Attempt) -> SuiteRun:
 
 
 def test_what_is_written_is_read_back(tmp_path: Path, suite: Suite) -> None:
-    attempts = (of(suite, 0), of(suite, 1, Outcome.HUNG, reason="why", left=["sleep"], code=None, signal="SIGKILL"))
+    attempts = (
+        of(suite, 0),
+        of(suite, 1, Outcome.HUNG, reason="why", leaks=[Leak("process", "sleep", "/t/a")], code=None, signal="SIGKILL"),
+    )
     run = written(tmp_path, suite, *attempts)
     assert run.attempts == attempts and run.asked.groups == suite.groups
     assert [path for _, path in run.without_result] == [

@@ -14,7 +14,7 @@ from storlab.records.suite import SuiteRecord, read_suite_run, write_suite_recor
 from storlab.records.suite.sources import observed
 from storlab.records.suite.table import COLUMNS, write_tests
 from storlab.suite.environment import SuiteEnvironment
-from storlab.suite.model import Attempt, Group, Outcome, Script
+from storlab.suite.model import Attempt, Group, Leak, Outcome, Script
 from suite.samples import HERE, RUNFILE, suite_of
 from suite.test_records import of, written
 
@@ -23,12 +23,17 @@ BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 def test_the_table_has_what_the_records_have(tmp_path: Path) -> None:
     suite = suite_of(RUNFILE)
-    run = written(tmp_path, suite, of(suite, 0, Outcome.FAIL, code=1), of(suite, 0, number=2, left=["sleep"]))
+    run = written(
+        tmp_path,
+        suite,
+        of(suite, 0, Outcome.FAIL, code=1),
+        of(suite, 0, number=2, leaks=[Leak("pool", "tank", "/t/a")]),
+    )
     write_tests(run)
     table = pl.read_parquet(tmp_path / "tests.parquet")
     assert list(table.columns) == list(COLUMNS)
     assert table["test"].to_list() == ["tests/acl/allow"] * 2 and table["outcome"].to_list() == ["FAIL", "PASS"]
-    assert table["code"].to_list() == [1, None] and table["left"].to_list() == [[], ["sleep"]]
+    assert table["code"].to_list() == [1, None] and table["leaks"].to_list() == [[], ["/t/a: pool tank"]]
 
 
 def test_the_environment_is_recorded_and_older_runs_have_none(tmp_path: Path) -> None:

@@ -117,6 +117,11 @@ pub enum Step {
         #[serde(default)]
         targets: bool,
     },
+    /// What small files in a directory hold, such as a kernel module's parameters.
+    Contents {
+        /// The path.
+        path: String,
+    },
     /// Regular files in a directory and all below it, and their sizes.
     Files {
         /// The path.

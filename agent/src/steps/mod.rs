@@ -127,6 +127,7 @@ fn perform(
         Step::Read { path, limit } => add(contents, |room| simple::read(path, *limit, room)),
         Step::Readlink { path } => add(contents, |room| simple::read_link(path, room)),
         Step::Names { path, targets } => add(contents, |room| simple::names(path, *targets, room)),
+        Step::Contents { path } => add(contents, |room| simple::contents(path, room)),
         Step::Files { path } => add(contents, |room| tree::files(path, room, stopped)),
     }
 }

@@ -14,6 +14,8 @@ use crate::protocol::{Failure, StepResult};
 /// Opening a named pipe or a serial line would block; for files it means nothing.
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
 const PERMISSIONS: u32 = 0o7777;
+/// Bytes of each file that `contents` brings.
+const SMALL: u64 = 4_096;
 const PASSABLE: u32 = 0o001;
 /// Bytes of a block, as `stat(2)` counts them.
 const BLOCK: u64 = 512;
@@ -149,6 +151,35 @@ pub fn names(path: &str, targets: bool, room: usize) -> Result<Vec<u8>, Failure>
             listing.extend_from_slice(target.as_os_str().as_bytes());
             listing.push(0);
         }
+        if listing.len() > room {
+            return Err(too_much());
+        }
+    }
+    Ok(listing)
+}
+
+/// Name and contents of each regular file in a directory, by name, a NUL after both. What can't be read is left out.
+pub fn contents(path: &str, room: usize) -> Result<Vec<u8>, Failure> {
+    let mut names = Vec::new();
+    for entry in failing("list", path, fs::read_dir(path))? {
+        let entry = failing("list", path, entry)?;
+        if entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            names.push(entry.file_name());
+        }
+    }
+    names.sort();
+    let mut listing = Vec::new();
+    for name in names {
+        let file = Path::new(path).join(&name);
+        let opened = OpenOptions::new().read(true).custom_flags(FLAGS | libc::O_NOFOLLOW).open(file);
+        let mut bytes = Vec::new();
+        if opened.and_then(|file| file.take(SMALL).read_to_end(&mut bytes)).is_err() {
+            continue;
+        }
+        listing.extend_from_slice(name.as_bytes());
+        listing.push(0);
+        listing.extend(bytes.iter().take_while(|byte| **byte != 0));
+        listing.push(0);
         if listing.len() > room {
             return Err(too_much());
         }

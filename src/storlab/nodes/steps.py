@@ -34,7 +34,7 @@ class Step:
     @property
     def brings(self) -> bool:
         """Whether its result has contents."""
-        return self.do in ("read", "readlink", "names", "files")
+        return self.do in ("read", "readlink", "names", "contents", "files")
 
     def as_request(self) -> dict[str, Any]:
         """As it goes out."""
@@ -107,6 +107,11 @@ def names(path: str, *, targets: bool = False) -> Step:
     return Step("names", path, {"targets": targets})
 
 
+def contents(path: str) -> Step:
+    """What the small files in a directory hold, such as the parameters of a kernel's module; see ``Done.targets``."""
+    return Step("contents", path)
+
+
 def files(path: str) -> Step:
     """The regular files in a directory and below it."""
     return Step("files", path)
@@ -162,7 +167,7 @@ class Done:
 
     @property
     def targets(self) -> dict[str, str]:
-        """Of ``names`` with targets: name → where the link leads, empty where it is none."""
+        """Of ``names`` with targets: where a link leads, empty where it is none; of ``contents``: what a file holds."""
         return dict(zip(self.entries[::2], self.entries[1::2], strict=False))
 
     def check(self, node: str) -> Done:

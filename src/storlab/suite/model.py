@@ -107,6 +107,14 @@ _Text = Annotated[str, Meta(max_length=64 * 1024)]
 _Path = Annotated[str, Meta(pattern=r"^[^\x00\n]{1,4096}\Z")]
 
 
+class Leak(Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that a group changed and did not put back. ``by``: the script after which it was first so."""
+
+    kind: str  # process, pool, parameter, mount, user, group, device, swap, memory, service
+    what: _Text
+    by: _Path
+
+
 class Attempt(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One script that ran, or was skipped, and what came of it."""
 
@@ -127,7 +135,7 @@ class Attempt(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     reason: _Text = ""  # why it was skipped, killed or lost
     folder: str = ""  # with its output, below that of the run
     dropped: Count = 0  # bytes of its output that were not kept
-    left: list[str] = []  # processes that it started and that were alive when its group ended
+    leaks: list[Leak] = []  # of the last script of a group: what all of them changed and did not put back
 
     @property
     def key(self) -> tuple[str, str]:

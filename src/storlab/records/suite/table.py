@@ -30,7 +30,7 @@ COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
     "guest": pl.String,
     "reason": pl.String,
     "dropped": pl.Int64,
-    "left": pl.List(pl.String),
+    "leaks": pl.List(pl.String),
     "path": pl.String,
     "folder": pl.String,
 }
@@ -56,6 +56,8 @@ def write_tests(run: SuiteRun) -> None:
 
 def _value(attempt: Attempt, name: str) -> object:
     value = getattr(attempt, name)
+    if name == "leaks":
+        return [f"{leak.by}: {leak.kind} {leak.what}" for leak in attempt.leaks]
     return str(value) if name == "outcome" else value
 
 

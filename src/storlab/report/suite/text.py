@@ -29,7 +29,7 @@ def render_text(view: View, *, brief: bool = False) -> str:
     lines += _section("No result", (path for _, path in view.without_result))
     lines += _section("Not run, for it is not there", (str(each) for each in view.run.asked.absent))
     lines += _section("Passed at a later try only", map(_line, view.flaky))
-    lines += _section("Left running", (f"{row.name}: {', '.join(row.attempt.left)}" for row in view.leaks))
+    lines += _section("Left behind", (f"{name}: {what}" for name, what in view.leaks))
     if not brief:
         lines += _section("Expected, though they did not pass", map(_line, view.known))
     lines += ["", view.answer, view.counted]
@@ -70,8 +70,8 @@ def _markdown(view: View) -> Iterator[str]:
         yield from ("", "## No result", "")
         yield from (f"- {markdown(path)}" for path in missing)
     if view.leaks:
-        yield from ("", "## Left running", "")
-        yield from (f"- {markdown(row.name)}: {markdown(', '.join(row.attempt.left))}" for row in view.leaks)
+        yield from ("", "## Left behind", "")
+        yield from (f"- {markdown(name)}: {markdown(what)}" for name, what in view.leaks)
     lost = [row for row in view.rows if row.attempt.outcome in (Outcome.CRASHED, Outcome.HUNG)]
     if lost:
         yield from ("", "## Guests that were lost", "")

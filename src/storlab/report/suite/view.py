@@ -59,9 +59,12 @@ class View:
         return [row for row in self.rows if row.expectation is not None]
 
     @property
-    def leaks(self) -> list[Row]:
-        """What left processes behind."""
-        return [row for row in self.rows if row.attempt.left]
+    def leaks(self) -> list[tuple[str, str]]:
+        """Script → what it left behind, each once."""
+        leaks = (leak for row in self.rows for leak in row.attempt.leaks)
+        return list(
+            dict.fromkeys((test_name(leak.by, self.run.asked.testdir), f"{leak.kind} {leak.what}") for leak in leaks)
+        )
 
     @property
     def flaky(self) -> list[Row]:

@@ -92,7 +92,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
             raise loss_of(guest.node, running.session, str(error)) from None
     ended = followed.ended
     if ended is not None and ended.survivors and process.cgroup is not None and not followed.killed:
-        guest.kept.append(process.cgroup)
+        guest.kept[process.cgroup] = script.path
     return Attempt(
         group.name,
         script.path,
@@ -108,7 +108,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
         cpu=ended.cpu_user + ended.cpu_system if ended else 0.0,
         limit=group.timeout,
         guest=guest.name,
-        reason=followed.reason,
+        reason=followed.reason or (f"it was ended by {ended.signal}" if ended and ended.signal else ""),
         folder=place,
         dropped=output.dropped,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import posixpath
 import tarfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +19,10 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process
 from storlab.run.session import Session
+from storlab.run.suite.invariants import State, look
 from storlab.run.suite.loss import loss_of
 from storlab.suite.adapters.base import Adapter, Environment
+from storlab.suite.model import Leak
 
 OWN_TESTS = "/usr/local/share/storlab-suite"
 """Where the user's own tests lie in a guest."""
@@ -44,9 +47,14 @@ _FORKS = 40
 _LOOP = f'i=0; while [ "$i" -lt {_FORKS} ]; do /bin/true; i=$((i+1)); done'
 _FORK = 0.001  # s, what fork and exec of a small program take on the machines that time-outs were written for
 _MOST_SCALE = 4.0  # beyond that, most of a test's time is waiting, which takes no longer in a slow guest
-_LIST = (
-    'for c; do for p in $(find "$c" -name cgroup.procs -exec cat {} + 2> /dev/null); do cat "/proc/$p/comm"; done; done'
-)
+_LIST = """
+for c; do
+    for p in $(find "$c" -name cgroup.procs -exec cat {} + 2> /dev/null); do
+        printf '%s\t' "$c"
+        cat "/proc/$p/comm"
+    done
+done
+"""
 _KILL = 'for c; do echo 1 > "$c/cgroup.kill" || :; done'
 
 
@@ -60,7 +68,8 @@ class SuiteGuest:
     scale: float
     disks: list[str]  # files on this machine
     udev: Process | None = None
-    kept: list[str] = field(default_factory=list)  # cgroups in which something outlived its script
+    state: State = field(default_factory=State)  # what the last group left
+    kept: dict[str, str] = field(default_factory=dict)  # cgroup in which something outlived its script → that script
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,7 @@ class GuestMaker:
                     await _send(node, self.tests, self.adapter.testdir)
                 guest.environment = await self._environment(node, sorted(devices[:-1]))
                 ended = await node.run(["sh", "-c", _LOOP])
+                guest.state = await look(node)
                 guest.scale = min(max(ended.elapsed / _FORKS / _FORK, 1.0), _MOST_SCALE)
         except TimeoutError:
             await self.close(guest)
@@ -185,11 +195,21 @@ def packed(folder: Path) -> bytes:
     return kept.getvalue()
 
 
-async def end_survivors(guest: SuiteGuest) -> list[str]:
+async def restore_service(guest: SuiteGuest) -> str | None:
+    """Start again what all scripts rely on, where one of them ended it; its name, where that was so."""
+    if guest.udev is None or not guest.udev.ended:
+        return None
+    guest.udev = await guest.node.start([_UDEVD])
+    return posixpath.basename(_UDEVD)
+
+
+async def end_survivors(guest: SuiteGuest) -> list[Leak]:
     """End what scripts of a group left running; the names of these programs."""
     if not guest.kept:
         return []
-    cgroups, guest.kept = guest.kept, []
+    cgroups, guest.kept = guest.kept, {}
     listed = await guest.node.run(["sh", "-c", _LIST, "sh", *cgroups], check=False)
     await guest.node.run(["sh", "-c", _KILL, "sh", *cgroups], check=False)
-    return sorted(listed.stdout.decode(errors="replace").split("\n")[:-1])
+    lines = (line.partition("\t") for line in listed.stdout.decode(errors="replace").splitlines())
+    found = {(name, cgroups[cgroup]) for cgroup, _, name in lines if cgroup in cgroups and name}
+    return [Leak("process", name, path) for name, path in sorted(found)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,13 +16,15 @@ from storlab.nodes.waiting import all_of
 from storlab.records.suite import CONSOLES, LOG, OUTPUT, Results
 from storlab.run.interrupts import Interrupts
 from storlab.run.suite.attempt import Running, run_script
-from storlab.run.suite.guest import GuestMaker, SuiteGuest, end_survivors
-from storlab.run.suite.loss import GuestLost
+from storlab.run.suite.guest import GuestMaker, SuiteGuest, end_survivors, restore_service
+from storlab.run.suite.invariants import Watchman, look
+from storlab.run.suite.loss import GuestLost, loss_of
 from storlab.run.suite.queue import Queue
 from storlab.suite.adapters.base import Adapter
-from storlab.suite.model import Attempt, Group, Outcome, Role, Script
+from storlab.suite.model import Attempt, Group, Leak, Outcome, Role, Script
 from storlab.suite.zts_text import console_line
 
+_LOOK = 30.0  # s, for what takes a hundredth
 _BOOTS = 3  # tries to get a guest, one after another, before a part of the run is given up
 _LOSSES = 2  # of guests by one test, before it is not tried again
 
@@ -139,6 +142,8 @@ class _Part:
         self._shard, self._guest, self._group, self._losses = shard, guest, group, losses
         self.left: tuple[Script, ...] = group.tests
         self._held: Attempt | None = None
+        self._watchman = Watchman(guest.state)
+        self._services: list[Leak] = []
         scale = shard.scale if shard.scale is not None else guest.scale
         record = shard.record
         self._running = Running(shard.maker.session, shard.adapter, guest, record.folder, scale, record.printed)
@@ -161,10 +166,12 @@ class _Part:
             held, self._held = self._held, None
             try:
                 left = await end_survivors(self._guest)
+                await self._look(held.path)
             except StorlabError as error:
                 self._write(with_fields(held, reason=held.reason or str(error)))
                 raise GuestLost(str(error)) from None
-            self._write(with_fields(held, left=left))
+            self._guest.state = self._watchman.last
+            self._write(with_fields(held, leaks=[*left, *self._watchman.leaks, *self._services]))
 
     async def _pre(self, script: Script) -> bool:
         """Whether the set-up passed. A guest that is lost meanwhile is tried once more, then the tests are skipped."""
@@ -205,12 +212,34 @@ class _Part:
         started = datetime.now(UTC)
         try:
             attempt = await run_script(self._running, self._group, script, role, place, number)
+            killed = await self._look(script.path, f"it ended ({attempt.outcome}), and then ")
+            if killed:
+                why = f"memory ran out, and the kernel killed {killed} process{'es' if killed > 1 else ''}"
+                attempt = with_fields(attempt, reason="; ".join(filter(None, [attempt.reason, why])))
         except GuestLost as loss:
             self._add(self._lost(script, role, number, place, started, loss))
             self._flush()
             raise
         self._add(attempt)
         return attempt
+
+    async def _look(self, path: str, after: str = "") -> int:
+        """See what a script that has ended left; how many processes were killed meanwhile, for memory ran out.
+
+        Raises ``GuestLost`` where its guest does not answer any more.
+        """
+        guest = self._guest
+        try:
+            async with asyncio.timeout(_LOOK):
+                killed = self._watchman.saw(await look(guest.node), path)
+                if (service := await restore_service(guest)) is not None:
+                    self._services.append(Leak("service", f"{service} was ended", path))
+        except TimeoutError:
+            raise GuestLost(f"{after}its guest did not answer within {_LOOK:g} s", hung=True) from None
+        except NodeError as error:
+            lost = loss_of(guest.node, self._shard.maker.session, str(error))
+            raise GuestLost(f"{after}{lost.reason}", hung=lost.hung) from None
+        return killed
 
     def _place(self, script: Script, role: Role, number: int, below: str) -> str:
         name = script.path.rpartition("/")[2]
