@@ -13,6 +13,7 @@ from storlab.errors import UserError
 from storlab.run.suite.queue import Queue
 from storlab.suite.model import Attempt, Group, Outcome
 from storlab.suite.order import iteration, order_of, replayed, shuffled, without_rest
+from study.program import call
 from suite.samples import RUNFILE, attempt, suite_of
 
 
@@ -48,6 +49,8 @@ def test_a_replay_has_the_tests_of_then_in_the_order_of_then() -> None:
     wanted = list(reversed(keys(suite.groups)))
     again = replayed(suite, [*wanted, ("tests/pool", "/gone"), ("gone", "/x")])
     assert keys(again.groups) == wanted
+    (later,) = replayed(suite, [("tests/pool (iteration 3)", "/suite/tests/pool/create")]).groups
+    assert (later.name, later.iteration, len(later.tests)) == ("tests/pool (iteration 3)", 3, 1)
     with pytest.raises(UserError, match="none of the tests that are to be repeated is in ours"):
         replayed(suite, [("gone", "/x")])
 
@@ -68,3 +71,18 @@ def test_of_a_later_iteration_only_what_ran_was_asked_for() -> None:
     both = [*first, *iteration(first, 2)]
     done = {(both[3].name, both[3].tests[0].path)}
     assert keys(without_rest(both, done)) == [*keys(first), *done]
+    assert keys(without_rest(both, done, whole_first=False)) == [*done]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "nothing to run: name a suite"),
+        (["zts", "--limit", "soon"], "--limit soon: write a time up to 30 days, such as 10m"),
+        (["zts", "--limit", "0s"], "--limit 0s: write a time"),
+        (["--replay", "gone"], "--replay gone: gone is no run"),
+    ],
+)
+def test_an_order_or_a_limit_that_can_not_be_is_refused(arguments: list[str], says: str) -> None:
+    ran = call("suite", "run", *arguments)
+    assert ran.status == 2 and says in ran.message and ran.message.count("\n") == 1

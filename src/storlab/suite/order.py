@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
 from storlab.errors import UserError
 from storlab.suite.model import Attempt, Group, Suite
+
+_ITERATION = re.compile(r"(?P<group>.+) \(iteration (?P<number>[1-9]\d{0,8})\)", re.DOTALL)
 
 
 def iteration_name(number: int) -> str:
@@ -55,24 +58,38 @@ def replayed(suite: Suite, order: Sequence[tuple[str, str]]) -> Suite:
     """The tests in this order and no others, each within its group. Raises ``UserError`` where it has none of them."""
     groups = {group.name: group for group in suite.groups}
     wanted: dict[str, list[str]] = {}
-    for group, path in order:
-        wanted.setdefault(group, []).append(path)
+    for name, path in order:
+        wanted.setdefault(name, []).append(path)
     found = []
     for name, paths in wanted.items():
-        if name in groups:
-            there = {test.path: test for test in groups[name].tests}
-            if tests := tuple(there[path] for path in paths if path in there):
-                found.append(replace(groups[name], tests=tests))
+        group = groups.get(name) or _later(name, groups)
+        there = {test.path: test for test in group.tests} if group is not None else {}
+        tests = tuple(there[path] for path in paths if path in there)
+        if group is not None and tests:
+            found.append(replace(group, tests=tests))
     if not found:
         raise UserError(f"none of the tests that are to be repeated is in {suite.name}")
     return replace(suite, groups=tuple(found))
 
 
-def without_rest(groups: Sequence[Group], results: Collection[tuple[str, str]]) -> list[Group]:
-    """Without tests of later iterations that were not run: nobody asked for more than fit in."""
+def _later(name: str, groups: Mapping[str, Group]) -> Group | None:
+    """The group of a later iteration that has this name."""
+    found = _ITERATION.fullmatch(name)
+    if found is None or found["group"] not in groups:
+        return None
+    return iteration([groups[found["group"]]], int(found["number"]))[0]
+
+
+def without_rest(
+    groups: Sequence[Group], results: Collection[tuple[str, str]], *, whole_first: bool = True
+) -> list[Group]:
+    """Without tests of later iterations that were not run: nobody asked for more than fit in.
+
+    ``whole_first``: all of the first iteration was asked for.
+    """
     kept = [
         group
-        if group.iteration == 1
+        if group.iteration == 1 and whole_first
         else replace(group, tests=tuple(test for test in group.tests if (group.name, test.path) in results))
         for group in groups
     ]

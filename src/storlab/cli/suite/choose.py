@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -13,13 +15,15 @@ from storlab.run.suite.own_files import folder_of, own_adapter
 from storlab.run.suite.suite_run import Asked
 from storlab.suite.adapters.command import Command
 from storlab.suite.model import Outcome
+from storlab.suite.order import order_of
 from storlab.suite.selection import Selection, parse_share
 from storlab.suite.suite_file import Guests
 from storlab.suite.zts_text import read_results
-from storlab.units import Size
+from storlab.units import Size, parse_duration
 
 _GOOD = (Outcome.PASS, Outcome.SKIP)
 _MOST_LOG = 256 * 1024**2  # bytes
+_LONGEST = 30 * 24 * 3600  # s
 
 
 def asked_for(
@@ -35,6 +39,10 @@ def asked_for(
     cpus: int | None = None,
 ) -> Asked:
     """What is to be run. Raises ``UserError``."""
+    if not names:
+        raise UserError(
+            "nothing to run: name a suite, a runfile or a suite file; `zts-sanity` is the short ZFS Test Suite"
+        )
     for name in names:
         if name.endswith(".run") and "/" in name and not Path(name).is_file():
             raise UserError(f"there is no file {name}")
@@ -65,6 +73,50 @@ def asked_for(
         memory=own.memory if memory is None else size_of(memory),
         times=times,
     )
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A run whose order is repeated. ``order``: tests of one guest by group and path."""
+
+    names: tuple[str, ...]
+    tests: Path | None
+    guest: str
+    order: tuple[tuple[str, str], ...]
+
+
+def replay_of(written: str) -> Earlier:
+    """``RUN`` or ``RUN:GUEST``; without a guest, that of the first unexpected result. Raises ``UserError``."""
+    from storlab.report.suite.view import view_of
+
+    path, _, guest = (written, "", "") if Path(written).is_dir() else written.rpartition(":")
+    run = _run_at(Path(path or guest))
+    if run is None:
+        raise UserError(f"--replay {written}: {path or guest} is no run")
+    attempts = [each for each in run.attempts if not path or not guest or each.guest == guest]
+    guest, order = order_of(attempts, {row.attempt.key for row in view_of(run).unexpected})
+    if not order:
+        there = ", ".join(sorted({each.guest for each in run.attempts if each.guest})) or "none"
+        raise UserError(f"--replay {written}: no test ran there; guests of that run: {there}")
+    tests = Path(run.asked.tests) if run.asked.tests is not None else None
+    names = tuple(runfile.name for runfile in run.asked.runfiles if runfile.own) or tuple(run.asked.name.split(","))
+    return Earlier(names, tests, guest, tuple(order))
+
+
+def in_order_asked(asked: Asked, earlier: Earlier | None, *, shuffle: bool, seed: int | None, limit: str) -> Asked:
+    """With the order in which tests are to be run, and for how long. Raises ``UserError``."""
+    drawn = secrets.randbelow(2**31) if shuffle and seed is None else seed
+    if earlier is not None:
+        if asked.guests > 1 or drawn is not None:
+            raise UserError("--replay repeats the order of one guest: leave out --guests, --shuffle and --seed")
+        asked = replace(asked, order=earlier.order)
+    try:
+        seconds = parse_duration(limit) if limit else None
+    except ValueError:
+        seconds = 0.0
+    if seconds is not None and not 0 < seconds <= _LONGEST:
+        raise UserError(f"--limit {limit}: write a time up to 30 days, such as 10m")
+    return replace(asked, seed=drawn, limit=seconds)
 
 
 def size_of(text: str, option: str = "--memory") -> int:

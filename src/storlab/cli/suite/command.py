@@ -38,6 +38,7 @@ Names = Annotated[
         help="zts, zts-sanity, a runfile of the guest image by its name, or the path of a runfile or suite file.",
     ),
 ]
+SomeNames = Annotated[Strings, Argument(metavar="SUITE...", help="As above; with --replay, those of that run.")]
 Tests = Annotated[
     Path | None,
     Option("--tests", "-i", metavar="DIR", help="A folder of your own tests, copied into each guest."),
@@ -55,7 +56,7 @@ Shard = Annotated[str, Option("--shard", metavar="K/N", help="Only the share K o
 
 @suite.command()
 def run(
-    names: Names,
+    names: SomeNames = None,
     tests: Tests = None,
     guests: Annotated[int, Option("--guests", min=1, max=256, help="Guests that run tests side by side.")] = 1,
     test: Test = None,
@@ -76,6 +77,13 @@ def run(
         int | None, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest: 1 by default.")
     ] = None,
     memory: Annotated[str | None, Option("--memory", metavar="SIZE", help="Memory of each: 1G by default.")] = None,
+    shuffle: Annotated[bool, Option("--shuffle", help="Groups, and the tests of each, in a random order.")] = False,
+    seed: Annotated[int | None, Option("--seed", min=0, help="Of the random order: that of an earlier run.")] = None,
+    replay: Annotated[
+        str, Option("--replay", metavar="RUN[:GUEST]", help="Tests in the order in which a guest ran them there.")
+    ] = "",
+    until_failure: Annotated[bool, Option("--until-failure", help="Again and again until a test fails.")] = False,
+    limit: Annotated[str, Option("--limit", metavar="TIME", help="Begin no test after so long, such as 10m.")] = "",
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -84,12 +92,13 @@ def run(
     import asyncio
 
     from storlab.cli.run import new_folder
-    from storlab.cli.suite.choose import asked_for
+    from storlab.cli.suite.choose import asked_for, in_order_asked, replay_of
     from storlab.run.suite.suite_run import run_suite
 
+    earlier = replay_of(replay) if replay else None
     asked = asked_for(
-        names,
-        tests=tests,
+        names or (list(earlier.names) if earlier else []),
+        tests=tests or (earlier.tests if earlier else None),
         test=test,
         exclude=exclude,
         tags=tags,
@@ -99,7 +108,11 @@ def run(
         cpus=cpus,
     )
     asked = _with(asked, guests=guests, retries=retries, scale=timeout_scale, allow_missing=allow_missing)
-    folder = out or new_folder(Path(names[0]).stem or "suite")
+    asked = in_order_asked(asked, earlier, shuffle=shuffle, seed=seed, limit=limit)
+    asked = _with(asked, until_failure=until_failure)
+    if asked.seed is not None and not quiet and not json:
+        warn(f"Random order with --seed {asked.seed}")
+    folder = out or new_folder(Path(asked.names[0]).stem or "suite")
     _finish(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)), quiet=quiet, json=json)
 
 

@@ -6,11 +6,12 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
 from msgspec.structs import replace as with_fields
 
@@ -35,8 +36,11 @@ from storlab.run.teardown import tear_down, tear_down_rest
 from storlab.run.temporary import forget_run, remember_run
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.adapters.zts import Zts
-from storlab.suite.model import Attempt, Group, Suite
+from storlab.suite.expectations import expected
+from storlab.suite.model import Attempt, Group, Outcome, Suite
+from storlab.suite.order import iteration, replayed, shuffled, without_rest
 from storlab.suite.selection import EVERYTHING, Selection, longest_first, select
+from storlab.suite.zts_text import report_name
 from storlab.version import __version__
 
 _SCRATCH = "/var/tmp"
@@ -44,7 +48,10 @@ _SCRATCH = "/var/tmp"
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run of a suite is to do. ``names``: runfiles, or suites; ``tests``: a folder with one's own tests."""
+    """What a run of a suite is to do. ``names``: runfiles, or suites; ``tests``: a folder with one's own tests.
+
+    ``seed``: of a random order; ``order``: that of an earlier run; ``limit``: seconds after which no test is begun.
+    """
 
     names: tuple[str, ...]
     selection: Selection = EVERYTHING
@@ -58,6 +65,10 @@ class Asked:
     times: Mapping[tuple[str, str], float] | None = None
     adapter: Adapter | None = None  # by default what the names call for
     title: str = ""
+    seed: int | None = None
+    order: tuple[tuple[str, str], ...] = ()
+    until_failure: bool = False
+    limit: float | None = None
 
     @property
     def name(self) -> str:
@@ -99,7 +110,7 @@ async def run_suite(asked: Asked, folder: Path, watch: Watch) -> Ended:
                     _begin(folder, run, asked.name)
                     async with _journalled(session, records, interrupts) as ended:
                         record, guest = await _plan(asked, maker)
-                        run_ = _Run(record, maker, interrupts, watch, ended)
+                        run_ = _Run(record, maker, interrupts, watch, ended, limit=asked.limit)
                         await run_.execute(record.groups, guest)
                 finally:
                     if not (folder / SUITE).exists() and not read_pending(records.journal):
@@ -233,7 +244,7 @@ async def _plan(asked: Asked, maker: GuestMaker) -> tuple[SuiteRecord, SuiteGues
 
 async def _planned(asked: Asked, maker: GuestMaker, guest: SuiteGuest) -> SuiteRecord:
     found = await find_suite(guest, maker.adapter, asked.name, asked.names)
-    suite = select(found.suite, asked.selection, asked.times)
+    suite = in_order(select(found.suite, asked.selection, asked.times), asked)
     lacking = await lacking_programs(guest, suite)
     if lacking and not asked.allow_missing:
         raise UserError(refusal(lacking))
@@ -257,9 +268,21 @@ async def _planned(asked: Asked, maker: GuestMaker, guest: SuiteGuest) -> SuiteR
         environment=await environment_of(guest, maker),
         zts=maker.adapter.options if isinstance(maker.adapter, Zts) else None,
         variables=dict(guest.environment.variables),
+        seed=asked.seed,
+        replayed=bool(asked.order),
+        until_failure=asked.until_failure,
     )
     write_suite_record(maker.folder, record)
     return record
+
+
+def in_order(suite: Suite, asked: Asked) -> Suite:
+    """The suite in the order that was asked for. Raises ``UserError`` where an earlier run's has nothing of it."""
+    if asked.order:
+        suite = replayed(suite, asked.order)
+    if asked.seed is not None:
+        suite = replace(suite, groups=tuple(shuffled(suite.groups, Random(asked.seed))))
+    return suite
 
 
 def refusal(lacking: Mapping[str, list[str]]) -> str:
@@ -276,7 +299,7 @@ def _some(tests: list[str]) -> str:
     return ", ".join(names) + (f" and {len(tests) - 3} more" if len(tests) > 3 else "")
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Run:
     """One execution. ``before``: what an earlier one left."""
 
@@ -286,6 +309,8 @@ class _Run:
     watch: Watch
     ending: _Ending
     before: tuple[Attempt, ...] = ()
+    limit: float | None = None
+    failed: str = ""
 
     async def execute(self, groups: tuple[Group, ...], guest: SuiteGuest | None = None) -> None:
         """Run these groups; the first part has a ``guest`` already.
@@ -295,21 +320,72 @@ class _Run:
         folder, record = self.maker.folder, self.record
         self.watch.begins(record, len({each.key for each in self.before if each.role == "test"}))
         times = {attempt.key: attempt.elapsed for attempt in self.before}
-        queue = Queue.of(groups if record.guests == 1 else longest_first(groups, times))
+        as_written = record.guests == 1 or record.seed is not None or record.replayed
+        ordered = groups if as_written else longest_first(groups, times)
         finished, stopped = None, "The run was interrupted; `storlab suite resume` runs the rest."
         try:
             with Results(folder) as results:
-                shards = self._shards(
-                    queue, Record(folder, results, self.watch.ended, _consoles(folder), self.watch.printed)
-                )
-                if shards:
-                    shards[0].guest = guest
-                self.ending.given_up = tuple(await run_all(shards))
+                kept = Record(folder, results, self.watch.ended, _consoles(folder), self.watch.printed)
+                kept.watch = lambda attempt: self._ended(attempt, kept)
+                queue = Queue.of(ordered, (lambda: self._more(kept)) if record.until_failure else None)
+                with self._limited(kept):
+                    shards = self._shards(queue, kept)
+                    if shards:
+                        shards[0].guest = guest
+                    self.ending.given_up = tuple(await run_all(shards))
             if not self.interrupts.finish:
-                stopped = "; ".join(self.ending.given_up)
-                finished = None if self.ending.given_up else datetime.now(UTC)
+                cut = kept.stop if read_suite_run(folder).without_result and not self.failed else ""
+                stopped = "; ".join(self.ending.given_up) or cut
+                finished = None if stopped else datetime.now(UTC)
         finally:
+            if record.until_failure:
+                self._forget_rest()
             write_manifest(folder, with_fields(read_manifest(folder), finished=finished, stopped=stopped))
+
+    @contextmanager
+    def _limited(self, kept: Record) -> Iterator[None]:
+        """Within it, no test is begun any more once the limit is reached."""
+        if self.limit is None:
+            yield
+            return
+        why = f"The limit of {self.limit:g} s was reached; `storlab suite resume` runs the rest."
+        timer = asyncio.get_running_loop().call_later(self.limit, lambda: setattr(kept, "stop", kept.stop or why))
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _ended(self, attempt: Attempt, kept: Record) -> None:
+        self.watch.ended(attempt)
+        if not self.record.until_failure or attempt.outcome in (Outcome.PASS, Outcome.SKIP):
+            return
+        last = attempt.number > self.record.retries or attempt.role != "test"
+        if last and not self.failed and expected(attempt, report_name(attempt.path), self.record.expectations) is None:
+            number = next(group.iteration for group in self.record.groups if group.name == attempt.group)
+            self.failed = attempt.path
+            kept.stop = f"{report_name(attempt.path)} did not pass in iteration {number}."
+            self.watch.notify(kept.stop)
+
+    def _more(self, kept: Record) -> list[Group]:
+        """The next iteration, which is recorded first; none where the run is to end."""
+        if self.interrupts.finish or kept.stop:
+            return []
+        number = max(group.iteration for group in self.record.groups) + 1
+        again = iteration(self.record.groups, number)
+        if self.record.seed is not None:
+            again = shuffled(again, Random(self.record.seed + number))
+        self._write(with_fields(self.record, groups=(*self.record.groups, *again)))
+        return again
+
+    def _forget_rest(self) -> None:
+        """Tests of an iteration that was cut short were not asked for; nor those after the failure that was sought."""
+        done = {attempt.key for attempt in read_suite_run(self.maker.folder).attempts if attempt.role == "test"}
+        first = not self.failed
+        self._write(with_fields(self.record, groups=tuple(without_rest(self.record.groups, done, whole_first=first))))
+
+    def _write(self, record: SuiteRecord) -> None:
+        write_suite_record(self.maker.folder, record)
+        self.record = record
 
     def _shards(self, queue: Queue, kept: Record) -> list[Shard]:
         count = min(self.record.guests, len(queue))
