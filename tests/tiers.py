@@ -14,6 +14,7 @@ from hypothesis import is_hypothesis_test, settings
 SYSTEM = (
     "analysis/effects/test_effects.py",
     "analysis/stats/test_interleaving.py",
+    "analysis/suite/test_comparing.py",
     "analysis/test_soundness.py",
     "cli/",
     "docs/test_commands.py",
@@ -27,6 +28,7 @@ SYSTEM = (
     "report/formats/test_html.py",
     "report/formats/test_html_accessibility.py",
     "report/formats/test_html_in_use.py",
+    "report/formats/test_html_suites.py",
     "report/model/test_variability.py",
     "run/",
     "scripts/",

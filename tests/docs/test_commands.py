@@ -2,7 +2,8 @@
 
 What follows the language of a block says what a reader does with it:
 
-    run          runs the commands that begin with ``$``; ``mistake``: they are refused
+    run          runs the commands that begin with ``$``; ``mistake``: they are refused;
+                 ``regressed``: they end with 3
     brief        as ``run``, with as few rounds and as little time as the commands allow
     steps        runs the ``- run:`` lines of a CI job, of which gates may fail
     saved, edit  writes or changes a file
@@ -25,7 +26,7 @@ import pytest
 
 from .pages import ACTIONS, EXAMPLES, PAGES, Block, blocks, name, need_image, storlab
 
-USER_MISTAKE = 2
+STATUSES = {"mistake": 2, "regressed": 3}
 GATE_HIT = 4
 
 
@@ -59,7 +60,7 @@ class Reader:
             for line in block.text.splitlines():
                 if line.startswith("$ "):
                     words = shlex.split(line[2:], comments=True)
-                    status = USER_MISTAKE if action == "mistake" else 0
+                    status = STATUSES.get(action, 0)
                     self.command(_briefly(words) if action == "brief" else words, status, block)
 
     @staticmethod

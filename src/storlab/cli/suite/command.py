@@ -12,6 +12,7 @@ from typer import Argument, Option
 from storlab.cli.failure import GATE_HIT, INTERRUPTED, OWN_FAULT, TRIALS_FAILED
 from storlab.cli.options import Json, Output, Quiet, RunPath, Strings, offered
 from storlab.cli.output import show, show_json, warn
+from storlab.cli.suite.compare import compare, history
 from storlab.cli.suite.originals import test_runner, zfs_tests
 from storlab.errors import UserError
 
@@ -268,3 +269,7 @@ def _watch(silent: bool) -> Watch:
             warn(f"  {attempt.reason}")
 
     return Watch(begins, ended, warn)
+
+
+suite.command()(compare)
+suite.command()(history)

@@ -1,0 +1,100 @@
+"""``storlab suite compare`` and ``history``: several runs of a suite beside each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from storlab.cli.failure import TRIALS_FAILED
+from storlab.cli.options import Output, offered
+from storlab.cli.output import show, show_json
+from storlab.errors import UserError
+
+if TYPE_CHECKING:
+    from storlab.report.suite.pages.page import Page
+    from storlab.suite.observed import ObservedRun
+
+FORMATS = ("text", "md", "html", "json")
+Format = Annotated[
+    str, Option("--format", "-f", metavar="|".join(FORMATS), autocompletion=offered(*FORMATS), help="Format.")
+]
+Sides = Annotated[
+    list[Path],
+    Argument(metavar="A B...", help="Runs, folders of runs, or logs of the suite's runner; A is what was before."),
+]
+Runs = Annotated[
+    list[Path], Argument(metavar="RUN|FOLDER...", help="Runs, folders of runs, or logs of the suite's runner.")
+]
+
+
+def compare(
+    sides: Sides,
+    history: Annotated[
+        list[Path] | None,
+        Option("--history", metavar="RUN|FOLDER", help="Earlier runs, which say how flaky tests were before."),
+    ] = None,
+    any_environment: Annotated[
+        bool, Option("--any-environment", help="Let earlier runs count whatever they ran on.")
+    ] = False,
+    format_: Format = "text",
+    output: Output = None,
+) -> None:
+    """Say which tests regressed, were fixed, are flaky, or can't be decided, and by what chance. Exit 3: regressed."""
+    from storlab.analysis.suite.comparing import Change, Side, compare_runs
+    from storlab.records.suite.sources import read_source, read_sources
+    from storlab.report.suite.pages.changes import changes_page
+
+    if len(sides) < 2:
+        raise UserError("name two runs at least: what was before, and what is compared with it")
+    read = [Side(str(path), tuple(read_source(path))) for path in sides]
+    named = {run.identity for side in read for run in side.runs}
+    if len(named) < sum(len(side.runs) for side in read):
+        raise UserError("a run is on two sides: a run can't be compared with itself")
+    earlier = [run for run in read_sources(history or []) if run.identity not in named]
+    same, others = _alike(earlier, read[0].runs, any_environment)
+    found = compare_runs(read[0], same, read[1:])
+    notes = []
+    if others:
+        notes.append(
+            f"{others} of {len(earlier)} earlier runs are of other environments than {read[0].label} and do not count: "
+            "--any-environment lets them."
+        )
+    _show(changes_page(found, notes), format_, output)
+    raise typer.Exit(TRIALS_FAILED if any(each.of(Change.REGRESSED) for each in found) else 0)
+
+
+def history(
+    runs: Runs,
+    everything: Annotated[bool, Option("--all", help="Tests that always passed, too.")] = False,
+    format_: Format = "text",
+    output: Output = None,
+) -> None:
+    """Show how often tests pass on each environment, flaky ones first."""
+    from storlab.analysis.suite.history import history_of
+    from storlab.records.suite.sources import read_sources
+    from storlab.report.suite.pages.histories import history_page
+
+    page = history_page(history_of(read_sources(runs)), everything or format_ == "json")
+    _show(page, format_, output)
+
+
+def _alike(
+    earlier: list[ObservedRun], before: tuple[ObservedRun, ...], any_environment: bool
+) -> tuple[list[ObservedRun], int]:
+    """Those that ran on what the runs before ran on, and how many did not."""
+    wanted = {run.environment.key for run in before}
+    same = [run for run in earlier if any_environment or run.environment.key in wanted]
+    return same, len(earlier) - len(same)
+
+
+def _show(page: Page, format_: str, output: Path | None) -> None:
+    from storlab.report.suite.pages.formats import render_page
+
+    text = render_page(page, format_)
+    if output is None:
+        (show_json if format_ == "json" else show)(text.removesuffix("\n"))
+    else:
+        output.write_text(text)
