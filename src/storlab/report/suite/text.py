@@ -26,7 +26,7 @@ def render_text(view: View, *, brief: bool = False) -> str:
     """What was unexpected, what has no result, what was left behind; then the counts."""
     lines = [] if brief else [f"Suite {one_line(view.run.asked.name)}"]
     lines += _section("Not expected", map(_line, view.unexpected))
-    lines += _section("No result", (path for _, path in view.without_result))
+    lines += _section("No result", view.missing)
     lines += _section("Not run, for it is not there", (str(each) for each in view.run.asked.absent))
     lines += _section("Passed at a later try only", map(_line, view.flaky))
     lines += _section("Left behind", (f"{name}: {what}" for name, what in view.leaks))
@@ -65,7 +65,7 @@ def _markdown(view: View) -> Iterator[str]:
             for row in rows:
                 cells = (str(row.attempt.outcome), row.name, duration(row.attempt.elapsed), row.why)
                 yield f"| {' | '.join(map(markdown, cells))} |"
-    missing = [path for _, path in view.without_result] + [str(each) for each in view.run.asked.absent]
+    missing = view.missing + [str(each) for each in view.run.asked.absent]
     if missing:
         yield from ("", "## No result", "")
         yield from (f"- {markdown(path)}" for path in missing)

@@ -76,6 +76,11 @@ class View:
         return self.run.without_result
 
     @property
+    def missing(self) -> list[str]:
+        """Names of the tests that were asked for and have no result."""
+        return [test_name(path, self.run.asked.testdir) for _, path in self.without_result]
+
+    @property
     def answer(self) -> str:
         """The whole in a sentence or two."""
         tests = plural(len(self.run.results), "test")
