@@ -2,17 +2,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from storlab.doctor import runs
 from storlab.doctor.runs import judge, leftovers
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.run.journal import Journal
+from storlab.run.orphans import Orphan
 from storlab.run.plan import Plan
 from storlab.study.study import load_study, shipped_studies
 
 NODE = NodeIdentity("host", "local", "", Machine("m", "b"))
 
 
-def test_no_remembered_run_is_well() -> None:
-    assert [check.status for check in leftovers({})] == ["ok"]
+def test_that_no_run_has_left_anything_is_said_only_where_none_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "remembered_runs", dict)
+    monkeypatch.setattr(runs, "orphans", list)
+    assert [check.says for check in runs.checks()] == ["no run has left anything"]
+    left = [Orphan("r1", "loop.detach", {"file": "/x"})]
+    monkeypatch.setattr(runs, "orphans", lambda: left)
+    assert [check.status for check in runs.checks()] == ["warn"]
+
+
+def test_what_takes_root_is_said_once_for_all() -> None:
+    reasons = [f"no root privileges, needed for {what} (run it as root, or with sudo)" for what in ("a", "b")]
+    assert runs.in_one_line([*reasons, "MySQL is not installed"]) == "takes root, for a and b; MySQL is not installed"
 
 
 def test_what_a_journal_says_still_stands_is_named_with_the_command_that_takes_it_down(tmp_path: Path) -> None:

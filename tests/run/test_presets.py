@@ -29,6 +29,7 @@ SMALL = {
     "database-log": ("data=8M", "log=1M", "runtime=1s"),
     "mail": ("messages=20", "appended=64k", "disk=512M"),
     "media-streaming": ("film=1M", "runtime=1s"),
+    "regression": ("size=1",),
 }
 ONLY = {
     "boot-storm": ("image=clone,clone-cached",),
@@ -41,13 +42,14 @@ ONLY = {
 NEEDS_ROOT = {"backup", "container-layers", "mail"}
 ASKED = {
     "boot-storm": {"read.amplification.backing", "read.bandwidth"},
-    "large-folios": {"write.bandwidth", "bandwidth"},
+    "large-folios": {"write.bandwidth", "bandwidth", "latency.p99", "cpu.system"},
     "container-layers": {"elapsed", "create.rate"},
     "snia-pts": {"iops"},
     "backup": {"write.bandwidth", "read.bandwidth", "write.amplification"},
     "database-log": {"write.iops", "sync.latency.p99"},
     "mail": {"create.rate", "delete.rate", "write.iops", "write.amplification"},
     "media-streaming": {"latency.p99"},
+    "regression": {"elapsed"},
 }
 """The metrics that its questions are about."""
 

@@ -48,9 +48,7 @@ def test_warm_up_drift_and_changes_are_each_said_in_one_sentence() -> None:
     assert warnings([Examined("load, iops", of(FALLING), 1)]) == [
         "load, iops: it falls by 22 % over the trial (Mann-Kendall), so its mean depends on how long it ran"
     ]
-    assert warnings([Examined("load, iops", of(CHANGING, 0.1), 1)]) == [
-        "load, iops: the level changes by 11 % down at 15 s"
-    ]
+    assert warnings([Examined("load, iops", of(CHANGING, 0.1), 1)]) == ["load, iops: the level falls by 11 % at 15 s"]
 
 
 def test_a_finding_of_many_trials_is_said_once() -> None:
@@ -59,19 +57,19 @@ def test_a_finding_of_many_trials_is_said_once() -> None:
     assert said.startswith("load, iops in 29 of 30 trials: the first 45 s look like warm-up (MSER-5)")
     changing = [Examined("tps", of(CHANGING if trial in (2, 5) else STEADY), trial) for trial in range(1, 7)]
     assert warnings(changing) == [
-        "tps in trials 2 and 5 of 6: the level changes by 11 % down at 2 min 31 s; by 11 % down at 2 min 31 s"
+        "tps in trials 2 and 5 of 6: the level falls by 11 % at 2 min 31 s, and falls by 11 % at 2 min 31 s"
     ]
     changing = [Examined("tps", of(CHANGING), trial) for trial in range(1, 7)]
     assert warnings(changing) == ["tps in all 6 trials: the level changes within the trial, once"]
     named = [Examined("tps", of(CHANGING if trial == 2 else STEADY), trial, "ext4") for trial in range(1, 7)]
-    assert warnings(named)[0].startswith("tps in trial 2 (ext4) of 6: the level changes")
+    assert warnings(named)[0].startswith("tps in trial 2 (ext4) of 6: the level falls")
     falling = [Examined("tps", of(FALLING), trial) for trial in (1, 2)]
     assert warnings(falling)[0].startswith("tps in both trials: it falls by up to 22 % over the trial")
 
 
 def test_a_few_trials_of_different_levels_are_told_one_by_one() -> None:
     told = warnings([Examined("tps", of(CHANGING), 1, "off"), Examined("tps", of(CHANGING), 2, "on")])
-    assert told == [f"tps ({level}): the level changes by 11 % down at 2 min 31 s" for level in ("off", "on")]
+    assert told == [f"tps ({level}): the level falls by 11 % at 2 min 31 s" for level in ("off", "on")]
 
 
 def test_a_change_too_small_to_matter_is_not_said_however_certain() -> None:
@@ -186,4 +184,4 @@ def test_samples_that_are_alike_for_no_other_reason_are_said_to_be_worth_few() -
 def test_trials_of_a_part_of_the_run_are_counted_and_named() -> None:
     group = [Examined("iops", of(CHANGING if at == 3 else STEADY), 90 + at) for at in range(5)]
     (said,) = warnings(group)
-    assert said.startswith("iops in 1 of 5 trials (93): the level changes")
+    assert said.startswith("iops in 1 of 5 trials (93): the level falls")

@@ -16,14 +16,14 @@ SAID = {
     "alike": [
         "off, tps: it falls by 1.1 % from start to end, in steps rather than gradually, "
         "so its mean depends on how long it ran",
-        "off, tps: the level changes by 1.1 % down at 4 h 54 min",
+        "off, tps: the level falls by 1.1 % at 4 h 54 min",
         "on, tps: the level changes 2 times, the most by 2.7 % up at 9 h 30 min, "
         "and it ends 1.3 % higher than it began",
     ],
     "published": [
         "off, tps: it falls by 1.2 % from start to end, in steps rather than gradually, "
         "so its mean depends on how long it ran",
-        "off, tps: the level changes by 1.2 % down at 4 h 54 min",
+        "off, tps: the level falls by 1.2 % at 4 h 54 min",
         "on, tps: the level changes 2 times, the most by 2.7 % up at 9 h 28 min, "
         "and it ends 1.3 % higher than it began",
     ],

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "missing": ("✗", "red")}
 _FIRST_STUDIES = ("quick", "quick-directory")
 """What to begin with: the first of them that this machine and user can run."""
-_NAME_WIDTH = 21
+_NAME_WIDTH, _MOST_WIDTH = 21, 24
 _INSTALL = "apt-get install "
 _PACKAGES = re.compile(rf"{_INSTALL}(?P<packages>[\w.+-]+(?: [\w.+-]+)*)", re.ASCII)
 """A remedy that only installs, so that several are one command."""
@@ -42,10 +42,11 @@ def show(found: Sequence[Check], console: Console) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    longest = max((len(check.name) for check in found), default=0)
     for group, checks in groupby(found, key=lambda check: check.group):
         table = Table(box=None, show_header=False, pad_edge=False)
         table.add_column(width=1)
-        table.add_column(width=_NAME_WIDTH)
+        table.add_column(width=min(max(_NAME_WIDTH, longest), _MOST_WIDTH))
         table.add_column(overflow="fold")
         for check in checks:
             mark, colour = _MARKS[check.status]
@@ -95,5 +96,10 @@ def next_step(found: Sequence[Check]) -> list[str]:
             return [*against, f"Next: `storlab run {name}`"]
         if study.status == "warn":
             return [*against, f"Next: `storlab run {name}` ({study.says})"]
-        against.append(f"`storlab run {name}` cannot run here: {study.says}.")
+        root = f'; as root: `sudo "$(command -v storlab)" run {name}`' if study.says.startswith("takes root") else ""
+        against.append(
+            f"`storlab run {name}` cannot run here: it {study.says}{root}."
+            if root
+            else f"`storlab run {name}` cannot run here: {study.says}."
+        )
     return against

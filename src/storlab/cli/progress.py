@@ -31,6 +31,8 @@ from storlab.run.plan import Plan
 from storlab.study.cells import Cell
 
 _MARKS = {"done": ("✓", "green"), "failed": ("✗", "bold red"), "unsupported": ("–", "yellow")}
+_EACH = 10
+_UNBOUNDED = 10_000  # rounds: so many means that something else ends the run
 _OTHER_LINES = 5  # of the display, and one for what is printed above it
 
 
@@ -85,13 +87,15 @@ class _OnlyMessages(Observer):
 
 
 class PlainProgress(Observer):
-    """A line for each round, and one for whatever must be known; no sentence twice."""
+    """A line for each of the first rounds, then for each tenth and each that decides something, and one for whatever
+    must be known; no sentence twice.
+    """
 
     def __init__(self) -> None:
         self._news = News()
         self._failures = Failures()
         self._messages: set[str] = set()
-        self._rounds = ""
+        self._rounds = self._decided = ""
 
     def run_begins(self, plan: Plan, folder: str, done: int) -> None:
         _line(f"{plan.study.model.title}: {', '.join(_size(plan, done))}. Run: {folder}")
@@ -112,10 +116,14 @@ class PlainProgress(Observer):
         self, round_number: int, summary: Summary, decision: Stop | Continue, left: tuple[float, float] | None
     ) -> None:
         ends = isinstance(decision, Stop)
+        decided = tally(summary)
+        if not ends and decided == self._decided and not _is_told(round_number):
+            return
+        self._decided = decided
         of_points = "" if ends else decision.reason.rstrip(".")  # a study of sweeps compares nothing
         news = self._news.of(summary) or ("nothing new" if summary.comparisons else of_points)
         standing = "" if ends else left_text(left)
-        parts = (news, tally(summary), standing)
+        parts = (news, decided, standing)
         _line(f"round {round_number} of {self._rounds}: {' | '.join(filter(None, parts))}")
         if ends:
             _line(decision.reason)
@@ -124,6 +132,11 @@ class PlainProgress(Observer):
         if message not in self._messages:
             self._messages.add(message)
             _line(message)
+
+
+def _is_told(round_number: int) -> bool:
+    """Whether a round has a line though it decides nothing: of a hundred, nobody reads each."""
+    return round_number <= _EACH or round_number % _EACH == 0
 
 
 class Failures:
@@ -181,6 +194,8 @@ def _size(plan: Plan, done: int) -> list[str]:
 def _rounds(plan: Plan) -> str:
     """``6``, or ``6 to 15``."""
     least, most = plan.rounds
+    if most >= _UNBOUNDED:
+        return f"at least {least}"
     return str(most) if least == most else f"{least} to {most}"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from storlab.analysis.wording import plural
 from storlab.doctor.machine import Check, missing, ok, warn
-from storlab.errors import RecordsError, StorlabError
+from storlab.errors import MissingImage, RecordsError, StorlabError
 from storlab.run.executor import new_run_id
 from storlab.run.journal import read_pending
 from storlab.run.orphans import Orphan, orphans
@@ -23,11 +24,14 @@ STUDIES = "Shipped studies"
 _AT_ONCE = 4
 _CLEAN = "storlab clean"  # which shows what it would tear down, and asks
 _PLAN = "storlab plan STUDY, which says of each cell what it lacks"
+_COMMAND = re.compile("`(storlab image [^`]+)`")
+_ROOT = re.compile(r"no root privileges, needed for (?P<what>.+?) \(run it as root, or with sudo\)")
 
 
 def checks() -> list[Check]:
-    """One line a remembered run, or one that says that there is none."""
-    return [*leftovers(remembered_runs()), *without_journal(orphans())]
+    """One line a run that did not end properly, or one that says that there is none."""
+    found = [*leftovers(remembered_runs()), *without_journal(orphans())]
+    return found or [ok("leftovers", GROUP, "no run has left anything")]
 
 
 def without_journal(found: Sequence[Orphan]) -> list[Check]:
@@ -41,9 +45,7 @@ def without_journal(found: Sequence[Orphan]) -> list[Check]:
 
 
 def leftovers(runs: Mapping[str, Path]) -> list[Check]:
-    """``runs``: run → folder."""
-    if not runs:
-        return [ok("leftovers", GROUP, "no run has left anything")]
+    """One line for each of ``runs``: run → folder."""
     return [_judge(name, folder) for name, folder in runs.items()]
 
 
@@ -82,6 +84,11 @@ async def study(name: str) -> Check:
     try:
         loaded = load_study(shipped_studies()[name])
         return judge(name, await _plan(loaded))
+    except MissingImage as error:
+        told = str(error).splitlines()[0]
+        command = _COMMAND.search(told)
+        says = f"{told.partition(' in /')[0].removeprefix('there is ')}"
+        return missing(name, STUDIES, says, command[1] if command else "")
     except (StorlabError, OSError) as error:
         return missing(name, STUDIES, str(error).splitlines()[0])
 
@@ -92,12 +99,20 @@ async def _plan(loaded: Study) -> Plan:
         return await make_plan(loaded, session, 0, (repeat.min, repeat.max))
 
 
+def in_one_line(reasons: Iterable[str]) -> str:
+    """Reasons why cells cannot run; what root alone may do is said once for all."""
+    every = list(reasons)
+    roots = [found["what"] for reason in every if (found := _ROOT.fullmatch(reason))]
+    rest = [reason for reason in every if not _ROOT.fullmatch(reason)]
+    return "; ".join([*([f"takes root, for {' and '.join(roots)}"] if roots else []), *rest])
+
+
 def judge(name: str, plan: Plan) -> Check:
     """A plan in one line."""
     cells = len(plan.study.cells)
     if not plan.unsupported:
         return ok(name, STUDIES, f"all {cells} cells can run")
-    reasons = "; ".join(dict.fromkeys(reason for each in plan.unsupported.values() for reason in each))
+    reasons = in_one_line(dict.fromkeys(reason for each in plan.unsupported.values() for reason in each))
     if plan.supported:
         return warn(name, STUDIES, f"{len(plan.supported)} of {cells} cells can run: {reasons}", _PLAN)
     return missing(name, STUDIES, reasons, _PLAN)

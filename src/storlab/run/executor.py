@@ -301,7 +301,11 @@ class _Executor:
         plan = self._plan
         known = trial_times(plan.supported, self._tables.records, side_by_side=plan.side_by_side).items()
         times = {cell: time for cell, time in known if cell not in self._schedule.resting}
-        return time_left(times, rest, (max(least, 0), max(most, 0)))
+        left = time_left(times, rest, (max(least, 0), max(most, 0)))
+        if left is None or self._limits.minutes is None:
+            return left
+        budget = max(0.0, self._limits.minutes * 60 - (time.monotonic() - self._began))
+        return min(left[0], budget), min(left[1], budget)
 
     def _summarise(self, *, ended: bool = False) -> Summary:
         gates, rests = self._limits.gates, self._schedule.rests

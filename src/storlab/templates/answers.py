@@ -71,7 +71,7 @@ TARGETS: Mapping[str, str] = {
 
 EXTENTS: Mapping[str, str] = {
     "look": "a look: two rounds, which decide nothing",
-    "decided": "until each comparison has a verdict",
+    "decided": "until each comparison has a verdict, or each point of a sweep is known to ±10 %",
     "10%": "until each ratio is known to ±10 %",
     "5%": "until each ratio is known to ±5 %",
     "TIME": "for so long at most: 10m, 1h",

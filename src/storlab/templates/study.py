@@ -49,6 +49,9 @@ _SYSBENCH: Mapping[str, str] = {
     "transactions-write": "oltp_write_only",
 }
 
+SWEEPS = ("queue-depths", "block-sizes")
+"""What has numbers as levels."""
+
 _DIRECT = (("ioengine", '"libaio"'), ("direct", "1", "past the page cache"))
 _FIO: Mapping[str, tuple[Row, ...]] = {
     "log": (("rw", '"write"'), ("bs", '"4k"'), ("fdatasync", "1", "after each write")),
@@ -120,7 +123,8 @@ def _parameters(answers: Answers, place: Place) -> Iterator[Row]:
         yield "bytes", '"4k"', "of each file"
     else:
         yield "size", '"256M"', "what is read and written of the disk, or the file"
-        yield "runtime", '"3s"', "of each trial: many rounds say more than long trials"
+        runtime = "2s" if answers.compare in SWEEPS else "3s"
+        yield "runtime", f'"{runtime}"', "of each trial: many rounds say more than long trials"
 
 
 def _factor(answers: Answers) -> list[str]:
@@ -184,6 +188,8 @@ def _repeat(answers: Answers) -> list[Row]:
     until, least, most, said = '"decided"', 6, 20, 'until each comparison has a verdict; or "±5%"'
     if answers.compare == "nothing":
         until, least, most, said = '"max"', 5, 5, "there is nothing to decide: so many rounds"
+    elif answers.compare in SWEEPS and answers.extent == "decided":
+        least, most, said = 5, 8, 'a sweep: until each point is known to ±10 %; or "±5%"'
     elif answers.extent.endswith("%"):
         until, least, most, said = f'"±{answers.share}"', 6, 30, "until each ratio is known so well"
     if answers.extent == "look":

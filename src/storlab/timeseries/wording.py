@@ -152,16 +152,17 @@ def _changes(found: Sequence[SeriesFindings]) -> str:
     if len(found) > _TOLD:
         counts = [level_changes(each) for each in found]
         return f"the level changes within the trial, {_span([float(count) for count in counts], _times)}"
-    return "the level changes " + "; ".join(map(_changes_of, found))
+    return f"the level {', and '.join(map(_changes_of, found))}"
 
 
 def _changes_of(first: SeriesFindings) -> str:
     kept = first.changes[len(first.changes) - level_changes(first) :]
     largest = max(kept, key=lambda change: abs(change.after - change.before))
     step = _percent((largest.after - largest.before) / abs(first.mean))
-    way = "up" if largest.after > largest.before else "down"
-    at = f"by {step} {way} at {time_words(largest.t)}"
-    return at if len(kept) == 1 else f"{len(kept)} times, the most {at}{_end_of(first, kept)}"
+    rises, at = largest.after > largest.before, time_words(largest.t)
+    if len(kept) == 1:
+        return f"{'rises' if rises else 'falls'} by {step} at {at}"
+    return f"changes {len(kept)} times, the most by {step} {'up' if rises else 'down'} at {at}{_end_of(first, kept)}"
 
 
 def _end_of(found: SeriesFindings, kept: Sequence[Level]) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from storlab.analysis.summary import Comparison, Summary, Verdict
+from storlab.analysis.summary import Comparison, Estimate, Summary, Verdict
 from storlab.report.model.answer import answer
 
 from .test_words import BASE
@@ -58,13 +58,39 @@ def test_equivalence_is_an_answer() -> None:
     )
 
 
-@pytest.mark.parametrize(("wins", "text"), [(2, "in each of the 2 combinations"), (1, "with load=0")])
+@pytest.mark.parametrize(
+    ("pairs", "text"),
+    [
+        (("ab", "ac", "bc"), "Write bandwidth of a, b and c is equivalent within ±5 %."),
+        (("ab", "bc"), "Write bandwidth: a and c are each equivalent to b within ±5 %."),
+        (("ab", "cd"), "Write bandwidth: equivalent within ±5 % are a to b and c to d."),
+    ],
+)
+def test_several_levels_that_are_equivalent_are_one_statement(pairs: tuple[str, ...], text: str) -> None:
+    assert said([pair(both[0], both[1], 1.0, "equivalent") for both in pairs]) == text
+
+
+@pytest.mark.parametrize(("wins", "text"), [(2, "in both combinations"), (1, "with load=0")])
 def test_places_are_counted_among_all_of_the_metric(wins: int, text: str) -> None:
     verdicts: list[Verdict] = ["better" if number < wins else "undecided" for number in range(2)]
     several = [
         [replace(pair("a", "b", 1.5, verdict), within={"load": str(number)})] for number, verdict in enumerate(verdicts)
     ]
     assert text in said(*several).partition(";")[0]
+
+
+def test_values_that_nothing_judges_are_told() -> None:
+    def found(cache: str, mean: float) -> Estimate:
+        levels = {"cache": cache, "bs": "4k"}
+        return Estimate(1, levels, "load", "tps", "1/s", "higher", 1, mean, mean, None, None, None, None, 0.95)
+
+    without = replace(SUMMARY, comparisons=())
+    few = [found("none", 500.0), found("writeback", 900.0)]
+    assert answer(without, [], few) == "tps: none 500/s, writeback 900/s; described, not judged.".replace(
+        "none", "cache=none"
+    )
+    many = [found(f"c{number}", 100.0 * number) for number in range(1, 9)]
+    assert answer(without, [], many) == "tps: from 100/s (c1) to 800/s (c8)."
 
 
 def test_a_run_without_comparisons_says_what_was_done() -> None:

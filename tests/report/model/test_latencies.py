@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 from storlab.analysis.summary import Distribution, Percentile, Summary
 from storlab.report.formats import render
 from storlab.report.formats.csv import render_csv
 from storlab.report.model.input import ReportInput
-from storlab.report.model.latencies import latency_tables
+from storlab.report.model.latencies import asked_latencies, latency_tables
 from storlab.report.model.tables import Table
 from storlab.report.model.view import View
 
@@ -32,8 +33,7 @@ def test_a_row_is_a_cell_and_the_caption_says_how_far_off_a_percentile_can_be() 
     assert table.title == "latency: load"
     assert table.columns == ("cache", "operations", "p50", "p99.99")
     assert table.rows[0] == ("none", "10000", "100 µs", "2.00 ms [1]")
-    assert table.caption.startswith("of all operations of all rounds and jobs, from merged histograms; ")
-    assert table.caption.endswith("the true percentile is at most 1.0 % from the one told, before rounding")
+    assert table.caption == "of all operations of all rounds and jobs, from merged histograms, exact to 1.0 %"
     assert table.notes == ("Fewer than ten operations are slower: another run may well have another one.",)
 
 
@@ -48,7 +48,19 @@ def test_what_lies_in_the_last_bin_is_told_by_its_bounds() -> None:
     bounded, open_ended = Percentile(50, 17.0, 16.9, 40.0, 500), Percentile(99.99, 16.9, 16.9, None, 500)
     (table,) = tables(told(1, (bounded, open_ended)))
     assert table.rows[0][-2:] == ("16.9 s to 40.0 s [1]", "16.9 s or more [1]")
-    assert "merged histograms" in table.caption and "at most" not in table.caption
+    assert "merged histograms" in table.caption and "exact" not in table.caption
+
+
+def test_in_short_there_are_those_of_the_operation_that_is_asked_about() -> None:
+    those = tuple(told(1, FINE, metric=name) for name in ("close.latency", "create.latency", "sync.latency"))
+    different = tuple(replace(each, operations=10_000 + at) for at, each in enumerate(those))
+    summary = Summary("t", "create.rate", 0.95, 1, "", distributions=different)
+    assert [table.title for table in asked_latencies(summary)] == [
+        "create.latency: load",
+        "sync.latency: load",
+    ]
+    assert asked_latencies(summary)[0].columns[-1] == "p50"
+    assert asked_latencies(summary)[0].notes == ()
 
 
 def test_they_stand_in_a_section_of_their_own() -> None:

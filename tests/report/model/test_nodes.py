@@ -13,7 +13,7 @@ from storlab.report.model import words
 from storlab.report.model.format import plus_minus
 from storlab.report.model.input import ReportInput
 from storlab.report.model.nodes import guest_tables, node_tables
-from storlab.report.model.setup import guests_table, modes_table, unsafe_modes
+from storlab.report.model.setup import guests_tables, modes_table, unsafe_modes
 from storlab.report.model.tables import Table, together
 
 from ..sample import sample
@@ -99,29 +99,40 @@ def test_each_guests_qemu_has_its_cpus_and_its_memory(run: ReportInput) -> None:
     ]
 
 
-def test_guests_that_were_alike_share_a_row(run: ReportInput) -> None:
-    shown = guests_table(run)
-    assert shown is not None
-    assert [row[0] for row in shown.rows] == ["vm-1 to vm-4", "storage"]
-    assert dict(zip(shown.columns, shown.rows[1], strict=True))["memory"] == "1.00 GiB"
+def test_what_all_guests_share_stands_once_and_what_differs_in_a_row_for_those_that_are_alike(run: ReportInput) -> None:
+    shared, differing = guests_tables(run)
+    assert shared.title == "Guests: vm-1 to vm-4 and storage"
+    assert all(len(row) == 2 and row[1] for row in shared.rows)
+    assert [row[0] for row in differing.rows] == ["vm-1 to vm-4", "storage"]
+    assert dict(zip(differing.columns, differing.rows[1], strict=True))["memory"] == "1.00 GiB"
 
 
 def test_a_guest_that_differs_in_some_cells_says_in_which(run: ReportInput) -> None:
-    guests = {
-        cell: {
-            name: dict(facts) | ({"machine": "pc"} if run.summary.cells[cell - 1].levels["bs"] == "512" else {})
-            for name, facts in nodes.items()
-        }
-        for cell, nodes in run.guests.items()
-    }
-    shown = guests_table(replace(run, guests=guests))
-    assert shown is not None
-    assert [row[:2] for row in shown.rows] == [
+    differing = guests_tables(_with_a_machine_for_512(run, "pc"))[-1]
+    assert [row[:2] for row in differing.rows] == [
         ("vm-1 to vm-4", "bs=4k (5 cells)"),
         ("storage", "bs=4k (5 cells)"),
         ("vm-1 to vm-4", "bs=512 (5 cells)"),
         ("storage", "bs=512 (5 cells)"),
     ]
+
+
+def test_a_fact_that_is_long_has_a_line_of_its_own(run: ReportInput) -> None:
+    command = "qemu-system-x86_64 -machine q35 -accel tcg,thread=multi"
+    differing = guests_tables(_with_a_machine_for_512(run, command))[-1]
+    assert differing.columns == ("guests", "cells", "fact", "value")
+    assert ("storage", "bs=512 (5 cells)", "machine", command) in differing.rows
+
+
+def _with_a_machine_for_512(run: ReportInput, machine: str) -> ReportInput:
+    guests = {
+        cell: {
+            name: dict(facts) | ({"machine": machine} if run.summary.cells[cell - 1].levels["bs"] == "512" else {})
+            for name, facts in nodes.items()
+        }
+        for cell, nodes in run.guests.items()
+    }
+    return replace(run, guests=guests)
 
 
 def test_modes_stand_in_one_table_and_what_is_the_same_everywhere_stands_once(run: ReportInput) -> None:

@@ -182,7 +182,7 @@ def _command(kind: str, paths: Sequence[Path]) -> str:
 def _needs_columns(path: Path) -> str:
     from storlab.importing.table.suggest import options_for
 
-    words = shlex.join(["storlab", "import", "csv", str(path), *options_for(head_of(path))])
+    words = shlex.join(["storlab", "import", str(path), *options_for(head_of(path))])
     return (
         f"{path} is a table: say which of its columns are numbers, whether higher or lower is better, and what tells "
         f"set-ups apart, such as: {words}"

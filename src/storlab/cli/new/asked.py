@@ -13,6 +13,10 @@ from storlab.templates.answers import SUBJECTS, TARGETS, Answers, Target
 if TYPE_CHECKING:
     from storlab.cli.new.looking import Looker
 
+DIRECTORY = "/var/tmp"
+"""What is offered to those who may not make a loop device."""
+IN_A_DIRECTORY = ("safety", "queue-depths", "block-sizes", "nothing")
+"""What can be compared in a directory as well as on a disk."""
 _REQUIRED = ("compare", "on", "load", "until", "guests")
 
 
@@ -48,7 +52,7 @@ def answers_of(asked: Asked, look: Looker) -> Answers:
     """Those of options and defaults, looked at. Raises ``UserError``."""
     if asked.compare is None:
         raise UserError(f"--compare is missing, which has no default: {', '.join(SUBJECTS)}")
-    target, path = place_of(asked.on or "file")
+    target, path = place_of(asked.on or usual_place(asked.compare))
     answers = Answers(
         asked.compare,
         target,
@@ -63,6 +67,11 @@ def answers_of(asked: Asked, look: Looker) -> Answers:
         raise UserError(f"{reason} Add --wipe {path} if that is what you want")
     look.check(answers)
     return answers
+
+
+def usual_place(compare: str) -> str:
+    """Where nobody says it: a file of Storlab's own; where only root could set that up, a directory, if one will do."""
+    return DIRECTORY if os.geteuid() != 0 and compare in IN_A_DIRECTORY else "file"
 
 
 def place_of(on: str) -> tuple[Target, str]:

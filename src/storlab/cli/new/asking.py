@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ from rich.prompt import InvalidResponse, PromptBase
 from rich.text import Text
 
 from storlab.cli.console import Console
-from storlab.cli.new.asked import Asked, answers_of, place_of
+from storlab.cli.new.asked import DIRECTORY, Asked, answers_of, place_of, usual_place
 from storlab.cli.new.looking import Looker
 from storlab.errors import UserError
 from storlab.templates.answers import EXTENTS, LOADS, SUBJECTS, TARGETS, Answers
@@ -74,9 +75,12 @@ def ask(asked: Asked, look: Looker) -> Answers:
 
 
 def _ask(asked: Asked, look: Looker, asker: _Asker) -> Answers:
+    said: set[str] = set()
+
     def taken(answers: Answers) -> Answers:
         look.check(answers)
-        for lacking in look.lacking:
+        for lacking in [each for each in look.lacking if each not in said]:
+            said.add(lacking)
             asker.console.print(Text(f"  not on this machine as it is: {lacking}", style="yellow"))
         return answers
 
@@ -84,7 +88,8 @@ def _ask(asked: Asked, look: Looker, asker: _Asker) -> Answers:
         answers = Answers(asked.compare)
     else:
         says = {name: subject.says for name, subject in SUBJECTS.items()}
-        answers = asker.choose("1. What do you want to compare?", says, Answers, "file-systems")
+        usual = "file-systems" if os.geteuid() == 0 else "safety"  # the first that this user can run
+        answers = asker.choose("1. What do you want to compare?", says, Answers, usual)
     answers = _ask_place(answers, asked, look, asker, taken)
     subject = SUBJECTS[answers.compare]
     if asked.load is not None:
@@ -118,13 +123,14 @@ def _ask_place(
 
         return asker.ask("Type its name again to allow that, or press Enter for another", again)
 
-    chosen = asker.choose("2. On what?", TARGETS, lambda word: word if word in TARGETS else located(word), "file")
+    usual = "directory" if usual_place(answers.compare) == DIRECTORY else "file"
+    chosen = asker.choose("2. On what?", TARGETS, lambda word: word if word in TARGETS else located(word), usual)
     while not isinstance(chosen, Answers) or chosen is answers:
         if chosen == "file":
             chosen = asker.ask("   How large?", lambda size: taken(replace(answers, size=size)), answers.size)
         else:
             kind = "directory" if chosen == "directory" else "device"
-            chosen = asker.ask(f"   Which {kind}? Its path", located)
+            chosen = asker.ask(f"   Which {kind}? Its path", located, DIRECTORY if kind == "directory" else "")
             chosen = kind if chosen is answers else chosen
     return chosen
 

@@ -107,6 +107,6 @@ def _write(asked: Asked, name: str | None, manner: Manner) -> None:
     file = target_of(name or answers.compare)
     write_new(file, study_text(answers, shlex.quote(str(file))), manner.force)
     show(f"Wrote {file}: {look.in_short(answers)}")
-    for lacking in look.lacking:
+    for lacking in () if interactive else look.lacking:  # who was asked has been told
         warn(f"storlab: not on this machine as it is: {lacking}")
     show(f"Next: `{look.next_command(answers, shlex.quote(str(file)))}`")

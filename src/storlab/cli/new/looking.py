@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from storlab.errors import MissingImage, MissingTool, StudyError, UserError
 from storlab.templates.answers import Answers
 from storlab.templates.study import run_command, study_text, title_of
+
+if TYPE_CHECKING:
+    from storlab.run.plan import Plan
 
 
 @dataclass
@@ -20,6 +24,7 @@ class Looker:
     cells: int = 0
     supported: int = 0
     needs_image: bool = False
+    time: str = ""
 
     def check(self, answers: Answers) -> None:
         """Raises ``UserError`` for answers that can't be: a device in use, no such directory, more than is free."""
@@ -27,16 +32,16 @@ class Looker:
 
         study = parse_study(study_text(answers).encode(), "study.toml", _no_files)
         self.cells = self.supported = len(study.cells)
-        self.lacking, self.needs_image = (), False
+        self.lacking, self.needs_image, self.time = (), False, ""
         if not self.enabled:
             return
         from storlab.run.executor import new_run_id
-        from storlab.run.plan import Plan, make_plan
+        from storlab.run.plan import make_plan
         from storlab.run.session import open_session
 
         async def look() -> Plan:
             async with open_session(new_run_id()) as session:
-                return await make_plan(study, session, 0, (1, 1))
+                return await make_plan(study, session, 0, (study.model.repeat.min, study.model.repeat.max))
 
         try:
             plan = asyncio.run(look())
@@ -49,6 +54,7 @@ class Looker:
         else:
             reasons = (reason for found in plan.unsupported.values() for reason in found)
             self.lacking, self.supported = tuple(dict.fromkeys(reasons)), len(plan.supported)
+            self.time = _time(plan, answers.minutes)
 
     def is_occupied(self, answers: Answers) -> str | None:
         """Why a device is refused that its name, written once more, would release; ``None``: nothing would, or need."""
@@ -71,7 +77,22 @@ class Looker:
         """What was written, in a line."""
         cells = "1 set-up" if self.cells == 1 else f"{self.cells} set-ups"
         able = "" if self.supported == self.cells else f", of which {self.supported or 'none'} can run here"
-        return f"{title_of(answers)}; {cells}{able}"
+        return f"{title_of(answers)}; {cells}{able}{f'; {self.time}' if self.time and self.supported else ''}"
+
+
+def _time(plan: Plan, minutes: float | None) -> str:
+    """How long it would take, as far as its loads say that."""
+    from storlab.report.model.format import duration
+    from storlab.run.estimates import round_time
+
+    expected = round_time(plan)
+    if expected.unknown or not plan.supported:
+        return ""
+    longest = expected.seconds * plan.rounds[1]
+    least, most = (duration(round(seconds)) for seconds in (expected.seconds * plan.rounds[0], longest))
+    if minutes is not None and longest > minutes * 60:
+        return f"at most {duration(round(minutes * 60))}"
+    return f"about {least}" if least == most else f"about {least} to {most}"
 
 
 def _no_files(name: str) -> str:

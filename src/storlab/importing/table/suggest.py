@@ -12,6 +12,10 @@ _ROWS = 200
 _POINT = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,3})?")
 _COMMA = re.compile(r"[-+]?\d+(?:,\d+)?")
 _SHOWN = 6
+_ROUNDS = ("run", "runs", "round", "rep", "repeat", "repetition", "iteration", "iter", "loop", "trial")
+_LOWER = re.compile(
+    r"(?<![a-z/])(lat|latency|clat|slat|p\d+(\.\d+)?|time|elapsed|duration|seconds|usec|msec|sec|us|µs|ms|ns|s|errors?)(?![a-z/])"
+)
 
 
 def options_for(head: bytes) -> list[str]:
@@ -31,9 +35,17 @@ def options_for(head: bytes) -> list[str]:
     words = [
         word for name, is_ in zip(names, numeric, strict=True) if not is_ for word in ("--factor-column", name.strip())
     ]
-    values = [name.strip() for name, is_ in zip(names, numeric, strict=True) if is_][:_SHOWN]
-    words += [word for name in values for word in ("--value", f"{name}::higher")]
+    values = [name.strip() for name, is_ in zip(names, numeric, strict=True) if is_]
+    rounds = [name for name in values if name.lower() in _ROUNDS][:1]
+    words += [word for name in rounds for word in ("--round-column", name)]
+    measured = [name for name in values if name not in rounds][:_SHOWN]
+    words += [word for name in measured for word in ("--value", f"{name}::{_better(name)}")]
     return words + (["--decimal", ","] if commas else [])
+
+
+def _better(name: str) -> str:
+    """Of times, percentiles and errors less is better, of most else more."""
+    return "lower" if _LOWER.search(name.lower()) else "higher"
 
 
 def _is_numeric(column: Sequence[str], number: re.Pattern[str]) -> bool:

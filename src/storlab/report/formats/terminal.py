@@ -26,7 +26,7 @@ from storlab.report.model.power_cuts import TITLE as POWER_CUTS
 from storlab.report.model.questions import SPREAD
 from storlab.report.model.steady import TITLE as STEADY_STATE
 from storlab.report.model.tables import Span, Table, without_notes
-from storlab.report.model.view import VerdictGroup, VerdictLine, View
+from storlab.report.model.view import VerdictGroup, VerdictLine, View, open_lines
 from storlab.report.model.why import EVIDENCE
 from storlab.report.model.words import MARKS
 from storlab.text import one_line
@@ -238,6 +238,8 @@ class TerminalReport:
                 yield drawn
             else:
                 hidden.append(name)
+        if not self._full and "latency" not in hidden and len(self._shown.latencies) > len(self._shown.latencies_brief):
+            hidden.append("latencies of other operations")
         if hidden:
             yield Text()
             yield foreign(f"More: {words.listed(hidden)}; see `storlab report RUN --full` or the HTML report.", "dim")
@@ -268,6 +270,10 @@ def _first(shown: View, width: int, full: bool) -> Iterator[RenderableType]:
         for group in shown.verdicts:
             yield Text()
             yield from _question(group, width, full)
+        if not full and (lines := open_lines(shown.verdicts)):
+            yield Text()
+            for sentence in lines:
+                yield bullet(MARKS["undecided"], STYLES["undecided"], sentence)
     else:
         yield from (bullet_of for group in shown.verdicts for bullet_of in _gates(group))
     if shown.not_compared:
@@ -291,23 +297,31 @@ def _further(shown: View, width: int, full: bool) -> Iterator[tuple[str, Iterato
     yield "sweeps", _sweeps(shown, width)
     yield "power cuts", section(POWER_CUTS, shown.power_cuts, width)
     yield "conformance", section("Conformance", shown.conformance_brief, width)
-    yield "measured values", section("Measured", shown.measured, width)
+    yield "measured values", section("Measured", _briefly(shown.measured, full), width)
     if not full:
         yield "evidence of why", _evidence(shown)
     single = shown.rounds == 1  # then there is little else; else rounds are what counts
     if single:
         yield "variability", section("Variability", shown.variability, width)
     yield "block I/O", section("Block I/O", shown.block, width)
+    if not full:
+        yield "latency", section("Latency", shown.latencies_brief, width)
     yield "effects of factors", section("Effects of factors", shown.effects, width)
     yield "nodes", section("Per node", shown.nodes, width)
+    if full:
+        yield "latency", section("Latency", shown.latencies, width)
     if not single:
         yield "variability", section("Variability", shown.variability, width)
-    yield "latency", section("Latency", shown.latencies, width)
     yield "guests", section("Guests", shown.guests, width)
     yield "details of block I/O", section("Block I/O in detail", shown.block_details, width)
-    yield "further metrics", section("Further metrics", shown.others, width)
-    yield "probes", section("Probes", shown.probes, width)
+    yield "further metrics", section("Further metrics", _briefly(shown.others, full), width)
+    yield "probes", section("Probes", _briefly(shown.probes, full), width)
     yield "environment", section("Environment", shown.setup, width)
+
+
+def _briefly(tables: Sequence[Table], full: bool) -> list[Table]:
+    """Without footnotes that change the reading of no number, unless everything is asked for."""
+    return list(tables) if full else [without_notes(table, words.is_of_outliers) for table in tables]
 
 
 def _sweeps(shown: View, width: int) -> Iterator[RenderableType]:
@@ -341,8 +355,8 @@ def _question(group: VerdictGroup, width: int, full: bool) -> Iterator[Renderabl
         if number:
             yield Text()
         yield from _table(part, width)
-    for line in group.told:
-        if line.verdict == "undecided":
+    for line in group.lines:
+        if full and line.verdict == "undecided":
             yield bullet(line.mark, STYLES[line.verdict], line.sentence)
         for result in line.gates:
             yield gate_bullet(result, indent=2)

@@ -13,6 +13,7 @@ from storlab.analysis.summary import Comparison, Estimate, Summary
 from storlab.grouping import grouped
 from storlab.report.model import format as fmt
 from storlab.report.model import words
+from storlab.report.model.tables import split_levels
 
 _MOST = 4  # clauses: a sentence of more is not read
 _OTHERS = 3  # levels that the best is held against by name
@@ -56,13 +57,37 @@ def answer(summary: Summary, questions: Sequence[Sequence[Comparison]], primary:
 def _without_verdicts(summary: Summary, primary: Sequence[Estimate]) -> str:
     if summary.comparisons:
         return "Nothing could be compared."
-    if len(primary) == 1:
-        (only,) = primary
+    asked = [e for e in primary if (e.source, e.metric) == (primary[0].source, primary[0].metric)]
+    if len(asked) == 1:
+        (only,) = asked
         span = fmt.interval(only.low, only.high, only.unit, only.mean)
-        mean = fmt.quantity(only.mean, only.unit, only.low, only.high)
-        return f"{_name(only.metric)}: {mean}{f' ({span})' if span else ''}."
+        return f"{_name(only.metric)}: {_mean(only)}{f' ({span})' if span else ''}."
+    if asked:
+        return _described(summary, asked)
     measured = sum(cell.rounds > 0 for cell in summary.cells)
     return f"{fmt.plural(measured, 'cell')} measured, none compared." if measured else "Nothing was measured."
+
+
+def _described(summary: Summary, asked: Sequence[Estimate]) -> str:
+    """Values of a metric that nothing judges: all of a few, else the ends; of a single curve also its knee."""
+    shared, _ = split_levels([e.levels for e in asked])
+
+    def of(e: Estimate) -> str:
+        return ", ".join(words.named(name, level) for name, level in e.levels.items() if name not in shared)
+
+    name = _name(asked[0].metric)
+    if len(asked) <= _MOST and not summary.sweeps:
+        return f"{name}: {', '.join(f'{of(e)} {_mean(e)}' for e in asked)}; described, not judged."
+    low, high = min(asked, key=lambda e: e.mean), max(asked, key=lambda e: e.mean)
+    said = f"{name}: from {_mean(low)} ({of(low)}) to {_mean(high)} ({of(high)})"
+    knees = [knee for knee in summary.knees if knee.level is not None]
+    if len(summary.knees) == len(knees) == 1:
+        said += f"; the knee is at {words.named(knees[0].factor, str(knees[0].level))}"
+    return words.stop(said)
+
+
+def _mean(e: Estimate) -> str:
+    return fmt.quantity(e.mean, e.unit, e.low, e.high)
 
 
 def _name(metric: str) -> str:
@@ -83,11 +108,27 @@ def _finding(question: Sequence[Comparison]) -> _Finding:
     if verdicts & {"better", "worse"}:
         return _of_differences(question, levels, found)
     if "equivalent" in verdicts:
-        alike = [c for c in question if c.verdict == "equivalent"]
-        pairs = [f"{words.named(c.factor, c.a)} and {words.named(c.factor, c.b)}" for c in alike]
-        who = words.listed(levels) if len(levels) == 2 else "; ".join(pairs)
-        return found(_ALIKE, f"{metric} of {who} is equivalent within {fmt.margin(max(c.margin for c in alike))}")
+        return found(_ALIKE, _alike([c for c in question if c.verdict == "equivalent"]))
     return found(_DESCRIBED if all(c.described for c in question) else _OPEN)
+
+
+def _alike(alike: Sequence[Comparison]) -> str:
+    """Levels that are all equivalent to each other in one list; else what each is equivalent to."""
+    first, margin = alike[0], fmt.margin(max(c.margin for c in alike))
+    metric, pairs = _name(first.metric), [(c.a, c.b) for c in alike]
+    levels = list(dict.fromkeys(level for pair in pairs for level in pair))
+
+    def named(those: Sequence[str]) -> str:
+        return words.listed([words.named(first.factor, level) for level in those])
+
+    if len(alike) == len(levels) * (len(levels) - 1) // 2:
+        return f"{metric} of {named(levels)} is equivalent within {margin}"
+    shared = next((level for level in levels if all(level in pair for pair in pairs)), None)
+    if shared is not None:
+        others = named([level for level in levels if level != shared])
+        return f"{metric}: {others} are each equivalent to {named([shared])} within {margin}"
+    each = [f"{named([a])} to {named([b])}" for a, b in pairs]
+    return f"{metric}: equivalent within {margin} are {words.listed(each)}"
 
 
 def _of_differences(question: Sequence[Comparison], levels: Sequence[str], found: Callable[..., _Finding]) -> _Finding:
@@ -138,7 +179,7 @@ def _clause(same: Sequence[_Finding], counts: Mapping[str, int]) -> str:
     numbered = next((f for f in same if f.pooled), same[0] if len(same) == 1 else None)
     numbers = f" ({numbered.numbers})" if numbered is not None and numbered.numbers else ""
     if len(same) > 1 and numbers:
-        numbers = f"{numbers[:-1]} over all)"
+        numbers = f"{numbers[:-1]} together)"
     return f"{same[0].said}{f' {places}' if places else ''}{numbers}"
 
 
@@ -152,8 +193,8 @@ def _places(same: Sequence[_Finding], counts: Mapping[str, int]) -> str:
     """Where it is so, of all places where this metric was compared; empty where there is only one."""
     single = [f for f in same if not f.pooled]
     of = counts.get(same[0].metric, 0)
-    parts = ["over all combinations"] if of and len(single) < len(same) else []
+    parts = ["over all combinations together"] if of and len(single) < len(same) else []
     if single and of > 1:
-        some = f"in {len(single)} of {of}" if len(single) < of else f"in each of the {of}"
+        some = f"in {len(single)} of {of}" if len(single) < of else "in both" if of == 2 else f"in all {of}"
         parts.append(f"with {single[0].place}" if len(single) == 1 else f"{some}{'' if parts else ' combinations'}")
     return " and ".join(parts)

@@ -53,6 +53,7 @@ _SCALES: dict[str, tuple[Scale, ...]] = {
     "1": _counted(""),
     # Variances: a prefix is squared with its unit.
     "B²/s²": _prefixed(("", "Ki", "Mi", "Gi"), 1024**2, "B²/s²"),
+    "IOPS²": tuple(Scale(scale**2, f"({sign}IOPS)²") for scale, sign in ((1, ""), (1e3, "k"), (1e6, "M"))),
     "1/s²": _prefixed(("", "k²", "M²", "G²"), 1000**2, "/s²"),
 }
 _TIMES = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))

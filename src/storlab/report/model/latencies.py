@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from storlab.analysis.summary import Distribution, Percentile, Summary
 from storlab.grouping import grouped
 from storlab.metrics import percentile_name
 from storlab.report.model import format as fmt
-from storlab.report.model.tables import Notes, Table, heading, split_levels
+from storlab.report.model.tables import Notes, Table, heading, split_levels, without_notes
 
 ROUGH = 0.1
 """A percentile that may be off by more than this share of itself is shown by its bounds."""
+_BRIEF = 2
+"""Tables that are shown where not everything is."""
 FEW = 10
 """With fewer operations beyond it, a percentile is shown with a note."""
 
@@ -30,6 +33,21 @@ def latency_tables(summary: Summary) -> list[Table]:
             shown.append(same)
             tables.append(_table(group))
     return tables
+
+
+def asked_latencies(summary: Summary) -> list[Table]:
+    """Of the operations that the study asks about, and of syncs; the first ones where it asks about no operation."""
+    operation = summary.primary.partition(".")[0]
+    found = tuple(d for d in summary.distributions if d.metric in ("latency", "sync.latency", f"{operation}.latency"))
+    tables = latency_tables(replace(summary, distributions=found) if found else summary)[:_BRIEF]
+    return [_without_rare(table) for table in tables]
+
+
+def _without_rare(table: Table) -> Table:
+    """Without the percentiles that need most operations, and those between others; so that it fits 80 columns."""
+    brief = table.of_columns([at for at, name in enumerate(table.columns) if name not in ("p95", "p99.99")])
+    used = {note for note in brief.notes if any(f"[{brief.notes.index(note) + 1}]" in " ".join(r) for r in brief.rows)}
+    return without_notes(brief, lambda note: note not in used)
 
 
 def _table(group: Sequence[Distribution]) -> Table:
@@ -55,7 +73,7 @@ def _caption(group: Sequence[Distribution], several: bool) -> str:
     exact = ""
     if any(errors):
         most = math.ceil(max(errors) * 1000 - 1e-9) / 10  # rounded up, for it is a bound
-        exact = f"; the true percentile is at most {fmt.number(most, 1)} % from the one told, before rounding"
+        exact = f", exact to {fmt.number(most, 1)} %"
     return f"of all operations of all {of}, from merged histograms{exact}"
 
 

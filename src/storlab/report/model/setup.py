@@ -5,7 +5,7 @@ the usual hidden cause of a difference between set-ups.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import to_builtins
@@ -92,33 +92,49 @@ def _layer_parts(layer: str, nodes: Mapping[str, Mapping[str, Facts]]) -> list[t
 
 _SHOWN = ("accelerator", "machine", "cpu", "cpus", "memory", "qemu", "kernel", "image", "boot", "pinning")
 """What is shown of a guest, in this order; whatever else is known of it follows."""
+_LONG = 24
+"""Letters of a fact of guests from which on it has a line of its own."""
 _HEADINGS = {"cpu": "CPU model", "cpus": "CPUs", "qemu": "QEMU"}
 
 _APART = frozenset({"disk", "boot_seconds"})  # the disk is in the table of its modes, times are never alike
 
 Row = tuple[tuple[str, str], ...]
+Group = tuple[dict[str, str], list[tuple[int, str]]]
+"""What guests that are alike are, and where they are: cell and node."""
 
 
-def guests_table(given: ReportInput) -> Table | None:
-    """A row for all guests that were alike; ``None`` where there were none."""
+def guests_tables(given: ReportInput) -> list[Table]:
+    """What all guests share, a fact a line, for some are long; then a row for all that were alike, if not all were."""
     found = [(_row(facts), (cell, node)) for cell, nodes in given.guests.items() for node, facts in nodes.items()]
     groups = [(dict(row), places) for row, places in grouped(found).items()]
     if not groups:
-        return None
+        return []
     names = list(dict.fromkeys([*_SHOWN, *(name for row, _ in groups for name in row)]))
-    shown = [name for name in names if any(row.get(name) for row, _ in groups)]
-    rows = [
-        (
-            compact(list(dict.fromkeys(node for _, node in places))),
-            _cells(given, places),
-            *(row.get(name, "") for name in shown),
-            _boot_times(given, places),
-        )
-        for row, places in groups
-    ]
-    columns = ("guests", "cells", *(_HEADINGS.get(name, name) for name in shown), "boot time")
+    values = {name: [row.get(name, "") for row, _ in groups] for name in names}
+    shared = [(_HEADINGS.get(name, name), of[0]) for name, of in values.items() if of[0] and len(set(of)) == 1]
+    if len(groups) == 1:
+        shared.append(("boot time", _boot_times(given, groups[0][1])))
+    everyone = compact(list(dict.fromkeys(node for _, places in groups for _, node in places)))
+    facts = tuple((name, text) for name, text in shared if text)
+    tables = [Table(f"Guests: {everyone}", ("fact", "value"), facts, 2)] if facts else []
+    return tables if len(groups) == 1 else [*tables, _differing(given, groups, values)]
+
+
+def _differing(given: ReportInput, groups: Sequence[Group], values: Mapping[str, Sequence[str]]) -> Table:
+    """A row for guests that were alike; where a fact is long, a row for each of their facts."""
+    shown = {_HEADINGS.get(name, name): of for name, of in values.items() if len(set(of)) > 1}
+    who = [(compact(list(dict.fromkeys(node for _, node in at))), _cells(given, at)) for _, at in groups]
+    boots = [_boot_times(given, places) for _, places in groups]
+    rows: list[tuple[str, ...]]
+    if any(len(text) > _LONG for of in shown.values() for text in of):
+        facts = [*shown.items(), ("boot time", boots)]
+        rows = [(*names, name, of[at]) for at, names in enumerate(who) for name, of in facts if of[at]]
+        columns: tuple[str, ...] = ("guests", "cells", "fact", "value")
+    else:
+        rows = [(*names, *(of[at] for of in shown.values()), boots[at]) for at, names in enumerate(who)]
+        columns = ("guests", "cells", *shown, "boot time")
     kept = [i for i in range(len(columns)) if any(row[i] for row in rows)]
-    return Table("Guests", columns, tuple(rows), len(kept)).of_columns(kept)
+    return Table("What differs between guests", columns, tuple(rows), len(kept)).of_columns(kept)
 
 
 def _row(facts: Facts) -> Row:
@@ -157,6 +173,8 @@ _MODES = frozenset(
     | {"no_flush", "zfs_nocacheflush", "zil_nocacheflush"}
 )
 _MOUNT_OPTION = re.compile(r"(no)?barrier(=.*)?|sync|dirsync|dax(=.*)?|data=.*|discard(=.*)?|nodiscard")
+_USUAL = ("discard", "discard=async", "nodiscard")
+"""Modes that say nothing about what is safe: where there are no others, there is no table."""
 _UNSAFE = re.compile(
     r"(.*\.)?(sync=disabled|cache=unsafe|no_flush=(yes|1)|z(fs|il)_nocacheflush=(yes|1)|nobarrier|barrier=0)"
 )
@@ -179,7 +197,7 @@ def modes_table(given: ReportInput) -> Table | None:
         of = "all nodes" if set(nodes) == everyone else compact(nodes)
         ways.setdefault(layer.name, []).append((layer.name, of, _places(given, [cell for cell, _ in places]), text))
     rows = [row for same_layer in ways.values() for row in same_layer]
-    if not rows:
+    if all(row[-1] in _USUAL for row in rows):
         return None
     telling = {"disks of": "all nodes", "where": ALL_CELLS}
     columns = ("layer", "disks of", "where", "modes")

@@ -64,7 +64,7 @@ def knee_sentence(knee: Knee) -> str:
     if knee.low is not None and knee.high is not None and knee.confidence is not None:
         ends = knee.low if knee.low == knee.high else f"{knee.low} to {knee.high}"
         span = f"{fmt.confidence(knee.confidence)} bootstrap interval: {ends}"
-    at = f"{fmt.quantity(knee.rate, '1/s')} at {fmt.quantity(knee.time, 's')}"
+    at = f"{fmt.quantity(knee.rate, fmt.unit_of(knee.throughput, '1/s'))} at {fmt.quantity(knee.time, 's')}"
     return f"{lead}: {knee.factor} {knee.level} ({span}), {at}."
 
 

@@ -85,6 +85,20 @@ def without_notes(table: Table, left_out: Callable[[str], bool]) -> Table:
     return replace(table, rows=rows, notes=tuple(kept))
 
 
+def with_note(tables: Sequence[Table], begins: str, sentence: str) -> list[Table] | None:
+    """The tables with a footnote to each row whose label ``begins`` so; ``None`` where there is no such row."""
+    noted = [_with_note(table, begins, sentence) for table in tables]
+    return noted if any(new is not old for new, old in zip(noted, tables, strict=True)) else None
+
+
+def _with_note(table: Table, begins: str, sentence: str) -> Table:
+    if not any(row[0].startswith(begins) for row in table.rows):
+        return table
+    mark = f"[{len(table.notes) + 1}]"
+    rows = tuple((f"{row[0]} {mark}", *row[1:]) if row[0].startswith(begins) else row for row in table.rows)
+    return replace(table, rows=rows, notes=(*table.notes, sentence))
+
+
 def _renumbered(cell: str, numbers: Mapping[str, str]) -> Iterator[str]:
     yield from (word for old in cell.split(" ") if (word := numbers.get(old, old)) or old not in numbers)
 
@@ -203,16 +217,28 @@ def _matrix(title: str, group: Sequence[Estimate], cells: Mapping[int, str]) -> 
     notes, metrics = Notes(), dict[str, dict[int, Estimate]]()
     for e in group:
         metrics.setdefault(e.metric, {})[e.cell] = e
+    alone = all(e.low is None for e in group)
+
+    def tell(e: Estimate) -> str:
+        return _alone(e, notes) if alone else _with_interval(e, notes)
+
     rows: list[tuple[str, ...]] = []
     for metric, found in metrics.items():
         better = next(iter(found.values())).better
-        numbers = [_with_interval(found[cell], notes) if cell in found else "not measured" for cell in cells]
+        numbers = [tell(found[cell]) if cell in found else "not measured" for cell in cells]
         rows.append((metric, *numbers, better if words.direction(better) else ""))
     columns = ("metric", *cells.values(), "better")
     if not any(row[-1] for row in rows):
         columns, rows = columns[:-1], [row[:-1] for row in rows]
-    caption = "mean over rounds, with its interval"
+    single = all(e.rounds == 1 for e in group)
+    of = "of one round" if single else "mean over rounds"
+    caption = f"{of}, too few for intervals" if alone else f"{of}, with its interval"
     return Table(title, columns, tuple(rows), 1, caption, notes.sentences())
+
+
+def _alone(e: Estimate, notes: Notes) -> str:
+    """Where nothing has an interval, that is said once for all."""
+    return notes.mark(fmt.quantity(e.mean, e.unit), [w for w in e.warnings if not words.is_of_rounds(w)])
 
 
 def _with_interval(e: Estimate, notes: Notes) -> str:

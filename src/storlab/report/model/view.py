@@ -16,20 +16,23 @@ from storlab.report.model.conformance import conformance_tables
 from storlab.report.model.effects import effect_tables, how_made
 from storlab.report.model.grid import further_tables, measured_tables
 from storlab.report.model.input import ReportInput, for_people, split
-from storlab.report.model.latencies import latency_tables
+from storlab.report.model.latencies import asked_latencies, latency_tables
 from storlab.report.model.nodes import guest_tables, node_tables
 from storlab.report.model.power_cuts import power_cut_tables
 from storlab.report.model.questions import FEW, Values, matrix_tables, question_table
-from storlab.report.model.setup import guests_table, modes_table, unsafe_modes
+from storlab.report.model.setup import guests_tables, modes_table, unsafe_modes
 from storlab.report.model.steady import steady_tables
 from storlab.report.model.sweeps import sweep_sentences, sweep_tables
-from storlab.report.model.tables import PROBE, Table, absent_table, heading, together
+from storlab.report.model.tables import PROBE, Table, absent_table, heading, together, with_note
 from storlab.report.model.variability import variability_tables
 from storlab.report.model.why import best_lines, differs, why_chapter
 
 _ONLY_EXPORTED = ("variance", "sigma", "outliers", "longest_stall")
 """Of the variability within trials a table of all metrics shows the coefficient of variation, which says most; a study
 that compares the others has them among its results, and JSON and CSV hold all."""
+
+
+_NAMED = 4  # comparisons of a sentence; of more, the first are named
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,11 @@ class VerdictGroup:
         return tuple(line for line in self.lines if line.verdict == "undecided" or line.gates)
 
     @property
+    def open(self) -> list[str]:
+        """What undecided ones lack, said once for all that lack the same."""
+        return open_lines([self])
+
+    @property
     def decided(self) -> bool:
         """Whether any of its comparisons has a verdict."""
         return any(c.verdict != "undecided" for c in self.comparisons)
@@ -108,7 +116,7 @@ class View:
         self.answer = answer(summary, questions, first)
         self.matrix = matrix_tables(questions, values) if len(questions) > FEW else []
         self.not_compared = not_compared(summary.comparisons)
-        self.warnings = [words.stop(warning) for warning in words.once((*unsafe_modes(given), *summary.warnings))]
+        said = [words.stop(warning) for warning in words.once((*unsafe_modes(given), *summary.warnings))]
         self.measured = measured_tables(_not_among(questions, first, values), summary.cells)
         self.power_cuts = power_cut_tables(given.power_cuts)
         self.sweeps = sweep_tables(summary)
@@ -125,11 +133,25 @@ class View:
         self.effects = effect_tables(summary)
         self.variability = variability_tables(given)
         self.latencies = latency_tables(summary)
+        self.latencies_brief = asked_latencies(summary)
         self.others = further_tables(shown, summary.cells)
         self.absent = absent_table(summary)
-        self.probes = further_tables(watched, summary.cells)
-        self.setup = [table for table in (guests_table(given), modes_table(given)) if table is not None]
+        self.probes, self.warnings = _in_place(further_tables(watched, summary.cells), said)
+        modes = modes_table(given)
+        self.setup = [*guests_tables(given), *([] if modes is None else [modes])]
         self.method = " ".join(filter(None, (summary.method, *how_made(summary))))
+
+
+def _in_place(tables: list[Table], warnings: Iterable[str]) -> tuple[list[Table], list[str]]:
+    """Warnings that qualify some rows alone become footnotes there; the others are left."""
+    rest = []
+    for warning in warnings:
+        noted = with_note(tables, "checkpoint", warning) if words.is_of_checkpoints(warning) else None
+        if noted is None:
+            rest.append(warning)
+        else:
+            tables = noted
+    return tables, rest
 
 
 def split_primary(summary: Summary) -> tuple[list[Estimate], list[Estimate]]:
@@ -192,6 +214,27 @@ def _verdict_group(group: Sequence[Comparison], values: Values) -> VerdictGroup:
     )
 
 
+def open_lines(groups: Sequence[VerdictGroup]) -> list[str]:
+    """What undecided comparisons lack, each kind once, with all that it is so for."""
+    several = len(groups) > 1
+    found = [
+        (
+            words.lacks(c),
+            f"{words.named(c.factor, c.a)} against {words.named(c.factor, c.b)}"
+            f"{f' ({group.heading})' if several else ''}",
+        )
+        for group in groups
+        for c in group.comparisons
+        if c.verdict == "undecided"
+    ]
+    return [f"{_first_of(those)}: undecided. {lacks}".strip() for lacks, those in grouped(found).items()]
+
+
+def _first_of(names: Sequence[str]) -> str:
+    rest = len(names) - _NAMED
+    return words.listed(names) if rest <= 0 else f"{', '.join(names[:_NAMED])} and {rest} more"
+
+
 def _verdict_line(c: Comparison) -> VerdictLine:
     said = (words.claim(c), words.ratio(c), words.evidence(c), words.stop(c.reason), tuple(map(words.stop, c.warnings)))
     why = best_lines(c)
@@ -199,15 +242,25 @@ def _verdict_line(c: Comparison) -> VerdictLine:
     return VerdictLine(c.verdict, words.MARKS[c.verdict], *said, gates=c.gates, why=why, differs=named)
 
 
+_MOST = ", the most that the study allows"
+
+
 def overview(summary: Summary) -> str:
     """How much was measured, and why the run ended, in one or two sentences."""
     measured = sum(cell.status in ("measured", "partly failed") for cell in summary.cells)
     cells = f"{measured} of {fmt.plural(len(summary.cells), 'cell')} measured" if summary.cells else ""
     rounds = f"{fmt.plural(summary.rounds_done, 'round')} done"
+    undecided = sum(c.verdict == "undecided" for c in summary.comparisons)
     tally = words.tally(summary.comparisons)
     compared = f"{fmt.plural(len(summary.comparisons), 'comparison')}: {tally}" if tally else "no comparisons"
+    after = f"Stopped after {fmt.plural(summary.rounds_done, 'round')}"
+    if tally and summary.stopped.startswith(f"{after}{_MOST}"):  # the tally says what is open
+        rounds, ended = f"{rounds}{_MOST}", ""
+    elif tally and undecided == 0 and summary.stopped.startswith(f"{after}: {len(summary.comparisons)} comparison"):
+        ended = ""
+    else:
+        ended = words.stop(summary.stopped[:1].upper() + summary.stopped[1:])
     counted = "; ".join(part for part in (rounds, cells, compared) if part)
-    ended = words.stop(summary.stopped[:1].upper() + summary.stopped[1:])
     return f"{words.stop(counted)} {ended}".strip()
 
 

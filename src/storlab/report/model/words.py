@@ -37,6 +37,16 @@ OUTCOMES = {"hit": "FAILED", "passed": "passed", "undecided": "UNDECIDED"}
 _DIRECTIONS = {"higher": "higher is better", "lower": "lower is better"}
 
 
+def is_of_checkpoints(warning: str) -> bool:
+    """Whether a warning only says that no checkpoint was seen, which qualifies the metrics of checkpoints alone."""
+    return "no checkpoint began" in warning
+
+
+def is_of_rounds(note: str) -> bool:
+    """Whether a footnote only says that there were too few rounds."""
+    return note.startswith("Only ")
+
+
 def is_of_outliers(note: str) -> bool:
     """Whether a footnote only names outliers, which change no verdict."""
     return "modified z-score" in note
@@ -109,9 +119,14 @@ def evidence(comparison: Comparison) -> str:
     text = f"({span}, {fmt.plural(comparison.rounds, 'round')})."
     if comparison.verdict != "undecided":
         return text
+    return f"{text} {lacks(comparison)}".strip()
+
+
+def lacks(comparison: Comparison) -> str:
+    """What an open comparison lacks, and what would decide it."""
     if comparison.described:
-        return f"{text} {comparison.described}"
-    return " ".join(filter(None, (text, lacking(comparison), more_rounds(comparison))))
+        return stop(comparison.described)
+    return " ".join(filter(None, (lacking(comparison), more_rounds(comparison))))
 
 
 def lacking(comparison: Comparison) -> str:
