@@ -35,6 +35,8 @@ def main() -> None:
     parser.add_argument("words", nargs=argparse.REMAINDER, help="for `storlab run`")
     parser.add_argument("--height", type=int, default=1250, help="pixels of the report that are shown")
     parser.add_argument("--says", default="", help="a sentence for the page: what the run can't show")
+    parser.add_argument("--of", type=Path, metavar="RUN", help="photograph this run, which exists, of NAME with WORDS")
+    parser.add_argument("--seconds", type=float, default=0.0, help="how long that took")
     parser.add_argument("--skip", nargs=2, metavar=("NAME", "REASON"), help="why a study has no picture")
     parser.add_argument("--pages", action="store_true", help="write the pages, run nothing")
     options = parser.parse_args()
@@ -43,7 +45,10 @@ def main() -> None:
         gallery = pages.read_gallery()
         gallery = pages.Gallery(gallery.runs, {**gallery.not_run, name: reason})
     elif options.name:
-        run = run_and_photograph(options.name, options.words, options.height, options.says)
+        if options.of is not None:
+            run = photographed(options.name, options.words, options.of, options.height, options.says, options.seconds)
+        else:
+            run = run_and_photograph(options.name, options.words, options.height, options.says)
         gallery = pages.read_gallery()  # only now: a run takes long, and others may have been written down meanwhile
         left = {name: why for name, why in gallery.not_run.items() if name != options.name}
         gallery = pages.Gallery({**gallery.runs, options.name: run}, left)
@@ -60,11 +65,16 @@ def run_and_photograph(name: str, words: list[str], height: int, says: str) -> p
         began = time.monotonic()
         subprocess.run([*storlab(), "run", name, *words, "--out", str(out)], check=True)
         seconds = round(time.monotonic() - began, 1)
-        made = subprocess.run([*storlab(), "report", str(out), "--format", "json"], capture_output=True, check=True)
-        summary = json.loads(made.stdout)
-        pages.PICTURES.mkdir(parents=True, exist_ok=True)
-        picture = pages.PICTURES / f"{name}.png"
-        photograph("chromium", report_of(out), picture, [WINDOW.format(height=height)], scale=0.75)
+        return photographed(name, words, out, height, says, seconds)
+
+
+def photographed(name: str, words: list[str], out: Path, height: int, says: str, seconds: float) -> pages.Run:
+    """Put the top of the report of a run into the folder of pictures."""
+    made = subprocess.run([*storlab(), "report", str(out), "--format", "json"], capture_output=True, check=True)
+    summary = json.loads(made.stdout)
+    pages.PICTURES.mkdir(parents=True, exist_ok=True)
+    picture = pages.PICTURES / f"{name}.png"
+    photograph("chromium", report_of(out), picture, [WINDOW.format(height=height)], scale=0.75)
     if picture.stat().st_size > MOST:
         sys.exit(f"gallery: {picture} has {picture.stat().st_size} bytes, more than {MOST}: take a smaller --height")
     cells = summary["cells"]

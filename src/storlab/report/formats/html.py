@@ -98,9 +98,9 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     manifest = given.manifest
     yield "answer", "Answer", True
     yield "claims", "Claims", bool(shown.claims)
-    yield "why", "Why", shown.why is not None
     yield "steady", STEADY_STATE, bool(shown.steady)
     yield "sweeps", "Sweeps", bool(charts["sweep"] or shown.sweeps)
+    yield "why", "Why", shown.why is not None
     yield "measured", "Rounds" if not shown.measured else "Measured", bool(shown.measured or charts["rounds"])
     yield "power-cuts", "After a power cut", bool(shown.power_cuts)
     yield "conformance", "Conformance", bool(shown.conformance)

@@ -51,13 +51,15 @@ def answer(summary: Summary, questions: Sequence[Sequence[Comparison]], primary:
             shown.append(f"{_metrics(those, counts)}: {said}")
     text = words.stop("; ".join(shown))
     metrics = tuple(f.metric for f in findings)
-    return text[0].upper() + text[1:] if text.startswith(metrics) else text  # and never the name of a level
+    text = text[0].upper() + text[1:] if text.startswith(metrics) else text  # and never the name of a level
+    asked = _asked(primary)
+    return f"{_described(summary, asked)} {text}" if summary.sweeps and len(asked) > 1 else text
 
 
 def _without_verdicts(summary: Summary, primary: Sequence[Estimate]) -> str:
     if summary.comparisons:
         return "Nothing could be compared."
-    asked = [e for e in primary if (e.source, e.metric) == (primary[0].source, primary[0].metric)]
+    asked = _asked(primary)
     if len(asked) == 1:
         (only,) = asked
         span = fmt.interval(only.low, only.high, only.unit, only.mean)
@@ -66,6 +68,10 @@ def _without_verdicts(summary: Summary, primary: Sequence[Estimate]) -> str:
         return _described(summary, asked)
     measured = sum(cell.rounds > 0 for cell in summary.cells)
     return f"{fmt.plural(measured, 'cell')} measured, none compared." if measured else "Nothing was measured."
+
+
+def _asked(primary: Sequence[Estimate]) -> list[Estimate]:
+    return [e for e in primary if (e.source, e.metric) == (primary[0].source, primary[0].metric)]
 
 
 def _described(summary: Summary, asked: Sequence[Estimate]) -> str:

@@ -101,7 +101,7 @@ def hockey_stick_chart(points: pl.DataFrame, knees: Sequence[tuple[str, str]], n
     ``names``: metrics of throughput and latency, and what the lines are levels of.
     """
     throughput, latency, by = names
-    shown = display_unit(points["rate"], "1/s")
+    shown = display_unit(points["rate"], fmt.unit_of(throughput, "1/s"))
     drawn = points.with_columns(pl.col("rate") / shown.factor).with_row_index("at")
     x_scale, hint = fitting_scale(drawn["rate"])
     x_axis = log_axis(drawn["rate"]) if x_scale.type == "log" else PLAIN
