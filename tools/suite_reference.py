@@ -27,6 +27,7 @@ _ADAPTERS = """\
 | --- | --- | --- |
 | `command` | as their user, `root` by default, in `/var/tmp`, with `DISKS` (names without `/dev/`), `DISK1`, `DISK2` … (with it), `FILEDIR` and `TMPDIR` | 0 PASS, one of `skip` SKIP, anything else FAIL |
 | `zts` | as those of the ZFS Test Suite: with its environment, its constrained path and its users; `zfs` is loaded | 0 PASS, 4 SKIP, anything else FAIL |
+| `ktap` | as with `command` | what the [KTAP](https://docs.kernel.org/dev-tools/ktap.html) says that they print, such as the kernel's kselftests: a subtest that fails, a planned result that is missing, `Bail out!` or a status other than 0 and 4 is FAIL; all skipped, or status 4, SKIP. The reason names the subtests |
 
 A script that is a file is executed as it is, and may be named without its `.ksh` or `.sh`. One with `run` is a line for `sh`. Groups run in the order of the file, with several
 guests the longest first.

@@ -121,6 +121,7 @@ from storlab.run.journal import JOURNAL, read_pending
 from storlab.run.noise import MachineNoise
 from storlab.suite.expectations import read_expectations
 from storlab.suite.installed import parse_find
+from storlab.suite.ktap import judged, read_ktap
 from storlab.suite.runfile import RunfileError
 from storlab.suite.selection import parse_tags
 from storlab.suite.zts_text import console_line, read_results
@@ -134,6 +135,7 @@ from storlab.workloads.fio.options import directions, duration, in_job_file, tot
 from storlab.workloads.fio.reach import jobs_in
 from storlab.workloads.ledger.results import read_commits
 from suite.samples import REPORT, RUNFILE, attempt, suite_of
+from suite.test_ktap import KSELFTEST, KUNIT, NESTED
 from suite.test_suite_file import EXAMPLE, groups_of
 
 WINDOW = Window(100.0, 110.0)
@@ -436,6 +438,7 @@ PARSERS: dict[str, Parser] = {
     "console of the ZFS Test Suite": Parser(
         of_text(lambda text: [*read_results(text.splitlines())]), these(console_line(attempt("a/b"), "tester"))
     ),
+    "KTAP": Parser(of_text(lambda text: judged(read_ktap(text.splitlines()), 0)), these(NESTED, KSELFTEST, KUNIT)),
     "find": Parser(of_bytes(lambda data: parse_find(data, "root:x:0\n")), these("f755 /a/b\0d755 /a\0")),
     # What is written by users, and what Storlab wrote
     "runfile": Parser(of_text(suite_of), these(RUNFILE), RunfileError),

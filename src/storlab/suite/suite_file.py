@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Discriminator, Field, Strict, Tag, field_va
 from storlab.model import Model
 from storlab.units import Duration, Size
 
-AdapterName = Literal["command", "zts"]
+AdapterName = Literal["command", "zts", "ktap"]
 _MOST_TIMEOUT = 30 * 24 * 3600  # s
 _LONGEST_NAME = 1024  # characters
 

@@ -31,7 +31,7 @@ suite = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-FORMATS = ("text", "zts", "md", "html", "junit", "json")
+FORMATS = ("text", "zts", "md", "html", "junit", "ktap", "json")
 Names = Annotated[
     list[str],
     Argument(

@@ -54,6 +54,7 @@ class SuiteRecord(Struct, frozen=True, forbid_unknown_fields=True):
     retries: Count = 0
     environment: SuiteEnvironment | None = None  # of its first guest; runs of older versions have none
     zts: ZtsOptions | None = None
+    adapter: str = "zts"
     seed: int | None = None  # by which the order was drawn; by default it is the suite's
     replayed: bool = False  # in the order of an earlier run
     until_failure: bool = False  # again and again

@@ -5,6 +5,7 @@ from __future__ import annotations
 from storlab.errors import UserError
 from storlab.records.suite import SuiteRun
 from storlab.report.suite.html import render_html
+from storlab.report.suite.ktap import render_ktap
 from storlab.report.suite.programs import render_json, render_junit
 from storlab.report.suite.text import render_markdown, render_text, render_zts
 from storlab.report.suite.view import view_of
@@ -24,6 +25,8 @@ def render(run: SuiteRun, format_: str, *, brief: bool = False) -> str:
             return render_html(view, run.last_words)
         case "junit":
             return render_junit(view)
+        case "ktap":
+            return render_ktap(view)
         case "json":
             return render_json(view)
     raise UserError(f"there is no format {format_}")

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from storlab.errors import CommandFailed, NodeError, NodeLost, StorlabError
 from storlab.nodes.process import Exit, Process
+from storlab.reading import open_file
 from storlab.run.session import Session
 from storlab.run.suite.guest import SuiteGuest
 from storlab.run.suite.loss import GuestLost, loss_of
 from storlab.run.suite.output import ScriptOutput
-from storlab.suite.adapters.base import Adapter
+from storlab.suite.adapters.base import Adapter, Judged
 from storlab.suite.model import Attempt, Group, Outcome, Role, Script
 
 GRACE = 10.0  # s from TERM to KILL: tests of performance end their loads first
@@ -23,6 +24,7 @@ _DEAD = 20.0  # s after KILL; what is not gone by then hangs in the kernel
 _EVIDENCE = 30.0  # s
 EVIDENCE = "killed.txt"
 _IDLE = 0.01  # share of one CPU: what uses less, and prints nothing, does not work but waits
+_MOST_JUDGED = 16 * 1024**2  # bytes of output that say what came of a script
 _LOOKS = 4  # at a script, within its time-out
 # What a script that is killed was doing: its processes with their kernel stacks, then what the kernels said last.
 _COLLECT = """
@@ -93,11 +95,14 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
     ended = followed.ended
     if ended is not None and ended.survivors and process.cgroup is not None and not followed.killed:
         guest.kept[process.cgroup] = script.path
+    judged = Judged(Outcome.KILLED)
+    if not followed.killed:
+        judged = running.adapter.judge(ended.code if ended else None, lambda: _printed(folder))
     return Attempt(
         group.name,
         script.path,
         role,
-        Outcome.KILLED if followed.killed else running.adapter.judge(ended.code if ended else None),
+        judged.outcome,
         started,
         ended.elapsed if ended else time.monotonic() - began,
         user=script.user or running.adapter.runner,
@@ -108,10 +113,21 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
         cpu=ended.cpu_user + ended.cpu_system if ended else 0.0,
         limit=group.timeout,
         guest=guest.name,
-        reason=followed.reason or (f"it was ended by {ended.signal}" if ended and ended.signal else ""),
+        reason=followed.reason
+        or judged.reason
+        or (f"it was ended by {ended.signal}" if ended and ended.signal else ""),
         folder=place,
         dropped=output.dropped,
     )
+
+
+def _printed(folder: Path) -> str:
+    """What a script printed to its standard output, as text; only the beginning of very much."""
+    try:
+        with open_file(folder / "stdout") as file:
+            return file.read(_MOST_JUDGED).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 async def _follow(running: Running, group: Group, process: Process, output: ScriptOutput, folder: Path) -> _Followed:

@@ -268,6 +268,7 @@ async def _planned(asked: Asked, maker: GuestMaker, guest: SuiteGuest) -> SuiteR
         environment=await environment_of(guest, maker),
         zts=maker.adapter.options if isinstance(maker.adapter, Zts) else None,
         variables=dict(guest.environment.variables),
+        adapter=maker.adapter.name,
         seed=asked.seed,
         replayed=bool(asked.order),
         until_failure=asked.until_failure,

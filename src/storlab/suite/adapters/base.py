@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -48,8 +48,20 @@ class Launch:
     cwd: str
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What came of a script, and why where its output says so."""
+
+    outcome: Outcome
+    reason: str = ""
+
+
 class Adapter(Protocol):
     """A format of suites."""
+
+    @property
+    def name(self) -> str:
+        """As a suite file calls it."""
 
     @property
     def testdir(self) -> str:
@@ -68,8 +80,8 @@ class Adapter(Protocol):
     def launch(self, script: Script, environment: Environment) -> Launch:
         """How to execute a script."""
 
-    def judge(self, code: int | None) -> Outcome:
-        """What a script's exit status means; ``None`` where a signal ended it."""
+    def judge(self, code: int | None, printed: Callable[[], str]) -> Judged:
+        """What a script's exit status, ``None`` where a signal ended it, and what it printed mean."""
 
     def needs(self) -> Needs:
         """What a guest must have."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
-from storlab.suite.adapters.base import Environment, Launch, Needs
+from storlab.suite.adapters.base import Environment, Judged, Launch, Needs
 from storlab.suite.installed import Installed
+from storlab.suite.ktap import judged, read_ktap
 from storlab.suite.model import Absent, Expectations, Group, Outcome, Script, Suite
 from storlab.suite.runfile import Runfile, unique_folders
 from storlab.suite.suite_file import Around, CommandLine, GroupTable, SuiteFile
@@ -28,6 +29,10 @@ class Command:
     testdir: str
     file: str = "suite.toml"
     lines: Mapping[tuple[str | int, ...], int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.spec.adapter
 
     @property
     def runner(self) -> str:
@@ -55,10 +60,12 @@ class Command:
             return (script.file,)
         return ("sh", "-c", f"cd {shlex.quote(posixpath.dirname(script.path))} 2> /dev/null\n{script.run}")
 
-    def judge(self, code: int | None) -> Outcome:
+    def judge(self, code: int | None, printed: Callable[[], str]) -> Judged:
+        if self.spec.adapter == "ktap":
+            return Judged(*judged(read_ktap(printed().splitlines()), code))
         if code == 0:
-            return Outcome.PASS
-        return Outcome.SKIP if code in self.spec.skip else Outcome.FAIL
+            return Judged(Outcome.PASS)
+        return Judged(Outcome.SKIP if code in self.spec.skip else Outcome.FAIL)
 
     def needs(self) -> Needs:
         guests = self.spec.guests

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
-from storlab.suite.adapters.base import Environment, Launch, Needs
+from storlab.suite.adapters.base import Environment, Judged, Launch, Needs
 from storlab.suite.adapters.command import Command
 from storlab.suite.expectations import read_expectations
 from storlab.suite.installed import Installed
@@ -50,6 +50,10 @@ class Zts:
 
     testdir: str = STF_SUITE
     options: ZtsOptions = ZtsOptions()
+
+    @property
+    def name(self) -> str:
+        return "zts"
 
     @property
     def runner(self) -> str:
@@ -92,8 +96,8 @@ class Zts:
             return Launch((*as_runner, *sudo, script.file), {**variables, **_names(_RUNNER)}, cwd)
         return Launch((*as_runner, script.file), {**variables, **_names(_RUNNER)}, cwd)
 
-    def judge(self, code: int | None) -> Outcome:
-        return {0: Outcome.PASS, _SKIPPED: Outcome.SKIP}.get(-1 if code is None else code, Outcome.FAIL)
+    def judge(self, code: int | None, printed: Callable[[], str]) -> Judged:
+        return Judged({0: Outcome.PASS, _SKIPPED: Outcome.SKIP}.get(-1 if code is None else code, Outcome.FAIL))
 
     def needs(self) -> Needs:
         set_up = (files("storlab.suite.adapters") / "zts-set-up.sh").read_text("utf-8")
@@ -142,8 +146,8 @@ class ZtsFile(Command):
         argv = [word for each in launch.argv for word in (self.argv(script) if each == script.file else (each,))]
         return replace(launch, argv=tuple(argv), env={**launch.env, **self.spec.environment})
 
-    def judge(self, code: int | None) -> Outcome:
-        return Zts(self.testdir).judge(code)
+    def judge(self, code: int | None, printed: Callable[[], str]) -> Judged:
+        return Zts(self.testdir).judge(code, printed)
 
     def needs(self) -> Needs:
         own, zts = super().needs(), Zts(self.testdir).needs()
