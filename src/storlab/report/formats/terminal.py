@@ -297,7 +297,8 @@ def _further(shown: View, width: int, full: bool) -> Iterator[tuple[str, Iterato
     yield "sweeps", _sweeps(shown, width)
     yield "power cuts", section(POWER_CUTS, shown.power_cuts, width)
     yield "conformance", section("Conformance", shown.conformance_brief, width)
-    yield "measured values", section("Measured", _briefly(shown.measured, full), width)
+    if full or not shown.sweeps:  # else the sweeps' tables have them
+        yield "measured values", section("Measured", _briefly(shown.measured, full), width)
     if not full:
         yield "evidence of why", _evidence(shown)
     single = shown.rounds == 1  # then there is little else; else rounds are what counts
