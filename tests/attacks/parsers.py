@@ -119,6 +119,7 @@ from storlab.records.suite import parse_results
 from storlab.report.model.format import duration as duration_text
 from storlab.run.journal import JOURNAL, read_pending
 from storlab.run.noise import MachineNoise
+from storlab.suite.check_text import groups_in, read_check, read_excludes, read_group_list
 from storlab.suite.expectations import read_expectations
 from storlab.suite.installed import parse_find
 from storlab.suite.ktap import judged, read_ktap
@@ -135,6 +136,7 @@ from storlab.workloads.fio.options import directions, duration, in_job_file, tot
 from storlab.workloads.fio.reach import jobs_in
 from storlab.workloads.ledger.results import read_commits
 from suite.samples import REPORT, RUNFILE, attempt, suite_of
+from suite.test_check import BLKTESTS, FSTESTS, QUICK
 from suite.test_ktap import KSELFTEST, KUNIT, NESTED
 from suite.test_suite_file import EXAMPLE, groups_of
 
@@ -439,6 +441,13 @@ PARSERS: dict[str, Parser] = {
         of_text(lambda text: [*read_results(text.splitlines())]), these(console_line(attempt("a/b"), "tester"))
     ),
     "KTAP": Parser(of_text(lambda text: judged(read_ktap(text.splitlines()), 0)), these(NESTED, KSELFTEST, KUNIT)),
+    "check of xfstests and blktests": Parser(
+        of_text(lambda text: read_check(text.splitlines(), "generic/001", 0)), these(*FSTESTS, *BLKTESTS)
+    ),
+    "groups of xfstests": Parser(
+        of_text(lambda text: (read_group_list(text), groups_in(text), read_excludes(text))),
+        these(QUICK, "001 auto quick\n"),
+    ),
     "find": Parser(of_bytes(lambda data: parse_find(data, "root:x:0\n")), these("f755 /a/b\0d755 /a\0")),
     # What is written by users, and what Storlab wrote
     "runfile": Parser(of_text(suite_of), these(RUNFILE), RunfileError),

@@ -31,6 +31,50 @@ tests = [
 """
 
 
+# As xfstests: a program that compares what tests print with what they are to print, and keeps what differs.
+CHECK = r"""#!/bin/bash
+failed=0
+for test; do
+    mkdir -p "results/${test%/*}"
+    out=results/$test.out.bad
+    rm -f "results/$test.notrun"
+    seqres=results/$test bash "tests/$test" > "$out" 2>&1
+    if [ -e "results/$test.notrun" ]; then
+        echo "$test       [not run] $(cat "results/$test.notrun")"
+    elif cmp -s "$out" "tests/$test.out"; then
+        rm "$out"
+        echo "$test        1s"
+    else
+        echo "$test       - output mismatch (see $PWD/$out)"
+        failed=1
+        names="$names $test"
+    fi
+    echo "Ran: $test"
+done
+[ -z "$names" ] || echo "Failures:$names"
+exit "$failed"
+"""
+OWN_CHECK = {
+    "own/001": "_begin_fstest() { :; }\n_begin_fstest auto quick\nmount $TEST_DEV $TEST_DIR && touch $TEST_DIR/f && ls "
+    "$TEST_DIR | grep f$; umount $TEST_DIR\n",
+    "own/002": "_begin_fstest() { :; }\n_begin_fstest auto\necho wrong; echo everything > $seqres.full\n",
+    "own/003": "_begin_fstest() { :; }\n_begin_fstest auto quick\necho no such device > $seqres.notrun\n",
+    "own/004": "_begin_fstest() { :; }\n_begin_fstest dangerous\necho b > /proc/sysrq-trigger\n",
+}
+PRINTED = {"own/001": "f\n", "own/002": "right\n", "own/003": "", "own/004": ""}
+
+
+def checkout(folder: Path) -> Path:
+    for name, text in {**{f"tests/{name}": text for name, text in OWN_CHECK.items()}, "check": CHECK}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    for name, text in PRINTED.items():
+        (folder / "tests" / f"{name}.out").write_text(text)
+    return folder
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Laboratory]:
     yield from laboratory(tmp_path)
@@ -58,3 +102,23 @@ def test_programs_that_print_ktap_are_judged_by_their_subtests(lab: Laboratory) 
         ("own/skips", Outcome.SKIP, 0),
     ]
     assert json.loads(lab.storlab("suite", "report", lab.out, "--format", "json").stdout)["counts"]["FAIL"] == 2
+
+
+@needs_guests
+def test_a_checkout_with_a_program_check_runs_test_by_test(lab: Laboratory) -> None:
+    folder = checkout(lab.folder / "checkout")
+    said = lab.storlab(
+        "suite", "check", folder, "-g", "auto", "-x", "dangerous", "-L", "1", "--disk-size", "256M", "--out", lab.out,
+        timeout=300,
+    )  # fmt: skip
+    run = read_suite_run(lab.out)
+    results = {key[1].rpartition("tests/")[2]: each for key, each in run.results.items()}
+    assert {name: each.outcome for name, each in results.items()} == {
+        "own/001": Outcome.PASS,
+        "own/002": Outcome.FAIL,
+        "own/003": Outcome.SKIP,
+    }, said
+    assert results["own/003"].reason == "no such device" and "output mismatch" in results["own/002"].reason
+    assert results["own/002"].number == 2 and said.status == 3
+    kept = lab.out / results["own/002"].folder
+    assert (kept / "002.out.bad").read_text() == "wrong\n" and (kept / "002.full").read_text() == "everything\n"

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from storlab.cli.suite.choose import asked_for
-from storlab.cli.suite.command import status_of
+from storlab.cli.suite.finish import status_of
 from storlab.errors import RecordsError, UserError
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.suite import Results, SuiteRecord, SuiteRun, read_suite_run, write_suite_record

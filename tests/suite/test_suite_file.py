@@ -104,7 +104,7 @@ def test_scripts_run_as_their_user_and_statuses_mean_what_the_file_says() -> Non
     launch = suite.launch(test, Environment({"TMPDIR": "/var/tmp", "DISKS": "vda"}))
     assert launch.argv == ("runuser", "-u", "nobody", "--", f"{OWN_TESTS}/a/t")
     assert (launch.env["A"], launch.env["DISKS"], launch.env["USER"], launch.cwd) == ("b", "vda", "nobody", "/var/tmp")
-    assert [suite.judge(code, str).outcome for code in (0, 99, 4, None)] == [
+    assert [suite.judge(test, code, str).outcome for code in (0, 99, 4, None)] == [
         Outcome.PASS, Outcome.SKIP, Outcome.FAIL, Outcome.FAIL,
     ]  # fmt: skip
 
@@ -115,7 +115,7 @@ def test_scripts_of_the_adapter_zts_find_what_those_of_the_zfs_test_suite_do() -
     test = zts.groups("x", (), Installed()).groups[0].tests[0]
     launch = zts.launch(test, Environment())
     assert launch.argv[:2] == ("sh", "-c") and launch.env["SUDO_USER"] == "tester"
-    assert zts.judge(77, str).outcome is Outcome.FAIL and suite.judge(77, str).outcome is Outcome.SKIP
+    assert zts.judge(test, 77, str).outcome is Outcome.FAIL and suite.judge(test, 77, str).outcome is Outcome.SKIP
     assert "zfs" in zts.needs().modules and zts.needs().udev
 
 

@@ -110,13 +110,21 @@ def in_order_asked(asked: Asked, earlier: Earlier | None, *, shuffle: bool, seed
         if asked.guests > 1 or drawn is not None:
             raise UserError("--replay repeats the order of one guest: leave out --guests, --shuffle and --seed")
         asked = replace(asked, order=earlier.order)
-    try:
-        seconds = parse_duration(limit) if limit else None
-    except ValueError:
-        seconds = 0.0
-    if seconds is not None and not 0 < seconds <= _LONGEST:
+    seconds = time_of(limit, "--limit") if limit else None
+    if limit and seconds is None:
         raise UserError(f"--limit {limit}: write a time up to 30 days, such as 10m")
     return replace(asked, seed=drawn, limit=seconds)
+
+
+def time_of(text: str, option: str) -> float | None:
+    """Seconds; ``None`` for 0. Raises ``UserError``."""
+    try:
+        seconds = parse_duration(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= _LONGEST:
+        raise UserError(f"{option} {text}: write a time up to 30 days, such as 10m")
+    return seconds or None
 
 
 def size_of(text: str, option: str = "--memory") -> int:

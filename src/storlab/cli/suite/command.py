@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from storlab.cli.failure import GATE_HIT, INTERRUPTED, OWN_FAULT, TRIALS_FAILED
 from storlab.cli.options import Json, Output, Quiet, RunPath, Strings, offered
 from storlab.cli.output import show, show_json, warn
+from storlab.cli.suite.check import check
 from storlab.cli.suite.compare import compare, history
+from storlab.cli.suite.finish import finish, keep_table
 from storlab.cli.suite.originals import test_runner, zfs_tests
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
-    from storlab.records.suite import SuiteRecord, SuiteRun
-    from storlab.run.suite.suite_run import Asked, Ended, Watch
-    from storlab.suite.model import Attempt
+    from storlab.run.suite.suite_run import Asked
 
 suite = typer.Typer(
     name="suite",
@@ -114,7 +112,7 @@ def run(
     if asked.seed is not None and not quiet and not json:
         warn(f"Random order with --seed {asked.seed}")
     folder = out or new_folder(Path(asked.names[0]).stem or "suite")
-    _finish(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)), quiet=quiet, json=json)
+    finish(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)), quiet=quiet, json=json)
 
 
 @suite.command()
@@ -127,7 +125,7 @@ def resume(folder: RunPath, quiet: Quiet = False, json: Json = False) -> None:
 
     from storlab.run.suite.suite_run import resume_suite
 
-    _finish(folder, lambda watch: asyncio.run(resume_suite(folder, watch)), quiet=quiet, json=json)
+    finish(folder, lambda watch: asyncio.run(resume_suite(folder, watch)), quiet=quiet, json=json)
 
 
 @suite.command("list")
@@ -189,87 +187,6 @@ def _with(asked: Asked, **changes: object) -> Asked:
     return replace(asked, **changes)  # type: ignore[arg-type]
 
 
-def _finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json: bool) -> None:
-    """Run it, show what came of it, and exit."""
-    import asyncio
-
-    from storlab.records.suite import read_suite_run
-    from storlab.report.suite.formats import render
-
-    try:
-        ended = execute(_watch(quiet or json))
-    except asyncio.CancelledError:
-        warn("storlab: interrupted before any test was run; nothing is left of it")
-        raise typer.Exit(INTERRUPTED) from None
-    if ended.interrupted and not (folder / "suite.json").exists():
-        warn("storlab: interrupted before any test was run; nothing is left of it")
-        raise typer.Exit(INTERRUPTED)
-    known = read_suite_run(folder)
-    page = folder / "report.html"
-    page.write_text(render(known, "html"))
-    keep_table(known)
-    if json:
-        show_json(render(known, "json").removesuffix("\n"))
-    else:
-        show(render(known, "text", brief=True).removesuffix("\n"))
-        show(f"\nRun:    {folder}\nReport: {page}")
-    for reason in ended.given_up:
-        warn(f"storlab: {reason}")
-    for reason in ended.left_behind:
-        warn(f"storlab: could not be torn down: {reason}; `storlab clean {folder}` tries again")
-    if ended.interrupted:
-        warn(f"storlab: interrupted; `storlab suite resume {folder}` runs the rest")
-        raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(OWN_FAULT if ended.left_behind else status_of(known))
-
-
-def keep_table(known: SuiteRun) -> None:
-    """Write ``tests.parquet`` beside the records, where the folder may be written to."""
-    import contextlib
-
-    from storlab.records.suite.table import write_tests
-
-    with contextlib.suppress(OSError):
-        write_tests(known)
-
-
-def status_of(known: SuiteRun) -> int:
-    """4 where a test that was asked for has no result, else 3 where a result was not expected, else 0."""
-    from storlab.report.suite.view import view_of
-
-    seen = view_of(known)
-    if seen.without_result or seen.absent:
-        return GATE_HIT
-    return TRIALS_FAILED if seen.unexpected else 0
-
-
-def _watch(silent: bool) -> Watch:
-    from storlab.run.suite.suite_run import Watch
-    from storlab.suite.zts_text import console_line
-
-    runner, quiet = "", False
-
-    def begins(record: SuiteRecord, done: int) -> None:
-        nonlocal runner, quiet
-        runner, quiet = record.runner, record.quiet
-        for absent in record.absent:
-            warn(f"Warning: {absent}")
-        for note in record.notes:
-            warn(f"Note: {note}")
-        for program, missing in record.lacking.items():
-            warn(f"Warning: the guest image lacks {program}, which {len(missing)} tests seem to call")
-        if done:
-            warn(f"{done} of {len(record.keys)} tests have a result already.")
-
-    def ended(attempt: Attempt) -> None:
-        hidden = silent or attempt.role == "failsafe" or (quiet and attempt.outcome == "PASS")
-        if not hidden:
-            show(console_line(attempt, runner).removesuffix("\n"))
-        if attempt.reason and not silent:
-            warn(f"  {attempt.reason}")
-
-    return Watch(begins, ended, warn)
-
-
+suite.command()(check)
 suite.command()(compare)
 suite.command()(history)

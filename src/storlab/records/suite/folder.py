@@ -20,6 +20,7 @@ from storlab.reading import RECORD, open_file, read_file
 from storlab.record import Count, Number, Seconds, read_record, to_json
 from storlab.records.files import sync_folder, write_durably
 from storlab.records.manifest import read_manifest
+from storlab.suite.adapters.check import CheckOptions
 from storlab.suite.adapters.zts import ZtsOptions
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.model import Absent, Attempt, Expectations, Group
@@ -54,10 +55,12 @@ class SuiteRecord(Struct, frozen=True, forbid_unknown_fields=True):
     retries: Count = 0
     environment: SuiteEnvironment | None = None  # of its first guest; runs of older versions have none
     zts: ZtsOptions | None = None
+    check: CheckOptions | None = None
     adapter: str = "zts"
     seed: int | None = None  # by which the order was drawn; by default it is the suite's
     replayed: bool = False  # in the order of an earlier run
     until_failure: bool = False  # again and again
+    iterations: Count = 0  # at most, if not 0
     variables: dict[str, str] = {}  # of all scripts, in the first guest
     format: int = FORMAT
 

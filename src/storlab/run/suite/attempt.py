@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import posixpath
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from storlab.errors import CommandFailed, NodeError, NodeLost, StorlabError
+from storlab.errors import CommandFailed, NodeError, NodeLost, StorlabError, TooMuch
 from storlab.nodes.process import Exit, Process
 from storlab.reading import open_file
 from storlab.run.session import Session
@@ -25,6 +26,7 @@ _EVIDENCE = 30.0  # s
 EVIDENCE = "killed.txt"
 _IDLE = 0.01  # share of one CPU: what uses less, and prints nothing, does not work but waits
 _MOST_JUDGED = 16 * 1024**2  # bytes of output that say what came of a script
+_MOST_KEPT = 16 * 1024**2  # bytes of a file
 _LOOKS = 4  # at a script, within its time-out
 # What a script that is killed was doing: its processes with their kernel stacks, then what the kernels said last.
 _COLLECT = """
@@ -88,6 +90,8 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
                 keep_survivors=True,
             )
             followed = await _follow(running, group, process, output, folder)
+            for path in launch.keep:
+                await _fetch(guest, path, folder)
         except CommandFailed as error:  # it could not be executed
             followed = _Followed(None, str(error))
         except (NodeLost, NodeError) as error:
@@ -97,7 +101,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
         guest.kept[process.cgroup] = script.path
     judged = Judged(Outcome.KILLED)
     if not followed.killed:
-        judged = running.adapter.judge(ended.code if ended else None, lambda: _printed(folder))
+        judged = running.adapter.judge(script, ended.code if ended else None, lambda: _printed(folder))
     return Attempt(
         group.name,
         script.path,
@@ -119,6 +123,17 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
         folder=place,
         dropped=output.dropped,
     )
+
+
+async def _fetch(guest: SuiteGuest, path: str, folder: Path) -> None:
+    """Keep a file that a script left, where it did, as far as it is not very large."""
+    try:
+        data = await guest.node.read(path, _MOST_KEPT)
+    except FileNotFoundError:
+        return
+    except TooMuch as error:
+        data = f"{error}\n".encode()
+    (folder / posixpath.basename(path)).write_bytes(data)
 
 
 def _printed(folder: Path) -> str:

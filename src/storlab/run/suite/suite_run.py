@@ -35,6 +35,7 @@ from storlab.run.suite.shard import Record, Shard, run_all
 from storlab.run.teardown import tear_down, tear_down_rest
 from storlab.run.temporary import forget_run, remember_run
 from storlab.suite.adapters.base import Adapter
+from storlab.suite.adapters.check import Check
 from storlab.suite.adapters.zts import Zts
 from storlab.suite.expectations import expected
 from storlab.suite.model import Attempt, Group, Outcome, Suite
@@ -69,6 +70,7 @@ class Asked:
     order: tuple[tuple[str, str], ...] = ()
     until_failure: bool = False
     limit: float | None = None
+    iterations: int = 0  # no more than these, if not 0; all of them, unless until a failure
 
     @property
     def name(self) -> str:
@@ -135,7 +137,11 @@ async def resume_suite(folder: Path, watch: Watch) -> Ended:
             if result.failed:
                 raise StorlabError(f"cannot tear down what an earlier run set up: {'; '.join(result.failed)}")
             tests = Path(asked.tests) if asked.tests is not None else None
-            adapter = adapter_of(asked.runfiles, tests, asked.testdir, asked.zts)
+            adapter: Adapter = (
+                Check(asked.testdir, asked.check)
+                if asked.check is not None
+                else adapter_of(asked.runfiles, tests, asked.testdir, asked.zts)
+            )
             spec = VmKind(kind="vm", cpus=asked.cpus, memory=asked.memory)
             maker = GuestMaker(session, adapter, spec, folder, tests)
             await maker.refuse_lacking()
@@ -268,10 +274,12 @@ async def _planned(asked: Asked, maker: GuestMaker, guest: SuiteGuest) -> SuiteR
         environment=await environment_of(guest, maker),
         zts=maker.adapter.options if isinstance(maker.adapter, Zts) else None,
         variables=dict(guest.environment.variables),
+        check=maker.adapter.options if isinstance(maker.adapter, Check) else None,
         adapter=maker.adapter.name,
         seed=asked.seed,
         replayed=bool(asked.order),
         until_failure=asked.until_failure,
+        iterations=asked.iterations,
     )
     write_suite_record(maker.folder, record)
     return record
@@ -372,6 +380,8 @@ class _Run:
         if self.interrupts.finish or kept.stop:
             return []
         number = max(group.iteration for group in self.record.groups) + 1
+        if 0 < self.record.iterations < number:
+            return []
         again = iteration(self.record.groups, number)
         if self.record.seed is not None:
             again = shuffled(again, Random(self.record.seed + number))

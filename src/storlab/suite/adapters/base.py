@@ -41,11 +41,12 @@ class Environment:
 
 @dataclass(frozen=True)
 class Launch:
-    """How a script is executed."""
+    """How a script is executed. ``keep``: files that it may leave, which are kept with its output."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str | None]
     cwd: str
+    keep: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Adapter(Protocol):
     def launch(self, script: Script, environment: Environment) -> Launch:
         """How to execute a script."""
 
-    def judge(self, code: int | None, printed: Callable[[], str]) -> Judged:
+    def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> Judged:
         """What a script's exit status, ``None`` where a signal ended it, and what it printed mean."""
 
     def needs(self) -> Needs:

@@ -60,7 +60,7 @@ class Command:
             return (script.file,)
         return ("sh", "-c", f"cd {shlex.quote(posixpath.dirname(script.path))} 2> /dev/null\n{script.run}")
 
-    def judge(self, code: int | None, printed: Callable[[], str]) -> Judged:
+    def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> Judged:
         if self.spec.adapter == "ktap":
             return Judged(*judged(read_ktap(printed().splitlines()), code))
         if code == 0:

@@ -96,7 +96,7 @@ class Zts:
             return Launch((*as_runner, *sudo, script.file), {**variables, **_names(_RUNNER)}, cwd)
         return Launch((*as_runner, script.file), {**variables, **_names(_RUNNER)}, cwd)
 
-    def judge(self, code: int | None, printed: Callable[[], str]) -> Judged:
+    def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> Judged:
         return Judged({0: Outcome.PASS, _SKIPPED: Outcome.SKIP}.get(-1 if code is None else code, Outcome.FAIL))
 
     def needs(self) -> Needs:
@@ -146,8 +146,8 @@ class ZtsFile(Command):
         argv = [word for each in launch.argv for word in (self.argv(script) if each == script.file else (each,))]
         return replace(launch, argv=tuple(argv), env={**launch.env, **self.spec.environment})
 
-    def judge(self, code: int | None, printed: Callable[[], str]) -> Judged:
-        return Zts(self.testdir).judge(code, printed)
+    def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> Judged:
+        return Zts(self.testdir).judge(script, code, printed)
 
     def needs(self) -> Needs:
         own, zts = super().needs(), Zts(self.testdir).needs()

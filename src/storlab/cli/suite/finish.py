@@ -1,0 +1,99 @@
+"""How a run of a suite is watched, what is shown of it in the end, and with which status it exits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from storlab.cli.failure import GATE_HIT, INTERRUPTED, OWN_FAULT, TRIALS_FAILED
+from storlab.cli.output import show, show_json, warn
+
+if TYPE_CHECKING:
+    from storlab.records.suite import SuiteRecord, SuiteRun
+    from storlab.run.suite.suite_run import Ended, Watch
+    from storlab.suite.model import Attempt
+
+
+def finish(folder: Path, execute: Callable[[Watch], Ended], *, quiet: bool, json: bool) -> None:
+    """Run it, show what came of it, and exit."""
+    import asyncio
+
+    from storlab.records.suite import read_suite_run
+    from storlab.report.suite.formats import render
+
+    try:
+        ended = execute(_watch(quiet or json))
+    except asyncio.CancelledError:
+        warn("storlab: interrupted before any test was run; nothing is left of it")
+        raise typer.Exit(INTERRUPTED) from None
+    if ended.interrupted and not (folder / "suite.json").exists():
+        warn("storlab: interrupted before any test was run; nothing is left of it")
+        raise typer.Exit(INTERRUPTED)
+    known = read_suite_run(folder)
+    page = folder / "report.html"
+    page.write_text(render(known, "html"))
+    keep_table(known)
+    if json:
+        show_json(render(known, "json").removesuffix("\n"))
+    else:
+        show(render(known, "text", brief=True).removesuffix("\n"))
+        show(f"\nRun:    {folder}\nReport: {page}")
+    for reason in ended.given_up:
+        warn(f"storlab: {reason}")
+    for reason in ended.left_behind:
+        warn(f"storlab: could not be torn down: {reason}; `storlab clean {folder}` tries again")
+    if ended.interrupted:
+        warn(f"storlab: interrupted; `storlab suite resume {folder}` runs the rest")
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(OWN_FAULT if ended.left_behind else status_of(known))
+
+
+def keep_table(known: SuiteRun) -> None:
+    """Write ``tests.parquet`` beside the records, where the folder may be written to."""
+    import contextlib
+
+    from storlab.records.suite.table import write_tests
+
+    with contextlib.suppress(OSError):
+        write_tests(known)
+
+
+def status_of(known: SuiteRun) -> int:
+    """4 where a test that was asked for has no result, else 3 where a result was not expected, else 0."""
+    from storlab.report.suite.view import view_of
+
+    seen = view_of(known)
+    if seen.without_result or seen.absent:
+        return GATE_HIT
+    return TRIALS_FAILED if seen.unexpected else 0
+
+
+def _watch(silent: bool) -> Watch:
+    from storlab.run.suite.suite_run import Watch
+    from storlab.suite.zts_text import console_line
+
+    runner, quiet = "", False
+
+    def begins(record: SuiteRecord, done: int) -> None:
+        nonlocal runner, quiet
+        runner, quiet = record.runner, record.quiet
+        for absent in record.absent:
+            warn(f"Warning: {absent}")
+        for note in record.notes:
+            warn(f"Note: {note}")
+        for program, missing in record.lacking.items():
+            warn(f"Warning: the guest image lacks {program}, which {len(missing)} tests seem to call")
+        if done:
+            warn(f"{done} of {len(record.keys)} tests have a result already.")
+
+    def ended(attempt: Attempt) -> None:
+        hidden = silent or attempt.role == "failsafe" or (quiet and attempt.outcome == "PASS")
+        if not hidden:
+            show(console_line(attempt, runner).removesuffix("\n"))
+        if attempt.reason and not silent:
+            warn(f"  {attempt.reason}")
+
+    return Watch(begins, ended, warn)

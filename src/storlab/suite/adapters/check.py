@@ -1,0 +1,98 @@
+"""A checkout of xfstests or blktests, or any suite in their form: tests that ``check`` runs one at a time."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from storlab.suite.adapters.base import Environment, Judged, Launch, Needs
+from storlab.suite.check_text import read_check
+from storlab.suite.installed import Installed
+from storlab.suite.model import Expectations, Group, Script, Suite
+from storlab.suite.runfile import Runfile
+
+_PLACE = "/var/tmp"
+_KEPT = ("full", "out.bad", "dmesg", "notrun", "core")
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """Which tests, in order; ``section``: of the checkout's configuration; ``filesystem``: of ``TEST_DEV``."""
+
+    tests: tuple[tuple[str, tuple[str, ...]], ...]  # test → groups
+    section: str = ""
+    filesystem: str = "ext4"
+    timeout: float | None = 600.0
+    disk_size: int = 4 * 1024**3
+
+
+@dataclass(frozen=True)
+class Check:
+    """One checkout, copied to ``testdir`` in each guest."""
+
+    testdir: str
+    options: CheckOptions
+
+    @property
+    def name(self) -> str:
+        return "check"
+
+    @property
+    def runner(self) -> str:
+        return "root"
+
+    @property
+    def expectations_file(self) -> str | None:
+        return None
+
+    def files(self, name: str) -> tuple[str, ...] | None:
+        return None
+
+    def groups(self, name: str, runfiles: Sequence[Runfile], installed: Installed) -> Suite:
+        """A group for each directory of tests."""
+        scripts: dict[str, list[Script]] = {}
+        tags: dict[str, set[str]] = {}
+        for test, groups in self.options.tests:
+            folder = test.partition("/")[0]
+            section = f"-s {shlex.quote(self.options.section)} " if self.options.section else ""
+            run = f"cd {shlex.quote(self.testdir)} && ./check {section}{shlex.quote(test)}"
+            scripts.setdefault(folder, []).append(Script(f"{self.testdir}/tests/{test}", "root", run=run))
+            tags.setdefault(folder, set()).update(groups)
+        timeout = self.options.timeout
+        found = (
+            Group(folder, tuple(tests), timeout=timeout, tags=tuple(sorted(tags[folder])), folder=folder)
+            for folder, tests in scripts.items()
+        )
+        return Suite(name, tuple(found))
+
+    def launch(self, script: Script, environment: Environment) -> Launch:
+        test = self._test(script)
+        kept = tuple(f"{self.testdir}/results/{test}.{end}" for end in _KEPT)
+        section = self.options.section
+        within = tuple(f"{self.testdir}/results/{section}/{test}.{end}" for end in _KEPT) if section else ()
+        return Launch(("bash", "-c", script.run), dict(environment.variables), self.testdir, (*kept, *within))
+
+    def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> Judged:
+        return Judged(*read_check(printed().splitlines(), self._test(script), code))
+
+    def needs(self) -> Needs:
+        return Needs(
+            modules=(),
+            programs=("bash", "mkfs.ext4", "runuser", f"mkfs.{self.options.filesystem}"),
+            disks=3,
+            disk_size=self.options.disk_size,
+            files=16 * 1024**3,
+            place=_PLACE,
+            udev=True,
+            tree=(),
+            set_up=(files("storlab.suite.adapters") / "check-set-up.sh").read_text("utf-8"),
+            given={"CHECKOUT": self.testdir, "FSTYP": self.options.filesystem},
+        )
+
+    def expectations(self, source: str) -> Expectations:
+        return Expectations()
+
+    def _test(self, script: Script) -> str:
+        return script.path.removeprefix(f"{self.testdir}/tests/")

@@ -1,0 +1,122 @@
+"""``check`` of xfstests and blktests: what it prints, and which tests its options choose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storlab.errors import UserError
+from storlab.run.suite.checkout import Wanted, choose
+from storlab.suite.adapters.base import Environment
+from storlab.suite.adapters.check import Check, CheckOptions
+from storlab.suite.check_text import groups_in, read_check, read_excludes, read_group_list
+from storlab.suite.installed import Installed
+from storlab.suite.model import Outcome
+from study.program import call
+
+HEAD = "FSTYP         -- ext4\nPLATFORM      -- Linux/x86_64 vm\nMKFS_OPTIONS  -- /dev/vdb\n\n"
+FSTESTS = {
+    "generic/001 4s ...  3s\nRan: generic/001\nPassed all 1 tests\n": (0, Outcome.PASS, ""),
+    "generic/001       [not run] this test requires a valid $SCRATCH_DEV\nRan: generic/001\nNot run: generic/001\n"
+    "Passed all 1 tests\n": (0, Outcome.SKIP, "this test requires a valid $SCRATCH_DEV"),
+    "generic/001       [expunged]\n": (0, Outcome.SKIP, "it is expunged"),
+    "generic/001 5s ... - output mismatch (see /x/results//generic/001.out.bad)\n    --- a\n    +++ b\n"
+    "Ran: generic/001\nFailures: generic/001\nFailed 1 of 1 tests\n": (
+        1, Outcome.FAIL, "output mismatch (see /x/results//generic/001.out.bad)",
+    ),
+    "generic/001 5s ... [failed, exit status 1]- output mismatch (see /x)\nFailures: generic/001\n": (
+        1, Outcome.FAIL, "exit status 1 output mismatch (see /x)",
+    ),
+    "generic/001 3s ...  3s\n_check_dmesg: something found\nRan: generic/001\nFailures: generic/001\n": (
+        1, Outcome.FAIL, "",
+    ),
+    "our local _scratch_mkfs routine ...\n": (1, Outcome.FAIL, "check ended with status 1"),
+    "": (0, Outcome.FAIL, "check printed no result of it"),
+}  # fmt: skip
+BLKTESTS = {
+    "generic/001 (stress device)                                [passed]\n    runtime  0.5s  ...  0.6s\n": (
+        0, Outcome.PASS, "",
+    ),
+    "generic/001 => vdc (do it)                                 [not run]\n    driver nvme is not available\n": (
+        0, Outcome.SKIP, "driver nvme is not available",
+    ),
+    "generic/001 (do it)                                        [failed]\n    runtime  0.5s  ...  0.6s\n"
+    "    something found in dmesg:\n    [  1.0] BUG\n": (1, Outcome.FAIL, "something found in dmesg:"),
+    "generic/001 => vdc (do it)   [failed]\ngeneric/001 => vdd (do it)   [passed]\n": (1, Outcome.FAIL, ""),
+}  # fmt: skip
+QUICK, SLOW = (
+    "#! /bin/bash\n. ./common/preamble\n_begin_fstest auto quick\n",
+    "#!/bin/bash\n_begin_fstest auto stress\n",
+)
+
+
+@pytest.mark.parametrize("text", [*FSTESTS, *BLKTESTS])
+def test_a_test_is_judged_by_what_check_says_of_it(text: str) -> None:
+    code, outcome, why = {**FSTESTS, **BLKTESTS}[text]
+    assert read_check((HEAD + text).splitlines(), "generic/001", code) == (outcome, why)
+    other = read_check((HEAD + text).splitlines(), "generic/002", 0)
+    assert other == (Outcome.FAIL, "check printed no result of it")
+
+
+@given(st.text("generic/001 [faildpsenotru]-.:\n    R", max_size=100), st.sampled_from([0, 1, None]))
+def test_any_output_has_an_outcome_that_is_no_pass_where_the_status_says_so(text: str, code: int | None) -> None:
+    outcome, why = read_check(text.splitlines(), "generic/001", code)
+    assert (code == 0 or outcome is Outcome.FAIL) and "\n" not in why
+
+
+def test_groups_are_read_from_lists_and_from_tests() -> None:
+    assert read_group_list("# QA groups\n\n001 auto quick # x\n../bad auto\n") == {"001": ("auto", "quick")}
+    assert groups_in(QUICK) == ("auto", "quick") and groups_in("DESCRIPTION=x\nQUICK=1\n") == ("quick",)
+    assert groups_in("DESCRIPTION=x\n") == () and groups_in("#!/bin/sh\n") is None
+    assert read_excludes("generic/001 # flaky\n\n# all\nxfs/002\n") == ["generic/001", "xfs/002"]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name, text in {"a/001": QUICK, "a/002": SLOW, "b/001": QUICK, "../check": "#!/bin/bash\n"}.items():
+        path = tmp_path / "tests" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    (tmp_path / "tests" / "a" / "001.out").write_text("QA output created by 001\n")
+    (tmp_path / "tests" / "a" / "known").write_text("001\n")
+    (tmp_path / "skip").write_text("b/001 # later\n")
+    return tmp_path
+
+
+def names(checkout: Path, wanted: Wanted) -> list[str]:
+    return [test for test, _ in choose(checkout, wanted)]
+
+
+def test_options_choose_tests_as_those_of_check(checkout: Path) -> None:
+    assert names(checkout, Wanted()) == ["a/001", "a/002", "b/001"]
+    assert names(checkout, Wanted(groups=("quick",))) == ["a/001", "b/001"]
+    assert names(checkout, Wanted(groups=("a",), without_groups=("stress",))) == ["a/001"]
+    assert names(checkout, Wanted(tests=("b/001",), groups=("stress",))) == ["a/002", "b/001"]
+    assert names(checkout, Wanted(without=("a/001",), lists=(checkout / "skip",))) == ["a/002"]
+    assert names(checkout, Wanted(lists_inside=("known",))) == ["a/002", "b/001"]
+    for wanted in (Wanted(tests=("c/001",)), Wanted(groups=("none",)), Wanted(lists=(checkout / "gone",))):
+        with pytest.raises(UserError):
+            choose(checkout, wanted)
+    with pytest.raises(UserError, match="no test is left to run"):
+        choose(checkout, Wanted(groups=("stress",), without=("a/002",)))
+
+
+def test_each_test_is_one_call_of_check(checkout: Path) -> None:
+    adapter = Check("/x", CheckOptions(tuple(choose(checkout, Wanted())), "my section"))
+    a, b = adapter.groups("x", (), Installed()).groups
+    assert (a.name, len(a.tests), b.tags) == ("a", 2, ("auto", "quick"))
+    launch = adapter.launch(a.tests[0], Environment({"TEST_DEV": "/dev/vda"}))
+    assert launch.argv[2] == "cd /x && ./check -s 'my section' a/001" and launch.env["TEST_DEV"] == "/dev/vda"
+    assert {"/x/results/a/001.out.bad", "/x/results/my section/a/001.full"} <= set(launch.keep)
+
+
+def test_what_is_no_checkout_is_refused(tmp_path: Path, checkout: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    ran = call("suite", "check", str(tmp_path / "empty"))
+    assert ran.status == 2 and "has no program `check`" in ran.message
+    assert "both say how often" in call("suite", "check", str(checkout), "-i", "2", "-I", "2").message
+    assert "there is no test c/1" in call("suite", "check", str(checkout), "c/1").message
