@@ -143,7 +143,7 @@ def test_the_environment_of_the_guests_is_recorded(whole: tuple[Laboratory, Ende
 def test_what_is_killed_says_why_and_is_made_safe(whole: tuple[Laboratory, Ended, SuiteRun]) -> None:
     lab, said, run = whole
     killed = result(run, "/ignores_term")
-    assert "neither printed nor computed, and did not end for TERM" in killed.reason
+    assert "neither printed nor computed, and no disk worked, and did not end for TERM" in killed.reason
     assert "hrtimer_nanosleep" in (lab.out / killed.folder / "killed.txt").read_text()
     failsafe = result(run, "/failsafe", "failsafe")
     assert failsafe.outcome is Outcome.PASS and failsafe.folder.startswith(killed.folder)

@@ -131,6 +131,7 @@ class Attempt(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     signal: str | None = None
     cpu: Seconds = 0.0
     limit: Seconds | None = None  # its time-out
+    scale: Seconds = 1.0  # of that, where it is slow and does not hang, as its guest was measured
     guest: str = ""  # where it ran; empty where it did not
     reason: _Text = ""  # why it was skipped, killed or lost
     folder: str = ""  # with its output, below that of the run

@@ -32,7 +32,7 @@ def render_text(view: View, *, brief: bool = False) -> str:
     lines += _section("Left behind", (f"{name}: {what}" for name, what in view.leaks))
     if not brief:
         lines += _section("Expected, though they did not pass", map(_line, view.known))
-    lines += ["", view.answer, view.counted]
+    lines += ["", view.answer, view.counted, *filter(None, [view.patience])]
     if view.run.stopped:
         lines.append(one_line(view.run.stopped))
     return "\n".join(lines) + "\n"

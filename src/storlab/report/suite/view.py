@@ -67,6 +67,12 @@ class View:
         )
 
     @property
+    def patience(self) -> str:
+        """How much longer than their suite says tests were given; empty where they were not."""
+        scale = max((each.scale for each in self.run.attempts if each.guest), default=1.0)
+        return f"Time-outs: up to {scale:.1f} times the suite's, for tests that still worked." if scale > 1.05 else ""
+
+    @property
     def flaky(self) -> list[Row]:
         """Tests that passed at a later try only."""
         return [row for row in self.rows if row.attempt.number > 1 and row.attempt.outcome is Outcome.PASS]

@@ -17,6 +17,7 @@ from storlab.run.session import Session
 from storlab.run.suite.guest import SuiteGuest
 from storlab.run.suite.loss import GuestLost, loss_of
 from storlab.run.suite.output import ScriptOutput
+from storlab.run.suite.work import Work, kernel_complaint, parse_work
 from storlab.suite.adapters.base import Adapter, Judged
 from storlab.suite.model import Attempt, Group, Outcome, Role, Script
 
@@ -24,23 +25,24 @@ GRACE = 10.0  # s from TERM to KILL: tests of performance end their loads first
 _DEAD = 20.0  # s after KILL; what is not gone by then hangs in the kernel
 _EVIDENCE = 30.0  # s
 EVIDENCE = "killed.txt"
-_IDLE = 0.01  # share of one CPU: what uses less, and prints nothing, does not work but waits
 _MOST_JUDGED = 16 * 1024**2  # bytes of output that say what came of a script
 _MOST_KEPT = 16 * 1024**2  # bytes of a file
 _LOOKS = 4  # at a script, within its time-out
-# What a script that is killed was doing: its processes with their kernel stacks, then what the kernels said last.
+# What a script that is killed was doing: its processes, the kernel stacks of all tasks, what the kernels said last.
 _COLLECT = """
 for p in $(cat "$1/cgroup.procs"); do
     echo "== $p $(tr '\\0' ' ' < "/proc/$p/cmdline")"
     grep -E '^(State|PPid)' "/proc/$p/status"
     cat "/proc/$p/stack"
 done
-echo "== all tasks that wait in the kernel"
+echo "== all tasks that wait in the kernel and can't be interrupted"
 for t in $(grep -lE '\\) D ' /proc/[0-9]*/stat); do
     t=${t%/stat}
     echo "-- ${t#/proc/} $(cat "$t/comm")"
     cat "$t/stack"
 done
+echo "== stacks of all tasks"
+grep -s "" /proc/[0-9]*/comm /proc/[0-9]*/task/[0-9]*/stack
 echo "== dmesg"
 dmesg | tail -n 200
 echo "== /proc/spl/kstat/zfs/dbgmsg"
@@ -116,6 +118,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
         signal=ended.signal if ended else None,
         cpu=ended.cpu_user + ended.cpu_system if ended else 0.0,
         limit=group.timeout,
+        scale=running.scale,
         guest=guest.name,
         reason=followed.reason
         or judged.reason
@@ -150,15 +153,18 @@ async def _follow(running: Running, group: Group, process: Process, output: Scri
     reason = await _until_time_out(running, group.timeout, process, output)
     if reason is None:
         return _Followed(await process.wait())
-    await _collect(running.guest, process, folder / EVIDENCE)
+    cause = await _collect(running.guest, process, folder / EVIDENCE)
+    says = f"; {cause}" if cause else ""
     await process.stop(GRACE)
     if not await _rests(process, GRACE + _DEAD):
-        raise GuestLost(f"{reason}; not even KILL ended it, so its guest was given up", hung=True)
+        raise GuestLost(f"{reason}; not even KILL ended it, so its guest was given up{says}", hung=True)
     ended = await process.wait()
     if process.cgroup is not None and await _populated(running.guest, process.cgroup):
-        raise GuestLost(f"{reason}; not even KILL ended all of its processes, so its guest was given up", hung=True)
+        raise GuestLost(
+            f"{reason}; not even KILL ended all of its processes, so its guest was given up{says}", hung=True
+        )
     by = "" if ended.stopped_by == "TERM" else f", and did not end for TERM within {GRACE:g} s"
-    return _Followed(ended, reason + by, killed=True)
+    return _Followed(ended, reason + by + says, killed=True)
 
 
 async def _until_time_out(
@@ -170,20 +176,23 @@ async def _until_time_out(
         return None
     began = time.monotonic()
     look = timeout / _LOOKS
-    cpu, printed = 0.0, output.last
+    last, printed = Work(), output.last
     while True:
         before = time.monotonic()
         if await _rests(process, look):
             return None
         now, spent = time.monotonic() - began, time.monotonic() - before
-        used = await _cpu(running.guest, process)
-        idle = (used - cpu) < _IDLE * spent and output.last == printed
-        cpu, printed = used, output.last
+        now_done = await _work(running.guest, process)
+        idle = now_done.idle_since(last, spent) and output.last == printed
+        last, printed = now_done, output.last
         if now >= timeout * running.scale - 0.001:
             longer = f", {running.scale:.1f} times the {timeout:g} s of its runfile" if running.scale > 1 else ""
             return f"it took longer than {timeout * running.scale:g} s{longer}"
         if now >= timeout - 0.001 and idle:
-            return f"it took longer than {timeout:g} s, and for the last {spent:.0f} s it neither printed nor computed"
+            return (
+                f"it took longer than {timeout:g} s, and for the last {spent:.0f} s it neither printed nor computed, "
+                "and no disk worked"
+            )
 
 
 async def _rests(process: Process, seconds: float) -> bool:
@@ -198,14 +207,9 @@ async def _rests(process: Process, seconds: float) -> bool:
     return True
 
 
-async def _cpu(guest: SuiteGuest, process: Process) -> float:
-    """Seconds of CPU that all processes of a script have used so far."""
-    try:
-        stat = await guest.node.read_text(f"{process.cgroup}/cpu.stat")
-    except FileNotFoundError:
-        return 0.0
-    usage = next((line.split()[1] for line in stat.splitlines() if line.startswith("usage_usec ")), "0")
-    return int(usage) / 1e6 if usage.isdecimal() else 0.0
+async def _work(guest: SuiteGuest, process: Process) -> Work:
+    stat, disks = await guest.node.texts(f"{process.cgroup}/cpu.stat", "/proc/diskstats")
+    return parse_work(stat or "", disks or "")
 
 
 async def _populated(guest: SuiteGuest, cgroup: str) -> bool:
@@ -215,14 +219,16 @@ async def _populated(guest: SuiteGuest, cgroup: str) -> bool:
         return False
 
 
-async def _collect(guest: SuiteGuest, process: Process, path: Path) -> None:
-    """Keep what tells why a script did not end, as far as the guest can still say."""
+async def _collect(guest: SuiteGuest, process: Process, path: Path) -> str:
+    """Keep what tells why a script did not end, as far as the guest can still say; the cause, where it is plain."""
     try:
         found = await guest.node.run(
             ["sh", "-c", _COLLECT, "sh", process.cgroup or "/nowhere"], check=False, timeout=_EVIDENCE
         )
-        path.write_bytes(found.stdout)
     except NodeLost:
         raise
     except StorlabError as error:
         path.write_text(f"nothing could be collected: {error}\n")
+        return ""
+    path.write_bytes(found.stdout)
+    return kernel_complaint(found.stdout.decode(errors="replace"))

@@ -276,6 +276,7 @@ class _Part:
             number=number,
             identifier=self._group.identifier,
             limit=self._group.timeout,
+            scale=self._running.scale,
             guest=self._guest.name,
             reason=loss.reason,
             folder=place,
