@@ -57,7 +57,7 @@ _TESTS: dict[tuple[str, int], dict[str, str]] = {
         "parameter": "echo 7 > /sys/module/zfs/parameters/zfs_txg_timeout",
         "mount": "mkdir -p /var/tmp/m; mount -t tmpfs left /var/tmp/m",
         "user": "useradd left-user",
-        "loop": "modprobe loop; truncate -s 1M /var/tmp/loop; losetup --find /var/tmp/loop",
+        "loop": "truncate -s 1M /var/tmp/loop; losetup --find /var/tmp/loop",
         "memory": "head -c 64M /dev/zero > /tmp/left",
         "daemon": "cp /bin/sleep /tmp/left-by-test; setsid /tmp/left-by-test 1000 > /dev/null 2>&1 &",
         "no_udev": "killall -9 systemd-udevd",

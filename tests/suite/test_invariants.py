@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from storlab.nodes.events import StepResult
 from storlab.nodes.steps import Done, Step, read
+from storlab.run.suite.guest import usable
 from storlab.run.suite.invariants import State, Watchman, parse_state
 from storlab.suite.model import Leak
 
@@ -80,3 +81,8 @@ def test_what_cannot_be_read_is_left_out_and_nonsense_is_no_error() -> None:
     assert leaks(parse_state(failed))[:1] == []
     odd = {name: Done(read(name), StepResult(size=9), b"\xff\0 : \n\n=\0") for name in BEFORE}
     parse_state(odd)
+
+
+def test_no_test_gets_a_disk_whose_name_begins_other_words() -> None:
+    assert usable(["/dev/vdg", "/dev/vde", "/dev/vdd", "/dev/vdf"], 3) == ["/dev/vdd", "/dev/vdf", "/dev/vdg"]
+    assert usable(["/dev/vdg", "/dev/vdd", "/dev/vdf"], 2) == ["/dev/vdd", "/dev/vdf"]

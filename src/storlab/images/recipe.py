@@ -56,6 +56,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
         "jq",
         "ksh",
         "libaio1",
+        "libcurl4",
         "lsscsi",
         "openssh-client",
         "pamtester",

@@ -107,7 +107,7 @@ class Zts:
         if options.files:
             given |= {"FILES": " ".join(options.files), "FILESIZE": str(options.disk_size)}
         return Needs(
-            modules=("zfs",),
+            modules=("zfs", "loop"),
             programs=programs,
             disks=0 if options.files else options.disks,
             disk_size=options.disk_size,
