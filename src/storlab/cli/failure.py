@@ -52,7 +52,7 @@ def explain(error: BaseException) -> int:
             where = f" ({error.filename})" if error.filename else ""
             _say(
                 f"storlab: no space left on the file system of the run's folder{where}. What was recorded is kept: "
-                "free some space, then `storlab resume` the run"
+                "free some space, then `storlab resume` the run, or `storlab suite resume` that of a suite"
             )
             return OWN_FAULT
         case OSError():
