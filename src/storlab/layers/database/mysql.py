@@ -60,7 +60,6 @@ class MysqlLayer(InnodbLayer):
         96 * _MEBIBYTE, ge=8 * _MEBIBYTE, le=512 * 1024**3, description="Of the redo log (`innodb_redo_log_capacity`)."
     )
 
-    usual_start: ClassVar = 9.0
     program: ClassVar = "mysqld"
     dialect: ClassVar = "mysql"
     section: ClassVar = "mysqld"
