@@ -116,9 +116,11 @@ from storlab.probes.tcp.probe import TcpProbe
 from storlab.record import read_record
 from storlab.records.run_folder import TrialRecord
 from storlab.records.suite import parse_results
+from storlab.records.suite.sources import console
 from storlab.report.model.format import duration as duration_text
 from storlab.run.journal import JOURNAL, read_pending
 from storlab.run.noise import MachineNoise
+from storlab.run.suite.bisect.steps import parse_steps
 from storlab.suite.check_text import groups_in, read_check, read_excludes, read_group_list
 from storlab.suite.expectations import read_expectations
 from storlab.suite.installed import parse_find
@@ -460,6 +462,12 @@ PARSERS: dict[str, Parser] = {
         of_bytes(lambda data: parse_results(data, "results.jsonl")),
         these(msgspec.json.encode(attempt("a/b")).decode() + "\n"),
         RecordsError,
+    ),
+    "console as a run": Parser(
+        of_text(lambda text: console(text.splitlines(), "log")), these(console_line(attempt("a/b"), "t")), UserError
+    ),
+    "steps of a bisection": Parser(
+        of_bytes(lambda data: parse_steps(data, "tests.jsonl")), these('{"number":1,"passed":true}\n'), RecordsError
     ),
     "noise": Parser(of_file("m.json", noise), these(*NOISE_JSON), RecordsError),
     "image": Parser(of_record(ImageManifest), these(*IMAGE_JSON), RecordsError),

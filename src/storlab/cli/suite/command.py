@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from storlab.cli.options import Json, Output, Quiet, RunPath, Strings, offered
 from storlab.cli.output import show, show_json, warn
+from storlab.cli.suite.bisect import bisect
 from storlab.cli.suite.check import check
 from storlab.cli.suite.compare import compare, history
 from storlab.cli.suite.finish import finish, keep_table
@@ -188,5 +189,6 @@ def _with(asked: Asked, **changes: object) -> Asked:
 
 
 suite.command()(check)
+suite.command()(bisect)
 suite.command()(compare)
 suite.command()(history)

@@ -1,0 +1,1 @@
+"""Bisections for real: candidates, their builds and checks, and a journal by which one is resumed."""
