@@ -12,7 +12,8 @@ import pytest
 from .pages import EXAMPLES, EXTENSIONS, ROOT, blocks, need_image, storlab
 
 root = pytest.mark.skipif(os.geteuid() != 0, reason="loop devices need root")
-STUDIES = sorted(path for path in EXAMPLES.rglob("*.toml") if path.is_relative_to(EXTENSIONS) is False)
+OTHERS = (EXTENSIONS, EXAMPLES / "suite")  # suite files are no studies
+STUDIES = sorted(path for path in EXAMPLES.rglob("*.toml") if not any(map(path.is_relative_to, OTHERS)))
 DEVICE = EXAMPLES / "device.toml"
 GUESTS = (EXAMPLES / "vm-disks.toml", EXAMPLES / "shaped-network.toml", EXAMPLES / "shares.toml")
 
