@@ -172,3 +172,22 @@ def test_a_dry_run_and_a_template_run_nothing(both: Both) -> None:
     written = lab.folder / "template.run"
     ended = lab.storlab("suite", "test-runner", "-g", "-w", written, "-i", own, own / "tests" / "odd", timeout=120)
     assert ended.status == 0 and f"[{own}/tests/odd]\ntests = ['prints.sh']\n" in written.read_text(), ended
+
+
+@needs_guests
+def test_tests_by_their_paths_run_so_many_times_with_their_names_in_the_kernel_s_log(both: Both) -> None:
+    lab = both.lab
+    scripts = {
+        "tests/flips": "n=$(cat /tmp/n || echo 0); echo $((n + 1)) > /tmp/n; echo run $n; test $n -ne 1",
+        "tests/log": "dmesg | grep -c 'ZTS run .*/tests/log.sh'",
+    }
+    paths = sorted((planted(lab.folder / "paths", scripts, "").parent / "tests").iterdir())
+    out = lab.folder / "iterations"
+    ended = lab.storlab(
+        "suite", "test-runner", "-I", "2", "-K", "-D", "-u", "root", *paths, "-o", out, "--out", lab.folder / "three",
+        timeout=300,
+    )  # fmt: skip
+    outcomes = [line.rpartition("[")[2][:4] for line in ended.stdout.splitlines() if line.startswith("Test: ")]
+    assert (ended.status, outcomes) == (1, ["PASS", "PASS", "FAIL", "PASS"]), ended
+    assert [line for line in ended.stderr.splitlines() if line[-1:].isdecimal()] == ["run 0", "1", "run 1", "2"]
+    assert (out / "current" / "log.sh" / "stdout").read_text() == "2\n"

@@ -122,7 +122,7 @@ def test_without_maybes_a_test_that_may_fail_is_not_expected_to() -> None:
 
 
 def test_the_configuration_is_aligned_as_by_the_original() -> None:
-    shown = {"RUNFILES": "r", "FILES": "f", "FILESIZE": "4G", "ITERATIONS": "1", "TAGS": "t"}
+    shown = {"RUNFILES": "r", "FILES": "f", "FILESIZE": "4G", "ITERATIONS": "1", "TAGS": "t", "STACK_TRACER": "no"}
     lines = configuration({"DISKS": "a b"}, shown, ["x", "", "-c"]).splitlines()
     assert lines[:3] == ["", "--- Configuration ---", "Runfiles:        r"]
     assert "NUM_DISKS:       2" in lines and "Missing util(s): " in lines and lines[-1] == "x  -c"

@@ -88,7 +88,7 @@ def configuration(variables: Mapping[str, str], shown: Mapping[str, str], runner
         "FILESIZE": shown["FILESIZE"],
         "ITERATIONS": shown["ITERATIONS"],
         "TAGS": shown["TAGS"],
-        "STACK_TRACER": "no",
+        "STACK_TRACER": shown["STACK_TRACER"],
         "Keep pool(s)": variables.get("KEEP", ""),
         "Missing util(s)": variables.get("STORLAB_MISSING", ""),
     }

@@ -63,8 +63,8 @@ def look(asked: Asked) -> Suite:
 
 def look_at_guest(asked: Asked) -> None:
     """Says which of the suite's programs the image lacks."""
-    lacking = asyncio.run(look_at_suite(asked, warn))[2]
-    show(f"Missing util(s): {' '.join(sorted(lacking))}")
+    found = asyncio.run(look_at_suite(asked, warn))[1]
+    show(f"Missing util(s): {' '.join(found.missing)}")
 
 
 def run_original(asked: Asked, original: Original, out: Path | None) -> Ran:

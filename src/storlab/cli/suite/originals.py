@@ -184,7 +184,13 @@ def zfs_tests(
     if constrained:
         look_at_guest(asked)
         return
-    shown = {"RUNFILES": ",".join(names), "FILES": " ".join(vdevs), "FILESIZE": size, "ITERATIONS": str(iterations)}
+    shown = {
+        "RUNFILES": ",".join(names) or f"{place}/zfs-tests.run",
+        "FILES": " ".join(vdevs),
+        "FILESIZE": size,
+        "ITERATIONS": str(iterations),
+        "STACK_TRACER": "yes" if stack_tracer else "no",
+    }
     original = Original(
         Path(outputdir).absolute(),
         quiet=quiet,

@@ -30,6 +30,7 @@ class Found:
     suite: Suite
     runfiles: tuple[Runfile, ...]
     expectations: Expectations
+    missing: tuple[str, ...] = ()  # programs that the suite knows and the guest lacks
 
 
 async def find_suite(guest: SuiteGuest, adapter: Adapter, name: str, names: Sequence[str]) -> Found:
@@ -44,7 +45,8 @@ async def find_suite(guest: SuiteGuest, adapter: Adapter, name: str, names: Sequ
         else:
             runfiles += [await _of_image(guest, adapter, path, installed) for path in _files(adapter, each)]
     suite = adapter.groups(name, runfiles, installed)
-    return Found(suite, tuple(runfiles), await _expectations(guest, adapter))
+    missing = tuple(guest.environment.variables.get("STORLAB_MISSING", "").split())
+    return Found(suite, tuple(runfiles), await _expectations(guest, adapter), missing)
 
 
 def _trees(adapter: Adapter) -> list[str]:
