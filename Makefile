@@ -1,13 +1,13 @@
 # Storlab's front door: `make demo` and `make test` install what they need. Each target is a script in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test fuzz attack lint docs bench agent image clean
+.PHONY: help demo check test fuzz attack lint docs bench agent image zts-sanity clean
 MAKEFLAGS += --no-print-directory
 export PYTHON
 
 help: ## What can be made
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null \
-		|| sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1  \2/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|' 2>/dev/null \
+		|| sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1  \2/p' Makefile
 
 demo: ## Install what is missing, run the study `quick` on this machine, show the result
 	@scripts/demo.sh
@@ -38,6 +38,9 @@ agent: ## Build the agent, the static program that runs on nodes
 
 image: ## Build what virtual machines boot, with ZFS; WITH= builds it without
 	@scripts/image.sh
+
+zts-sanity: ## The whole of the ZFS Test Suite's sanity.run in two guests: over an hour where they are emulated
+	@scripts/zts.sh
 
 clean: ## Remove what was built or downloaded here; runs/ stays
 	@scripts/clean.sh
