@@ -208,6 +208,8 @@ def _type(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     if schema.get("type") == "array":
         return f"list of {_plural(_type(schema.get('items', {}), definitions))}"
     kind = schema.get("type", "")
+    if schema.get("format") == "date":
+        return "date"
     if isinstance(kind, str):
         return _TYPES.get(kind, "")
     return "name of a level" if "boolean" in kind else " or ".join(_TYPES[each] for each in kind)

@@ -6,10 +6,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from storlab.suite.own_expectations import ExpectationTable
 from storlab.suite.suite_file import Around, CommandLine, GroupTable, Guests, SuiteFile
 from tools.study_reference import table
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "suite" / "own.toml"
+EXPECTATIONS = EXAMPLE.with_name("expected.toml")
 _START = """\
 # Suite files
 
@@ -33,6 +35,15 @@ A script that is a file is executed as it is, and may be named without its `.ksh
 guests the longest first.
 """
 
+_EXPECTATIONS = """\
+## Lists of expectations
+
+`storlab suite run --expect FILE` and `storlab suite report --expect FILE` take a list of what may go wrong, and why. It counts in place of what the suite's own tables say of the
+same tests. An entry that is over, or that matches no test, is named in the report.
+
+```toml examples/suite/expected.toml
+"""
+
 
 def reference() -> str:
     """The whole page."""
@@ -54,6 +65,9 @@ def _parts() -> Iterator[str]:
     yield "## `defaults`\n"
     yield 'What a group inherits unless it says otherwise; `pre = ""` in a group is for none.\n'
     yield from table(Around)
+    yield _EXPECTATIONS + EXPECTATIONS.read_text() + "```\n"
+    yield "Each `[[expect]]` has\n"
+    yield from table(ExpectationTable)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 from msgspec import structs
+from tools.suite_reference import EXPECTATIONS
 
 from attacks.samples import (
     _OF_QEMU,
@@ -121,6 +122,7 @@ from storlab.report.model.format import duration as duration_text
 from storlab.run.journal import JOURNAL, read_pending
 from storlab.run.noise import MachineNoise
 from storlab.run.suite.bisect.steps import parse_steps
+from storlab.run.suite.own_files import read_own_expectations
 from storlab.suite.check_text import groups_in, read_check, read_excludes, read_group_list
 from storlab.suite.expectations import read_expectations
 from storlab.suite.installed import parse_find
@@ -453,6 +455,9 @@ PARSERS: dict[str, Parser] = {
     "find": Parser(of_bytes(lambda data: parse_find(data, "root:x:0\n")), these("f755 /a/b\0d755 /a\0")),
     # What is written by users, and what Storlab wrote
     "runfile": Parser(of_text(suite_of), these(RUNFILE), RunfileError),
+    "list of expectations": Parser(
+        of_file("expected.toml", read_own_expectations), these(EXPECTATIONS.read_text()), StudyError
+    ),
     "suite file": Parser(of_text(lambda text: groups_of(text, "scrub/setup")), these(EXAMPLE.read_text()), StudyError),
     "tags": Parser(of_text(lambda text: parse_tags(text)(["a"])), these("a and not (b or c), d"), UserError),
     "job file": Parser(of_text(job_file), these(*JOBS), OptionError),

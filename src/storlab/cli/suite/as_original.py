@@ -153,11 +153,11 @@ def finish_zfs_tests(asked: Asked, original: Original, ran: Ran, *, rerun: bool,
 
     With ``rerun``, tests that may fail and did are run once more, if nothing else went wrong; theirs are the results.
     """
-    if rerun and (again := failed_maybes(ran.run.attempts, ran.run.asked.expectations)) and not ran.missing:
+    if rerun and (again := failed_maybes(ran.run.attempts, ran.run.expectations)) and not ran.missing:
         keys = frozenset((attempt.group, attempt.path) for attempt in again)
         selected = replace(asked, selection=Selection(keys=keys))
         ran = run_original(selected, original, out.with_name(f"{out.name}-again") if out else None)
-    expectations = ran.run.asked.expectations
+    expectations = ran.run.expectations
     shown = [attempt for attempt in ran.run.attempts if attempt.role != "failsafe"]
     text = report(shown, expectations, maybes=not rerun)
     show(text.removesuffix("\n"))

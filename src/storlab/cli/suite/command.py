@@ -52,6 +52,10 @@ Tags = Annotated[
     Option("--tags", "-T", metavar="EXPRESSION", help="Only groups with these tags: 'acl, zvol', 'acl and not slow'."),
 ]
 Shard = Annotated[str, Option("--shard", metavar="K/N", help="Only the share K of N, each about equally long.")]
+Expect = Annotated[
+    Path | None,
+    Option("--expect", metavar="FILE", help="A list in TOML of what may fail, and why: reference/suite-file.md."),
+]
 
 
 @suite.command()
@@ -83,6 +87,7 @@ def run(
         str, Option("--replay", metavar="RUN[:GUEST]", help="Tests in the order in which a guest ran them there.")
     ] = "",
     until_failure: Annotated[bool, Option("--until-failure", help="Again and again until a test fails.")] = False,
+    expect: Expect = None,
     limit: Annotated[str, Option("--limit", metavar="TIME", help="Begin no test after so long, such as 10m.")] = "",
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
     quiet: Quiet = False,
@@ -93,6 +98,7 @@ def run(
 
     from storlab.cli.run import new_folder
     from storlab.cli.suite.choose import asked_for, in_order_asked, replay_of
+    from storlab.run.suite.own_files import read_own_expectations
     from storlab.run.suite.suite_run import run_suite
 
     earlier = replay_of(replay) if replay else None
@@ -109,7 +115,8 @@ def run(
     )
     asked = _with(asked, guests=guests, retries=retries, scale=timeout_scale, allow_missing=allow_missing)
     asked = in_order_asked(asked, earlier, shuffle=shuffle, seed=seed, limit=limit)
-    asked = _with(asked, until_failure=until_failure)
+    own = () if expect is None else read_own_expectations(expect)
+    asked = _with(asked, until_failure=until_failure, own=own)
     if asked.seed is not None and not quiet and not json:
         warn(f"Random order with --seed {asked.seed}")
     folder = out or new_folder(Path(asked.names[0]).stem or "suite")
@@ -161,16 +168,24 @@ def report(
     format_: Annotated[
         str, Option("--format", "-f", metavar="|".join(FORMATS), autocompletion=offered(*FORMATS), help="Format.")
     ] = "text",
+    expect: Expect = None,
     output: Output = None,
 ) -> None:
-    """Report on a run of a suite, whole or not."""
+    """Report on a run of a suite, whole or not; --expect takes the place of the list that it was run with."""
+    from dataclasses import replace
+
+    from msgspec import structs
+
     from storlab.records.suite import read_suite_run
     from storlab.report.suite.formats import render
+    from storlab.run.suite.own_files import read_own_expectations
 
     if format_ not in FORMATS:
         raise UserError(f"--format {format_}: it is one of {', '.join(FORMATS)}")
     known = read_suite_run(folder)
     keep_table(known)
+    if expect is not None:
+        known = replace(known, asked=structs.replace(known.asked, own=read_own_expectations(expect)))
     text = render(known, format_)
     if output is None:
         (show_json if format_ == "json" else show)(text.removesuffix("\n"))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -24,7 +25,9 @@ from storlab.suite.adapters.check import CheckOptions
 from storlab.suite.adapters.zts import ZtsOptions
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.model import Absent, Attempt, Expectations, Group
+from storlab.suite.own_expectations import OwnEntry, with_own
 from storlab.suite.runfile import Runfile
+from storlab.suite.zts_text import report_name, test_name
 
 SUITE, RESULTS, LOG, OUTPUT, CONSOLES = "suite.json", "results.jsonl", "log", "output", "guests"
 FORMAT = 1
@@ -62,12 +65,27 @@ class SuiteRecord(Struct, frozen=True, forbid_unknown_fields=True):
     until_failure: bool = False  # again and again
     iterations: Count = 0  # at most, if not 0
     variables: dict[str, str] = {}  # of all scripts, in the first guest
+    own: tuple[OwnEntry, ...] = ()  # what the user expects, beside the suite's own tables
     format: int = FORMAT
 
     @property
     def keys(self) -> list[tuple[str, str]]:
         """All tests, in order."""
         return [(group.name, test.path) for group in self.groups for test in group.tests]
+
+    def expected_on(self, day: date) -> Expectations:
+        """What is expected of all scripts: by the suite's tables, or by the user's list in their place."""
+        if not self.own:
+            return self.expectations
+        named = ((path, (report_name(path), test_name(path, self.testdir))) for path in self.paths)
+        pairs = ((path, name) for path, names in named for name in names)
+        return with_own(self.expectations, self.own, pairs, self.environment, day)
+
+    @property
+    def paths(self) -> list[str]:
+        """Of all scripts."""
+        scripts = (each for group in self.groups for each in (group.pre, *group.tests, group.post) if each is not None)
+        return list(dict.fromkeys(script.path for script in scripts))
 
 
 @dataclass(frozen=True)
@@ -87,6 +105,11 @@ class SuiteRun:
         """Of each test that was asked for, what came of it at last."""
         last = {each.key: each for each in self.attempts if each.role == "test"}
         return {key: last[key] for key in self.asked.keys if key in last}
+
+    @cached_property
+    def expectations(self) -> Expectations:
+        """What was expected on the day on which it began."""
+        return self.asked.expected_on(self.started.date())
 
     @property
     def without_result(self) -> list[tuple[str, str]]:

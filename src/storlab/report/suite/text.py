@@ -19,7 +19,7 @@ def render_zts(view: View) -> str:
     run = view.run
     shown = [each for each in run.attempts if each.role != "failsafe"]
     lines = "".join(console_line(each, run.asked.runner) for each in shown)
-    return lines + summary(run.attempts, run.seconds, str(run.folder)) + report(shown, run.asked.expectations)
+    return lines + summary(run.attempts, run.seconds, str(run.folder)) + report(shown, run.expectations)
 
 
 def render_text(view: View, *, brief: bool = False) -> str:
@@ -32,6 +32,7 @@ def render_text(view: View, *, brief: bool = False) -> str:
     lines += _section("Left behind", (f"{name}: {what}" for name, what in view.leaks))
     if not brief:
         lines += _section("Expected, though they did not pass", map(_line, view.known))
+    lines += _section("Entries of the list of expectations", view.notes)
     lines += ["", view.answer, view.counted, *filter(None, [view.patience])]
     if view.run.stopped:
         lines.append(one_line(view.run.stopped))
@@ -69,6 +70,9 @@ def _markdown(view: View) -> Iterator[str]:
     if missing:
         yield from ("", "## No result", "")
         yield from (f"- {markdown(path)}" for path in missing)
+    if view.notes:
+        yield from ("", "## Entries of the list of expectations", "")
+        yield from (f"- {markdown(note)}" for note in view.notes)
     if view.leaks:
         yield from ("", "## Left behind", "")
         yield from (f"- {markdown(name)}: {markdown(what)}" for name, what in view.leaks)

@@ -9,6 +9,7 @@ from storlab.records.suite import SuiteRun
 from storlab.report.model.format import duration, plural
 from storlab.suite.expectations import expected, is_surprising_pass
 from storlab.suite.model import Attempt, Expectation, Outcome
+from storlab.suite.own_expectations import notes_on
 from storlab.suite.zts_text import report_name, test_name
 
 ORDER = tuple(Outcome)
@@ -82,6 +83,11 @@ class View:
         return self.run.without_result
 
     @property
+    def notes(self) -> list[str]:
+        """What is to be said of the list of what the user expects."""
+        return list(notes_on(self.run.asked.own, self.run.asked.paths, self.run.started.date()))
+
+    @property
     def missing(self) -> list[str]:
         """Names of the tests that were asked for and have no result."""
         return [test_name(path, self.run.asked.testdir) for _, path in self.without_result]
@@ -133,7 +139,7 @@ def view_of(run: SuiteRun) -> View:
 def _row(attempt: Attempt, run: SuiteRun, lacks: tuple[str, ...]) -> Row:
     foreign = report_name(attempt.path) == attempt.path
     name = test_name(attempt.path, run.asked.testdir)
-    tables = run.asked.expectations
+    tables = run.expectations
     if attempt.outcome is Outcome.PASS:
         return Row(attempt, name, None, is_surprising_pass(attempt, name, tables), lacks)
     found = expected(attempt, name, tables)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
 from storlab.errors import Problem, StudyError, UserError
+from storlab.model import Model
 from storlab.reading import read_file
 from storlab.run.suite.guest import OWN_TESTS
 from storlab.study.messages import explain
@@ -15,8 +17,11 @@ from storlab.study.toml_text import line_of, positions, read_toml
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.adapters.command import Command
 from storlab.suite.adapters.zts import STF_SUITE, Zts, ZtsFile, ZtsOptions
+from storlab.suite.own_expectations import ExpectationFile, OwnEntry
 from storlab.suite.runfile import Runfile, RunfileError, check_runfiles
 from storlab.suite.suite_file import SuiteFile
+
+M = TypeVar("M", bound=Model)
 
 MOST_RUNFILE = 4 * 1024**2  # bytes
 _SUITE_FILE = ".toml"
@@ -69,18 +74,33 @@ def adapter_of(
 
 def read_suite_file(text: str, name: str) -> Command:
     """A suite in TOML. Raises ``StudyError`` with file, line and key of all that is wrong."""
-    raw = read_toml(text.encode(), name)[1]
-    lines = positions(text)
-    try:
-        spec = SuiteFile.model_validate(raw)
-    except ValidationError as error:
-        raise StudyError(name, [*_problems(error, lines)]) from None
+    spec, lines = _validated(SuiteFile, text, name)
     kind = ZtsFile if spec.adapter == "zts" else Command
     return kind(spec, OWN_TESTS, name, lines)
 
 
-def _problems(error: ValidationError, lines: Mapping[tuple[str | int, ...], int]) -> Iterator[Problem]:
-    for path, message in explain(error, SuiteFile):
+def read_own_expectations(path: Path) -> tuple[OwnEntry, ...]:
+    """A list of what the user expects. Raises ``StudyError`` with file, line and key of all that is wrong."""
+    try:
+        text = read_toml(read_file(path, MOST_RUNFILE), str(path))[0]
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    return _validated(ExpectationFile, text, str(path))[0].entries()
+
+
+def _validated(model: type[M], text: str, name: str) -> tuple[M, Mapping[tuple[str | int, ...], int]]:
+    raw = read_toml(text.encode(), name)[1]
+    lines = positions(text)
+    try:
+        return model.model_validate(raw), lines
+    except ValidationError as error:
+        raise StudyError(name, [*_problems(error, model, lines)]) from None
+
+
+def _problems(
+    error: ValidationError, model: type[Model], lines: Mapping[tuple[str | int, ...], int]
+) -> Iterator[Problem]:
+    for path, message in explain(error, model):
         where = tuple(part for at, part in enumerate(path) if part != "table" or not isinstance(path[at - 1], int))
         yield Problem(".".join(map(str, where)), message, line_of(where, lines))
 

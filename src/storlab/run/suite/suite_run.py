@@ -38,8 +38,9 @@ from storlab.suite.adapters.base import Adapter
 from storlab.suite.adapters.check import Check
 from storlab.suite.adapters.zts import Zts
 from storlab.suite.expectations import expected
-from storlab.suite.model import Attempt, Group, Outcome, Suite
+from storlab.suite.model import Attempt, Expectations, Group, Outcome, Suite
 from storlab.suite.order import iteration, replayed, shuffled, without_rest
+from storlab.suite.own_expectations import OwnEntry
 from storlab.suite.selection import EVERYTHING, Selection, longest_first, select
 from storlab.suite.zts_text import report_name
 from storlab.version import __version__
@@ -70,6 +71,7 @@ class Asked:
     order: tuple[tuple[str, str], ...] = ()
     until_failure: bool = False
     limit: float | None = None
+    own: tuple[OwnEntry, ...] = ()  # what the user expects
     iterations: int = 0  # no more than these, if not 0; all of them, unless until a failure
 
     @property
@@ -280,6 +282,7 @@ async def _planned(asked: Asked, maker: GuestMaker, guest: SuiteGuest) -> SuiteR
         replayed=bool(asked.order),
         until_failure=asked.until_failure,
         iterations=asked.iterations,
+        own=asked.own,
     )
     write_suite_record(maker.folder, record)
     return record
@@ -369,11 +372,15 @@ class _Run:
         if not self.record.until_failure or attempt.outcome in (Outcome.PASS, Outcome.SKIP):
             return
         last = attempt.number > self.record.retries or attempt.role != "test"
-        if last and not self.failed and expected(attempt, report_name(attempt.path), self.record.expectations) is None:
+        if last and not self.failed and expected(attempt, report_name(attempt.path), self._expectations) is None:
             number = next(group.iteration for group in self.record.groups if group.name == attempt.group)
             self.failed = attempt.path
             kept.stop = f"{report_name(attempt.path)} did not pass in iteration {number}."
             self.watch.notify(kept.stop)
+
+    @property
+    def _expectations(self) -> Expectations:
+        return self.record.expected_on(datetime.now(UTC).date())
 
     def _more(self, kept: Record) -> list[Group]:
         """The next iteration, which is recorded first; none where the run is to end."""
