@@ -159,3 +159,11 @@ def test_a_table_that_was_cut_off_has_its_whole_lines() -> None:
     text = (GOLDEN / "elbencho-results.csv").read_bytes()
     (part,) = parts_of(text[: text.index(b"SYNC") - 20])
     assert part.measured.facts["phases"] == "MKDIRS WRITE"
+
+
+@pytest.mark.parametrize("command", ["", "elbencho", "elbencho -b", "elbencho --block=", "elbencho 'a"])
+def test_a_command_line_that_ends_early_names_no_settings(command: str) -> None:
+    whole = (GOLDEN / "elbencho-results.txt").read_text()
+    lines = [f"COMMAND LINE: {command}" if line.startswith("COMMAND LINE: ") else line for line in whole.splitlines()]
+    assert any(line == f"COMMAND LINE: {command}" for line in lines)
+    assert all("block size" not in part.traits for part in parts_of("\n".join(lines)))

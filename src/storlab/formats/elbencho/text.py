@@ -11,6 +11,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import zip_longest
 
 from storlab.errors import ParseError
 from storlab.formats.elbencho.phases import Bin, Phase, exact, is_operation, number
@@ -185,7 +186,7 @@ def _settings(command: str) -> dict[str, str]:
     except ValueError:
         return {}
     found = {_SWITCHES[word]: "yes" for word in words if word in _SWITCHES}
-    for word, value in zip(words, [*words[1:], ""], strict=True):
+    for word, value in zip_longest(words, words[1:], fillvalue=""):  # the last word has none
         option, equals, own = word.partition("=")
         if option in _OPTIONS and (own or value):
             found[_OPTIONS[option]] = printable(own if equals else value)[:_LONGEST]
