@@ -109,6 +109,8 @@ def test_reports_say_what_was_not_expected_and_what_has_no_result(tmp_path: Path
     assert "panicked: &lt;oops&gt;" in page and "http" not in page.replace("http-equiv", "")
     root = ElementTree.fromstring(render(run, "junit"))
     assert [group.attrib["errors"] for group in root] == ["1", "0", "3"]
+    names = [case.attrib["name"] for case in root.iter("testcase")]
+    assert all(name.startswith("tests/") for name in names), "a test is called the same with and without a result"
     document = json.loads(render(run, "json"))
     assert document["unexpected"] == ["tests/acl/allow"] and len(document["without_result"]) == 3
     assert "KILLED\t   1" in render(run, "zts")

@@ -8,6 +8,7 @@ import msgspec
 
 from storlab.report.suite.view import Row, View
 from storlab.suite.model import Outcome
+from storlab.suite.zts_text import test_name
 from storlab.text import plain
 
 
@@ -44,7 +45,7 @@ def render_junit(view: View) -> str:
             groups.setdefault(row.attempt.group, []).append(row)
     missing: dict[str, list[str]] = {}
     for group, path in view.without_result:
-        missing.setdefault(group, []).append(path)
+        missing.setdefault(group, []).append(test_name(path, view.run.asked.testdir))
     root = ElementTree.Element("testsuites", name=plain(view.run.asked.name), time=f"{view.run.seconds:.3f}")
     for group in dict.fromkeys([*groups, *missing]):
         _suite(root, group, groups.get(group, []), missing.get(group, []))
@@ -71,8 +72,8 @@ def _suite(root: ElementTree.Element, group: str, rows: list[Row], missing: list
             says = plain(f"{row.attempt.outcome}{f': {row.why}' if row.why else ''}")
             how: dict[str, str] = {} if kind == "skipped" else {"type": str(row.attempt.outcome)}
             ElementTree.SubElement(case, kind, {"message": says, **how})
-    for path in missing:
-        case = ElementTree.SubElement(suite, "testcase", classname=plain(group), name=plain(path), time="0.000")
+    for name in missing:  # as it is called where it has a result: it is the same test
+        case = ElementTree.SubElement(suite, "testcase", classname=plain(group), name=plain(name), time="0.000")
         ElementTree.SubElement(case, "error", message="it has no result", type="NO RESULT")
 
 
