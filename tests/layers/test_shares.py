@@ -158,7 +158,7 @@ def test_a_port_that_somebody_else_has_is_passed_over(shop: Shop, protocol: str,
     async def check() -> None:
         server = shop.pair.server
         await until_port(server.node, port, taken=False)  # the kernel lets go of an ended share's port in its own time
-        free = await server.node.start(["socat", f"TCP-LISTEN:{port},fork,bind=10.213.0.2", "/dev/null"])
+        free = await server.node.start(["socat", f"TCP-LISTEN:{port},fork,reuseaddr,bind=10.213.0.2", "/dev/null"])
         server.node.ports._given.clear()
         try:
             await until_port(server.node, port, taken=True)

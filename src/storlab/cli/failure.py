@@ -78,7 +78,7 @@ def _lacks_memory(error: BaseException | None) -> bool:
             return True
         if "can't start new thread" in str(error) or "failed to map segment" in str(error):
             return True
-        if isinstance(error, ImportError | NameError | AttributeError) and _limits():
+        if isinstance(error, ImportError | NameError | AttributeError | SystemError) and _limits():
             return True
         error = error.__cause__ or error.__context__
     return False

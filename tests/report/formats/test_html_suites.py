@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storlab.report.suite.formats import render
-from storlab.suite.model import Outcome
+from storlab.suite.model import Leak, Outcome
 from study.program import call
 from suite.samples import RUNFILE, suite_of
 from suite.test_records import of, written
@@ -32,7 +32,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     suite = suite_of(RUNFILE)
     (folder / "run").mkdir()
     lost = of(suite, 0, Outcome.CRASHED, reason="the guest's kernel panicked: oops", folder="output/x", guest="g1")
-    run = written(folder / "run", suite, lost, of(suite, 1, left=["sleep"]), of(suite, 2, Outcome.SKIP))
+    run = written(
+        folder / "run",
+        suite,
+        lost,
+        of(suite, 1, leaks=[Leak("process", "sleep", suite.groups[0].tests[0].path)]),
+        of(suite, 2, Outcome.SKIP),
+    )
     (folder / "report.html").write_text(render(run, "html"))
     return folder
 
