@@ -52,6 +52,17 @@ def read_record(path: Path, kind: type[R]) -> R:
         raise RecordsError(f"{path} is damaged: {error}") from None
 
 
+def parse_lines(decoder: msgspec.json.Decoder[R], data: bytes, name: str) -> list[R]:
+    """Records of a line each; one that is not whole is the last, torn. Raises ``RecordsError`` with file and line."""
+    found = []
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            found.append(decoder.decode(line))
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise RecordsError(f"{name}:{number} is damaged: {error}") from None
+    return found
+
+
 def read_answer(text: str | bytes, kind: type[R], program: str) -> R:
     """What a program printed as JSON. Raises ``ParseError``: a node's own programs may print anything."""
     try:

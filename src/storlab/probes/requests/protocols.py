@@ -9,7 +9,7 @@ from storlab.probes.subject import RequestProtocol
 
 OTHER = "other"
 ROOM = 256
-"""Entries of a histogram: the kernel makes them one by one, each time that it is told anything about it."""
+"""Entries of a histogram: the kernel allocates them one by one, at each write to the trigger."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from storlab.errors import RecordsError
 from storlab.reading import RECORD, open_file, read_file
-from storlab.record import Count, Number, Seconds, read_record, to_json
+from storlab.record import Count, Number, Seconds, parse_lines, read_record, to_json
 from storlab.records.files import sync_folder, write_durably
 from storlab.records.manifest import read_manifest
 from storlab.suite.adapters.check import CheckOptions
@@ -206,13 +206,7 @@ _LINE = msgspec.json.Decoder(Attempt)
 
 def parse_results(data: bytes, name: str) -> list[Attempt]:
     """All whole lines; one that is not whole is the last, torn. Raises ``RecordsError`` with file and line."""
-    found = []
-    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
-        try:
-            found.append(_LINE.decode(line))
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise RecordsError(f"{name}:{number} is damaged: {error}") from None
-    return found
+    return parse_lines(_LINE, data, name)
 
 
 def read_results(folder: Path) -> list[Attempt]:

@@ -31,7 +31,7 @@ _TO_KMSG = 'echo "ZTS run $0" > /dev/kmsg; exec "$@"'
 
 @dataclass(frozen=True)
 class ZtsOptions:
-    """What ``zfs-tests.sh`` is told otherwise. ``files``: used in place of disks; ``environment``: for all scripts.
+    """What ``zfs-tests.sh`` has in place of defaults. ``files``: in place of disks; ``environment``: of all scripts.
 
     ``kmsg``: each script is named in the kernel's log as it starts.
     """

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from storlab.errors import RecordsError, StorlabError
 from storlab.reading import RECORD, read_file
-from storlab.record import Count, Seconds, read_record, to_json
+from storlab.record import Count, Seconds, parse_lines, read_record, to_json
 from storlab.records.files import write_durably
 from storlab.records.suite import drop_torn_line
 from storlab.run.suite.bisect.commits import Worktree
@@ -70,13 +70,7 @@ def read_plan(folder: Path) -> Plan:
 
 def parse_steps(data: bytes, name: str) -> list[Step]:
     """All whole lines. Raises ``RecordsError`` with file and line."""
-    found = []
-    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
-        try:
-            found.append(_STEP.decode(line))
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise RecordsError(f"{name}:{number} is damaged: {error}") from None
-    return found
+    return parse_lines(_STEP, data, name)
 
 
 def read_steps(folder: Path) -> list[Step]:
