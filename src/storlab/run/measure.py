@@ -80,13 +80,17 @@ async def compare_clocks(nodes: Sequence[Node]) -> dict[str, Clock]:
 async def start_together(
     starts: Sequence[tuple[Node, Launch]], clocks: Mapping[str, Clock], span: LoadSpan
 ) -> list[Process]:
-    """Prepare every command on its node and agree on an instant at which all of them, and ``span``, begin."""
+    """Prepare every command on its node and agree on an instant at which all of them, and ``span``, begin.
+
+    One that is alone has nobody to wait for: it begins as soon as it can.
+    """
     round_trip = 2 * max(clock.error for clock in clocks.values())
     lead = _LEAD + _LEAD_PER_COMMAND * len(starts) + _LEAD_PER_ROUND_TRIP * round_trip
-    span.began = instant = time.monotonic() + lead
+    alone = len(starts) == 1
+    span.began = instant = time.monotonic() + (0.0 if alone else lead)
 
     async def start(node: Node, launch: Launch) -> Process:
-        at = instant + clocks[node.name].offset
+        at = None if alone else instant + clocks[node.name].offset
         process = await node.start(launch.argv, env=launch.env, cwd=launch.cwd, stdout_file=launch.stdout, start_at=at)
         started.append(process)
         return process

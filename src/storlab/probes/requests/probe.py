@@ -1,8 +1,8 @@
 """Probe ``share-requests``: what a virtual machine's kernel asks of the servers of its shares, by kind of request.
 
 Histogram triggers on the tracepoints of requests, in an instance of tracefs of its own: the kernel counts, and is asked
-before the load and after it. It is offered in virtual machines, whose kernel is Storlab's alone: between loads what
-counts there only rests, for to remove it takes an emulated guest a tenth of a second.
+before the load and after it. It is offered in virtual machines, whose kernel is Storlab's alone: between loads it goes
+on counting there, for to remove that takes an emulated guest a tenth of a second, and to let it rest a fortieth.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from storlab.measurements import Measurements, metric_frame
 from storlab.metrics import MetricSpec, Value
 from storlab.nodes import steps
 from storlab.nodes.node import Node
-from storlab.nodes.waiting import to_its_end
 from storlab.probes.alignment.probe import NOTES, read_notes
 from storlab.probes.base import Probe, ProbeContext, ProbeRecord
 from storlab.probes.requests.histogram import Entry, parse_histogram
@@ -69,20 +68,17 @@ class ShareRequestsProbe(Probe):
         for counting in _by_protocol(context.subject.shares):
             triggers |= counting.triggers()
         paths = [_histogram(tracepoint) for tracepoint in triggers]
-        try:
-            refused = await _begin(context.node, triggers)
-            (context.raw / NOTES).write_bytes(orjson.dumps(refused))
-            if refused:
-                yield
-                return
-            with samples_file(context.raw, paths) as file:
-                await take_sample(context.node, paths, file)
-                yield
-                with suppress(NodeError, TimeoutError):
-                    async with asyncio.timeout(_END_TIMEOUT):
-                        await take_sample(context.node, paths, file)
-        finally:
-            await to_its_end(_end(context.node, triggers))
+        refused = await _begin(context.node, triggers)
+        (context.raw / NOTES).write_bytes(orjson.dumps(refused))
+        if refused:
+            yield
+            return
+        with samples_file(context.raw, paths) as file:
+            await take_sample(context.node, paths, file)
+            yield
+            with suppress(NodeError, TimeoutError):
+                async with asyncio.timeout(_END_TIMEOUT):
+                    await take_sample(context.node, paths, file)
 
     def parse(self, record: ProbeRecord) -> Measurements:
         notes, shares = read_notes(record.raw), record.subject.shares
@@ -138,21 +134,20 @@ def _values(counts: Mapping[str, int], *, lengths: bool) -> list[Value]:
 
 async def _begin(node: Node, triggers: Mapping[str, str]) -> list[str]:
     """Let the kernel count; sentences on why it can't."""
-    said = None if await _go_on(node, triggers) else await _count(node, triggers)
-    return [] if said is None else [f"share-requests: requests can't be counted on node {node.name}: {said}"]
+    if await _counts(node, triggers):
+        return []
+    said = await _count(node, triggers)
+    if said is None:
+        return []
+    await node.carry_out(steps.remove_directory(INSTANCE), go_on=True)
+    return [f"share-requests: requests can't be counted on node {node.name}: {said}"]
 
 
-async def _go_on(node: Node, triggers: Mapping[str, str]) -> bool:
-    """Let what an earlier load has left count again; whether it does, and has room for more."""
-    looks = [steps.read(_histogram(name)) for name in triggers]
-    done = await node.carry_out(*looks, *_told(triggers, "cont"), go_on=True)
-    found = [parse_histogram(each.text) if each.ok else None for each in done[: len(looks)]]
-    roomy = all(each is not None and not each.dropped and len(each.entries) < ROOM // 2 for each in found)
-    return roomy and all(each.ok for each in done)
-
-
-def _told(triggers: Mapping[str, str], what: str) -> list[steps.Step]:
-    return [steps.write(f"{INSTANCE}/events/{name}/trigger", f"{words}:{what}\n") for name, words in triggers.items()]
+async def _counts(node: Node, triggers: Mapping[str, str]) -> bool:
+    """Whether it counts since an earlier load, and has room for more."""
+    done = await node.carry_out(*(steps.read(_histogram(name)) for name in triggers), go_on=True)
+    found = [parse_histogram(each.text) if each.ok else None for each in done]
+    return all(each is not None and not each.dropped and len(each.entries) < ROOM // 2 for each in found)
 
 
 async def _count(node: Node, triggers: Mapping[str, str]) -> str | None:
@@ -173,13 +168,6 @@ async def _count(node: Node, triggers: Mapping[str, str]) -> str | None:
         if event.there and not histogram.there:
             return f"Linux {release.text} was built without CONFIG_HIST_TRIGGERS"
     return next((one_line(each.result.message or "") for each in done if not each.ok), None)
-
-
-async def _end(node: Node, triggers: Mapping[str, str]) -> None:
-    with suppress(NodeError, TimeoutError):
-        async with asyncio.timeout(_END_TIMEOUT):
-            if not all(each.ok for each in await node.carry_out(*_told(triggers, "pause"), go_on=True)):
-                await node.carry_out(steps.remove_directory(INSTANCE), go_on=True)
 
 
 def _histogram(tracepoint: str) -> str:
