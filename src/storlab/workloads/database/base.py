@@ -20,7 +20,7 @@ from storlab.workloads.base import RunContext, Workload
 _WRITE_BACK = """
 SET @most = @@innodb_max_dirty_pages_pct, @low = @@innodb_max_dirty_pages_pct_lwm;
 SET GLOBAL innodb_max_dirty_pages_pct_lwm = 0; SET GLOBAL innodb_max_dirty_pages_pct = 0;
-SELECT @most, @low
+SELECT @most, @low;
 """
 _DIRTY = "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'"
 _UNTIL_CLEAN = 'until "$@" | grep -q "[^0-9]0$"; do sleep 0.05; done'
@@ -78,10 +78,10 @@ class DatabaseWorkload(Workload):
 
 async def _write_back(place: RunContext, server: Server) -> None:
     """Raises ``TrialError`` where the settings can't be put back: what is measured then is another server."""
-    before = (await place.node.output(*sql(server, _WRITE_BACK))).split()
+    most, low, _, dirty = (await place.node.output(*sql(server, _WRITE_BACK + _DIRTY))).split()
     try:
-        await place.node.run(["sh", "-c", _UNTIL_CLEAN, "sh", *sql(server, _DIRTY)], timeout=_PATIENCE)
+        if dirty != "0":
+            await place.node.run(["sh", "-c", _UNTIL_CLEAN, "sh", *sql(server, _DIRTY)], timeout=_PATIENCE)
     finally:
-        most, low = before
         again = f"innodb_max_dirty_pages_pct = {float(most)}, GLOBAL innodb_max_dirty_pages_pct_lwm = {float(low)}"
         await place.node.run(sql(server, f"SET GLOBAL {again}"))
