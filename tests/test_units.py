@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -117,6 +118,15 @@ def test_any_value_is_shown_on_one_short_line(value: Any, width: int) -> None:
 )  # fmt: skip
 def test_values_are_shown_as_their_user_wrote_them(value: object, text: str) -> None:
     assert shown(value) == text
+
+
+@pytest.mark.parametrize("around", [lambda inner: [inner], lambda inner: {"a": inner}], ids=["lists", "tables"])
+def test_however_deep_a_value_is_it_is_shown_on_one_short_line(around: Callable[[Any], Any]) -> None:
+    value: Any = "x"
+    for _ in range(100_000):
+        value = around(value)
+    assert "…" in shown(value)
+    assert len(shown(value)) <= 60
 
 
 @given(st.text())

@@ -17,6 +17,7 @@ MAX_SIZE = 2**63 - 1
 MAX_DURATION = 366 * 86400.0
 """Seconds: nothing here takes longer than a year, and an absurd number is a slip of the pen."""
 
+_NARROWEST = 3  # characters: what lies deeper in a value is not shown
 _LONGEST = 64  # characters; of more, matching would take time that grows with their square
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?\s*", re.IGNORECASE)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -84,10 +85,12 @@ def shown(value: object, width: int = 60) -> str:
         case str():
             text = '"' + value.replace("\n", "\\n").replace("\t", "\\t") + '"'
             text = printable(text)
+        case list() | tuple() | dict() if width < _NARROWEST:
+            text = "…"
         case list() | tuple():
-            text = f"[{', '.join(shown(item, width) for item in value[:width])}]"
+            text = f"[{', '.join(shown(item, width - 1) for item in value[:width])}]"
         case dict():
-            pairs = (f"{key} = {shown(item, width)}" for key, item in list(value.items())[:width])
+            pairs = (f"{key} = {shown(item, width - 1)}" for key, item in list(value.items())[:width])
             text = f"{{ {', '.join(pairs)} }}" if value else "{}"
         case None:
             text = "nothing"

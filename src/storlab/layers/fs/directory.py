@@ -10,7 +10,7 @@ from pydantic import Field
 from storlab.errors import UserError
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.block.queue import sysfs_of_device
-from storlab.layers.fs.mount import mounts_on
+from storlab.layers.fs.mount import filesystem_under, mount_under
 from storlab.layers.resources import Dir, Resource
 from storlab.nodes import steps
 from storlab.nodes.node import Node
@@ -57,11 +57,9 @@ class DirectoryLayer(Layer):
 
     async def facts(self, resource: Resource, context: LayerContext) -> dict[str, Any]:
         assert isinstance(resource, Dir)
-        inside = [m for m in await mounts_on(context.node) if resource.path.startswith(m.path.rstrip("/") + "/")]
-        if not inside:  # in a chroot, "/" need not be a mount
-            filesystem = await context.node.output("stat", "--file-system", "--format=%T", resource.path)
-            return {"filesystem": filesystem.strip()}
-        top = max(inside, key=lambda m: len(m.path))
+        top = await mount_under(context.node, resource.path)
+        if top is None:
+            return {"filesystem": await filesystem_under(context.node, resource.path)}
         return {"filesystem": top.filesystem, "source": top.source, "mounted_on": top.path, "options": top.options}
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from storlab.errors import UserError
 from storlab.layers.base import Layer, LayerContext
+from storlab.layers.fs.mount import filesystem_under
 from storlab.layers.resources import Dir, File, Resource
 from storlab.nodes import steps
 from storlab.nodes.needs import Needs
@@ -96,5 +97,5 @@ class FileLayer(Layer):
 async def file_facts(node: Node, path: str) -> dict[str, Any]:
     """Its size, the bytes that it takes up, and what it lies on, which decides what a sync is."""
     (found,) = await node.carry_out(steps.look(path))
-    filesystem = await node.output("stat", "--file-system", "--format=%T", path)
-    return {"size": found.result.size, "allocated": found.result.allocated, "on": filesystem.strip()}
+    on = await filesystem_under(node, path)
+    return {"size": found.result.size, "allocated": found.result.allocated, "on": on}

@@ -74,6 +74,20 @@ async def mounts_on(node: Node) -> list[Mount]:
     return parse_mountinfo(await node.read_text("/proc/self/mountinfo"))
 
 
+async def mount_under(node: Node, path: str) -> Mount | None:
+    """The mount that a real path lies on; ``None`` where there is none: in a chroot, "/" need not be one."""
+    inside = [m for m in await mounts_on(node) if f"{path}/".startswith(f"{m.path.rstrip('/')}/")]
+    return max(reversed(inside), key=lambda m: len(m.path), default=None)  # the last of several on one path
+
+
+async def filesystem_under(node: Node, path: str) -> str:
+    """The name of the file system that a real path lies on."""
+    mount = await mount_under(node, path)
+    if mount is not None:
+        return mount.filesystem
+    return (await node.output("stat", "--file-system", "--format=%T", path)).strip()
+
+
 async def mount_at(node: Node, path: str) -> Mount | None:
     """What is mounted on this path; of several, the lowest."""
     return next((mount for mount in await mounts_on(node) if mount.path == path), None)

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from storlab.errors import CommandFailed, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.fs.file import file_facts, remove_file
+from storlab.layers.fs.mount import filesystem_under
 from storlab.layers.image.base import BASE_HELP, Base, base_file, new_image
 from storlab.layers.image.qcow2 import ClusterSize, check_clusters, create_qcow2, qcow2_facts
 from storlab.layers.resources import Dir, File, Format, Resource
@@ -128,7 +129,7 @@ async def _reflink(node: Node, base: str, path: str) -> None:
     except CommandFailed as error:
         if "failed to clone" not in error.detail:
             raise
-        filesystem = (await node.output("stat", "--file-system", "--format=%T", base)).strip()
+        filesystem = await filesystem_under(node, base)
         reason = error.detail.rpartition(": ")[2].strip()
         raise Unsupported(
             f"{filesystem} on node {node.name} can't share blocks between files ({reason}): put the images on XFS or "
