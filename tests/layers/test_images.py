@@ -143,7 +143,7 @@ def test_an_image_that_is_not_there_is_the_users_mistake(tmp_path: Path) -> None
 
 
 def test_a_reflink_is_unsupported_where_the_file_system_has_none(tmp_path: Path) -> None:
-    filesystem = sh("stat", "--file-system", "--format=%T", str(tmp_path)).strip()
+    filesystem = sh("findmnt", "--noheadings", "--output=FSTYPE", "--target", str(tmp_path)).strip()
 
     async def check() -> None:
         async with ground_in(tmp_path) as ground:
