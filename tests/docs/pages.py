@@ -24,7 +24,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").r
 EXAMPLES = ROOT / "examples"
 EXTENSIONS = EXAMPLES / "extensions"
 
-ACTIONS = ("run", "brief", "steps", "saved", "edit", "mistake", "regressed", "output", "like")
+ACTIONS = ("run", "brief", "steps", "saved", "edit", "mistake", "regressed", "missing", "output", "like")
 """What a reader does with a block (``test_commands``)."""
 
 _SOURCE = re.compile(r'(?:src|srcset|href)="([^"]+)"')

@@ -4,6 +4,7 @@ What follows the language of a block says what a reader does with it:
 
     run          runs the commands that begin with ``$``; ``mistake``: they are refused;
                  ``regressed``: they end with 3
+                 ``missing``: they end with 4
     brief        as ``run``, with as few rounds and as little time as the commands allow
     steps        runs the ``- run:`` lines of a CI job, of which gates may fail
     saved, edit  writes or changes a file
@@ -26,7 +27,7 @@ import pytest
 
 from .pages import ACTIONS, EXAMPLES, PAGES, Block, blocks, name, need_image, storlab
 
-STATUSES = {"mistake": 2, "regressed": 3}
+STATUSES = {"mistake": 2, "regressed": 3, "missing": 4}
 GATE_HIT = 4
 
 

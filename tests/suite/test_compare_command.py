@@ -8,10 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from storlab.cli.suite.choose import past_in
+from storlab.cli.suite.listing import listed
+from storlab.errors import UserError
 from storlab.records.suite import write_suite_record
 from storlab.records.suite.sources import console, read_source, read_sources
+from storlab.run.suite.guest import OWN_TESTS
 from storlab.suite.environment import SuiteEnvironment
-from storlab.suite.model import Outcome
+from storlab.suite.model import Expectations, Group, Outcome, Script, Suite
 from study.program import call
 from suite.samples import RUNFILE, suite_of
 from suite.test_records import of, written
@@ -32,10 +36,31 @@ def run_at(folder: Path, name: str, outcome: Outcome, kernel: str = "6.12") -> P
     return run.folder
 
 
-def test_the_status_is_3_where_a_test_regressed_and_0_else() -> None:
+def test_the_status_is_3_where_a_test_regressed_else_4_where_one_is_missing() -> None:
     assert call("suite", "compare", str(LOGS / "before"), str(LOGS / "after")).status == 3
     assert call("suite", "compare", str(LOGS / "after"), str(LOGS / "after/../before")).status == 3
-    assert call("suite", "compare", str(LOGS / "before/1.log"), str(LOGS / "after/1.log")).status in (0, None)
+    assert call("suite", "compare", str(LOGS / "before/1.log"), str(LOGS / "after/1.log")).status == 4
+    assert call("suite", "compare", str(LOGS / "before/1.log"), str(LOGS / "before/2.log")).status in (0, None)
+
+
+def test_earlier_runs_say_how_often_tests_passed_how_long_they_take_and_what_came_last(tmp_path: Path) -> None:
+    for name, outcome in (("a", Outcome.PASS), ("b", Outcome.FAIL), ("c", Outcome.SKIP)):
+        run_at(tmp_path, name, outcome)
+    past = past_in([tmp_path, tmp_path / "a"])
+    suite = suite_of(RUNFILE)
+    first = past[suite.groups[0].name, suite.groups[0].tests[0].path]
+    assert (first.passed, first.decided, first.last_outcome) == (1, 2, Outcome.FAIL) and len(past) == suite.size
+    lines = [line for line in listed(suite, Expectations(), {}, past) if "passed 1 of 2, " in line]
+    assert len(lines) == 1 and "last FAIL on 20" in lines[0]
+    with pytest.raises(UserError, match="no run of a suite, and no folder of runs"):
+        past_in([tmp_path / "none"])
+
+
+def test_a_list_calls_own_tests_as_their_author_does() -> None:
+    group = Group("own", (Script(f"{OWN_TESTS}/scrub/finds_nothing", "root"),))
+    assert next(line for line in listed(Suite("x", (group,)), Expectations(), {}, {}) if "finds" in line) == (
+        "  scrub/finds_nothing"
+    )
 
 
 @pytest.mark.parametrize("format_", ["text", "md", "html", "json"])

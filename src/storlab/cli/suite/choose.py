@@ -11,6 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 from storlab.errors import RecordsError, UserError
 from storlab.reading import read_file
 from storlab.records.suite import SuiteRun, read_suite_run
+from storlab.records.suite.past import Past, past_of
+from storlab.records.suite.sources import runs_in
 from storlab.run.suite.own_files import folder_of, own_adapter
 from storlab.run.suite.suite_run import Asked
 from storlab.suite.adapters.command import Command
@@ -35,10 +37,11 @@ def asked_for(
     tags: str,
     shard: str,
     failed_of: Path | None = None,
+    past: Past | None = None,
     memory: str | None = None,
     cpus: int | None = None,
 ) -> Asked:
-    """What is to be run. Raises ``UserError``."""
+    """What is to be run; ``past``: by whose times shares are made even. Raises ``UserError``."""
     if not names:
         raise UserError(
             "nothing to run: name a suite, a runfile or a suite file; `zts-sanity` is the short ZFS Test Suite"
@@ -53,7 +56,8 @@ def asked_for(
     if tests is None and isinstance(adapter, Command):
         tests = folder_of(adapter)
     wanted = list(test or ())
-    keys, times = None, None
+    keys = None
+    times = {key: each.seconds for key, each in past.items()} if past else None
     if failed_of is not None:
         known = _run_at(failed_of)
         if known is None:
@@ -61,7 +65,7 @@ def asked_for(
         else:
             keys = frozenset(key for key, each in known.results.items() if each.outcome not in _GOOD)
             keys |= frozenset(known.without_result)
-            times = {key: each.elapsed for key, each in known.results.items()}
+            times = times or {key: each.elapsed for key, each in known.results.items()}
             if not keys:
                 raise UserError(f"--failed-of {failed_of}: all tests passed there")
     selection = Selection(tuple(wanted), _patterns(exclude or []), tags, keys, parse_share(shard))
@@ -73,6 +77,17 @@ def asked_for(
         memory=own.memory if memory is None else size_of(memory),
         times=times,
     )
+
+
+def past_in(paths: list[Path] | None) -> Past:
+    """What the runs in these folders say of tests. Raises ``UserError`` where one has none."""
+    runs: dict[str, SuiteRun] = {}
+    for path in paths or ():
+        found = runs_in(path) if path.is_dir() else []
+        if not found:
+            raise UserError(f"--history {path}: it is no run of a suite, and no folder of runs")
+        runs.update((run.identity, run) for run in found)
+    return past_of(runs.values())
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from storlab.cli.options import Json, Output, Quiet, RunPath, Strings, offered
 from storlab.cli.output import show, show_json, warn
 from storlab.cli.suite.bisect import bisect
 from storlab.cli.suite.check import check
-from storlab.cli.suite.compare import compare, history
+from storlab.cli.suite.compare import compare
+from storlab.cli.suite.compare import history as history_
 from storlab.cli.suite.finish import finish, keep_table
 from storlab.cli.suite.originals import test_runner, zfs_tests
 from storlab.errors import UserError
@@ -52,6 +53,10 @@ Tags = Annotated[
     Option("--tags", "-T", metavar="EXPRESSION", help="Only groups with these tags: 'acl, zvol', 'acl and not slow'."),
 ]
 Shard = Annotated[str, Option("--shard", metavar="K/N", help="Only the share K of N, each about equally long.")]
+History = Annotated[
+    list[Path] | None,
+    Option("--history", metavar="RUN|FOLDER", help="Earlier runs: by their times, shares are equally long."),
+]
 Expect = Annotated[
     Path | None,
     Option("--expect", metavar="FILE", help="A list in TOML of what may fail, and why: reference/suite-file.md."),
@@ -67,6 +72,7 @@ def run(
     exclude: Exclude = None,
     tags: Tags = "",
     shard: Shard = "1/1",
+    history: History = None,
     failed_of: Annotated[
         Path | None, Option("--failed-of", metavar="RUN|LOG", help="Only tests that did not pass there.")
     ] = None,
@@ -97,7 +103,7 @@ def run(
     import asyncio
 
     from storlab.cli.run import new_folder
-    from storlab.cli.suite.choose import asked_for, in_order_asked, replay_of
+    from storlab.cli.suite.choose import asked_for, in_order_asked, past_in, replay_of
     from storlab.run.suite.own_files import read_own_expectations
     from storlab.run.suite.suite_run import run_suite
 
@@ -110,6 +116,7 @@ def run(
         tags=tags,
         shard=shard,
         failed_of=failed_of,
+        past=past_in(history),
         memory=memory,
         cpus=cpus,
     )
@@ -144,21 +151,26 @@ def list_(
     exclude: Exclude = None,
     tags: Tags = "",
     shard: Shard = "1/1",
+    history: History = None,
     json: Json = False,
 ) -> None:
-    """Show what a suite consists of: its groups and tests, and what is expected of them. Nothing of it is run."""
+    """Show what a suite consists of: its groups and tests, and what is expected of them. Nothing of it is run.
+
+    With --history, also when each test ran last, how long it takes, and how often it passed.
+    """
     import asyncio
 
-    from storlab.cli.suite.choose import asked_for
+    from storlab.cli.suite.choose import asked_for, past_in
     from storlab.cli.suite.listing import listed, listed_json
     from storlab.run.suite.suite_run import look_at_suite
 
-    asked = asked_for(names, tests=tests, test=test, exclude=exclude, tags=tags, shard=shard)
+    past = past_in(history)
+    asked = asked_for(names, tests=tests, test=test, exclude=exclude, tags=tags, shard=shard, past=past)
     chosen, found, lacking = asyncio.run(look_at_suite(asked, warn))
     if json:
-        show_json(listed_json(chosen, found.expectations, lacking))
+        show_json(listed_json(chosen, found.expectations, lacking, past))
         return
-    for line in listed(chosen, found.expectations, lacking):
+    for line in listed(chosen, found.expectations, lacking, past):
         show(line)
 
 
@@ -206,4 +218,4 @@ def _with(asked: Asked, **changes: object) -> Asked:
 suite.command()(check)
 suite.command()(bisect)
 suite.command()(compare)
-suite.command()(history)
+suite.command("history")(history_)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from storlab.cli.failure import TRIALS_FAILED
+from storlab.cli.failure import GATE_HIT, TRIALS_FAILED
 from storlab.cli.options import Output, offered
 from storlab.cli.output import show, show_json
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
+    from storlab.analysis.suite.comparing import Comparison
     from storlab.report.suite.pages.page import Page
     from storlab.suite.observed import ObservedRun
 
@@ -42,8 +44,11 @@ def compare(
     format_: Format = "text",
     output: Output = None,
 ) -> None:
-    """Say which tests regressed, were fixed, are flaky, or can't be decided, and by what chance. Exit 3: regressed."""
-    from storlab.analysis.suite.comparing import Change, Side, compare_runs
+    """Say which tests regressed, were fixed, are flaky, or can't be decided, and by what chance.
+
+    Exit status: 3 a test regressed, else 4 a test that was asked for has no result any more, else 0.
+    """
+    from storlab.analysis.suite.comparing import Side, compare_runs
     from storlab.records.suite.sources import read_source, read_sources
     from storlab.report.suite.pages.changes import changes_page
 
@@ -63,7 +68,7 @@ def compare(
             "--any-environment lets them."
         )
     _show(changes_page(found, notes), format_, output)
-    raise typer.Exit(TRIALS_FAILED if any(each.of(Change.REGRESSED) for each in found) else 0)
+    raise typer.Exit(_status(found))
 
 
 def history(
@@ -79,6 +84,15 @@ def history(
 
     page = history_page(history_of(read_sources(runs)), everything or format_ == "json")
     _show(page, format_, output)
+
+
+def _status(found: Sequence[Comparison]) -> int:
+    """A test whose result is lost may hide a regression, so it is never taken for a success."""
+    from storlab.analysis.suite.comparing import Change
+
+    if any(each.of(Change.REGRESSED) for each in found):
+        return TRIALS_FAILED
+    return GATE_HIT if any(each.of(Change.MISSING) for each in found) else 0
 
 
 def _alike(

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from storlab.records.suite.past import Past, PastTest
 from storlab.report.model.format import duration, plural
+from storlab.run.suite.guest import OWN_TESTS
 from storlab.suite.model import Expectation, Expectations, Group, Suite
-from storlab.suite.zts_text import report_name
+from storlab.suite.zts_text import report_name, test_name
 
 
-def listed(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[str]]) -> Iterator[str]:
+def listed(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[str]], past: Past) -> Iterator[str]:
     """Groups with their tests, and what is to be known of each."""
     lacks = _by_test(lacking)
     for group in suite.groups:
@@ -24,10 +26,17 @@ def listed(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[
             notes = [f"as {test.user}"] if test.user not in ("", "root") else []
             notes += [f"{kind} {each.outcome}: {each.reason}" for kind, each in _expected(name, expectations)]
             notes += [f"lacks {', '.join(lacks[test.path])}"] if test.path in lacks else []
-            yield f"  {name}  ({'; '.join(notes)})" if notes else f"  {name}"
+            notes += [_before(past[group.name, test.path])] if (group.name, test.path) in past else []
+            shown = test_name(test.path, OWN_TESTS)
+            yield f"  {shown}  ({'; '.join(notes)})" if notes else f"  {shown}"
     for absent in suite.absent:
         yield f"{absent}"
     yield f"{plural(suite.size, 'test')} in {plural(len(suite.groups), 'group')}"
+
+
+def _before(past: PastTest) -> str:
+    rate = f"passed {past.passed} of {past.decided}"
+    return f"{rate}, {duration(past.seconds)}, last {past.last_outcome} on {past.last:%Y-%m-%d %H:%M} UTC"
 
 
 def _expected(name: str, expectations: Expectations) -> Iterator[tuple[str, Expectation]]:
@@ -45,17 +54,17 @@ def _by_test(lacking: Mapping[str, list[str]]) -> dict[str, list[str]]:
     return found
 
 
-def listed_json(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[str]]) -> str:
+def listed_json(suite: Suite, expectations: Expectations, lacking: Mapping[str, list[str]], past: Past) -> str:
     """The same for programs."""
     document = {
         "suite": suite.name,
-        "groups": [_group(group, expectations, _by_test(lacking)) for group in suite.groups],
+        "groups": [_group(group, expectations, _by_test(lacking), past) for group in suite.groups],
         "absent": [str(each) for each in suite.absent],
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
-def _group(group: Group, expectations: Expectations, lacks: Mapping[str, list[str]]) -> dict[str, object]:
+def _group(group: Group, expectations: Expectations, lacks: Mapping[str, list[str]], past: Past) -> dict[str, object]:
     tests = [
         {
             "test": test.path,
@@ -63,6 +72,7 @@ def _group(group: Group, expectations: Expectations, lacks: Mapping[str, list[st
             "known": expectations.known.get(report_name(test.path)),
             "maybe": expectations.maybe.get(report_name(test.path)),
             "lacks": lacks.get(test.path, []),
+            "before": past.get((group.name, test.path)),
         }
         for test in group.tests
     ]

@@ -29,14 +29,21 @@ def read_source(path: Path) -> list[ObservedRun]:
         raise UserError(f"there is no {path}: name a run of a suite, a folder of runs, or a log of the suite's runner")
     if not path.is_dir():
         return [read_console(path)]
+    found = [observed(run) for run in runs_in(path)]
     if (path / MANIFEST).exists():
-        return [observed(read_suite_run(path))]
-    found = [observed(read_suite_run(each)) for each in sorted(path.iterdir()) if (each / SUITE).is_file()]
+        return found
     found += [read_console(each) for each in sorted(path.iterdir()) if each.suffix in LOGS and each.is_file()]
     if not found:
         raise UserError(f"{path} is no run of a suite, and has none in it, nor a log (*{', *'.join(LOGS)})")
     # Runs by their begin, then consoles, of which it is not known, by name.
     return sorted(found, key=lambda run: (run.started is None, run.started.timestamp() if run.started else 0.0))
+
+
+def runs_in(path: Path) -> list[SuiteRun]:
+    """The run in a folder, or all runs in a folder of runs; by name. Raises ``RecordsError`` where one is damaged."""
+    if (path / MANIFEST).exists():
+        return [read_suite_run(path)]
+    return [read_suite_run(each) for each in sorted(path.iterdir()) if (each / SUITE).is_file()]
 
 
 def read_sources(paths: Iterable[Path]) -> list[ObservedRun]:
