@@ -45,6 +45,10 @@ BLKTESTS = {
     ),
     "generic/001 (do it)                                        [failed]\n    runtime  0.5s  ...  0.6s\n"
     "    something found in dmesg:\n    [  1.0] BUG\n": (1, Outcome.FAIL, "something found in dmesg:"),
+    "generic/001 (do it)                                        [failed]\n    runtime    ...  0.6s\n"
+    "    --- tests/generic/001.out\t2026\n    +++ /x/results/nodev/generic/001.out.bad\t2026\n": (
+        1, Outcome.FAIL, "output mismatch",
+    ),
     "generic/001 => vdc (do it)   [failed]\ngeneric/001 => vdd (do it)   [passed]\n": (1, Outcome.FAIL, ""),
 }  # fmt: skip
 QUICK, SLOW = (
@@ -109,9 +113,10 @@ def test_each_test_is_one_call_of_check(checkout: Path) -> None:
     adapter = Check("/x", CheckOptions(tuple(choose(checkout, Wanted())), "my section"))
     a, b = adapter.groups("x", (), Installed()).groups
     assert (a.name, len(a.tests), b.tags) == ("a", 2, ("auto", "quick"))
-    launch = adapter.launch(a.tests[0], Environment({"TEST_DEV": "/dev/vda"}))
+    launch = adapter.launch(a.tests[0], Environment({"TEST_DEV": "/dev/vda", "DISKS": "vda vdb vdc"}))
     assert launch.argv[2] == "cd /x && ./check -s 'my section' a/001" and launch.env["TEST_DEV"] == "/dev/vda"
-    assert {"/x/results/a/001.out.bad", "/x/results/my section/a/001.full"} <= set(launch.keep)
+    kept = {"a/001.out.bad", "my section/a/001.full", "nodev/a/001.out.bad", "vdc/a/001.dmesg"}
+    assert {f"/x/results/{each}" for each in kept} <= set(launch.keep)
 
 
 def test_what_is_no_checkout_is_refused(tmp_path: Path, checkout: Path) -> None:

@@ -30,7 +30,7 @@ def read_check(lines: Iterable[str], test: str, code: int | None) -> tuple[Outco
             if last == "not run" and not skipped:
                 skipped = line.strip()
             elif last == "failed" and failed == "":
-                failed = line.strip()
+                failed = "output mismatch" if line.lstrip().startswith("--- ") else line.strip()
         found = _LINE.match(line)
         if found is None or found["test"] != test:
             if line.startswith("Failures:") and test in line.split():

@@ -7,6 +7,9 @@ read -r -a disks <<< "$DISKS"
 export TEST_DEV=/dev/${disks[0]} SCRATCH_DEV=/dev/${disks[1]} TEST_DIR=/mnt/test SCRATCH_MNT=/mnt/scratch FSTYP
 mkdir -p "$TEST_DIR" "$SCRATCH_MNT" "$FILEDIR/test_results"
 modprobe -q "$FSTYP" || :
+# Where there is systemd, it mounts this one; null_blk is configured by it.
+modprobe -q configfs || :
+mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config 2> /dev/null || :
 wipefs --quiet --all "$TEST_DEV"
 "mkfs.$FSTYP" "$TEST_DEV" > /dev/null 2>&1
 # blktests reads its devices from a file; one that the user wrote is left as it is.

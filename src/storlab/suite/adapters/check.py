@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -69,10 +70,11 @@ class Check:
 
     def launch(self, script: Script, environment: Environment) -> Launch:
         test = self._test(script)
-        kept = tuple(f"{self.testdir}/results/{test}.{end}" for end in _KEPT)
-        section = self.options.section
-        within = tuple(f"{self.testdir}/results/{section}/{test}.{end}" for end in _KEPT) if section else ()
-        return Launch(("bash", "-c", script.run), dict(environment.variables), self.testdir, (*kept, *within))
+        # xfstests has a folder for each section, blktests one for each device, and one for tests without.
+        within = ("", "nodev", self.options.section, *environment.variables.get("DISKS", "").split())
+        folders = dict.fromkeys(posixpath.join(self.testdir, "results", each) for each in within)
+        kept = tuple(f"{folder.rstrip('/')}/{test}.{end}" for folder in folders for end in _KEPT)
+        return Launch(("bash", "-c", script.run), dict(environment.variables), self.testdir, kept)
 
     def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> Judged:
         return Judged(*read_check(printed().splitlines(), self._test(script), code))
