@@ -147,7 +147,14 @@ def test_a_server_that_is_killed_leaves_nothing(layer: str) -> None:
             ended = await process.wait()
             assert ended.signal == "SIGKILL"
 
+    before = shared_memory()
     asyncio.run(main())
+    assert shared_memory() <= before
+
+
+def shared_memory() -> set[str]:
+    """What PostgreSQL leaves where it is killed."""
+    return {each.name for each in Path("/dev/shm").glob("PostgreSQL.*")}
 
 
 def test_extents_are_shared_or_that_is_said(tmp_path: Path) -> None:
@@ -179,13 +186,13 @@ def test_a_node_without_mysql_can_not_have_it_and_how_to_get_one_is_said(
     asyncio.run(main())
 
 
-@needs_mysql
-def test_mysql_keeps_nothing_in_use_that_another_run_has_mounted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("layer", "own"), [mysql("/1-mysql/programs "), ("postgresql", "/dev/shm ")])
+def test_a_server_keeps_nothing_in_use_that_another_run_has_mounted(layer: str, own: str, tmp_path: Path) -> None:
     """It has a mount namespace of its own, whose copies would outlive the other run's unmounting."""
 
     async def mounts_of_the_server() -> str:
         async with site() as ground:
-            await started(ground, "mysql", {"data": {"tables": 1, "rows": 10}})
+            await started(ground, layer, {"data": {"tables": 1, "rows": 10}})
             (process,) = ground.node.named.values()
             return Path(f"/proc/{process.pid}/mountinfo").read_text()
 
@@ -196,7 +203,7 @@ def test_mysql_keeps_nothing_in_use_that_another_run_has_mounted(tmp_path: Path)
         seen = asyncio.run(mounts_of_the_server())
     finally:
         subprocess.run(["umount", other], check=True)
-    assert "/1-mysql/programs " in seen and str(other) not in seen
+    assert own in seen and str(other) not in seen
 
 
 @needs_mysql

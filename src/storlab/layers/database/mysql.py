@@ -13,6 +13,7 @@ from pydantic import Field
 
 from storlab.errors import Unsupported
 from storlab.images.mysql import MYSQL
+from storlab.layers.database.apart import apart
 from storlab.layers.database.base import version_of
 from storlab.layers.database.innodb import InnodbLayer
 from storlab.layers.server.base import ServerContext
@@ -33,22 +34,6 @@ run --initialize-insecure > "$HOME/made" 2>&1 || { tail -n 60 "$HOME/made" >&2; 
 run --socket="$socket" --pid-file="$HOME/making.pid" --skip-networking --innodb-flush-log-at-trx-commit=0 \
     --innodb-doublewrite=OFF --innodb-buffer-pool-size=256M --innodb-buffer-pool-dump-at-shutdown=OFF \
     > "$HOME/making" 2>&1 &
-"""
-
-# Its user may not pass through the folders that the cache lies in, so it sees its programs elsewhere: in a mount
-# namespace that ends with it. What other runs have mounted is let go of there: a copy would keep it in use after they
-# have unmounted it, where mounts do not propagate.
-_APART = ("unshare", "--mount", "--propagation=slave", "--", "sh", "-c")
-_SHOW = """
-mount --no-mtab --options bind,ro "$1" "$2" || exit
-while read -r _ _ _ _ mounted _; do
-    case $mounted in */storlab-* | */.storlab-*) ;; *) continue ;; esac
-    case $2/ in "$mounted"/*) continue ;; esac
-    case $3/ in "$mounted"/*) continue ;; esac
-    umount --no-mtab --lazy -- "$mounted" 2> /dev/null
-done < /proc/self/mountinfo
-shift 3
-exec "$@"
 """
 
 
@@ -95,7 +80,10 @@ class MysqlLayer(InnodbLayer):
         words = super().launcher(server)
         if self.bindir is not None or server.user is None:
             return words
-        return [*_APART, _SHOW, "sh", str(MYSQL.folder), self._programs(server), server.data or server.folder, *words]
+        # Its user may not pass through the folders that the cache lies in, so it sees its programs elsewhere.
+        programs = self._programs(server)
+        shown = ("--options=bind,ro", str(MYSQL.folder), programs)
+        return apart(shown, (programs, server.data or server.folder), words)
 
     async def prepare(self, server: ServerContext) -> None:
         await self._words(server.node)  # raises where there is none

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from storlab.errors import TrialError
+from storlab.layers.database.apart import apart
 from storlab.layers.database.base import DatabaseLayer, answer_of, version_of
 from storlab.layers.database.clients import DATABASE, USER, sql
 from storlab.layers.resources import Server
@@ -107,6 +108,14 @@ class PostgresqlLayer(DatabaseLayer):
         # What a cut left may name a process that is another's by now, and settings that nobody asked for.
         stale = [f"{server.data}/{name}" for name in ("postmaster.pid", "postgresql.auto.conf")]
         await server.node.run(["rm", "--force", "--", *stale])
+
+    def launcher(self, server: ServerContext) -> list[str]:
+        words = super().launcher(server)
+        if server.user is None:
+            return words
+        # What it shares between its processes are files in /dev/shm, which stay there where it is killed.
+        own = ("--types=tmpfs", "--options=mode=1777,nosuid,nodev", "storlab", "/dev/shm")
+        return apart(own, (server.folder, server.data or server.folder), words)
 
     def make(self, server: ServerContext) -> tuple[str, ...]:
         assert server.data is not None
