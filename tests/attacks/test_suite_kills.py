@@ -17,14 +17,15 @@ import pytest
 from laboratory import Laboratory, ended, kill, wait_until
 from laboratory.guests import needs_guests, qemus
 from run.test_suites import laboratory, planted
-from storlab.records.suite import read_suite_run
+from storlab.records.suite import RESULTS, read_suite_run
 
 pytestmark = pytest.mark.slow
 
 SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
 KILLS = int(os.environ.get("STORLAB_SUITE_KILLS", "3"))
 _GROUPS, _TESTS = 4, 3
-_FURTHEST = 12.0  # s into a run; on a machine that does nothing else it is through by then
+_FURTHEST = 12.0  # s from the start; on a machine that does nothing else it is through by then
+_FURTHEST_ON = 2.0  # s from a test's result; those of one guest take that long
 _AT_REST = 60.0
 
 
@@ -45,10 +46,7 @@ def test_a_suite_whose_controller_is_killed_at_any_moment_has_each_test_once(lab
         words = ("resume", lab.out) if began else ("run", runfile, "--tests", runfile.parent, "--out", lab.out)
         more = () if began else ("--guests", "2")
         running = lab.start("suite", *words, *more)
-        moment = draw.uniform(0.0, _FURTHEST)
-        until = time.monotonic() + moment
-        while time.monotonic() < until and running.poll() is None:
-            time.sleep(0.02)
+        moment = wait_for_moment(lab, running, draw)
         if running.poll() is not None:  # it was through before: another run takes the rest of the kills
             assert ended(running, 10).status == 0
             check(lab, names)
@@ -59,12 +57,14 @@ def test_a_suite_whose_controller_is_killed_at_any_moment_has_each_test_once(lab
         kill(running)
         ended(running, 60)
         killed += 1
-        assert wait_until(lambda: not qemus(lab), _AT_REST), f"killed after {moment:.2f} s, and guests are still there"
+        print(f"STORLAB_TEST_SEED={SEED}, kill {killed}: {words[0]}, {moment}; {results(lab)} results")
+        assert wait_until(lambda: not qemus(lab), _AT_REST), f"killed {moment}, and guests are still there"
         began = (lab.out / "suite.json").exists()
         if not began and lab.out.exists():  # killed before any test was known: resume says so, and clean tears it down
             refused = lab.storlab("suite", "resume", lab.out)
             assert refused.status in (1, 2) and "Traceback" not in refused.stderr, refused
             assert lab.storlab("clean", lab.out).status == 0
+            assert lab.leftovers() == [], moment
             lab.out.rename(lab.folder / f"unknown-{killed}")
     if began:
         said = lab.storlab("suite", "resume", lab.out, timeout=300)
@@ -72,12 +72,32 @@ def test_a_suite_whose_controller_is_killed_at_any_moment_has_each_test_once(lab
         check(lab, names)
 
 
+def wait_for_moment(lab: Laboratory, running: subprocess.Popen[bytes], draw: random.Random) -> str:
+    """Until a random moment: from the start on, or, however long guests took until then, from a test's result on."""
+    before, moment = results(lab), draw.uniform(0.0, _FURTHEST)
+    among_tests = draw.random() < 0.5
+    if among_tests:
+        moment = draw.uniform(0.0, _FURTHEST_ON)
+        wait_until(lambda: running.poll() is not None or results(lab) > before, _AT_REST * 5)
+    until = time.monotonic() + moment
+    while time.monotonic() < until and running.poll() is None:
+        time.sleep(0.02)
+    return f"{moment:.2f} s after {'its first result' if among_tests else 'its start'}"
+
+
+def results(lab: Laboratory) -> int:
+    path = lab.out / RESULTS
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
 def check(lab: Laboratory, names: list[str]) -> None:
+    """Each test has one result and what it printed whole; nothing else is there."""
     run = read_suite_run(lab.out)
     tests = [each.path.partition("storlab-suite/")[2] for each in run.attempts if each.role == "test"]
     assert sorted(tests) == names and run.without_result == [] and run.finished is not None
     for each in run.attempts:
         assert (lab.out / each.folder / "stdout").read_text() == "begins\nends\n", each
+    assert lab.leftovers() == []
 
 
 @needs_guests

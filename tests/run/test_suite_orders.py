@@ -29,7 +29,7 @@ SLEEPS = """
 [guests]
 disks = 0
 [groups.a]
-tests = [{ name = "first", run = "sleep 4" }, { name = "second", run = "sleep 4" }, { name = "third", run = "sleep 4" }]
+tests = [{ name = "first", run = "sleep 3" }, { name = "second", run = "true" }, { name = "third", run = "true" }]
 """
 FLAKY = {
     "tests/flaky": "test -e /tmp/seen && exit 0; touch /tmp/seen; exit 1",
@@ -62,6 +62,8 @@ def test_a_shuffled_suite_runs_until_a_test_fails_and_is_replayed(lab: Laborator
     assert run.asked.seed == 5 and run.finished is not None and run.without_result == []
     assert order(run)[-1] == ("a (iteration 3)", "counts") and 9 <= len(order(run)) <= 12
 
+    refused = lab.storlab("suite", "resume", one, timeout=60)
+    assert refused.status == 2 and "did not pass in iteration 3. Nothing is left to resume" in refused.stderr, refused
     said = lab.storlab("suite", "run", "--replay", one, "--out", two, timeout=300)
     assert said.status == 3 and order(read_suite_run(two)) == order(run), said
 
@@ -73,6 +75,10 @@ def test_a_limit_ends_a_run_that_is_resumed(lab: Laboratory) -> None:
     run = read_suite_run(out)
     assert said.status == 4 and order(run) == [("a", "first")], said
     assert "The limit of 2 s was reached" in run.stopped and "The limit of 2 s was reached" in said.stdout
+    said = lab.storlab("suite", "resume", out, timeout=300)
+    run = read_suite_run(out)
+    assert said.status == 0 and order(run) == [("a", "first"), ("a", "second"), ("a", "third")], said
+    assert run.finished is not None and not run.stopped
 
 
 @needs_guests

@@ -125,10 +125,15 @@ def in_order_asked(asked: Asked, earlier: Earlier | None, *, shuffle: bool, seed
         if asked.guests > 1 or drawn is not None:
             raise UserError("--replay repeats the order of one guest: leave out --guests, --shuffle and --seed")
         asked = replace(asked, order=earlier.order)
-    seconds = time_of(limit, "--limit") if limit else None
-    if limit and seconds is None:
-        raise UserError(f"--limit {limit}: write a time up to 30 days, such as 10m")
-    return replace(asked, seed=drawn, limit=seconds)
+    return replace(asked, seed=drawn, limit=limit_of(limit))
+
+
+def limit_of(text: str) -> float | None:
+    """Seconds after which no test is begun; ``None`` where nothing is said of it. Raises ``UserError``."""
+    seconds = time_of(text, "--limit") if text else None
+    if text and seconds is None:
+        raise UserError(f"--limit {text}: write a time up to 30 days, such as 10m")
+    return seconds
 
 
 def time_of(text: str, option: str) -> float | None:

@@ -57,6 +57,7 @@ History = Annotated[
     list[Path] | None,
     Option("--history", metavar="RUN|FOLDER", help="Earlier runs: by their times, shares are equally long."),
 ]
+Limit = Annotated[str, Option("--limit", metavar="TIME", help="Begin no test after so long, such as 10m.")]
 Expect = Annotated[
     Path | None,
     Option("--expect", metavar="FILE", help="A list in TOML of what may fail, and why: reference/suite-file.md."),
@@ -94,7 +95,7 @@ def run(
     ] = "",
     until_failure: Annotated[bool, Option("--until-failure", help="Again and again until a test fails.")] = False,
     expect: Expect = None,
-    limit: Annotated[str, Option("--limit", metavar="TIME", help="Begin no test after so long, such as 10m.")] = "",
+    limit: Limit = "",
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -131,16 +132,19 @@ def run(
 
 
 @suite.command()
-def resume(folder: RunPath, quiet: Quiet = False, json: Json = False) -> None:
-    """Run the tests of an interrupted run that have no result yet.
+def resume(folder: RunPath, limit: Limit = "", quiet: Quiet = False, json: Json = False) -> None:
+    """Run the tests of an interrupted or limited run that have no result yet.
 
-    A group that was under way begins again, after its set-up, with the tests that are left of it.
+    A group that was under way begins again, after its set-up, with the tests that are left of it. A run until a failure
+    has further iterations.
     """
     import asyncio
 
+    from storlab.cli.suite.choose import limit_of
     from storlab.run.suite.suite_run import resume_suite
 
-    finish(folder, lambda watch: asyncio.run(resume_suite(folder, watch)), quiet=quiet, json=json)
+    seconds = limit_of(limit)
+    finish(folder, lambda watch: asyncio.run(resume_suite(folder, watch, seconds)), quiet=quiet, json=json)
 
 
 @suite.command("list")

@@ -13,7 +13,8 @@ from storlab.cli.output import show, show_json, warn
 
 if TYPE_CHECKING:
     from storlab.records.suite import SuiteRecord, SuiteRun
-    from storlab.run.suite.suite_run import Ended, Watch
+    from storlab.run.suite.execution import Watch
+    from storlab.run.suite.suite_run import Ended
     from storlab.suite.model import Attempt
 
 
@@ -72,7 +73,7 @@ def status_of(known: SuiteRun) -> int:
 
 
 def _watch(silent: bool) -> Watch:
-    from storlab.run.suite.suite_run import Watch
+    from storlab.run.suite.execution import Watch
     from storlab.suite.zts_text import console_line
 
     runner, quiet = "", False

@@ -1,0 +1,128 @@
+"""One execution of a suite's groups in guests, until the last result, a limit, an interrupt or the failure sought."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec.structs import replace as with_fields
+
+from storlab.records.manifest import read_manifest, write_manifest
+from storlab.records.suite import CONSOLES, Results, SuiteRecord, read_suite_run
+from storlab.run.interrupts import Interrupts
+from storlab.run.suite.guest import GuestMaker, SuiteGuest
+from storlab.run.suite.queue import Queue
+from storlab.run.suite.shard import Record, Shard, run_all
+from storlab.run.suite.until_failure import UntilFailure
+from storlab.suite.model import Attempt, Group
+from storlab.suite.selection import longest_first
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who is told what: ``begins`` gets what is run, ``ended`` each result, ``notify`` a sentence."""
+
+    begins: Callable[[SuiteRecord, int], None]
+    ended: Callable[[Attempt], None]
+    notify: Callable[[str], None]
+    printed: Callable[[bytes], None] | None = None  # what scripts print, as it comes
+
+
+@dataclass
+class Ending:
+    """What is known at the end. ``given_up``: why no guest could be had; ``left_behind``: what is not torn down."""
+
+    given_up: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] = ()
+
+
+@dataclass
+class Execution:
+    """``before``: results of an earlier one; ``limit``: seconds after which no test is begun."""
+
+    record: SuiteRecord
+    maker: GuestMaker
+    interrupts: Interrupts
+    watch: Watch
+    ending: Ending
+    before: tuple[Attempt, ...] = ()
+    limit: float | None = None
+
+    async def execute(self, groups: tuple[Group, ...], guest: SuiteGuest | None = None) -> None:
+        """Run these groups; the first part has a ``guest`` already.
+
+        With several guests, the longest groups come first, so that none is left with one of them at the end.
+        """
+        folder, record = self.maker.folder, self.record
+        self.watch.begins(record, len({each.key for each in self.before if each.role == "test"}))
+        times = {attempt.key: attempt.elapsed for attempt in self.before}
+        as_written = record.guests == 1 or record.seed is not None or record.replayed
+        ordered: Sequence[Group] = groups if as_written else longest_first(groups, times)
+        finished, stopped = None, "The run was interrupted; `storlab suite resume` runs the rest."
+        until: UntilFailure | None = None
+        try:
+            with Results(folder) as results:
+                kept = Record(folder, results, self.watch.ended, _consoles(folder), self.watch.printed)
+                if record.until_failure:
+                    until = self._until_failure(kept)
+                    ordered = () if until.failed_before(self.before) else ordered or until.more()
+                with self._limited(kept):
+                    shards = self._shards(Queue.of(ordered, until.more if until is not None else None), kept)
+                    if shards:
+                        shards[0].guest = guest
+                    self.ending.given_up = tuple(await run_all(shards))
+            if not self.interrupts.finish:
+                stopped = "; ".join(self.ending.given_up) or self._cut_short(kept, until)
+                finished = None if stopped else datetime.now(UTC)
+        finally:
+            if until is not None:
+                until.forget_rest()
+            write_manifest(folder, with_fields(read_manifest(folder), finished=finished, stopped=stopped))
+
+    def _until_failure(self, kept: Record) -> UntilFailure:
+        until = UntilFailure(self.maker.folder, self.record, lambda: self.interrupts.finish or bool(kept.stop))
+
+        def ended(attempt: Attempt) -> None:
+            self.watch.ended(attempt)
+            if said := until.failure(attempt):
+                kept.stop = said
+                self.watch.notify(said)
+
+        kept.watch = ended
+        return until
+
+    def _cut_short(self, kept: Record, until: UntilFailure | None) -> str:
+        """Why something that was asked for was not run; empty where all was."""
+        if until is not None:
+            return "" if until.failed else kept.stop
+        return kept.stop if read_suite_run(self.maker.folder).without_result else ""
+
+    @contextmanager
+    def _limited(self, kept: Record) -> Iterator[None]:
+        """Within it, no test is begun any more once the limit is reached."""
+        if self.limit is None:
+            yield
+            return
+        why = f"The limit of {self.limit:g} s was reached; `storlab suite resume` runs the rest."
+        timer = asyncio.get_running_loop().call_later(self.limit, lambda: setattr(kept, "stop", kept.stop or why))
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _shards(self, queue: Queue, kept: Record) -> list[Shard]:
+        count = min(self.record.guests, len(queue))
+        settings = (self.watch.notify, self.record.scale, self.record.retries)
+        return [
+            Shard(f"guest-{number}", self.maker, queue, kept, self.interrupts, *settings)
+            for number in range(1, count + 1)
+        ]
+
+
+def _consoles(folder: Path) -> int:
+    """How many guests there were."""
+    return sum(1 for _ in (folder / CONSOLES).glob("*"))
