@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools.suite_reference import reference
 
+from attacks.odd_files import bounded
 from storlab.errors import StudyError
 from storlab.run.suite.guest import OWN_TESTS
 from storlab.run.suite.own_files import adapter_of, folder_of, own_runfile, read_suite_file
@@ -133,3 +134,10 @@ def test_any_text_is_a_suite_or_is_refused(text: str) -> None:
         assert str(refused).startswith("x.toml")
     else:
         assert suite.size + sum(each.tests for each in suite.absent) >= 1
+
+
+def test_a_list_of_nothing_but_wrong_words_is_one_mistake_and_told_at_once() -> None:
+    text = f'adapter = "command"\n[guests]\nprograms = [{"1," * 35_000}]\n[groups.a]\ntests = ["true"]\n'
+    with bounded(20), pytest.raises(StudyError) as refused:
+        read_suite_file(text, "x.suite.toml")
+    assert str(refused.value) == "x.suite.toml: line 3: guests.programs.0: 1 should be text in quotes"

@@ -66,8 +66,9 @@ def explain(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Pa
     for path, details in by_path.items():
         if details[0]["type"] == "extra_forbidden":
             misspelt.add((*path[:-1], _nearest_key(str(path[-1]), _model_at(path[:-1], model))))
+    above = {path[:depth] for path in by_path for depth in range(len(path))}
     for path, details in by_path.items():
-        if any(path == other[: len(path)] for other in by_path if other != path):
+        if path in above:
             continue  # what is wrong inside says it better
         if details[0]["type"] == "missing" and path in misspelt:
             continue  # it is there, under another name
