@@ -45,6 +45,7 @@ from storlab.run.trials import Trials
 from storlab.study.study import Study
 from storlab.version import __version__
 
+_HOPELESS = 2  # rounds
 _TABLES_EVERY = 30.0  # s; whoever looks into a long run finds tables, and short rounds don't pay for them
 
 Ending = Literal["complete", "failures", "interrupted"]
@@ -267,7 +268,7 @@ class _Executor:
         self._remaining = decision.remaining
         cells = [cell.number for cell in self._plan.supported if cell.number not in self._schedule.resting]
         self._observer.round_ends(round_number, summary, decision, self._time_left(round_number + 1, cells))
-        if self._is_spent(round_number):
+        if self._is_spent(round_number) or self._is_hopeless(round_number):
             return True
         if new := self._schedule.let_rest(summary, round_number):
             folder = self._held.run
@@ -292,6 +293,14 @@ class _Executor:
             return False
         done = plural(round_number, "round")
         self._stopped = f"Stopped after {done}: one more would exceed the budget of {self._limits.minutes:g} minutes."
+        return True
+
+    def _is_hopeless(self, round_number: int) -> bool:
+        """Whether no trial has succeeded in the last rounds, all of this execution: more would only take time."""
+        last = [record.status for record in self._tables.records if record.round > round_number - _HOPELESS]
+        if self._rounds_here < _HOPELESS or not last or "done" in last:
+            return False
+        self._stopped = f"Stopped after {plural(round_number, 'round')}: no trial of the last {_HOPELESS} succeeded."
         return True
 
     def _time_left(self, round_number: int, rest: list[int]) -> tuple[float, float] | None:
