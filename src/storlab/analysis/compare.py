@@ -75,8 +75,9 @@ def compare(
     found = judge(pairs.log_ratios, question.a, question.b, rules, failed_of(pairs), needed)
     low, high = found.span.low, found.span.high
     warnings = [*pairs.warnings]
-    if n < min_rounds:
-        warnings.append(f"Only {n} of at least {min_rounds} rounds.")
+    least = max(min_rounds, found.undecided.fewest) if found.undecided is not None else min_rounds
+    if n < least:
+        warnings.append(f"Only {n} of at least {least} rounds.")
     if n > 1 and found.span.sd == 0:
         warnings.append("The ratio is the same in every round: the interval is a point, right for counts only.")
     warnings += warn(pairs.log_ratios, pairs.rounds, "The ratio")
