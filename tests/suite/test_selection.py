@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storlab.errors import UserError
-from storlab.suite.model import Group, Script
+from storlab.suite.model import Absent, Group, Script, Suite
 from storlab.suite.selection import Selection, matches, parse_share, parse_tags, select, shared
 from suite.samples import RUNFILE, suite_of
 
@@ -44,6 +44,31 @@ def test_nothing_left_is_refused_and_so_are_tags_that_nobody_has() -> None:
 )
 def test_tags_are_an_expression(tags: str, count: int) -> None:
     assert len(chosen(Selection(tags=tags))) == count
+
+
+ABSENT = (
+    Absent("ours.run:3", "[tests/acl] is left out", 2, ("/suite/tests/acl/allow", "/suite/tests/acl/deny"), ("all",)),
+    Absent("command line", "nobody knows what it holds"),
+)
+
+
+@pytest.mark.parametrize(
+    ("selection", "tests"),
+    [
+        (Selection(), [2, 1]),
+        (Selection(tags="all"), [2, 1]),
+        (Selection(tags="pool and not all"), [1]),
+        (Selection(tests=("acl/*",), excluded=("allow",)), [1, 1]),
+        (Selection(tests=("pool/*",)), [1]),
+        (Selection(keys=frozenset({("tests/pool", "/suite/tests/pool/create")})), [1]),
+    ],
+)
+def test_what_is_absent_counts_only_as_far_as_it_was_asked_for(selection: Selection, tests: list[int]) -> None:
+    pool = Group("tests/pool", (Script("/suite/tests/pool/create", "root"),), tags=("pool",))
+    both = Group(
+        "tests/all", (Script("/suite/tests/acl/allow", "root"), Script("/suite/tests/acl/x", "root")), tags=("all",)
+    )
+    assert [each.tests for each in select(Suite("ours", (pool, both), ABSENT), selection).absent] == tests
 
 
 @pytest.mark.parametrize("tags", ["and", "a and", "(a", "a)", "a b", "not", "()", "(" * 990])

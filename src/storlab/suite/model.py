@@ -77,11 +77,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Absent:
-    """Something that a suite asks for and that can't be run. ``tests``: how many tests have no result for it."""
+    """Something that a suite asks for and that can't be run. ``tests``: how many tests have no result for it.
+
+    ``paths`` of these tests and ``tags`` of their group, where they are known: what is chosen by them is asked for.
+    """
 
     where: str  # FILE:LINE
     what: str
     tests: int = 1
+    paths: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"

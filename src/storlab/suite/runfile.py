@@ -193,14 +193,17 @@ def _group(section: _Section, installed: Installed, testdir: str) -> tuple[Group
         if problem is None and script is not None and posixpath.dirname(script.path) != folder:
             problem = f"{script.path} lies in another directory than the tests of the group, {folder}"
     if problem is not None:
-        return None, [Absent(section.at("tests"), f"[{section.name}] is left out: {problem}", len(names))]
+        paths = tuple(posixpath.join(folder, name) for name in names)
+        what = f"[{section.name}] is left out: {problem}"
+        return None, [Absent(section.at("tests"), what, len(names), paths, _tags(section))]
     tests: list[Script] = []
     absent: list[Absent] = []
     for name in names:
         path = posixpath.join(folder, name)
         program = installed.program(path)
         if program is None:
-            absent.append(Absent(section.at("tests"), f"test {name} is left out: {installed.why_not(path)}"))
+            what = f"test {name} is left out: {installed.why_not(path)}"
+            absent.append(Absent(section.at("tests"), what, 1, (path,), group.tags))
         else:
             tests.append(Script(path, _text(section, "user"), program, section.place("tests")[1]))
     return (replace(group, tests=tuple(tests)) if tests else None), absent
@@ -214,7 +217,7 @@ def _single(section: _Section, installed: Installed, testdir: str) -> tuple[Grou
     if problem is None and program is None:
         problem = installed.why_not(path)
     if problem is not None or program is None:
-        return None, [Absent(section.at(""), f"[{section.name}] is left out: {problem}")]
+        return None, [Absent(section.at(""), f"[{section.name}] is left out: {problem}", 1, (path,), _tags(section))]
     return replace(group, tests=(Script(path, _text(section, "user"), program, section.where[1]),)), []
 
 
@@ -243,7 +246,7 @@ def _frame(
         scripts["post"],
         scripts["failsafe"],
         _timeout(section),
-        _strings(section, "tags") if "tags" in section.options else (),
+        _tags(section),
         identifier,
         line=section.where[1],
     )
@@ -256,6 +259,10 @@ def _normal(path: str, below: str) -> str:
 
 def _text(section: _Section, option: str) -> str:
     return section.options.get(option, "").strip()
+
+
+def _tags(section: _Section) -> tuple[str, ...]:
+    return _strings(section, "tags") if "tags" in section.options else ()
 
 
 def _timeout(section: _Section) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from storlab.errors import UserError
-from storlab.suite.model import Group, Script, Suite
+from storlab.suite.model import Absent, Group, Script, Suite
 
 _SHARE = re.compile(r"(?P<part>[1-9]\d{0,5})/(?P<parts>[1-9]\d{0,5})")
 _WORD = re.compile(r"\s*(?:(?P<sign>[()])|(?P<word>[^\s(),]+))")
@@ -54,14 +54,27 @@ def select(suite: Suite, selection: Selection, times: Mapping[tuple[str, str], f
     kept = shared([group for group in kept if group.tests], selection.share, times or {})
     if not kept and suite.groups:
         raise UserError(f"no test of {suite.name} is left to run")
-    return replace(suite, groups=tuple(kept))
+    absent = (_asked(each, tagged, selection) for each in suite.absent)
+    return replace(suite, groups=tuple(kept), absent=tuple(each for each in absent if each is not None))
 
 
 def _wanted(group: Group, test: Script, selection: Selection) -> bool:
-    return (
-        (not selection.tests or any(matches(test.path, pattern) for pattern in selection.tests))
-        and not any(matches(test.path, pattern) for pattern in selection.excluded)
-        and (selection.keys is None or (group.name, test.path) in selection.keys)
+    return _named(test.path, selection) and (selection.keys is None or (group.name, test.path) in selection.keys)
+
+
+def _asked(absent: Absent, tagged: Tags, selection: Selection) -> Absent | None:
+    """What was asked for of something that can't be run: all of it, where its tests are not known."""
+    if not absent.paths:
+        return absent
+    if selection.keys is not None or not tagged(absent.tags):
+        return None
+    paths = tuple(path for path in absent.paths if _named(path, selection))
+    return replace(absent, tests=len(paths), paths=paths) if paths else None
+
+
+def _named(path: str, selection: Selection) -> bool:
+    return (not selection.tests or any(matches(path, pattern) for pattern in selection.tests)) and not any(
+        matches(path, pattern) for pattern in selection.excluded
     )
 
 
