@@ -1,0 +1,282 @@
+"""What a suite costs beyond its tests: ours, the ZFS Test Suite's own runner and a bare loop, all in one guest.
+
+    uv run python -m benchmarks.suites [--quick] [--json FILE]
+
+Five questions, the first three of one run of a suite in one guest, in rounds that take turns.
+
+``trivial``: forty tests that only end. Ours take from the start of one to that of the next, so all that Storlab does
+between two of them counts; `test-runner.py` runs them by sudo, its own start left out (a run of one test); the bare
+loop is a shell's. ``lines``: one test that prints 300,000 lines, beyond a trivial one, ours and by `test-runner.py`.
+
+``lost``: a test that makes the kernel panic, from its start to that of the next one in a fresh guest; of that the
+opening of the guest, which begins with the folder for its console; and a restored guest in which nothing is prepared.
+
+``guests``: groups that compute, by one guest and by two, from the start of the first to the end of the last.
+``records``: CPU time to read and report 10,000 and 100,000 results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.boot_storlab import Laboratory
+from storlab.errors import MissingImage
+from storlab.images.image import Image, find_image
+from storlab.nodes.kinds.vm.hardware import Hardware
+from storlab.records.manifest import Manifest, write_manifest
+from storlab.records.suite import SuiteRecord, SuiteRun, read_suite_run, write_suite_record
+from storlab.report.suite.formats import render
+from storlab.run.suite.guest import OWN_TESTS
+from storlab.suite.model import Attempt, Group, Outcome, Script
+
+_TESTS = 40
+_LINES = 300_000
+_RUNNER = "/usr/share/zfs/test-runner/bin/test-runner.py"
+_HEAD = "[DEFAULT]\npre =\npost =\npre_user = root\nuser = root\npost_user = root\ntimeout = 900\nquiet = False\n"
+_NAMES = [f"t{number:02}" for number in range(_TESTS)]
+_BESIDE = f"""
+cd "$TMPDIR"
+timed() {{
+    local name=$1 began=$EPOCHREALTIME
+    shift
+    "$@" > /dev/null
+    echo "$name $began $EPOCHREALTIME"
+}}
+loop() {{ for each in {OWN_TESTS}/trivial/*; do "$each"; done; }}
+timed loop loop
+for name in one all lines; do
+    timed "$name" python3 {_RUNNER} -c "{OWN_TESTS}/$name.run" -o "$TMPDIR/out"
+    rm -rf "$TMPDIR/out"
+done
+"""
+
+
+def main() -> None:
+    """Run all five and print the figures."""
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--quick", action="store_true", help="two rounds, less work")
+    options.add_argument("--json", type=Path, help="write the figures there too")
+    chosen = options.parse_args()
+    if os.geteuid() != 0:
+        raise SystemExit("suites needs root: a suite's guests have disks that only root may hand over")
+    try:
+        image = find_image()
+    except MissingImage as error:
+        raise SystemExit(str(error)) from None
+    found: dict[str, object] = {"load": os.getloadavg()}
+    with tempfile.TemporaryDirectory(prefix="sl-", dir="/var/tmp") as made:
+        os.environ["XDG_STATE_HOME"] = f"{made}/state"
+        found |= one_guest(Path(made) / "one", 2 if chosen.quick else 5)
+        found["a restored guest, s"] = round(asyncio.run(restored(image, 3)), 2)
+        found |= several(Path(made) / "several", groups=6 if chosen.quick else 16)
+        found |= records(Path(made) / "records")
+    found["load at the end"] = os.getloadavg()
+    for name, value in found.items():
+        print(f"{name:56} {value}")
+    if chosen.json:
+        chosen.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def one_guest(folder: Path, rounds: int) -> dict[str, object]:
+    """Trivial tests, a test that prints, and one that loses its guest."""
+    own = folder / "own"
+    for name in _NAMES:
+        _script(own / "trivial" / name, "exit 0")
+    _script(own / "prints" / "lines", f"yes 'a line as long as those that tests print' | head -n {_LINES}")
+    _script(own / "prints" / "last", "exit 0")
+    _script(own / "lost" / "panics", "echo c > /proc/sysrq-trigger; sleep 1000")
+    _script(own / "lost" / "next", "exit 0")
+    _script(own / "beside" / "beside", _BESIDE)
+    for name, tests, where in (
+        ("one", _NAMES[:1], "trivial"),
+        ("all", _NAMES, "trivial"),
+        ("lines", ["lines"], "prints"),
+    ):
+        (own / f"{name}.run").write_text(f"{_HEAD}tags = ['own']\n[{OWN_TESTS}/{where}]\ntests = {tests}\n")
+    runfile = f"{_HEAD}tags = ['own']\n"
+    for number in range(rounds):
+        runfile += f"[trivial:{number}]\ntests = {_NAMES}\n[prints:{number}]\ntests = ['lines', 'last']\n"
+        runfile += f"[beside:{number}]\ntests = ['beside']\n"
+    runfile += "".join(f"[lost:{number}]\ntests = ['panics', 'next']\n" for number in range(rounds))
+    run = _run(folder, own, runfile, 1)
+    sides = [_round(run, number) for number in range(rounds)]
+    lost = [_loss(run, number) for number in range(rounds)]
+    medians = {name: round(statistics.median(each[name] for each in sides), 4) for name in sides[0]}
+    return {
+        **medians,
+        "overhead per test, ours / test-runner's": _ratio(
+            [
+                (s["ours, s a test"] - s["loop, s a test"]) / (s["test-runner, s a test"] - s["loop, s a test"])
+                for s in sides
+            ]
+        ),
+        "300,000 lines, ours / test-runner's": _ratio([s["ours, lines s"] / s["test-runner, lines s"] for s in sides]),
+        "a lost guest, s": round(statistics.median(each for each, _ in lost), 2),
+        "of that opening the next, s": round(statistics.median(each for _, each in lost), 2),
+        "a loss / opening the next": _ratio([whole / opening for whole, opening in lost]),
+    }
+
+
+def _round(run: SuiteRun, number: int) -> dict[str, float]:
+    trivial, prints = _starts(run, "trivial", number), _starts(run, "prints", number)
+    ours = (trivial[-1] - trivial[0]) / (len(trivial) - 1)
+    (beside,) = _of(run, "beside", number)
+    lines = (line.split() for line in (run.folder / beside.folder / "stdout").read_text().splitlines())
+    took = {name: float(end) - float(began) for name, began, end in lines}
+    return {
+        "ours, s a test": ours,
+        "loop, s a test": took["loop"] / _TESTS,
+        "test-runner, s a test": (took["all"] - took["one"]) / (_TESTS - 1),
+        "ours, lines s": prints[1] - prints[0] - ours,
+        "test-runner, lines s": took["lines"] - took["one"],
+    }
+
+
+def _loss(run: SuiteRun, number: int) -> tuple[float, float]:
+    """Seconds from the start of the test that loses its guest to that of the next one; and of those, of the opening."""
+    first, second = _starts(run, "lost", number)
+    made = [_born(each) for each in (run.folder / "guests").iterdir()]
+    return second - first, second - max(at for at in made if at < second)
+
+
+def _born(path: Path) -> float:
+    said = subprocess.run(["stat", "--format=%.9W", "--", str(path)], check=True, capture_output=True, text=True)
+    return float(said.stdout)
+
+
+def _of(run: SuiteRun, group: str, number: int) -> list[Attempt]:
+    return [a for a in run.attempts if (a.path.split("/")[-2], a.identifier) == (group, str(number))]
+
+
+def _starts(run: SuiteRun, group: str, number: int) -> list[float]:
+    return [attempt.started.timestamp() for attempt in _of(run, group, number)]
+
+
+async def restored(image: Image, rounds: int) -> float:
+    """Seconds until a restored guest has run a command: the median."""
+    with tempfile.TemporaryDirectory(prefix="sl-", dir="/tmp") as made:  # short, for sockets
+        async with Laboratory.of(image, Path(made)) as laboratory:
+            took = []
+            for _ in range(rounds + 1):  # the first one saves it
+                async with AsyncExitStack() as stack:
+                    began = time.monotonic()
+                    guest = await laboratory.guest(stack, Hardware(start="restored"))
+                    await guest.node.run(["true"])
+                    took.append(time.monotonic() - began)
+            return statistics.median(took[1:])
+
+
+def several(folder: Path, groups: int) -> dict[str, object]:
+    """Groups that compute, by one guest and by two."""
+    own = folder / "own"
+    _script(own / "work" / "computes", "for ((i = 0; i < 400000; i++)); do :; done")
+    runfile = f"{_HEAD}tags = ['own']\n" + "".join(f"[work:{n}]\ntests = ['computes']\n" for n in range(groups))
+    took = {}
+    for guests in (1, 2):
+        run = _run(folder / str(guests), own, runfile, guests)
+        ends = [attempt.started.timestamp() + attempt.elapsed for attempt in run.attempts]
+        took[guests] = max(ends) - min(attempt.started.timestamp() for attempt in run.attempts)
+    return {
+        **{f"{guests} guest{'s' * (guests > 1)}, s": round(value, 1) for guests, value in took.items()},
+        "one guest / two": round(took[1] / took[2], 2),
+    }
+
+
+def records(folder: Path) -> dict[str, object]:
+    """CPU seconds to read and report many results, and how they grow."""
+    took = {count: _reported(folder / str(count), count) for count in (10_000, 100_000)}
+    return {
+        **{f"{count} results, CPU s": round(value, 2) for count, value in took.items()},
+        "100,000 results / 10,000": round(took[100_000] / took[10_000], 1),
+    }
+
+
+def _reported(folder: Path, count: int) -> float:
+    folder.mkdir(parents=True)
+    began = datetime.now(UTC).replace(microsecond=0)
+    groups = tuple(_group(number) for number in range(count // 100))
+    write_manifest(
+        folder, Manifest(run="20260101-000000-0000", title="", storlab="", argv=(), started=began, suite="own")
+    )
+    write_suite_record(folder, SuiteRecord(name="own", runner="root", groups=groups, runfiles=(), testdir="/tests"))
+    with (folder / "results.jsonl").open("wb") as file:
+        for attempt in _results(groups, began):
+            file.write(msgspec.json.encode(attempt) + b"\n")
+    before = time.process_time()
+    run = read_suite_run(folder)
+    for name in ("text", "junit", "json"):
+        render(run, name)
+    return time.process_time() - before
+
+
+def _group(number: int) -> Group:
+    tests = tuple(Script(f"/tests/group{number}/test{each}", "root") for each in range(100))
+    return Group(f"/tests/group{number}", tests)
+
+
+def _results(groups: tuple[Group, ...], began: datetime) -> Iterator[Attempt]:
+    number = 0
+    for group in groups:
+        for test in group.tests:
+            number += 1
+            outcome = Outcome.FAIL if number % 50 == 0 else Outcome.PASS
+            started = began + timedelta(seconds=number)
+            yield Attempt(group.name, test.path, "test", outcome, started, 0.5, user="root", code=0, guest="guest-1")
+
+
+def _run(folder: Path, own: Path, runfile: str, guests: int) -> SuiteRun:
+    """Run a suite as its users do. What it has to be is in its results; unexpected outcomes end the benchmark."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "own.run").write_text(runfile)
+    out = folder / "out"
+    program = Path(sys.executable).with_name("storlab")
+    argv = [
+        program,
+        "suite",
+        "run",
+        folder / "own.run",
+        "--tests",
+        own,
+        "--guests",
+        str(guests),
+        "--out",
+        out,
+        "--quiet",
+    ]
+    ended = subprocess.run([*map(str, argv)], capture_output=True, text=True, check=False)
+    if ended.returncode not in (0, 3):
+        raise SystemExit(f"storlab suite run ended with {ended.returncode}: {ended.stderr}")
+    run = read_suite_run(out)
+    for attempt in run.attempts:
+        expected = Outcome.CRASHED if attempt.path.endswith("/panics") else Outcome.PASS
+        if attempt.outcome is not expected:
+            raise SystemExit(f"{attempt.path}: {attempt.outcome} {attempt.reason}\n{run.last_words(attempt)}")
+    return run
+
+
+def _script(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/bash\n{text}\n")
+    path.chmod(0o755)
+
+
+def _ratio(values: list[float]) -> str:
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+
+
+if __name__ == "__main__":
+    main()
