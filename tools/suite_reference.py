@@ -32,7 +32,7 @@ _ADAPTERS = """\
 | `ktap` | as with `command` | what the [KTAP](https://docs.kernel.org/dev-tools/ktap.html) says that they print, such as the kernel's kselftests: a subtest that fails, a planned result that is missing, `Bail out!` or a status other than 0 and 4 is FAIL; all skipped, or status 4, SKIP. The reason names the subtests |
 
 A script that is a file is executed as it is, and may be named without its `.ksh` or `.sh`. One with `run` is a line for `sh`. Groups run in the order of the file, with several
-guests the longest first.
+guests the longest first: by the times of `--history`, without it those with most tests.
 """
 
 _EXPECTATIONS = """\

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from unittest.mock import AsyncMock
 from xml.etree import ElementTree
 
 import pytest
@@ -14,12 +17,23 @@ from storlab.cli.suite.choose import asked_for
 from storlab.cli.suite.finish import status_of
 from storlab.errors import RecordsError, UserError
 from storlab.records.manifest import Manifest, write_manifest
-from storlab.records.suite import Results, SuiteRecord, SuiteRun, read_suite_run, write_suite_record
+from storlab.records.suite import (
+    CONSOLES,
+    ENVIRONMENT,
+    Results,
+    SuiteRecord,
+    SuiteRun,
+    read_suite_record,
+    read_suite_run,
+    write_suite_record,
+)
 from storlab.report.suite.formats import render
 from storlab.report.suite.view import view_of
+from storlab.run.suite import environment
 from storlab.run.suite.look import parse_calls
 from storlab.run.suite.output import MOST, ScriptOutput
 from storlab.run.suite.queue import Queue, remaining
+from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.expectations import read_expectations
 from storlab.suite.model import Attempt, Leak, Outcome, Suite
 from storlab.suite.zts_text import console_line
@@ -171,3 +185,23 @@ def test_patterns_come_from_files_too_and_what_can_not_be_is_refused(tmp_path: P
             asked_for(["x"], **wrong, **chosen)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="there is no file"):
         asked_for(["no/such.run"], tests=None, exclude=None, **chosen)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("format_", ["text", "md", "html", "json"])
+def test_a_guest_that_is_not_what_the_first_one_was_is_named_in_reports(
+    tmp_path: Path, suite: Suite, format_: str
+) -> None:
+    written(tmp_path, suite)
+    first = SuiteEnvironment(kernel="6.12", modules={"zfs": "2.3.2"}, cpus=1)
+    record = replace(read_suite_record(tmp_path), environment=first)
+    write_suite_record(tmp_path, record)
+    folder = tmp_path / CONSOLES / "003-guest-2"
+    folder.mkdir(parents=True)
+    same, other = replace(first, memory=1), replace(first, kernel="6.13", modules={})
+    maker: Any = None
+    with pytest.MonkeyPatch.context() as patch:
+        for found in (same, other):
+            patch.setattr(environment, "environment_of", AsyncMock(return_value=found))
+            differs = asyncio.run(environment.record_difference(maker, maker, first, folder))
+            assert (folder / ENVIRONMENT).exists() is (found is other) is bool(differs)
+    assert "guest-2: kernel 6.13 and not 6.12, ZFS none and not 2.3.2" in render(read_suite_run(tmp_path), format_)

@@ -29,6 +29,13 @@ class SuiteEnvironment(Struct, frozen=True, forbid_unknown_fields=True, omit_def
             "accelerator": self.accelerator,
         }
 
+    def differences(self, other: SuiteEnvironment) -> str:
+        """What is not as in another one, in words; empty where results of the two are alike."""
+        pairs = ((name, value, other.parts[name]) for name, value in self.parts.items())
+        return ", ".join(
+            f"{name} {here or 'none'} and not {there or 'none'}" for name, here, there in pairs if here != there
+        )
+
     @property
     def key(self) -> tuple[str, ...]:
         """What two environments have in common that are the same."""

@@ -1,6 +1,7 @@
 """A run of a suite in its folder, and the results of many runs."""
 
 from storlab.records.suite.folder import CONSOLES as CONSOLES
+from storlab.records.suite.folder import ENVIRONMENT as ENVIRONMENT
 from storlab.records.suite.folder import LOG as LOG
 from storlab.records.suite.folder import OUTPUT as OUTPUT
 from storlab.records.suite.folder import RESULTS as RESULTS

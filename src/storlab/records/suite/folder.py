@@ -6,6 +6,7 @@ A line is on disk for good before the next script starts, so that a run that was
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
@@ -30,6 +31,8 @@ from storlab.suite.runfile import Runfile
 from storlab.suite.zts_text import report_name, test_name
 
 SUITE, RESULTS, LOG, OUTPUT, CONSOLES = "suite.json", "results.jsonl", "log", "output", "guests"
+ENVIRONMENT = "environment.json"
+"""Beside the console of a guest that is not what the run's first guest was."""
 FORMAT = 1
 _LAST = 4000  # bytes of what a script printed
 
@@ -99,6 +102,7 @@ class SuiteRun:
     finished: datetime | None
     stopped: str
     identity: str = ""  # of the run, wherever its folder lies
+    others: tuple[tuple[str, SuiteEnvironment], ...] = ()  # guests that were not what the first one was
 
     @property
     def results(self) -> dict[tuple[str, str], Attempt]:
@@ -144,7 +148,12 @@ def read_suite_run(folder: Path) -> SuiteRun:
         raise RecordsError(f"{folder} is the run of a study: `storlab report {folder}` shows it")
     asked = read_suite_record(folder)
     ended = manifest.finished, manifest.stopped, manifest.run
-    return SuiteRun(folder, asked, tuple(read_results(folder)), manifest.started, *ended)
+    return SuiteRun(folder, asked, tuple(read_results(folder)), manifest.started, *ended, tuple(_others(folder)))
+
+
+def _others(folder: Path) -> Iterator[tuple[str, SuiteEnvironment]]:
+    for path in sorted((folder / CONSOLES).glob(f"*/{ENVIRONMENT}")):
+        yield path.parent.name.partition("-")[2], read_record(path, SuiteEnvironment)
 
 
 def write_suite_record(folder: Path, record: SuiteRecord) -> None:

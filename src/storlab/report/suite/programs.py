@@ -26,6 +26,7 @@ def render_json(view: View) -> str:
         "unexpected": [row.name for row in view.unexpected],
         "without_result": [{"group": group, "test": path} for group, path in view.without_result],
         "absent": [str(each) for each in run.asked.absent],
+        "other_environments": view.environments,
         "results": [_result(row) for row in view.rows],
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"

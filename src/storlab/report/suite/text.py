@@ -11,6 +11,7 @@ from storlab.suite.model import Outcome
 from storlab.suite.zts_text import console_line, report, summary
 from storlab.text import one_line
 
+OTHERS = "Guests that differ from the first, by whose environment the run is recorded"
 _MOST = 50  # lines of a kind; the other formats have all
 
 
@@ -33,6 +34,7 @@ def render_text(view: View, *, brief: bool = False) -> str:
     if not brief:
         lines += _section("Expected, though they did not pass", map(_line, view.known))
     lines += _section("Entries of the list of expectations", view.notes)
+    lines += _section(OTHERS, view.environments)
     lines += ["", view.answer, view.counted, *filter(None, [view.patience])]
     if view.run.stopped:
         lines.append(one_line(view.run.stopped))
@@ -73,6 +75,9 @@ def _markdown(view: View) -> Iterator[str]:
     if view.notes:
         yield from ("", "## Entries of the list of expectations", "")
         yield from (f"- {markdown(note)}" for note in view.notes)
+    if view.environments:
+        yield from ("", f"## {OTHERS}", "")
+        yield from (f"- {markdown(line)}" for line in view.environments)
     if view.leaks:
         yield from ("", "## Left behind", "")
         yield from (f"- {markdown(name)}: {markdown(what)}" for name, what in view.leaks)

@@ -83,6 +83,14 @@ class View:
         return self.run.without_result
 
     @property
+    def environments(self) -> list[str]:
+        """Guests whose results are not like those of the run's first guest, and why, each once."""
+        known = self.run.asked.environment
+        if known is None:
+            return []
+        return list(dict.fromkeys(f"{guest}: {found.differences(known)}" for guest, found in self.run.others))
+
+    @property
     def notes(self) -> list[str]:
         """What is to be said of the list of what the user expects."""
         return list(notes_on(self.run.asked.own, self.run.asked.paths, self.run.started.date()))

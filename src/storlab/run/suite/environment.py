@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from storlab.record import to_json
+from storlab.records.files import write_durably
 from storlab.records.manifest import node_facts
+from storlab.records.suite import ENVIRONMENT
 from storlab.run.suite.guest import GuestMaker, SuiteGuest
 from storlab.suite.environment import SuiteEnvironment
 from storlab.version import __version__
@@ -26,3 +31,16 @@ async def environment_of(guest: SuiteGuest, maker: GuestMaker) -> SuiteEnvironme
         accelerator=str(booted.get("accelerator", "")),
         storlab=__version__,
     )
+
+
+async def record_difference(guest: SuiteGuest, maker: GuestMaker, known: SuiteEnvironment | None, folder: Path) -> str:
+    """In what a further guest differs from a run's first, in words; if so, what it is goes into its ``folder``.
+
+    An image, kernel or module that is replaced while a run waits to be resumed is how that comes about.
+    """
+    if known is None:
+        return ""
+    found = await environment_of(guest, maker)
+    if differs := found.differences(known):
+        write_durably(folder / ENVIRONMENT, to_json(found))
+    return differs

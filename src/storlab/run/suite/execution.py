@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,7 +42,9 @@ class Ending:
 
 @dataclass
 class Execution:
-    """``before``: results of an earlier one; ``limit``: seconds after which no test is begun."""
+    """``before``: results of an earlier one; ``limit``: seconds after which no test is begun; ``times``: of tests in
+    other runs.
+    """
 
     record: SuiteRecord
     maker: GuestMaker
@@ -51,6 +53,7 @@ class Execution:
     ending: Ending
     before: tuple[Attempt, ...] = ()
     limit: float | None = None
+    times: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     async def execute(self, groups: tuple[Group, ...], guest: SuiteGuest | None = None) -> None:
         """Run these groups; the first part has a ``guest`` already.
@@ -59,7 +62,7 @@ class Execution:
         """
         folder, record = self.maker.folder, self.record
         self.watch.begins(record, len({each.key for each in self.before if each.role == "test"}))
-        times = {attempt.key: attempt.elapsed for attempt in self.before}
+        times = {**self.times, **{attempt.key: attempt.elapsed for attempt in self.before}}
         as_written = record.guests == 1 or record.seed is not None or record.replayed
         ordered: Sequence[Group] = groups if as_written else longest_first(groups, times)
         finished, stopped = None, "The run was interrupted; `storlab suite resume` runs the rest."
@@ -67,6 +70,7 @@ class Execution:
         try:
             with Results(folder) as results:
                 kept = Record(folder, results, self.watch.ended, _consoles(folder), self.watch.printed)
+                kept.environment = record.environment
                 if record.until_failure:
                     until = self._until_failure(kept)
                     ordered = () if until.failed_before(self.before) else ordered or until.more()

@@ -16,11 +16,13 @@ from storlab.nodes.waiting import all_of
 from storlab.records.suite import CONSOLES, LOG, OUTPUT, Results
 from storlab.run.interrupts import Interrupts
 from storlab.run.suite.attempt import Running, run_script
+from storlab.run.suite.environment import record_difference
 from storlab.run.suite.guest import GuestMaker, SuiteGuest, end_survivors, restore_service
 from storlab.run.suite.invariants import Watchman, look
 from storlab.run.suite.loss import GuestLost, loss_of
 from storlab.run.suite.queue import Queue
 from storlab.suite.adapters.base import Adapter
+from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.model import Attempt, Group, Leak, Outcome, Role, Script
 from storlab.suite.zts_text import console_line
 
@@ -43,6 +45,7 @@ class Record:
     guests: int = 0
     printed: Callable[[bytes], None] | None = None
     stop: str = ""  # why no further test is begun
+    environment: SuiteEnvironment | None = None  # that of the run's first guest
 
     def add(self, attempt: Attempt, runner: str) -> None:
         """One more result: durable first, then shown."""
@@ -116,7 +119,15 @@ class Shard:
             tries += 1
             folder = self.record.folder / CONSOLES / f"{self.record.next_guest():03}-{self.name}"
             try:
-                self.guest = await self.maker.open(self.name, folder)
+                guest = await self.maker.open(self.name, folder)
+                try:
+                    differs = await record_difference(guest, self.maker, self.record.environment, folder)
+                except BaseException:
+                    await self.maker.close(guest)
+                    raise
+                if differs:
+                    self.notify(f"{self.name}: its environment is not that of the run's first guest: {differs}")
+                self.guest = guest
             except NodeError as error:
                 if tries >= _BOOTS:
                     raise NoGuest(f"{self.name}: no guest could be had in {_BOOTS} tries: {error}") from None

@@ -103,7 +103,9 @@ async def run_suite(asked: Asked, folder: Path, watch: Watch) -> Ended:
                     _begin(folder, run, asked.name)
                     async with _journalled(session, records, interrupts) as ended:
                         record, guest = await _plan(asked, maker)
-                        run_ = Execution(record, maker, interrupts, watch, ended, limit=asked.limit)
+                        run_ = Execution(
+                            record, maker, interrupts, watch, ended, limit=asked.limit, times=asked.times or {}
+                        )
                         await run_.execute(record.groups, guest)
                 finally:
                     if not (folder / SUITE).exists() and not read_pending(records.journal):
