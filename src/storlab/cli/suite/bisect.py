@@ -161,6 +161,6 @@ def _say(folder: Path, plan: Plan, found: Culprits, *, json: bool) -> None:
         show(f"  {each}")
     show(
         f"With a probability of {found.probability:.1%} ({1 - plan.error:.1%} was asked for), by {found.tests} checks. "
-        f"From there on the check fails in about {found.rate:.0%} of its runs."
+        f"From there on the check fails in about {found.rate * 100:.0f} % of its runs."
     )
     show(f"Output: {folder}")

@@ -102,8 +102,9 @@ def _notes(found: Comparison) -> Iterator[str]:
         yield f"{plural(left, 'test')} of {found.before.label} {were} not to be run in {found.after.label}."
     if found.of(Change.UNDECIDED) or found.of(Change.REGRESSED) or found.of(Change.FIXED):
         yield (
-            "Chance: how likely flakiness alone makes a difference as large, by the runs on both sides. Of the tests "
-            f"reported as regressed, at most {LEVEL:.0%} are expected to be so by chance, and so of those fixed."
+            "Chance: how likely flakiness alone makes a difference as large, by the runs on both sides. Of the "
+            f"tests reported as regressed, at most {LEVEL * 100:.0f} % are expected to be so by chance, and so of "
+            "those fixed."
         )
     if found.of(Change.UNDECIDED) and found.worse + found.better > 1:
         yield (

@@ -58,10 +58,10 @@ def _row(each: TestHistory, several: bool) -> tuple[str, ...]:
 
 def share(value: float) -> str:
     """In per cent; what is not all or nothing never looks as if it were."""
-    rounded = f"{value:.0%}"
-    if rounded in ("0%", "100%") and value not in (0.0, 1.0):
-        return "> 99%" if value > 0.5 else "< 1%"
-    return rounded
+    rounded = round(value * 100)
+    if rounded in (0, 100) and value not in (0.0, 1.0):
+        return "> 99 %" if value > 0.5 else "< 1 %"
+    return f"{rounded} %"
 
 
 def _notes(history: History, everything: bool) -> Iterator[str]:
