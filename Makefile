@@ -1,7 +1,7 @@
 # Storlab's front door: `make demo` and `make test` install what they need. Each target is a script in scripts/.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test fuzz attack lint docs bench agent image zts-sanity clean
+.PHONY: help demo check test fuzz attack lint docs bench agent image zts-sanity zts-subset clean
 MAKEFLAGS += --no-print-directory
 export PYTHON
 
@@ -41,6 +41,9 @@ image: ## Build what virtual machines boot, with ZFS; WITH= builds it without
 
 zts-sanity: ## The whole of the ZFS Test Suite's sanity.run in two guests: over an hour where they are emulated
 	@scripts/zts.sh
+
+zts-subset: ## Eleven groups of the ZFS Test Suite by Storlab and by its own runner, compared; TAGS= names others
+	@scripts/zts-subset.sh
 
 clean: ## Remove what was built or downloaded here; runs/ stays
 	@scripts/clean.sh

@@ -75,10 +75,29 @@ def test_a_limit_ends_a_run_that_is_resumed(lab: Laboratory) -> None:
     run = read_suite_run(out)
     assert said.status == 4 and order(run) == [("a", "first")], said
     assert "The limit of 2 s was reached" in run.stopped and "The limit of 2 s was reached" in said.stdout
+    said = lab.storlab("suite", "resume", out, "--limit", "1ms", timeout=300)
+    run = read_suite_run(out)
+    assert said.status == 4 and order(run) == [("a", "first")] and "The limit of 0.001 s" in run.stopped, said
     said = lab.storlab("suite", "resume", out, timeout=300)
     run = read_suite_run(out)
     assert said.status == 0 and order(run) == [("a", "first"), ("a", "second"), ("a", "third")], said
     assert run.finished is not None and not run.stopped
+
+
+@needs_guests
+def test_a_run_until_a_failure_that_a_limit_ended_has_further_iterations_once_it_is_resumed(lab: Laboratory) -> None:
+    out = lab.folder / "further"
+    text = SUITE.replace('"one", run = "true"', '"one", run = "test -e /tmp/n || sleep 3"')
+    said = lab.storlab(
+        "suite", "run", suite_file(lab, text), "--until-failure", "--limit", "2s", "--out", out, timeout=300
+    )
+    run = read_suite_run(out)
+    assert said.status == 4 and order(run) == [("a", "one")] and run.finished is None, said
+    said = lab.storlab("suite", "resume", out, timeout=300)  # in a fresh guest, in which the test counts from one again
+    assert said.status == 3 and "a/counts did not pass in iteration 3." in said.stderr, said
+    ran = order(read_suite_run(out))
+    assert ran[:2] == [("a", "one"), ("a", "counts")] and ran[-1] == ("a (iteration 3)", "counts"), ran
+    assert len(ran) == len(set(ran)) == 10
 
 
 @needs_guests

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from storlab.errors import UserError
 from storlab.run.suite.checkout import Wanted, choose
+from storlab.run.suite.suite_run import Asked, in_order
 from storlab.suite.adapters.base import Environment
 from storlab.suite.adapters.check import Check, CheckOptions
 from storlab.suite.check_text import groups_in, read_check, read_excludes, read_group_list
@@ -125,3 +126,20 @@ def test_what_is_no_checkout_is_refused(tmp_path: Path, checkout: Path) -> None:
     assert ran.status == 2 and "has no program `check`" in ran.message
     assert "both say how often" in call("suite", "check", str(checkout), "-i", "2", "-I", "2").message
     assert "there is no test c/1" in call("suite", "check", str(checkout), "c/1").message
+
+
+def test_all_of_it_is_run_so_many_times(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Asked] = []
+
+    async def run_suite(each: Asked, *_: object) -> None:
+        asked.append(each)
+        raise UserError("that is enough")
+
+    monkeypatch.setattr("storlab.run.suite.suite_run.run_suite", run_suite)
+    for options, tests in ([], 3), (["-i", "4"], 12), (["-I", "4"], 3):  # with -I, iterations come one by one
+        call("suite", "check", str(checkout), *options, "--out", str(checkout / "out"))
+        adapter = asked[-1].adapter
+        assert adapter is not None
+        suite = in_order(adapter.groups("x", (), Installed()), asked[-1])
+        assert suite.size == tests and len({group.name for group in suite.groups}) == len(suite.groups)
+    assert asked[-1].until_failure and asked[-1].iterations == 4
