@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from laboratory import Laboratory
+from laboratory.guests import needs_guests
+from run.test_suites import laboratory
 from storlab.run.suite.bisect.commits import commits_between
 from study.program import Ran, call
 
@@ -126,3 +131,41 @@ def test_a_check_that_can_not_be_run_says_nothing_of_a_candidate(tmp_path: Path)
 def test_merges_are_one_step(repository: Path) -> None:
     commits = commits_between(repository, "v1", "main")
     assert len(commits) == 31 and commits[0] == git(repository, "rev-parse", "v1").strip()
+
+
+SUITE = """
+folder = "tests"
+[guests]
+disks = 0
+[groups.a]
+folder = ""
+tests = ["works"]
+"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Laboratory]:
+    yield from laboratory(tmp_path / "laboratory")
+
+
+@pytest.mark.slow
+@needs_guests
+def test_the_commit_is_found_by_runs_of_a_suite_in_guests(lab: Laboratory, tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    (folder / "tests").mkdir(parents=True)
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "suite.toml").write_text(SUITE)
+    for number in range(3):
+        (folder / "tests/works").write_text(f"#!/bin/sh\n# {number}\nexit {int(number > 1)}\n")
+        (folder / "tests/works").chmod(0o755)
+        git(folder, "add", ".")
+        git(folder, "commit", "-q", "-m", f"Change {number}")
+    program = Path(sys.executable).with_name("storlab")
+    ended = lab.storlab(
+        "suite", "bisect", "--good", "main~2", "--bad", "main", "--repo", folder, "--at-least", "0.9", "--error", "0.1",
+        "--check", f"{program} suite run suite.toml --quiet", "--out", lab.out, timeout=300,
+    )  # fmt: skip
+    assert ended.status == 0 and "First bad:" in ended.stdout and "Change 2 (Ann" in ended.stdout, ended
+    logs = [path.read_text() for path in sorted((lab.out / "output").iterdir())]
+    failed = [log for log in logs if "FAIL works" in log]
+    assert 0 < len(failed) < len(logs) and not git(folder, "status", "--porcelain"), logs
