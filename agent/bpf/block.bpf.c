@@ -93,12 +93,12 @@ static __always_inline u64 sector_of(struct request *rq, u32 operation)
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(block_rq_issue, struct request *rq)
 {
-	u32 device, operation, length = rq->__data_len;
+	u32 device, operation, issuer, length = rq->__data_len;
 
 	if (!is_wanted(rq, &device, &operation))
 		return 0;
-	if (issue(device, operation, flags_of(rq->cmd_flags), length, sector_of(rq, operation)) && with_latency)
-		take_off(name_of(device, rq->mq_hctx->queue_num, rq->tag), false);
+	if (issue(device, operation, flags_of(rq->cmd_flags), length, sector_of(rq, operation), &issuer) && with_latency)
+		take_off(name_of(device, rq->mq_hctx->queue_num, rq->tag), issuer, false);
 	return 0;
 }
 
@@ -107,19 +107,22 @@ SEC("tp_btf/block_rq_complete")
 int BPF_PROG(block_rq_complete, struct request *rq, int error, unsigned int bytes)
 {
 	u32 device, operation;
-	u64 issued, now;
+	u64 flight, issued, now;
+	u32 issuer;
 
 	if (bytes < rq->__data_len && !error)
 		return 0; /* a part of it */
 	if (!is_wanted(rq, &device, &operation))
 		return 0;
-	issued = land(name_of(device, rq->mq_hctx->queue_num, rq->tag));
-	if (!issued)
+	flight = land(name_of(device, rq->mq_hctx->queue_num, rq->tag));
+	if (!flight)
 		return 0; /* it was issued before anybody looked, or a filter left it out */
+	issued = WHEN(flight);
+	issuer = WHOSE(flight);
 	now = bpf_ktime_get_ns();
-	count_bin(device, operation, KIND_SERVICE, bin_of(now - issued));
+	count_bin(device, operation, KIND_SERVICE, issuer, bin_of(now - issued));
 	if (rq->start_time_ns && rq->start_time_ns <= issued)
-		count_bin(device, operation, KIND_QUEUED, bin_of(issued - rq->start_time_ns));
+		count_bin(device, operation, KIND_QUEUED, issuer, bin_of(issued - rq->start_time_ns));
 	return 0;
 }
 
@@ -129,7 +132,7 @@ int BPF_PROG(block_rq_error, struct request *rq)
 	u32 device, operation;
 
 	if (is_wanted(rq, &device, &operation))
-		count_bin(device, operation, KIND_OTHER, OTHER_ERROR);
+		count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, OTHER_ERROR);
 	return 0;
 }
 
@@ -140,7 +143,7 @@ int BPF_PROG(block_rq_requeue, struct request *rq)
 
 	if (!is_wanted(rq, &device, &operation))
 		return 0;
-	count_bin(device, operation, KIND_OTHER, OTHER_REQUEUE);
+	count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, OTHER_REQUEUE);
 	/* Only what had been issued was counted, and will be again. */
 	if (rq->state != MQ_RQ_IDLE && is_wanted_shape(rq->__data_len, sector_of(rq, operation)))
 		count_request(SUBJECT(device, operation, KIND_REQUEUED, flags_of(rq->cmd_flags), 0), rq->__data_len,
@@ -154,7 +157,7 @@ int BPF_PROG(block_rq_merge, struct request *rq)
 	u32 device, operation;
 
 	if (is_wanted(rq, &device, &operation))
-		count_bin(device, operation, KIND_OTHER, OTHER_REQUEST_MERGE);
+		count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, OTHER_REQUEST_MERGE);
 	return 0;
 }
 
@@ -174,7 +177,7 @@ static __always_inline int count_bio(struct bio *bio, u32 what)
 	u32 device = device_of_bio(bio);
 
 	if (wanted_operations >> operation & 1 && is_wanted_disk(device, BPF_CORE_READ(bio, bi_iter.bi_sector)))
-		count_bin(device, operation, KIND_OTHER, what);
+		count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, what);
 	return 0;
 }
 
@@ -223,6 +226,7 @@ int BPF_PROG(block_bio_queue, struct bio *bio)
 	u32 cmd_flags = BPF_CORE_READ(bio, bi_opf), length = BPF_CORE_READ(bio, bi_iter.bi_size);
 	u32 flags = flags_of(cmd_flags), operation = operation_of(cmd_flags), device = device_of_bio(bio);
 	u64 sector = BPF_CORE_READ(bio, bi_iter.bi_sector);
+	u32 issuer;
 
 	if (!is_taken_as_it_is(bio) || !is_wanted_disk(device, length ? sector : NOWHERE))
 		return 0;
@@ -230,8 +234,8 @@ int BPF_PROG(block_bio_queue, struct bio *bio)
 		operation = OP_FLUSH;
 	if (!(wanted_operations >> operation & 1))
 		return 0;
-	if (issue(device, operation, flags, length, operation == OP_FLUSH ? 0 : sector) && with_latency)
-		take_off(address_of(bio), false);
+	if (issue(device, operation, flags, length, operation == OP_FLUSH ? 0 : sector, &issuer) && with_latency)
+		take_off(address_of(bio), issuer, false);
 	return 0;
 }
 
@@ -242,6 +246,6 @@ int BPF_PROG(block_bio_complete, struct request_queue *queue, struct bio *bio)
 
 	if (issued) /* what it was is gone by now but for the operation */
 		count_bin(device_of_bio(bio), operation_of(BPF_CORE_READ(bio, bi_opf)), KIND_SERVICE,
-			  bin_of(bpf_ktime_get_ns() - issued));
+			  WHOSE(issued), bin_of(bpf_ktime_get_ns() - WHEN(issued)));
 	return 0;
 }

@@ -96,12 +96,12 @@ static __always_inline u64 place_of(struct event_head *event, u32 operation)
 SEC("tracepoint/block/block_rq_issue")
 int block_rq_issue(struct event_head *event)
 {
-	u32 device, operation, flags;
+	u32 device, operation, flags, issuer;
 
 	if (!is_wanted(event, rwbs_of_issue, &device, &operation, &flags))
 		return 0;
-	if (issue(device, operation, flags, event->bytes, operation == OP_FLUSH ? 0 : event->sector) && with_latency)
-		take_off(place_of(event, operation), true);
+	if (issue(device, operation, flags, event->bytes, operation == OP_FLUSH ? 0 : event->sector, &issuer) && with_latency)
+		take_off(place_of(event, operation), issuer, true);
 	return 0;
 }
 
@@ -115,7 +115,7 @@ int block_rq_complete(struct event_head *event)
 		return 0;
 	issued = land(place_of(event, operation));
 	if (issued)
-		count_bin(device, operation, KIND_SERVICE, bin_of(bpf_ktime_get_ns() - issued));
+		count_bin(device, operation, KIND_SERVICE, WHOSE(issued), bin_of(bpf_ktime_get_ns() - WHEN(issued)));
 	return 0;
 }
 
@@ -124,7 +124,7 @@ static __always_inline int count_other(struct event_head *event, u32 rwbs, u32 w
 	u32 device, operation, flags;
 
 	if (is_wanted(event, rwbs, &device, &operation, &flags))
-		count_bin(device, operation, KIND_OTHER, what);
+		count_bin(device, operation, KIND_OTHER, ISSUER_OTHER, what);
 	return 0;
 }
 

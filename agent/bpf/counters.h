@@ -30,6 +30,13 @@ enum kind {
 	KIND_KERNEL = 7, /* likewise, by a thread of the kernel's own */
 };
 
+/* Whose a request is: where a group was named, a task's in it, a thread's of the kernel, or anybody else's. */
+enum issuer {
+	ISSUER_OTHER = 0,
+	ISSUER_OWN = 1,
+	ISSUER_KERNEL = 2,
+};
+
 enum other {
 	OTHER_BACK_MERGE = 0,
 	OTHER_FRONT_MERGE = 1,
@@ -54,7 +61,7 @@ enum lost {
 #define SPILLED_ENTRIES 262144
 #define UNITS 5 /* 4k, 8k, 16k, 32k, 64k */
 
-/* device | operation << 32 | kind << 37 | flags << 40 | comm << 49 */
+/* device | operation << 32 | kind << 37 | flags << 40 | comm << 49; of a bin, its issuer and number in place of the last two */
 #define SUBJECT(device, operation, kind, flags, comm)                                                                  \
 	((u64)(device) | (u64)(operation) << 32 | (u64)(kind) << 37 | (u64)(flags) << 40 | (u64)(comm) << 49)
 #define IN_USE (1ULL << 63)
@@ -80,7 +87,7 @@ struct {
 
 /* Bins of histograms, and counters without a shape. */
 struct bin_slot {
-	u64 subject; /* | IN_USE, with the bin's number in place of flags and comm; 0: free */
+	u64 subject; /* | IN_USE; 0: free */
 	u64 count;
 };
 
@@ -193,9 +200,9 @@ static __always_inline void count_request(u64 subject, u32 length, u64 sector)
 }
 
 /* `bin` has at most 14 bits. */
-static __always_inline void count_bin(u32 device, u32 operation, u32 kind, u32 bin)
+static __always_inline void count_bin(u32 device, u32 operation, u32 kind, u32 issuer, u32 bin)
 {
-	u64 subject = SUBJECT(device, operation, kind, 0, bin);
+	u64 subject = SUBJECT(device, operation, kind, issuer, bin);
 	u32 at = (subject * MIX) >> 56;
 	struct bin_set *set;
 

@@ -115,24 +115,25 @@ static __always_inline void send(const struct comm *comm, u32 device, u32 operat
 	bpf_ringbuf_submit(event, 0);
 }
 
-/* Who issues: tasks in the group, threads of the kernel, or anybody else (0). What the page cache writes back is issued
+/* Who issues: tasks in the group, threads of the kernel, or anybody else. What the page cache writes back is issued
  * by a thread of the kernel, whose data it may be. */
-static __always_inline u32 kind_of_task(void)
+static __always_inline enum issuer issuer_of_task(void)
 {
 	struct task_struct *task;
 
 	if (bpf_get_current_cgroup_id() == own_cgroup)
-		return KIND_OWN;
+		return ISSUER_OWN;
 	task = (struct task_struct *)bpf_get_current_task();
-	return BPF_CORE_READ(task, flags) & PF_KTHREAD ? KIND_KERNEL : 0;
+	return BPF_CORE_READ(task, flags) & PF_KTHREAD ? ISSUER_KERNEL : ISSUER_OTHER;
 }
 
-/* Counts one request that is wanted; false where a filter leaves it out. */
-static __always_inline bool issue(u32 device, u32 operation, u32 flags, u32 length, u64 sector)
+/* Counts one request that is wanted, and says whose it is; false where a filter leaves it out. */
+static __always_inline bool issue(u32 device, u32 operation, u32 flags, u32 length, u64 sector, u32 *issuer)
 {
 	struct comm comm = {};
 	u32 number = 0;
 
+	*issuer = ISSUER_OTHER;
 	if (!is_wanted_shape(length, sector))
 		return false;
 	if (by_comm || comm_count || with_events) {
@@ -144,10 +145,11 @@ static __always_inline bool issue(u32 device, u32 operation, u32 flags, u32 leng
 	}
 	count_request(SUBJECT(device, operation, KIND_REQUEST, flags, number), length, sector);
 	if (own_cgroup) {
-		u32 kind = kind_of_task();
-
-		if (kind)
-			count_request(SUBJECT(device, operation, kind, flags, number), length, sector);
+		*issuer = issuer_of_task();
+		if (*issuer != ISSUER_OTHER)
+			count_request(SUBJECT(device, operation, *issuer == ISSUER_OWN ? KIND_OWN : KIND_KERNEL, flags,
+					      number),
+				      length, sector);
 	}
 	if (with_events)
 		send(&comm, device, operation, flags, length, sector);

@@ -14,7 +14,7 @@
 
 struct flight {
 	u64 name; /* 0: free */
-	u64 issued; /* ns; 0: on the ground, and the slot may be taken for another */
+	u64 issued; /* ns | issuer << 62; 0: on the ground, and the slot may be taken for another */
 };
 
 struct flight_set {
@@ -27,6 +27,10 @@ struct {
 	__type(key, u32);
 	__type(value, struct flight_set);
 } FLIGHTS SEC(".maps");
+
+#define ISSUER_SHIFT 62 /* 2^62 ns after the boot are 146 years */
+#define WHEN(issued) ((issued) & ((1ULL << ISSUER_SHIFT) - 1))
+#define WHOSE(issued) ((u32)((issued) >> ISSUER_SHIFT))
 
 /* `number` is unique among what is in flight in this queue of the device. */
 static __always_inline u64 name_of(u32 device, u32 queue, u32 number)
@@ -42,10 +46,10 @@ static __always_inline struct flight_set *flights_of(u64 name)
 }
 
 /* `shared`: others in flight may have the same name, and what was kept of them is lost. */
-static __always_inline void take_off(u64 name, bool shared)
+static __always_inline void take_off(u64 name, u32 issuer, bool shared)
 {
 	struct flight_set *set = flights_of(name);
-	u64 now = bpf_ktime_get_ns();
+	u64 issued = bpf_ktime_get_ns() | (u64)issuer << ISSUER_SHIFT;
 
 	if (!set)
 		return;
@@ -54,7 +58,7 @@ static __always_inline void take_off(u64 name, bool shared)
 		if (set->slots[way].name == name) {
 			if (shared && set->slots[way].issued)
 				lose(LOST_UNTIMED);
-			set->slots[way].issued = now;
+			set->slots[way].issued = issued;
 			return;
 		}
 #pragma unroll
@@ -63,14 +67,14 @@ static __always_inline void take_off(u64 name, bool shared)
 		u64 owner = slot->name;
 
 		if (!slot->issued && __sync_val_compare_and_swap(&slot->name, owner, name) == owner) {
-			slot->issued = now;
+			slot->issued = issued;
 			return;
 		}
 	}
 	lose(LOST_UNTIMED);
 }
 
-/* When it was issued, and not any more; 0 where that is not known. */
+/* When it was issued and by whom, and not any more; 0 where that is not known. */
 static __always_inline u64 land(u64 name)
 {
 	struct flight_set *set = flights_of(name);

@@ -64,6 +64,7 @@ from probes.test_backing import PATHS
 from storlab.analysis.noise_floor import noise_of, rounds_to_see, visible
 from storlab.blockio.text import event_form, tables
 from storlab.blockio.trace_output import Counts, Lost, Output, read_output
+from storlab.cli.trace.latencies import latency_rows, latency_table
 from storlab.errors import ParseError, ProtocolError, RecordsError, StorlabError, StudyError, UserError
 from storlab.formats.fio.histogram_log import read_histogram_logs
 from storlab.formats.fio.log_lines import is_cut
@@ -252,7 +253,8 @@ def aligned(traces: Sequence[bytes], folder: Path) -> None:
 def _shown(counts: Counts) -> None:
     """Of many damaged traces, what this shows is as in the sample, and it takes longer than all else."""
     tables(counts.request_frame())
-    counts.latency_frame()
+    counts.frames_by_issuer()
+    latency_table(latency_rows(counts.latency_by_issuer()))
 
 
 def shown_trace(path: Path) -> Output:

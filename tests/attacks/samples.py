@@ -94,6 +94,7 @@ def qemu(ticks: int) -> list[str]:
 def traced() -> list[bytes]:
     counts = {"event": "counts", "final": True, "monotonic_ns": 2, "realtime_ns": 2, "requests": REQUESTS}
     counts |= {"latency": LATENCY, "others": OTHERS, "lost": LOST}
+    counts |= {"own": REQUESTS[:1], "own_latency": LATENCY[:1], "kernel_latency": LATENCY[1:2]}
     event = ["vda", "write", "sync", 4096, 8, 77, "fio", 3]
     return [b"".join(orjson.dumps(each) + b"\n" for each in (TRACING, event, event, counts))]
 

@@ -72,6 +72,23 @@ def test_everything_becomes_frames() -> None:
     assert trace.counts.others == (("loop0", "write", "back_merge", 5),)
 
 
+def test_latencies_of_others_are_what_is_left_of_all() -> None:
+    def bins(*each: tuple[str, int, int]) -> list[list[object]]:
+        return [["vda", "write", what, lower, lower + 64, count] for what, lower, count in each]
+
+    everybody = bins(("service", 1024, 9), ("service", 2048, 2), ("queued", 1024, 3))
+    own = bins(("service", 1024, 1), ("service", 1024, 3))
+    kernel = bins(("service", 1024, 2), ("service", 2048, 2))
+    found = decoded(lines(STARTED, counts(latency=everybody, own_latency=own, kernel_latency=kernel))).counts
+    counted = [frame.select("what", "lower", "count").rows() for frame in found.latency_by_issuer()]
+    assert counted == [
+        [("service", 1.024e-6, 4)],
+        [("service", 1.024e-6, 2), ("service", 2.048e-6, 2)],
+        [("queued", 1.024e-6, 3), ("service", 1.024e-6, 3)],
+    ]
+    assert all(dict(frame.schema) == LATENCY_COLUMNS for frame in found.latency_by_issuer())
+
+
 @given(st.integers(0, 2**53), st.integers(0, 2**62))
 def test_whatever_event_is_read_there_is_room_for_it_in_a_frame(sector: int, number: int) -> None:
     (event,) = decode_lines(lines([*EVENT[:3], number, sector, number, "fio", number]))

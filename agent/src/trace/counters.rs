@@ -16,6 +16,11 @@ const KIND_QUEUED: u64 = 4;
 const KIND_OWN: u64 = 6;
 const KIND_KERNEL: u64 = 7;
 
+/// Who issued what a histogram is of; anybody else is 0.
+pub const ISSUER_OWN: u32 = 1;
+/// A thread of the kernel.
+pub const ISSUER_KERNEL: u32 = 2;
+
 type RequestSet = [[u64; 3 + UNITS]; 4];
 type BinSet = [[u64; 2]; 8];
 type FlightSet = [[u64; 2]; 4];
@@ -55,6 +60,8 @@ pub struct Bin {
     pub operation: u32,
     /// Its number.
     pub bin: u64,
+    /// Of times, whose requests: 0 also where no group was named.
+    pub issuer: u32,
 }
 
 /// What was not counted as it should have been.
@@ -163,7 +170,8 @@ fn low(word: u64, bits: u32) -> u32 {
 impl Counts {
     fn add(&mut self, subject: u64, shape: u64, tally: Tally, requeued: &mut Vec<(Request, Tally)>) {
         let (device, operation) = (low(subject, 32), low(subject >> 32, 5));
-        let bin = Bin { device, operation, bin: u64::from(low(subject >> 49, 14)) };
+        let bin =
+            Bin { device, operation, bin: u64::from(low(subject >> 49, 14)), issuer: low(subject >> 40, 9) };
         match subject >> 37 & 7 {
             kind @ (KIND_REQUEST | KIND_REQUEUED | KIND_OWN | KIND_KERNEL) => {
                 let sectors = (shape & !IN_USE) >> 32;

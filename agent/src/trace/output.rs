@@ -1,10 +1,10 @@
 //! What goes out: JSON lines, as `docs/reference/trace-output.md` has them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::counters::{self, Bin, Counts, Request, Tally, UNITS};
+use super::counters::{self, Bin, Counts, ISSUER_KERNEL, ISSUER_OWN, Request, Tally, UNITS};
 use super::disks::Names;
 use super::names;
 use crate::clock;
@@ -32,6 +32,9 @@ pub struct Started<'a> {
 /// Disk, operation, flags, length, alignment of the offset, command, count, units touched.
 pub type RequestRow<'a> = (String, &'static str, String, u32, u64, Option<&'a str>, u64, [u64; UNITS]);
 
+/// Disk, operation, which time, lower and upper bound in ns, count.
+pub type LatencyRow = (String, &'static str, &'static str, u64, u64, u64);
+
 /// All counts since the start.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename = "counts")]
@@ -51,8 +54,14 @@ pub struct CountsLine<'a> {
     /// Of these, what threads of the kernel issued; only where a group was named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernel: Vec<RequestRow<'a>>,
-    /// Disk, operation, which time, lower and upper bound in ns, count.
-    pub latency: Vec<(String, &'static str, &'static str, u64, u64, u64)>,
+    /// Times of all requests.
+    pub latency: Vec<LatencyRow>,
+    /// Of these, those of the group that was named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub own_latency: Vec<LatencyRow>,
+    /// Of these, those of threads of the kernel; only where a group was named.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernel_latency: Vec<LatencyRow>,
     /// Disk, operation, what, count.
     pub others: Vec<(String, &'static str, &'static str, u64)>,
     /// Requests whose end was not seen; at the end, where times are measured.
@@ -93,16 +102,9 @@ impl<'a> CountsLine<'a> {
             requests: rows(&counts.requests, counts, disks),
             own: rows(&counts.own, counts, disks),
             kernel: rows(&counts.kernel, counts, disks),
-            latency: [("service", &counts.service), ("queued", &counts.queued)]
-                .into_iter()
-                .flat_map(|(which, bins)| {
-                    sorted(bins).into_iter().map(move |(bin, count)| (which, bin, count))
-                })
-                .map(|(which, bin, count)| {
-                    let (lower, upper) = counters::bounds(bin.bin);
-                    (disks.of(bin.device), names::operation(bin.operation), which, lower, upper, count)
-                })
-                .collect(),
+            latency: times(counts, disks, None),
+            own_latency: times(counts, disks, Some(ISSUER_OWN)),
+            kernel_latency: times(counts, disks, Some(ISSUER_KERNEL)),
             others: sorted(&counts.others)
                 .into_iter()
                 .map(|(bin, count)| {
@@ -143,6 +145,22 @@ fn rows<'a>(
             )
         })
         .collect()
+}
+
+/// Of everybody's requests, or those of one issuer.
+fn times(counts: &Counts, disks: &mut Names, issuer: Option<u32>) -> Vec<LatencyRow> {
+    let mut rows = vec![];
+    for (which, bins) in [("service", &counts.service), ("queued", &counts.queued)] {
+        let mut sums = BTreeMap::<_, u64>::new();
+        for (bin, count) in bins.iter().filter(|(bin, _)| issuer.is_none_or(|wanted| bin.issuer == wanted)) {
+            *sums.entry((bin.device, bin.operation, bin.bin)).or_default() += count;
+        }
+        rows.extend(sums.into_iter().map(|((device, operation, bin), count)| {
+            let (lower, upper) = counters::bounds(bin);
+            (disks.of(device), names::operation(operation), which, lower, upper, count)
+        }));
+    }
+    rows
 }
 
 fn sorted(bins: &HashMap<Bin, u64>) -> Vec<(Bin, u64)> {

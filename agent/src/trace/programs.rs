@@ -172,7 +172,9 @@ fn attach_to_best(options: &TraceOptions, filters: &Filters) -> Result<Attached,
 impl Attached {
     /// From here on nothing is counted any more; what was counted stays.
     pub fn detach(&mut self) {
-        self.links.clear();
+        // The last first, so issues before completions: each takes long on a busy machine, as attaching does, and a
+        // request that is issued after these are gone would be counted and never timed.
+        while self.links.pop().is_some() {}
     }
 
     /// How often a program could not run, since it was already running on that CPU.

@@ -75,6 +75,17 @@ class Started(msgspec.Struct, frozen=True, tag_field="event", tag="started"):
 Row = tuple[str, str, str, Count, Count, str | None, Count, Units]
 """Disk, operation, flags, length, alignment of the offset, command, count, units touched."""
 
+LatencyRow = tuple[str, str, Literal["service", "queued"], Count, Count, Count]
+"""Disk, operation, which time, lower and upper bound of the bin in ns, count."""
+
+
+class ByIssuer(NamedTuple):
+    """Frames of one kind: of the group that was traced, threads of the kernel, and all others."""
+
+    own: pl.DataFrame
+    kernel: pl.DataFrame
+    others: pl.DataFrame
+
 
 def _cells(rows: Sequence[Row]) -> list[tuple[object, ...]]:
     return [(*row[:7], *row[7]) for row in rows]
@@ -82,19 +93,21 @@ def _cells(rows: Sequence[Row]) -> list[tuple[object, ...]]:
 
 class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
     """All that was counted since the start. ``own``, ``kernel``: of these, what the group that was named issued, and
-    threads of the kernel.
+    threads of the kernel; ``own_latency`` and ``kernel_latency`` are of the same.
     """
 
     final: bool
     monotonic_ns: Count
     realtime_ns: Count
     requests: tuple[Row, ...]
-    latency: tuple[tuple[str, str, Literal["service", "queued"], Count, Count, Count], ...]
+    latency: tuple[LatencyRow, ...]
     others: tuple[tuple[str, str, str, Count], ...]
     lost: Lost
     in_flight: Count = 0
     own: tuple[Row, ...] = ()
     kernel: tuple[Row, ...] = ()
+    own_latency: tuple[LatencyRow, ...] = ()
+    kernel_latency: tuple[LatencyRow, ...] = ()
 
     def request_frame(self) -> pl.DataFrame:
         """``REQUEST_COLUMNS``, each key once."""
@@ -102,24 +115,27 @@ class Counts(msgspec.Struct, frozen=True, tag_field="event", tag="counts"):
 
     def latency_frame(self) -> pl.DataFrame:
         """``LATENCY_COLUMNS``, each bin once."""
-        return _once(pl.DataFrame(self.latency_rows(), schema=LATENCY_COLUMNS, orient="row"))
+        return _latency_frame(self.latency)
 
-    def frames_by_issuer(self) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        """``REQUEST_COLUMNS`` of what the group that was traced issued, threads of the kernel, and all others.
-
-        What was requeued counts twice in the first two, and is so missing in the last.
-        """
+    def frames_by_issuer(self) -> ByIssuer:
+        """``REQUEST_COLUMNS``. What was requeued counts twice in the first two, and is so missing in the last."""
         own, kernel = (request_frame(_cells(rows)) for rows in (self.own, self.kernel))
         numbers = ["count", *(name for name in REQUEST_COLUMNS if name.startswith("units_"))]
         taken = pl.concat([own, kernel]).with_columns(-pl.col(name) for name in numbers)
         rest = pl.concat([self.request_frame(), taken]).group_by(KEYS, maintain_order=True).agg(pl.col(numbers).sum())
-        return own, kernel, rest.select(list(REQUEST_COLUMNS)).filter(pl.col("count") > 0)
+        return ByIssuer(own, kernel, rest.select(list(REQUEST_COLUMNS)).filter(pl.col("count") > 0))
+
+    def latency_by_issuer(self) -> ByIssuer:
+        """``LATENCY_COLUMNS``, each bin once. A request has one end, so these add up to all."""
+        own, kernel = _latency_frame(self.own_latency), _latency_frame(self.kernel_latency)
+        taken = pl.concat([own, kernel]).with_columns(-pl.col("count"))
+        return ByIssuer(own, kernel, _once(pl.concat([self.latency_frame(), taken])).filter(pl.col("count") > 0))
 
     def request_rows(self) -> list[tuple[object, ...]]:
         return _cells(self.requests)
 
     def latency_rows(self) -> list[tuple[object, ...]]:
-        return [(disk, op, what, lo / 1e9, hi / 1e9, count) for disk, op, what, lo, hi, count in self.latency]
+        return _seconds(self.latency)
 
 
 Event = tuple[str, str, str, Count, Sector, Count, str, Count]
@@ -216,6 +232,14 @@ def read_output(path: Path) -> Output:
             return decode_output(file, str(path))
     except OSError as error:
         raise ParseError(f"cannot read it: {error.strerror}", str(path)) from None
+
+
+def _seconds(rows: Sequence[LatencyRow]) -> list[tuple[object, ...]]:
+    return [(disk, op, what, lo / 1e9, hi / 1e9, count) for disk, op, what, lo, hi, count in rows]
+
+
+def _latency_frame(rows: Sequence[LatencyRow]) -> pl.DataFrame:
+    return _once(pl.DataFrame(_seconds(rows), schema=LATENCY_COLUMNS, orient="row"))
 
 
 def _once(frame: pl.DataFrame) -> pl.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 
@@ -26,14 +26,14 @@ _LATE = 1 << 10
 _TIME = itemgetter(7)
 
 
-def write_trace(path: Path, requests: pl.DataFrame) -> None:
+def write_trace(path: Path, requests: pl.DataFrame, further: Mapping[str, object] | None = None) -> None:
     """Write counts in one step: ``.json`` is blkalgn's dialect with keys in bytes, ``.txt`` the tables.
 
-    Raises ``UserError``.
+    ``further``: keys for the JSON. Raises ``UserError``.
     """
     match path.suffix:
         case ".json":
-            data = blkalgn_json(by_disk(requests))
+            data = blkalgn_json(by_disk(requests), further)
         case ".txt":
             data = tables(requests).encode()
         case ".csv":

@@ -15,14 +15,13 @@ from storlab.blockio.text import event_form, tables, totals
 from storlab.blockio.trace_output import Counts, Event, Started, lost_sentences
 from storlab.cli.output import warn
 from storlab.cli.trace.files import EventFile, write_trace
+from storlab.cli.trace.latencies import latency_rows, latency_table
 from storlab.cli.trace.options import EVENT_FILES, TraceOptions
 from storlab.errors import UserError
 from storlab.formats.blkalgn.file import blkalgn_json
 from storlab.text import plain, spelled
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from storlab.cli.trace.view import TraceView
 
 _NOTHING = "No request was seen.\n"
@@ -90,18 +89,17 @@ class Screen:
         if not self.options.json:
             elapsed = (counts.monotonic_ns - self._started.monotonic_ns) / 1e9
             self._print(f"{time.strftime('%H:%M:%S')}, {elapsed:.1f} s since the start\n")
-        self._print(self._text(counts.request_frame()) + "\n")
+        self._print(self._text(counts) + "\n")
 
     def finish(self) -> None:
         """The tables of all that was seen, files, and what is missing in them.
 
         Files come first: a connection that was lost, or a reader that has gone, leaves nothing to show the rest on.
         """
-        requests = self._counts.request_frame() if self._counts is not None else None
         try:
-            written = self._save(requests)
+            written = self._save()
         finally:
-            self._say(requests)
+            self._say()
         if written is not None:
             _tell(f"written to {self.options.out}{written}")
         if isinstance(self.failure, BrokenPipeError):
@@ -109,21 +107,21 @@ class Screen:
         if self.failure is not None:
             raise UserError(f"what was seen can't be shown: {self.failure.strerror}")
 
-    def _save(self, requests: pl.DataFrame | None) -> str | None:
+    def _save(self) -> str | None:
         """Write the file, if there is one; returns what is to be said of it."""
         if self._kept is not None:
             self._kept.finish()
             return f": {self._kept.saved:,} {'event' if self._kept.saved == 1 else 'events'}"
-        if self.options.out is None or requests is None:
+        if self.options.out is None or self._counts is None:
             return None
-        write_trace(self.options.out, requests)
+        write_trace(self.options.out, self._counts.request_frame(), self._further(self._counts))
         return ""
 
-    def _say(self, requests: pl.DataFrame | None) -> None:
-        if self._counts is None or requests is None:
+    def _say(self) -> None:
+        if self._counts is None:
             _tell("the tracer ended before it reported what it had counted")
             return
-        self._print(self._by_issuer(self._counts) if self._told_apart else self._text(requests))
+        self._print(self._text(self._counts))
         if self.options.command and not self._told_apart:
             _tell(f"these are of all processes: {_NO_GROUP}")
         if not self.complete:
@@ -133,20 +131,17 @@ class Screen:
         if self.options.events and not self._counts.lost.events:
             _tell("no event was dropped")
 
-    def _text(self, requests: pl.DataFrame) -> str:
+    def _text(self, counts: Counts) -> str:
+        requests = counts.request_frame()
         if self.options.json:
-            return spelled(blkalgn_json(by_disk(requests)).decode())
+            return spelled(blkalgn_json(by_disk(requests), self._further(counts)).decode())
+        if self._told_apart and counts.requests:
+            return _by_issuer(counts)
         return tables(requests) or _NOTHING
 
-    def _by_issuer(self, counts: Counts) -> str:
-        """The command's own first; then those of which nobody knows for whom they are; then the others'."""
-        if self.options.json or not counts.requests:
-            return self._text(counts.request_frame())
-        parts = []
-        for heading, frame in zip(_ISSUERS, counts.frames_by_issuer(), strict=True):
-            if frame.height or heading is _ISSUERS[0]:
-                parts.append(f"== {heading}: {totals(frame)}\n{tables(frame)}")
-        return "\n".join(parts)
+    def _further(self, counts: Counts) -> dict[str, object]:
+        """Keys for the JSON, where it is known who issued what."""
+        return {"latency": latency_rows(counts.latency_by_issuer())} if self._told_apart else {}
 
     def _print(self, text: str) -> None:
         if self.failure is None:
@@ -190,6 +185,17 @@ class LiveScreen(Screen):
         from storlab.cli.trace.view import Seen, TraceView
 
         return TraceView(Seen.of(self._started, counts))
+
+
+def _by_issuer(counts: Counts) -> str:
+    """The command's own first; then those of which nobody knows for whom they are; then the others'."""
+    parts = []
+    for heading, frame in zip(_ISSUERS, counts.frames_by_issuer(), strict=True):
+        if frame.height or heading is _ISSUERS[0]:
+            parts.append(f"== {heading}: {totals(frame)}\n{tables(frame)}")
+    if table := latency_table(latency_rows(counts.latency_by_issuer())):
+        parts.append(f"== Latencies, from issue to completion\n{table}")
+    return "\n".join(parts)
 
 
 def notes(started: Started) -> list[str]:

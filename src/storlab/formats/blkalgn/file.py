@@ -193,14 +193,15 @@ def _warnings(dialect: Dialect, disks: Mapping[str, DiskHistograms]) -> list[str
     return said
 
 
-def blkalgn_json(disks: Mapping[str, DiskHistograms]) -> bytes:
+def blkalgn_json(disks: Mapping[str, DiskHistograms], further: Mapping[str, object] | None = None) -> bytes:
     """``{"disks": {"vda": {"granularity": {"4096": 27}, "alignment": {"4096": 27}}}}``, as scripts read it.
 
     Requests without data are in neither, so nothing that is no write counts as one of 512 bytes' alignment.
+    ``further``: keys beside ``disks``, over which readers of blkalgn's format pass.
     """
 
     def keyed(counts: Mapping[int, int]) -> dict[str, int]:
         return {str(value): counts[value] for value in sorted(counts)}
 
     both = {disk: {"granularity": keyed(x.granularity), "alignment": keyed(x.alignment)} for disk, x in disks.items()}
-    return orjson.dumps({"disks": both}, option=orjson.OPT_INDENT_2) + b"\n"
+    return orjson.dumps({"disks": both, **(further or {})}, option=orjson.OPT_INDENT_2) + b"\n"
