@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -155,3 +157,13 @@ class TestOnADisk:
         total = read_blkalgn(out.read_bytes()).disks[disk.name].total
         ended = sum(row["count"] for row in rows if row["operation"] in own)
         assert total - ended in (0, 1), "the last of the other may have been in flight"
+
+    def test_a_trace_that_begins_removes_groups_of_the_dead_and_none_that_another_is_about_to_use(self) -> None:
+        with own_group() as group:
+            if group is None:
+                pytest.skip("no cgroup v2 here")
+            dead = group.folder.with_name(group.folder.name.replace(str(os.getpid()), str(2**22)))
+            dead.mkdir()
+            another = "from storlab.cli.trace.own import own_group\nwith own_group() as group: assert group is not None"
+            subprocess.run([sys.executable, "-c", another], check=True)
+            assert group.folder.exists() and not dead.exists()

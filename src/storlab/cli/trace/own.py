@@ -43,9 +43,11 @@ def own_group() -> Iterator[OwnGroup | None]:
 
 def _made(parent: Path, folder: Path) -> bool:
     with suppress(OSError):
-        for dead in parent.glob(f"{_NAME}*"):
+        for left in parent.glob(f"{_NAME}*"):
+            if Path("/proc", left.name.removeprefix(_NAME)).exists():
+                continue  # of a trace that may be about to use it
             with suppress(OSError):
-                dead.rmdir()  # of a trace that was killed; one in use can't be removed
+                left.rmdir()  # of a trace that was killed
         folder.mkdir()
         return True
     return False
