@@ -296,7 +296,7 @@ class _Executor:
         return True
 
     def _is_hopeless(self, round_number: int) -> bool:
-        """Whether no trial has succeeded in the last rounds, all of this execution: more would only take time."""
+        """Whether no trial has succeeded in the last rounds, so that more would only take time."""
         last = [record.status for record in self._tables.records if record.round > round_number - _HOPELESS]
         if self._rounds_here < _HOPELESS or not last or "done" in last:
             return False

@@ -186,7 +186,7 @@ def test_a_node_without_mysql_can_not_have_it_and_how_to_get_one_is_said(
     asyncio.run(main())
 
 
-@pytest.mark.parametrize(("layer", "own"), [mysql("/1-mysql/programs "), ("postgresql", "/dev/shm ")])
+@pytest.mark.parametrize(("layer", "own"), [mysql("/1-mysql/programs "), ("postgresql", " - tmpfs storlab ")])
 def test_a_server_keeps_nothing_in_use_that_another_run_has_mounted(layer: str, own: str, tmp_path: Path) -> None:
     """It has a mount namespace of its own, whose copies would outlive the other run's unmounting."""
 

@@ -24,7 +24,7 @@ from storlab.suite.selection import longest_first
 
 @dataclass(frozen=True)
 class Watch:
-    """Who is told what: ``begins`` gets what is run, ``ended`` each result, ``notify`` a sentence."""
+    """What is called as a run goes on: ``begins`` with what is run, ``ended`` with results, ``notify`` with words."""
 
     begins: Callable[[SuiteRecord, int], None]
     ended: Callable[[Attempt], None]
