@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
-from storlab.errors import CommandFailed, StorlabError, Unsupported, UserError
+from storlab.errors import CommandFailed, SafetyError, StorlabError, Unsupported, UserError
 from storlab.layers.database.clients import sql
 from storlab.layers.resources import Dir, Disk, Export, File, Pool, Server
 from storlab.nodes.kinds.local import local_node
+from storlab.records.suite.here import Here
+from storlab.run.suite.here import HereMaker
+from storlab.run.suite.leftovers import remove_leftovers
 from storlab.run.undoing import undo_table
 
 from .sites import RUN, Ground, parse
@@ -343,3 +346,55 @@ def test_no_undoing_touches_what_is_not_storlabs(name: str, arguments: dict[str,
                 await undo_table()[name].function(node, arguments)
 
     asyncio.run(undo())
+
+
+LEFT = """
+modprobe loop dm-mod
+set -e
+cd "$1"
+truncate --size 128M loop file mapped mixed
+losetup --find --show loop > /dev/null
+zpool create onloop "$(losetup --noheadings --output NAME --associated loop)"
+zpool create onfile "$PWD/file"
+loop=$(losetup --find --show mapped)
+echo "0 16384 linear $loop 0" | dmsetup create left-by-test
+dmsetup mknodes
+mkfs.ext4 -q /dev/mapper/left-by-test
+mkdir --parents mnt
+mount /dev/mapper/left-by-test mnt
+"""
+
+
+def test_what_scripts_of_a_suite_left_on_a_runs_own_devices_is_taken_down(storage: Storage) -> None:
+    async def check(ground: Ground) -> None:
+        node, folder = ground.node, {"path": SCRATCH.rpartition("/")[0]}
+        await node.run(["bash", "-c", LEFT, "sh", SCRATCH])
+        here = HereMaker(None, None, Here("vm", keep=("onloop",)), Path())  # type: ignore[arg-type]
+        with pytest.raises(SafetyError, match=r"a pool is imported \(onfile\), and tests may destroy"):
+            await here._refuse_pools(node)
+        did = await remove_leftovers.function(node, folder)
+        assert did is not None and "destroyed the pool onloop" in did and "destroyed the pool onfile" in did
+        assert "removed the mapping left-by-test" in did and "unmounted" in did
+        assert await node.output("losetup", "--list", "--noheadings") == ""
+        assert await remove_leftovers.function(node, folder) is None
+        await here._refuse_pools(node)
+        await node.run(["sh", "-c", f"rm -r {SCRATCH}/*"])
+
+    storage.run(check)
+
+
+def test_a_pool_that_has_another_device_as_well_is_left_alone(storage: Storage) -> None:
+    async def check(ground: Ground) -> None:
+        node, folder = ground.node, {"path": SCRATCH.rpartition("/")[0]}
+        other = "/var/tmp/somebody-elses"
+        await node.run(["truncate", "--size", "128M", f"{SCRATCH}/mixed", other])
+        await node.run(["zpool", "create", "-f", "mixed", f"{SCRATCH}/mixed", "spare", other])
+        with pytest.raises(
+            StorlabError, match=r"the pool mixed is on .*, but not only on devices of the run: left alone"
+        ):
+            await remove_leftovers.function(node, folder)
+        assert (await node.output("zpool", "list", "-H", "-o", "name")).strip() == "mixed"
+        await node.run(["zpool", "destroy", "mixed"])
+        await node.run(["rm", other, f"{SCRATCH}/mixed"])
+
+    storage.run(check)

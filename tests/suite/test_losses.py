@@ -28,7 +28,7 @@ class Guests:
     def part(self, tests: tuple[Script, ...]) -> _Part:
         shard: Any = SimpleNamespace(
             retries=self.retries, scale=1.0, adapter=None, record=SimpleNamespace(folder=None, printed=None),
-            maker=SimpleNamespace(session=None), stops=False,
+            place=SimpleNamespace(session=None), stops=False,
         )  # fmt: skip
         guest: Any = SimpleNamespace(state=State(), name="guest-1")
         part = _Part(shard, guest, Group("tests", tests), self.losses)

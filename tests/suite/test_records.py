@@ -198,10 +198,10 @@ def test_a_guest_that_is_not_what_the_first_one_was_is_named_in_reports(
     folder = tmp_path / CONSOLES / "003-guest-2"
     folder.mkdir(parents=True)
     same, other = replace(first, memory=1), replace(first, kernel="6.13", modules={})
-    maker: Any = None
+    place: Any = None
     with pytest.MonkeyPatch.context() as patch:
         for found in (same, other):
             patch.setattr(environment, "environment_of", AsyncMock(return_value=found))
-            differs = asyncio.run(environment.record_difference(maker, maker, first, folder))
+            differs = asyncio.run(environment.record_difference(place, place, first, folder))
             assert (folder / ENVIRONMENT).exists() is (found is other) is bool(differs)
     assert "guest-2: kernel 6.13 and not 6.12, ZFS none and not 2.3.2" in render(read_suite_run(tmp_path), format_)

@@ -35,7 +35,7 @@ def clean(
     if not found:
         show("No run is known that could have left anything.")
     elif yes or _agreed(found):
-        raise typer.Exit(_clean_all())
+        raise typer.Exit(clean_all())
 
 
 def _all_left() -> list[str]:
@@ -61,7 +61,8 @@ def _agreed(found: list[str]) -> bool:
     return typer.confirm("Tear it down?")
 
 
-def _clean_all() -> int:
+def clean_all() -> int:
+    """Tear down what any run has left, and say so; an exit status."""
     from storlab.run import temporary
     from storlab.run.orphans import orphans
     from storlab.run.temporary import forget_run, remembered_runs

@@ -145,6 +145,10 @@ class Session:
         await make_private(node, path)
         return path
 
+    def announce(self, undo: str, /, **arguments: Any) -> None:
+        """Journal, durably, how to undo what is set up next on this machine."""
+        self._services.announce(undo, **arguments)
+
     def begin(self, journal: Journal, scratch_root: str) -> None:
         """From now on things are set up, and are announced in the journal."""
         self._services.journal, self.scratch_root = journal, scratch_root

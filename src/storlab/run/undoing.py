@@ -10,6 +10,7 @@ from typing import Any
 from storlab.nodes.node import Node
 from storlab.nodes.undo import LONG, AtPath, Undo, remove_folder, undo
 from storlab.registry import layer_types, node_kinds
+from storlab.run.suite.leftovers import remove_leftovers
 
 
 @undo("scratch.remove", patience=LONG, outlives_boot=True, arguments=AtPath)
@@ -18,7 +19,7 @@ async def remove_scratch(node: Node, arguments: Mapping[str, Any]) -> str | None
     return await remove_folder(node, arguments["path"])
 
 
-_OWN = (remove_scratch,)
+_OWN = (remove_scratch, remove_leftovers)
 
 
 @cache

@@ -16,6 +16,7 @@ from storlab.cli.output import show, warn
 from storlab.cli.run import new_folder
 from storlab.errors import UserError
 from storlab.records.suite import SuiteRecord, SuiteRun, read_suite_run
+from storlab.records.suite.here import who_lacks
 from storlab.run.suite.classic import ClassicFolder
 from storlab.run.suite.execution import Watch
 from storlab.run.suite.suite_run import Asked, Ended, look_at_suite, run_suite
@@ -86,7 +87,7 @@ def run_original(asked: Asked, original: Original, out: Path | None) -> Ran:
         for about in (*record.absent, *record.notes):
             warn(f"Warning: {about}")
         for program, tests in record.lacking.items():
-            warn(f"Warning: the guest image lacks {program}, which {len(tests)} tests seem to call")
+            warn(f"Warning: {who_lacks(record.here)} lacks {program}, which {len(tests)} tests seem to call")
         if original.verbose:
             show(_configuration(record, original).removesuffix("\n"))
 

@@ -15,6 +15,7 @@ from storlab.cli.suite.check import check
 from storlab.cli.suite.compare import compare
 from storlab.cli.suite.compare import history as history_
 from storlab.cli.suite.finish import finish, keep_table
+from storlab.cli.suite.here import Disks, HereName, Wipe, here_of
 from storlab.cli.suite.originals import test_runner, zfs_tests
 from storlab.errors import UserError
 
@@ -96,11 +97,17 @@ def run(
     until_failure: Annotated[bool, Option("--until-failure", help="Again and again until a test fails.")] = False,
     expect: Expect = None,
     limit: Limit = "",
+    here: HereName = "",
+    disk: Disks = None,
+    wipe: Wipe = None,
     out: Annotated[Path | None, Option("--out", metavar="DIR", help="A new folder for this run.")] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run a suite in guests; a guest that is lost is a test's result, and the rest runs on in another."""
+    """Run a suite in guests; a guest that is lost is a test's result, and the rest runs on in another.
+
+    With --here, on this machine itself.
+    """
     import asyncio
 
     from storlab.cli.run import new_folder
@@ -124,7 +131,7 @@ def run(
     asked = _with(asked, guests=guests, retries=retries, scale=timeout_scale, allow_missing=allow_missing)
     asked = in_order_asked(asked, earlier, shuffle=shuffle, seed=seed, limit=limit)
     own = () if expect is None else read_own_expectations(expect)
-    asked = _with(asked, until_failure=until_failure, own=own)
+    asked = _with(asked, until_failure=until_failure, own=own, here=here_of(here, disk, wipe, guests))
     if asked.seed is not None and not quiet and not json:
         warn(f"Random order with --seed {asked.seed}")
     folder = out or new_folder(Path(asked.names[0]).stem or "suite")

@@ -73,6 +73,7 @@ def status_of(known: SuiteRun) -> int:
 
 
 def _watch(silent: bool) -> Watch:
+    from storlab.records.suite.here import who_lacks
     from storlab.run.suite.execution import Watch
     from storlab.suite.zts_text import console_line
 
@@ -86,7 +87,7 @@ def _watch(silent: bool) -> Watch:
         for note in record.notes:
             warn(f"Note: {note}")
         for program, missing in record.lacking.items():
-            warn(f"Warning: the guest image lacks {program}, which {len(missing)} tests seem to call")
+            warn(f"Warning: {who_lacks(record.here)} lacks {program}, which {len(missing)} tests seem to call")
         if done:
             warn(f"{done} of {len(record.keys)} tests have a result already.")
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from storlab.cli.suite.here import HereName, Wipe, here_of
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
+    from storlab.records.suite.here import Here
     from storlab.suite.installed import Installed
     from storlab.suite.model import Suite
     from storlab.suite.runfile import Runfile
@@ -61,12 +63,16 @@ def test_runner(
     memory: Memory = "1G",
     timeout_scale: Scale = None,
     allow_missing: Missing = False,
+    here: HereName = "",
+    wipe: Wipe = None,
     out: Out = None,
 ) -> None:
     """Run tests as test-runner.py does, with its options, console and output, but in guests.
 
     PATHs are those of the guest: /usr/share/zfs is the image's, a folder of this machine (-i) is copied there.
     """
+    from dataclasses import replace
+
     from storlab.cli.suite.as_original import Original, finish_runner, look, run_original
     from storlab.cli.suite.choose import size_of
     from storlab.run.suite.suite_run import Asked
@@ -84,6 +90,7 @@ def test_runner(
     log = _log_of(logfile)
     wanted = _absolute(paths or [])
     place, copied = _folder(testdir, wanted)
+    own = here_of(here, None, wipe, guests)
     words = tuple(tag.strip() for tag in tags.split(",") if tag.strip())
     around = Around(pre, pre_user, post, post_user, failsafe, failsafe_user, user, timeout, words)
 
@@ -97,10 +104,13 @@ def test_runner(
         return repeated(chosen, iterations)
 
     names = _runfiles(runfiles) if runfiles else ()
-    adapter = ChosenZts(place, ZtsOptions(kmsg=kmsg), choose)
+    options = ZtsOptions(kmsg=kmsg)
+    if own is not None:
+        options = replace(options, runner=own.user, plain=not _of_image(place))
+    adapter = ChosenZts(place, options, choose)
     asked = Asked(
         names, tests=copied, guests=guests, cpus=cpus, memory=size_of(memory), scale=timeout_scale,
-        allow_missing=allow_missing, adapter=adapter, title=runfiles or ",".join(wanted),
+        allow_missing=allow_missing, adapter=adapter, title=runfiles or ",".join(wanted), here=own,
     )  # fmt: skip
     if dryrun or template:
         found = look(asked)
@@ -117,7 +127,9 @@ def zfs_tests(
     verbose: Annotated[bool, Option("-v", help="Say how the run is set up.")] = False,
     quiet: Annotated[bool, Option("-q", help="Print only tests that do not pass.")] = False,
     debug: Annotated[bool, Option("-D", help="Print what tests print, as it comes.")] = False,
-    cleanup_all: Annotated[bool, Option("-x", help="Remove leftovers; a guest has none.")] = False,
+    cleanup_all: Annotated[
+        bool, Option("-x", help="Remove what earlier runs of Storlab left here; a guest has nothing.")
+    ] = False,
     keep: Annotated[bool, Option("-k", help="Disable cleanup; a guest is thrown away whole.")] = False,
     kmsg: Annotated[bool, Option("-K", help="Put the name of each test into the kernel's log.")] = False,
     files: Annotated[bool, Option("-f", help="Pools on files in place of disks.")] = False,
@@ -139,9 +151,14 @@ def zfs_tests(
     memory: Memory = "1G",
     timeout_scale: Scale = None,
     allow_missing: Missing = False,
+    here: HereName = "",
+    wipe: Wipe = None,
     out: Out = None,
 ) -> None:
     """Run the ZFS Test Suite as zfs-tests.sh does, with its options, variables, console and output, but in guests."""
+    from dataclasses import replace
+
+    from storlab.cli.clean import clean_all
     from storlab.cli.output import warn
     from storlab.cli.suite.as_original import Original, finish_zfs_tests, look_at_guest, run_original
     from storlab.cli.suite.choose import size_of
@@ -155,16 +172,25 @@ def zfs_tests(
         raise UserError(_KMEMLEAK)
     if single and tags:
         raise UserError("-t and -T are mutually exclusive.")
-    environment = _environment(os.environ, nfsfile)
-    for note in _notes(os.environ, keep=keep):
+    own = here_of(here, None, wipe, guests, filedir)
+    environment = _environment(os.environ, nfsfile, own)
+    if stack_tracer and own is not None:
+        raise UserError("-S: with --here, kernel settings are yours: write 1 to /proc/sys/kernel/stack_tracer_enabled")
+    for note in _notes(os.environ, own, keep=keep):
         warn(f"Note: {note}")
+    if cleanup_all and own is not None:
+        clean_all()
     place = os.path.abspath(filedir or os.environ.get("FILEDIR", "") or "/var/tmp")  # noqa: PTH100 - of the guest
     vdevs = os.environ.get("FILES", "").split() or [f"{place}/file-vdev{number}" for number in range(3)]
+    if own is not None:  # the folder gets its name with the run
+        vdevs = [f"file-vdev{number}" for number in range(3)]
     named = runfiles or os.environ.get("RUNFILES", "") or "common.run,linux.run"
     vdev_size = size_of(size, "-s")
     if stack_tracer:
         environment["STACK_TRACER"] = "1"
     options = ZtsOptions(place, vdev_size, tuple(vdevs) if files else (), environment, kmsg, len(vdevs))
+    if own is not None:
+        options = replace(options, runner=own.user)
     chosen_tags = tags or "functional"
 
     def choose(name: str, read: Sequence[Runfile], installed: Installed) -> Suite:
@@ -179,7 +205,7 @@ def zfs_tests(
     names = () if single else tuple(_runfile(name) for name in named.split(",") if name)
     asked = Asked(
         names, guests=guests, cpus=cpus, memory=size_of(memory), scale=timeout_scale, allow_missing=allow_missing,
-        adapter=adapter, title=single or named,
+        adapter=adapter, title=single or named, here=own,
     )  # fmt: skip
     if constrained:
         look_at_guest(asked)
@@ -262,22 +288,30 @@ def _log_of(logfile: str) -> str:
     return text_of(Path(logfile)) if logfile else ""
 
 
-def _environment(environment: Mapping[str, str], nfsfile: str) -> dict[str, str]:
-    """What of this shell's variables the tests get. Raises ``UserError`` for those that mean nothing in a guest."""
-    if environment.get("DISKS", "").strip():
+def _environment(environment: Mapping[str, str], nfsfile: str, here: Here | None) -> dict[str, str]:
+    """What of this shell's variables the tests get. Raises ``UserError`` for those that mean nothing there."""
+    if here is None and environment.get("DISKS", "").strip():
         raise UserError(
             "DISKS names disks of this machine, and tests run in guests, which have disks of their own: unset DISKS"
         )
+    if here is not None and environment.get("FILES", "").strip():
+        raise UserError("FILES: with --here, files for pools lie in a folder of the run's own: unset FILES")
     if nfsfile or environment.get("NFS", "").strip():
-        raise UserError("-n and NFS: tests of NFS want a server that they reach, and guests reach none: leave them out")
+        raise UserError("-n and NFS: tests of NFS want a server, which guests do not reach, and --here has none either")
     kept = ("KEEP", "TESTFAIL_CALLBACKS")
     return {name: value for name, value in environment.items() if value and (name in kept or name.startswith("PERF_"))}
 
 
-def _notes(environment: Mapping[str, str], *, keep: bool) -> list[str]:
+def _notes(environment: Mapping[str, str], here: Here | None, *, keep: bool) -> list[str]:
     found = []
     if environment.get("LOOPBACKS", "").strip():
-        found.append("LOOPBACKS is left alone: guests have disks of their own, and loop devices of this machine stay")
-    if keep:
+        found.append(
+            "LOOPBACKS is left alone: name loop devices in DISKS"
+            if here is not None
+            else "LOOPBACKS is left alone: guests have disks of their own, and loop devices of this machine stay"
+        )
+    if keep and here is not None:
+        found.append("-k keeps nothing: what a run has set up is removed at its end; what tests printed is kept")
+    elif keep:
         found.append("-k keeps nothing: a guest is thrown away whole; what tests printed is in the run's folder")
     return found

@@ -66,23 +66,8 @@ class DeviceLayer(Layer):
                 f'node {node.name}: purge destroys all that is on {self.path}: write wipe = "{self.path}" beside it if '
                 "that is what you want"
             )
-        if not device.size:
-            raise UserError(
-                f"node {node.name}: {self.path} has no size: nothing is attached to it, or its disk is gone"
-            )
-        if device.read_only:
-            raise UserError(
-                f"node {node.name}: {self.path} is read-only, but all that runs on a device may write to it: "
-                f"`blockdev --setrw {self.path}` allows that, if nothing else forbids it"
-            )
-        if (user := await user_of(node, device)) is not None:
-            raise SafetyError(f"node {node.name}: {user}: Storlab does not touch it")
-        found = await _signatures(node, device.path)
-        if found and self.wipe is None:
-            raise SafetyError(
-                f"node {node.name}: {self.path} carries {' and '.join(found)}: its data would be lost. "
-                f'Write wipe = "{self.path}" beside its path if that is what you want'
-            )
+        wanted = f'Write wipe = "{self.path}" beside its path' if self.wipe is None else None
+        await refuse_used(node, self.path, device, wanted)
         return device
 
     async def set_up(self, below: Resource | None, context: LayerContext) -> Disk:
@@ -117,6 +102,28 @@ class DeviceLayer(Layer):
         marks = {"marks": list(resource.device.marks)} if resource.device.marks else {}
         queue = await queue_facts(context.node, resource.name)
         return {"device": resource.path, "number": resource.device.number, **marks, "size": resource.size, **queue}
+
+
+async def refuse_used(node: Node, path: str, device: DeviceIdentity, wanted: str | None) -> None:
+    """Raise ``UserError`` where a device can't be written to, ``SafetyError`` where anything uses it or lies on it.
+
+    ``wanted``: what to write if what lies on it may be lost; ``None`` where that was written.
+    """
+    if not device.size:
+        raise UserError(f"node {node.name}: {path} has no size: nothing is attached to it, or its disk is gone")
+    if device.read_only:
+        raise UserError(
+            f"node {node.name}: {path} is read-only, but all that runs on a device may write to it: "
+            f"`blockdev --setrw {path}` allows that, if nothing else forbids it"
+        )
+    if (user := await user_of(node, device)) is not None:
+        raise SafetyError(f"node {node.name}: {user}: Storlab does not touch it")
+    found = await _signatures(node, device.path)
+    if found and wanted is not None:
+        raise SafetyError(
+            f"node {node.name}: {path} carries {' and '.join(found)}: its data would be lost. "
+            f"{wanted} if that is what you want"
+        )
 
 
 def refuse_changed(node: Node, path: str, planned: DeviceIdentity | None, found: DeviceIdentity) -> None:

@@ -22,6 +22,7 @@ from storlab.reading import RECORD, open_file, read_file
 from storlab.record import Count, Number, Seconds, parse_lines, read_record, to_json
 from storlab.records.files import sync_folder, write_durably
 from storlab.records.manifest import read_manifest
+from storlab.records.suite.here import Here
 from storlab.suite.adapters.check import CheckOptions
 from storlab.suite.adapters.zts import ZtsOptions
 from storlab.suite.environment import SuiteEnvironment
@@ -69,6 +70,7 @@ class SuiteRecord(Struct, frozen=True, forbid_unknown_fields=True):
     iterations: Count = 0  # at most, if not 0
     variables: dict[str, str] = {}  # of all scripts, in the first guest
     own: tuple[OwnEntry, ...] = ()  # what the user expects, beside the suite's own tables
+    here: Here | None = None  # run on this machine; by default in guests
     format: int = FORMAT
 
     @property

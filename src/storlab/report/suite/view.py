@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from storlab.records.suite import SuiteRun
+from storlab.records.suite.here import who_lacks
 from storlab.report.model.format import duration, plural
 from storlab.suite.expectations import expected, is_surprising_pass
 from storlab.suite.model import Attempt, Expectation, Outcome
@@ -24,6 +25,7 @@ class Row:
     expectation: Expectation | None
     surprising: bool
     lacks: tuple[str, ...] = ()
+    who_lacks: str = ""
 
     @property
     def why(self) -> str:
@@ -34,7 +36,7 @@ class Row:
         elif self.surprising and self.attempt.outcome is Outcome.PASS:
             parts.append("it was expected not to pass")
         if self.lacks and self.attempt.outcome is not Outcome.SKIP:
-            parts.append(f"the guest image lacks {', '.join(self.lacks)}")
+            parts.append(f"{self.who_lacks} lacks {', '.join(self.lacks)}")
         if self.attempt.number > 1:
             parts.append(f"try {self.attempt.number}")
         return "; ".join(filter(None, parts))
@@ -147,10 +149,10 @@ def view_of(run: SuiteRun) -> View:
 def _row(attempt: Attempt, run: SuiteRun, lacks: tuple[str, ...]) -> Row:
     foreign = report_name(attempt.path) == attempt.path
     name = test_name(attempt.path, run.asked.testdir)
-    tables = run.expectations
+    tables, who = run.expectations, who_lacks(run.asked.here)
     if attempt.outcome is Outcome.PASS:
-        return Row(attempt, name, None, is_surprising_pass(attempt, name, tables), lacks)
+        return Row(attempt, name, None, is_surprising_pass(attempt, name, tables), lacks, who)
     found = expected(attempt, name, tables)
     # Tests that no table is about may skip themselves; those of the ZFS Test Suite are skipped for a reason, or not.
     own_skip = attempt.outcome is Outcome.SKIP and foreign
-    return Row(attempt, name, found, found is None and not own_skip, lacks)
+    return Row(attempt, name, found, found is None and not own_skip, lacks, who)

@@ -14,9 +14,9 @@ from storlab.errors import CommandFailed, NodeError, NodeLost, StorlabError, Too
 from storlab.nodes.process import Exit, Process
 from storlab.reading import open_file
 from storlab.run.session import Session
-from storlab.run.suite.guest import SuiteGuest
 from storlab.run.suite.loss import GuestLost, loss_of
 from storlab.run.suite.output import ScriptOutput
+from storlab.run.suite.place import SuiteGuest
 from storlab.run.suite.work import Work, kernel_complaint, parse_work
 from storlab.suite.adapters.base import Adapter, Judged
 from storlab.suite.model import Attempt, Group, Outcome, Role, Script
@@ -157,11 +157,11 @@ async def _follow(running: Running, group: Group, process: Process, output: Scri
     says = f"; {cause}" if cause else ""
     await process.stop(GRACE)
     if not await _rests(process, GRACE + _DEAD):
-        raise GuestLost(f"{reason}; not even KILL ended it, so its guest was given up{says}", hung=True)
+        raise GuestLost(f"{reason}; not even KILL ended it, {running.guest.given_up}{says}", hung=True)
     ended = await process.wait()
     if process.cgroup is not None and await _populated(running.guest, process.cgroup):
         raise GuestLost(
-            f"{reason}; not even KILL ended all of its processes, so its guest was given up{says}", hung=True
+            f"{reason}; not even KILL ended all of its processes, {running.guest.given_up}{says}", hung=True
         )
     by = "" if ended.stopped_by == "TERM" else f", and did not end for TERM within {GRACE:g} s"
     return _Followed(ended, reason + by + says, killed=True)

@@ -14,7 +14,7 @@ from msgspec.structs import replace as with_fields
 from storlab.records.manifest import read_manifest, write_manifest
 from storlab.records.suite import CONSOLES, Results, SuiteRecord, read_suite_run
 from storlab.run.interrupts import Interrupts
-from storlab.run.suite.guest import GuestMaker, SuiteGuest
+from storlab.run.suite.place import Place, SuiteGuest
 from storlab.run.suite.queue import Queue
 from storlab.run.suite.shard import Record, Shard, run_all
 from storlab.run.suite.until_failure import UntilFailure
@@ -47,7 +47,7 @@ class Execution:
     """
 
     record: SuiteRecord
-    maker: GuestMaker
+    place: Place
     interrupts: Interrupts
     watch: Watch
     ending: Ending
@@ -60,7 +60,7 @@ class Execution:
 
         With several guests, the longest groups come first, so that none is left with one of them at the end.
         """
-        folder, record = self.maker.folder, self.record
+        folder, record = self.place.folder, self.record
         self.watch.begins(record, len({each.key for each in self.before if each.role == "test"}))
         times = {**self.times, **{attempt.key: attempt.elapsed for attempt in self.before}}
         as_written = record.guests == 1 or record.seed is not None or record.replayed
@@ -88,7 +88,7 @@ class Execution:
             write_manifest(folder, with_fields(read_manifest(folder), finished=finished, stopped=stopped))
 
     def _until_failure(self, kept: Record) -> UntilFailure:
-        until = UntilFailure(self.maker.folder, self.record, lambda: self.interrupts.finish or bool(kept.stop))
+        until = UntilFailure(self.place.folder, self.record, lambda: self.interrupts.finish or bool(kept.stop))
 
         def ended(attempt: Attempt) -> None:
             self.watch.ended(attempt)
@@ -103,7 +103,7 @@ class Execution:
         """Why something that was asked for was not run; empty where all was."""
         if until is not None:
             return "" if until.failed else kept.stop
-        return kept.stop if read_suite_run(self.maker.folder).without_result else ""
+        return kept.stop if read_suite_run(self.place.folder).without_result else ""
 
     @contextmanager
     def _limited(self, kept: Record) -> Iterator[None]:
@@ -122,7 +122,7 @@ class Execution:
         count = min(self.record.guests, len(queue))
         settings = (self.watch.notify, self.record.scale, self.record.retries)
         return [
-            Shard(f"guest-{number}", self.maker, queue, kept, self.interrupts, *settings)
+            Shard(self.place.name(number), self.place, queue, kept, self.interrupts, *settings)
             for number in range(1, count + 1)
         ]
 

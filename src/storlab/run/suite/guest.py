@@ -1,13 +1,12 @@
-"""One guest for a suite: its disks, what is prepared in it once, and what scripts leave in it."""
+"""One guest for a suite: its disks, and what is prepared in it once."""
 
 from __future__ import annotations
 
 import asyncio
 import io
-import posixpath
 import tarfile
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from storlab.errors import NodeError, NodeLost, StorlabError, TrialError, UserError
@@ -18,18 +17,16 @@ from storlab.nodes.kind import Prepared
 from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
-from storlab.nodes.process import Process
+from storlab.records.suite.here import Here
 from storlab.run.session import Session
-from storlab.run.suite.invariants import State, look
 from storlab.run.suite.loss import loss_of
+from storlab.run.suite.place import UDEVD, Booted, SuiteGuest, measure, set_up_environment
 from storlab.suite.adapters.base import Adapter, Environment
-from storlab.suite.model import Leak
 
 OWN_TESTS = "/usr/local/share/storlab-suite"
 """Where the user's own tests lie in a guest."""
 _MOST_TESTS = 256 * 1024**2  # bytes of them
 _PREPARED_IN = 300.0  # s, in an emulated guest on a busy machine
-_UDEVD = "/lib/systemd/systemd-udevd"
 _SET_UP_HOST = """
 set -e
 umask 022
@@ -44,33 +41,6 @@ udevadm trigger --action=add --subsystem-match=block
 udevadm trigger --action=add --sysname-match=zfs
 udevadm settle --timeout=120
 """
-_FORKS = 40
-_LOOP = f'i=0; while [ "$i" -lt {_FORKS} ]; do /bin/true; i=$((i+1)); done'
-_FORK = 0.001  # s, what fork and exec of a small program take on the machines that time-outs were written for
-_MOST_SCALE = 4.0  # beyond that, most of a test's time is waiting, which takes no longer in a slow guest
-_LIST = """
-for c; do
-    for p in $(find "$c" -name cgroup.procs -exec cat {} + 2> /dev/null); do
-        printf '%s\t' "$c"
-        cat "/proc/$p/comm"
-    done
-done
-"""
-_KILL = 'for c; do echo 1 > "$c/cgroup.kill" || :; done'
-
-
-@dataclass
-class SuiteGuest:
-    """A guest that is prepared. ``scale``: how much longer than written its scripts may take, as it was measured."""
-
-    node: Node
-    name: str
-    environment: Environment
-    scale: float
-    disks: list[str]  # files on this machine
-    udev: Process | None = None
-    state: State = field(default_factory=State)  # what the last group left
-    kept: dict[str, str] = field(default_factory=dict)  # cgroup in which something outlived its script → that script
 
 
 @dataclass(frozen=True)
@@ -82,6 +52,15 @@ class GuestMaker:
     spec: VmKind
     folder: Path
     tests: Path | None = None
+
+    @property
+    def here(self) -> Here | None:
+        """Nothing of this machine is used."""
+        return None
+
+    def name(self, number: int) -> str:
+        """What the first, second … guest is called."""
+        return f"guest-{number}"
 
     async def open(self, name: str, folder: Path) -> SuiteGuest:
         """A guest, ready for scripts; ``folder`` takes its console. Raises ``NodeError`` where it can't be had."""
@@ -96,14 +75,13 @@ class GuestMaker:
                 for module in needs.modules:
                     await node.run(["modprobe", module])
                 if needs.udev:
-                    guest.udev = await node.start([_UDEVD])
+                    guest.udev = await node.start([UDEVD])
                     await node.run(["sh", "-c", _SETTLE])
                 if self.tests is not None:
                     await _send(node, self.tests, self.adapter.testdir)
-                guest.environment = await self._environment(node, usable(devices[:-1], needs.disks))
-                ended = await node.run(["sh", "-c", _LOOP])
-                guest.state = await look(node)
-                guest.scale = min(max(ended.elapsed / _FORKS / _FORK, 1.0), _MOST_SCALE)
+                disks = " ".join(each.removeprefix("/dev/") for each in usable(devices[:-1], needs.disks))
+                guest.environment = await set_up_environment(node, needs, {"DISKS": disks, "FILEDIR": needs.place})
+                await measure(guest)
         except TimeoutError:
             await self.close(guest)
             raise NodeError(f"{name}: it was not prepared within {_PREPARED_IN:g} s") from None
@@ -128,12 +106,19 @@ class GuestMaker:
     async def refuse_lacking(self) -> None:
         """Raise ``UserError`` where no guest has what the suite needs; ``MissingImage`` where there is no image."""
         needs = self._needs()
-        prepared = await self.prepared()
+        prepared = await self._prepared()
         if lacks := prepared.lacks(needs):
             raise UserError("; ".join(lacks))
 
-    async def prepared(self) -> Prepared:
+    async def booted(self) -> Booted:
         """What guests boot from, found out once."""
+        facts = (await self._prepared()).facts()
+        return Booted(self.spec.memory, str(facts.get("image", "")), str(facts.get("accelerator", "")))
+
+    async def recorded(self) -> None:
+        """Nothing of this machine is used."""
+
+    async def _prepared(self) -> Prepared:
         return await self.session.prepare("guest", self.spec, self._needs())
 
     async def _disks(self, name: str) -> tuple[list[str], Demands]:
@@ -149,17 +134,6 @@ class GuestMaker:
             layer = VirtioBlkLayer(cache="unsafe")
             demands |= layer.demands(File(host.name, path, size), f"suite-{number}")
         return files, demands
-
-    async def _environment(self, node: Node, disks: list[str]) -> Environment:
-        needs = self.adapter.needs()
-        given = {
-            "DISKS": " ".join(disk.removeprefix("/dev/") for disk in disks),
-            "FILEDIR": needs.place,
-            **needs.given,
-        }
-        ended = await node.run(["bash", "-c", needs.set_up], env=given)
-        pairs = (each.partition("=") for each in ended.stdout.decode(errors="replace").split("\0") if "=" in each)
-        return Environment({key: value for key, _, value in pairs if key != "_"})
 
 
 def _attached(disks: int) -> int:
@@ -203,23 +177,3 @@ def packed(folder: Path) -> bytes:
     except OSError as error:
         raise UserError(f"cannot read {error.filename or folder}: {error.strerror}") from None
     return kept.getvalue()
-
-
-async def restore_service(guest: SuiteGuest) -> str | None:
-    """Start again what all scripts rely on, where one of them ended it; its name, where that was so."""
-    if guest.udev is None or not guest.udev.ended:
-        return None
-    guest.udev = await guest.node.start([_UDEVD])
-    return posixpath.basename(_UDEVD)
-
-
-async def end_survivors(guest: SuiteGuest) -> list[Leak]:
-    """End what scripts of a group left running; the names of these programs."""
-    if not guest.kept:
-        return []
-    cgroups, guest.kept = guest.kept, {}
-    listed = await guest.node.run(["sh", "-c", _LIST, "sh", *cgroups], check=False)
-    await guest.node.run(["sh", "-c", _KILL, "sh", *cgroups], check=False)
-    lines = (line.partition("\t") for line in listed.stdout.decode(errors="replace").splitlines())
-    found = {(name, cgroups[cgroup]) for cgroup, _, name in lines if cgroup in cgroups and name}
-    return [Leak("process", name, path) for name, path in sorted(found)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from storlab.errors import Problem, StudyError, UserError
 from storlab.model import Model
 from storlab.reading import read_file
+from storlab.records.suite.here import Here
 from storlab.run.suite.guest import OWN_TESTS
 from storlab.study.messages import explain
 from storlab.study.toml_text import line_of, positions, read_toml
@@ -49,11 +51,14 @@ def own_runfile(name: str) -> Runfile | None:
         raise RunfileError(name, line, "this is no UTF-8, so it is no runfile") from None
 
 
-def own_adapter(names: Sequence[str], tests: Path | None = None) -> Adapter:
-    """How the suite of these names is run. Raises ``UserError`` for what is wrong with files of this machine."""
+def own_adapter(names: Sequence[str], tests: Path | None = None, here: Here | None = None) -> Adapter:
+    """How the suite of these names is run. Raises ``UserError`` for what is wrong with files of this machine.
+
+    On this machine tests run where they lie, and in guests where they are copied to.
+    """
     own = [found for name in names if (found := own_runfile(name)) is not None]
     check_runfiles([runfile for runfile in own if not runfile.name.endswith(_SUITE_FILE)])
-    adapter = adapter_of(own, tests)
+    adapter = _adapter_here(own, tests, here) if here is not None else adapter_of(own, tests)
     if len(names) > 1 and isinstance(adapter, Command):
         raise UserError(f"{adapter.file}: a suite file stands alone: leave out the other names")
     return adapter
@@ -69,14 +74,28 @@ def adapter_of(
     suite_file = next((runfile for runfile in runfiles if runfile.name.endswith(_SUITE_FILE)), None)
     if suite_file is None:
         return Zts(testdir or (STF_SUITE if tests is None else OWN_TESTS), options or ZtsOptions())
-    return read_suite_file(suite_file.text, suite_file.name)
+    return read_suite_file(suite_file.text, suite_file.name, testdir or OWN_TESTS)
 
 
-def read_suite_file(text: str, name: str) -> Command:
+def _adapter_here(runfiles: Sequence[Runfile], tests: Path | None, here: Here) -> Adapter:
+    testdir = str(tests.resolve()) if tests is not None else ""
+    found = adapter_of(runfiles, tests, testdir, ZtsOptions(runner=here.user, plain=tests is not None))
+    if isinstance(found, Command) and not testdir:
+        folder = folder_of(found) or Path(found.file).parent
+        found = replace(found, testdir=str(folder.resolve()))
+    return run_by(found, here.user)
+
+
+def run_by(adapter: Adapter, user: str) -> Adapter:
+    """The same with this user, who is there, in place of the one that guests get."""
+    return replace(adapter, options=replace(adapter.options, runner=user)) if isinstance(adapter, ZtsFile) else adapter
+
+
+def read_suite_file(text: str, name: str, testdir: str = OWN_TESTS) -> Command:
     """A suite in TOML. Raises ``StudyError`` with file, line and key of all that is wrong."""
     spec, lines = _validated(SuiteFile, text, name)
     kind = ZtsFile if spec.adapter == "zts" else Command
-    return kind(spec, OWN_TESTS, name, lines)
+    return kind(spec, testdir, name, lines)
 
 
 def read_own_expectations(path: Path) -> tuple[OwnEntry, ...]:

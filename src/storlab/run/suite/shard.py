@@ -14,12 +14,13 @@ from storlab.analysis.wording import plural
 from storlab.errors import NodeError, StorlabError
 from storlab.nodes.waiting import all_of
 from storlab.records.suite import CONSOLES, LOG, OUTPUT, Results
+from storlab.records.suite.under_way import write_under_way
 from storlab.run.interrupts import Interrupts
 from storlab.run.suite.attempt import Running, run_script
 from storlab.run.suite.environment import record_difference
-from storlab.run.suite.guest import GuestMaker, SuiteGuest, end_survivors, restore_service
 from storlab.run.suite.invariants import Watchman, look
 from storlab.run.suite.loss import GuestLost, loss_of
+from storlab.run.suite.place import Place, SuiteGuest, end_survivors, restore_service
 from storlab.run.suite.queue import Queue
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.environment import SuiteEnvironment
@@ -70,7 +71,7 @@ class Shard:
     """The life of one guest, and of those that take its place. ``scale``: of time-outs; ``None``: as measured."""
 
     name: str
-    maker: GuestMaker
+    place: Place
     queue: Queue
     record: Record
     interrupts: Interrupts
@@ -81,7 +82,7 @@ class Shard:
 
     @property
     def adapter(self) -> Adapter:
-        return self.maker.adapter
+        return self.place.adapter
 
     @property
     def stops(self) -> bool:
@@ -96,7 +97,7 @@ class Shard:
         finally:
             if self.guest is not None:
                 guest, self.guest = self.guest, None
-                await self.maker.close(guest)
+                await self.place.close(guest)
 
     async def _whole(self, group: Group) -> None:
         """All of a group. Where its guest is lost, the rest of it, after its set-up, in a fresh one."""
@@ -108,7 +109,11 @@ class Shard:
                 await part.run()
                 return
             except GuestLost as loss:
-                self.notify(f"{self.name}: {loss.reason}. {_rest(part.left)}")
+                if self.place.here is not None and loss.hung:
+                    raise NoGuest(
+                        f"{loss.reason}. Boot this machine again; `storlab suite resume` runs the rest"
+                    ) from None
+                self.notify(f"{self.name}: {loss.reason}. {'' if self.place.here else _rest(part.left)}".rstrip())
                 await self._give_up()
                 group = replace(group, tests=part.left)
 
@@ -119,11 +124,11 @@ class Shard:
             tries += 1
             folder = self.record.folder / CONSOLES / f"{self.record.next_guest():03}-{self.name}"
             try:
-                guest = await self.maker.open(self.name, folder)
+                guest = await self.place.open(self.name, folder)
                 try:
-                    differs = await record_difference(guest, self.maker, self.record.environment, folder)
+                    differs = await record_difference(guest, self.place, self.record.environment, folder)
                 except BaseException:
-                    await self.maker.close(guest)
+                    await self.place.close(guest)
                     raise
                 if differs:
                     self.notify(f"{self.name}: its environment is not that of the run's first guest: {differs}")
@@ -137,7 +142,7 @@ class Shard:
     async def _give_up(self) -> None:
         if self.guest is not None:
             guest, self.guest = self.guest, None
-            await self.maker.close(guest)
+            await self.place.close(guest)
 
 
 def _rest(left: tuple[Script, ...]) -> str:
@@ -157,7 +162,7 @@ class _Part:
         self._services: list[Leak] = []
         scale = shard.scale if shard.scale is not None else guest.scale
         record = shard.record
-        self._running = Running(shard.maker.session, shard.adapter, guest, record.folder, scale, record.printed)
+        self._running = Running(shard.place.session, shard.adapter, guest, record.folder, scale, record.printed)
 
     async def run(self) -> None:
         """Set-up, tests, clean-up. Raises ``GuestLost`` once the loss is recorded."""
@@ -221,6 +226,9 @@ class _Part:
     async def _run(self, script: Script, role: Role, number: int = 1, below: str = "") -> Attempt:
         place = self._place(script, role, number, below)
         started = datetime.now(UTC)
+        if self._guest.here:
+            lost = self._lost(script, role, number, place, started, GuestLost("this machine went down while it ran"))
+            write_under_way(self._shard.record.folder, self._guest.node.machine, with_fields(lost, elapsed=0.0))
         try:
             attempt = await run_script(self._running, self._group, script, role, place, number)
             killed = await self._look(script.path, f"it ended ({attempt.outcome}), and then ")
@@ -246,9 +254,9 @@ class _Part:
                 if (service := await restore_service(guest)) is not None:
                     self._services.append(Leak("service", f"{service} was ended", path))
         except TimeoutError:
-            raise GuestLost(f"{after}its guest did not answer within {_LOOK:g} s", hung=True) from None
+            raise GuestLost(f"{after}{guest.called} did not answer within {_LOOK:g} s", hung=True) from None
         except NodeError as error:
-            lost = loss_of(guest.node, self._shard.maker.session, str(error))
+            lost = loss_of(guest.node, self._shard.place.session, str(error))
             raise GuestLost(f"{after}{lost.reason}", hung=lost.hung) from None
         return killed
 

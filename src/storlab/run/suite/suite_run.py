@@ -20,7 +20,9 @@ from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.nodes.waiting import to_its_end
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, new_run_folder
-from storlab.records.suite import CONSOLES, SUITE, SuiteRecord, SuiteRun, read_suite_run, write_suite_record
+from storlab.records.suite import CONSOLES, SUITE, Results, SuiteRecord, SuiteRun, read_suite_run, write_suite_record
+from storlab.records.suite.here import FILES, Here, who_lacks
+from storlab.records.suite.under_way import taken_down
 from storlab.run.executor import new_run_id
 from storlab.run.interrupts import Interrupts
 from storlab.run.journal import Journal, read_pending, refuse_others
@@ -28,9 +30,11 @@ from storlab.run.orphans import refuse_living
 from storlab.run.session import Session, open_session
 from storlab.run.suite.environment import environment_of
 from storlab.run.suite.execution import Ending, Execution, Watch
-from storlab.run.suite.guest import GuestMaker, SuiteGuest
+from storlab.run.suite.guest import GuestMaker
+from storlab.run.suite.here import HereMaker
 from storlab.run.suite.look import Found, find_suite, lacking_programs
-from storlab.run.suite.own_files import adapter_of, own_adapter
+from storlab.run.suite.own_files import adapter_of, own_adapter, run_by
+from storlab.run.suite.place import Place, SuiteGuest
 from storlab.run.suite.queue import remaining
 from storlab.run.suite.until_failure import UntilFailure
 from storlab.run.teardown import tear_down, tear_down_rest
@@ -44,14 +48,13 @@ from storlab.suite.own_expectations import OwnEntry
 from storlab.suite.selection import EVERYTHING, Selection, select
 from storlab.version import __version__
 
-_SCRATCH = "/var/tmp"
-
 
 @dataclass(frozen=True)
 class Asked:
     """What a run of a suite is to do. ``names``: runfiles, or suites; ``tests``: a folder with one's own tests.
 
-    ``seed``: of a random order; ``order``: that of an earlier run; ``limit``: seconds after which no test is begun.
+    ``here``: run them on this machine, and not in guests; ``seed``: of a random order; ``order``: that of an earlier
+    run; ``limit``: seconds after which no test is begun.
     """
 
     names: tuple[str, ...]
@@ -72,6 +75,7 @@ class Asked:
     limit: float | None = None
     own: tuple[OwnEntry, ...] = ()  # what the user expects
     iterations: int = 0  # no more than these, if not 0; all of them, unless until a failure
+    here: Here | None = None
 
     @property
     def name(self) -> str:
@@ -96,15 +100,15 @@ async def run_suite(asked: Asked, folder: Path, watch: Watch) -> Ended:
     interrupts = _interrupts(watch)
     with interrupts.listening():
         async with open_session(run, watch.notify) as session:
-            maker = _maker(session, folder, asked)
-            await maker.refuse_lacking()
+            place = _place(session, folder, asked)
+            await place.refuse_lacking()
             with new_run_folder(folder) as records:
                 try:
                     _begin(folder, run, asked.name)
-                    async with _journalled(session, records, interrupts) as ended:
-                        record, guest = await _plan(asked, maker)
+                    async with _journalled(session, records, interrupts, asked.here) as ended:
+                        record, guest = await _plan(asked, place)
                         run_ = Execution(
-                            record, maker, interrupts, watch, ended, limit=asked.limit, times=asked.times or {}
+                            record, place, interrupts, watch, ended, limit=asked.limit, times=asked.times or {}
                         )
                         await run_.execute(record.groups, guest)
                 finally:
@@ -138,12 +142,21 @@ async def resume_suite(folder: Path, watch: Watch, limit: float | None = None) -
                 if asked.check is not None
                 else adapter_of(asked.runfiles, tests, asked.testdir, asked.zts)
             )
-            spec = VmKind(kind="vm", cpus=asked.cpus, memory=asked.memory)
-            maker = GuestMaker(session, adapter, spec, folder, tests)
-            await maker.refuse_lacking()
+            place: Place
+            if asked.here is not None:
+                place = HereMaker(session, run_by(adapter, asked.here.user), asked.here, folder)
+            else:
+                spec = VmKind(kind="vm", cpus=asked.cpus, memory=asked.memory)
+                place = GuestMaker(session, adapter, spec, folder, tests)
+            await place.refuse_lacking()
+            if lost := taken_down(folder, session.host.machine, known.attempts):
+                with Results(folder) as results:
+                    results.add(lost)
+                watch.ended(lost)
+                known = read_suite_run(folder)
             write_manifest(folder, with_fields(manifest, finished=None, stopped=""))
-            async with _journalled(session, records, interrupts) as ended:
-                run = Execution(asked, maker, interrupts, watch, ended, known.attempts, limit)
+            async with _journalled(session, records, interrupts, asked.here) as ended:
+                run = Execution(asked, place, interrupts, watch, ended, known.attempts, limit)
                 await run.execute(tuple(remaining(asked.groups, known.attempts)))
         return _outcome(ended, folder, interrupts)
 
@@ -158,23 +171,23 @@ async def look_at_suite(asked: Asked, notify: Callable[[str], None]) -> tuple[Su
         interrupts = Interrupts(notify)
         with interrupts.listening():
             async with open_session(run, notify) as session:
-                maker = _maker(session, folder, asked)
-                await maker.refuse_lacking()
+                place = _place(session, folder, asked)
+                await place.refuse_lacking()
                 with new_run_folder(folder) as records:
                     _begin(folder, run, asked.name)
-                    async with _journalled(session, records, interrupts):
-                        guest = await maker.open("guest-1", folder / "guest")
+                    async with _journalled(session, records, interrupts, asked.here):
+                        guest = await place.open(place.name(1), folder / "guest")
                         try:
-                            found = await find_suite(guest, maker.adapter, asked.name, asked.names)
+                            found = await find_suite(guest, place.adapter, asked.name, asked.names)
                             suite = select(found.suite, asked.selection, asked.times)
                             return suite, found, await lacking_programs(guest, suite)
                         finally:
-                            await maker.close(guest)
+                            await place.close(guest)
 
 
 def _refuse_others_than_root() -> None:
     if os.geteuid() != 0:
-        raise MissingTool("a suite's guests have disks that only root may hand over: use sudo")
+        raise MissingTool("a suite has disks, in guests or here, that only root may hand over: use sudo")
 
 
 def _refuse_found(known: SuiteRun) -> None:
@@ -195,8 +208,10 @@ def _interrupts(watch: Watch) -> Interrupts:
     return Interrupts(watch.notify, unit="the tests that run are finished first, with what their groups clean up")
 
 
-def _maker(session: Session, folder: Path, asked: Asked) -> GuestMaker:
-    adapter = asked.adapter or own_adapter(asked.names, asked.tests)
+def _place(session: Session, folder: Path, asked: Asked) -> Place:
+    adapter = asked.adapter or own_adapter(asked.names, asked.tests, asked.here)
+    if asked.here is not None:
+        return HereMaker(session, adapter, asked.here, folder)
     return GuestMaker(session, adapter, VmKind(kind="vm", cpus=asked.cpus, memory=asked.memory), folder, asked.tests)
 
 
@@ -212,12 +227,14 @@ def _begin(folder: Path, run: str, name: str) -> None:
 
 
 @asynccontextmanager
-async def _journalled(session: Session, records: RunFolder, interrupts: Interrupts) -> AsyncIterator[Ending]:
+async def _journalled(
+    session: Session, records: RunFolder, interrupts: Interrupts, here: Here | None
+) -> AsyncIterator[Ending]:
     """Within it things are set up; at its end, however it comes, all of that is torn down."""
     ending = Ending()
     with Journal(records.journal) as journal:
         journal.note("begin", storlab=__version__, pid=os.getpid())
-        session.begin(journal, _SCRATCH)
+        session.begin(journal, FILES if here is None else here.files)
         interrupts.stage = "trials"
         try:
             yield ending
@@ -238,28 +255,29 @@ async def _tear_down(journal: Journal, session: Session) -> list[str]:
     return (await tear_down(journal, session)).failed
 
 
-async def _plan(asked: Asked, maker: GuestMaker) -> tuple[SuiteRecord, SuiteGuest]:
+async def _plan(asked: Asked, place: Place) -> tuple[SuiteRecord, SuiteGuest]:
     """What is run, by a look into the first guest. Raises ``UserError`` where that can't be, or programs lack."""
-    guest = await maker.open("guest-1", maker.folder / CONSOLES / "001-guest-1")
+    name = place.name(1)
+    guest = await place.open(name, place.folder / CONSOLES / f"001-{name}")
     try:
-        return await _planned(asked, maker, guest), guest
+        return await _planned(asked, place, guest), guest
     except BaseException:
-        await maker.close(guest)
+        await place.close(guest)
         raise
 
 
-async def _planned(asked: Asked, maker: GuestMaker, guest: SuiteGuest) -> SuiteRecord:
-    found = await find_suite(guest, maker.adapter, asked.name, asked.names)
+async def _planned(asked: Asked, place: Place, guest: SuiteGuest) -> SuiteRecord:
+    found = await find_suite(guest, place.adapter, asked.name, asked.names)
     suite = in_order(select(found.suite, asked.selection, asked.times), asked)
     lacking = await lacking_programs(guest, suite)
     if lacking and not asked.allow_missing:
-        raise UserError(refusal(lacking))
+        raise UserError(refusal(lacking, who_lacks(asked.here)))
     record = SuiteRecord(
         name=asked.name,
-        runner=maker.adapter.runner,
+        runner=place.adapter.runner,
         groups=suite.groups,
         runfiles=found.runfiles,
-        testdir=maker.adapter.testdir,
+        testdir=place.adapter.testdir,
         tests=str(asked.tests.resolve()) if asked.tests is not None else None,
         absent=suite.absent,
         expectations=found.expectations,
@@ -271,18 +289,19 @@ async def _planned(asked: Asked, maker: GuestMaker, guest: SuiteGuest) -> SuiteR
         memory=asked.memory,
         scale=asked.scale,
         retries=asked.retries,
-        environment=await environment_of(guest, maker),
-        zts=maker.adapter.options if isinstance(maker.adapter, Zts) else None,
+        environment=await environment_of(guest, place),
+        zts=place.adapter.options if isinstance(place.adapter, Zts) else None,
         variables=dict(guest.environment.variables),
-        check=maker.adapter.options if isinstance(maker.adapter, Check) else None,
-        adapter=maker.adapter.name,
+        check=place.adapter.options if isinstance(place.adapter, Check) else None,
+        adapter=place.adapter.name,
         seed=asked.seed,
         replayed=bool(asked.order),
         until_failure=asked.until_failure,
         iterations=asked.iterations,
         own=asked.own,
+        here=await place.recorded(),
     )
-    write_suite_record(maker.folder, record)
+    write_suite_record(place.folder, record)
     return record
 
 
@@ -298,11 +317,11 @@ def in_order(suite: Suite, asked: Asked) -> Suite:
     return suite if asked.until_failure else repeated(suite, asked.iterations)
 
 
-def refusal(lacking: Mapping[str, list[str]]) -> str:
-    """What to say of tests whose programs the image lacks."""
+def refusal(lacking: Mapping[str, list[str]], who: str) -> str:
+    """What to say of tests whose programs a guest's image lacks, or this machine."""
     each = "; ".join(f"{program}: {_some(tests)}" for program, tests in sorted(lacking.items()))
     return (
-        f"the guest image lacks programs that tests seem to call ({each}). Without them a test fails or, worse, "
+        f"{who} lacks programs that tests seem to call ({each}). Without them a test fails or, worse, "
         "passes: leave such tests out with --exclude, or run them all the same with --allow-missing"
     )
 

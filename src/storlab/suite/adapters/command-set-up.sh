@@ -1,6 +1,6 @@
 #!/bin/bash
-# Prepares a guest for a suite of programs, once, and prints the environment of its scripts, ended by zeros.
-# Given: DISKS, FILEDIR. Run by root.
+# Prepares a guest, or this machine, for a suite of programs, once, and prints the environment of its scripts, ended by
+# zeros. Given: DISKS, FILEDIR. Run by root.
 set -e
 
 mkdir -p "$FILEDIR/test_results"
@@ -13,5 +13,5 @@ done
 unset disk number
 export DISKS FILEDIR TMPDIR=$FILEDIR
 export HOME=/root SHELL=/bin/bash PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-unset OLDPWD PWD SHLVL _
+unset HERE OLDPWD PWD SHLVL _
 env -0

@@ -69,21 +69,28 @@ class Command:
 
     def needs(self) -> Needs:
         guests = self.spec.guests
-        return Needs(
-            modules=tuple(guests.modules),
-            programs=("bash", "mkfs.ext4", "runuser", *guests.programs),
-            disks=guests.disks,
-            disk_size=guests.disk_size,
-            files=guests.space,
-            place=_PLACE,
-            udev=True,
-            tree=(),
-            set_up=(files("storlab.suite.adapters") / "command-set-up.sh").read_text("utf-8"),
-            given={},
-        )
+        programs = ("bash", "mkfs.ext4", "runuser", *guests.programs)
+        needs = plain_needs(programs, guests.disks, guests.disk_size, {})
+        return replace(needs, modules=tuple(guests.modules), files=guests.space)
 
     def expectations(self, source: str) -> Expectations:
         return Expectations()
+
+
+def plain_needs(programs: tuple[str, ...], disks: int, disk_size: int, given: Mapping[str, str]) -> Needs:
+    """What programs need that know nothing of where they are run."""
+    return Needs(
+        modules=(),
+        programs=programs,
+        disks=disks,
+        disk_size=disk_size,
+        files=16 * 1024**3,
+        place=_PLACE,
+        udev=True,
+        tree=(),
+        set_up=(files("storlab.suite.adapters") / "command-set-up.sh").read_text("utf-8"),
+        given=given,
+    )
 
 
 def groups_of(name: str, suite: Command, installed: Installed) -> Suite:

@@ -1,13 +1,19 @@
 #!/bin/bash
-# Prepares a guest for the ZFS Test Suite, once, and prints the environment of its scripts, ended by zeros.
+# Prepares a guest, or this machine if HERE is given, for the ZFS Test Suite, once, and prints the environment of its
+# scripts, ended by zeros.
 # Given: DISKS, or FILES and FILESIZE; FILEDIR, STF_SUITE, RUNNER. KEEP, TESTFAIL_CALLBACKS if so wished. Run by root.
 set -e
 
-if ! id "$RUNNER" > /dev/null 2>&1; then
-    useradd --create-home --shell /bin/bash "$RUNNER"
+# A guest is changed as it suits the suite. This machine is taken as it is: its users, who may use sudo, its settings.
+if [ -z "${HERE:-}" ]; then
+    id "$RUNNER" > /dev/null 2>&1 || useradd --create-home --shell /bin/bash "$RUNNER"
+    printf '%s ALL=(ALL) NOPASSWD: ALL\n' "$RUNNER" > /etc/sudoers.d/storlab-suite
+    chmod 0440 /etc/sudoers.d/storlab-suite
+    # ZFS's own log, from the start.
+    echo 1 > /sys/module/zfs/parameters/zfs_dbgmsg_enable
+    echo 0 > /proc/spl/kstat/zfs/dbgmsg
+    [ -z "${STACK_TRACER:-}" ] || echo 1 > /proc/sys/kernel/stack_tracer_enabled
 fi
-printf '%s ALL=(ALL) NOPASSWD: ALL\n' "$RUNNER" > /etc/sudoers.d/storlab-suite
-chmod 0440 /etc/sudoers.d/storlab-suite
 mkdir -p "$FILEDIR/test_results"
 chmod 0777 "$FILEDIR/test_results"
 
@@ -41,17 +47,13 @@ ln -sf "$STF_PATH/gunzip" "$STF_PATH/uncompress"
 # The suite's users get the group of the link that leads to zfs: that of who runs the suite, and not root's.
 chown --recursive --no-dereference "$RUNNER:" "$STF_PATH" "$FILEDIR/test_results"
 
-# ZFS's own log, from the start.
-echo 1 > /sys/module/zfs/parameters/zfs_dbgmsg_enable
-echo 0 > /proc/spl/kstat/zfs/dbgmsg
-[ -z "${STACK_TRACER:-}" ] || echo 1 > /proc/sys/kernel/stack_tracer_enabled
-
 # What is there already is none of the suite's; where nothing is, it wants a name all the same.
 keep=$(zpool list -Ho name 2> /dev/null | tr -s '[:space:]' ' ')
 [ -z "${KEEP:-}" ] || keep=$(tr -s '[:space:]' ' ' <<< "$KEEP")
 export KEEP=${keep:-rpool}
 export __ZFS_POOL_EXCLUDE=$KEEP
 for file in ${FILES:-}; do
+    [ "${file#/}" != "$file" ] || file=$FILEDIR/$file
     mkdir -p "${file%/*}"
     truncate --size "$FILESIZE" "$file"
     chown "$RUNNER:" "$file"
@@ -66,7 +68,8 @@ export BIN_DIR=/usr/bin SBIN_DIR=/sbin LIBEXEC_DIR=/usr/lib/zfs-linux
 export ZTS_DIR=${STF_SUITE%/*} SCRIPT_DIR=${STF_SUITE%/*} RUNFILE_DIR=${STF_SUITE%/*}/runfiles
 export ZDB=/sbin/zdb ZFS=/sbin/zfs ZPOOL=/sbin/zpool ZTEST=/sbin/ztest ZFS_SH=${STF_SUITE%/*}/zfs.sh
 . "$STF_SUITE/include/default.cfg" >&2
-export HOME=/home/$RUNNER SHELL=/bin/bash
+HOME=$(getent passwd "$RUNNER" | cut -d: -f6)
+export HOME SHELL=/bin/bash
 export STORLAB_MISSING=${missing[*]} STORLAB_UID=$(id -u "$RUNNER")
-unset RUNNER STACK_TRACER FILES FILESIZE OLDPWD PWD SHLVL _
+unset HERE RUNNER STACK_TRACER FILES FILESIZE OLDPWD PWD SHLVL _
 env -0

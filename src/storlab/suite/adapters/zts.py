@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
 from storlab.suite.adapters.base import Environment, Judged, Launch, Needs
-from storlab.suite.adapters.command import Command
+from storlab.suite.adapters.command import Command, plain_needs
 from storlab.suite.expectations import read_expectations
 from storlab.suite.installed import Installed
 from storlab.suite.model import Expectations, Outcome, Script, Suite
@@ -33,7 +33,8 @@ _TO_KMSG = 'echo "ZTS run $0" > /dev/kmsg; exec "$@"'
 class ZtsOptions:
     """What ``zfs-tests.sh`` has in place of defaults. ``files``: in place of disks; ``environment``: of all scripts.
 
-    ``kmsg``: each script is named in the kernel's log as it starts.
+    ``kmsg``: each script is named in the kernel's log as it starts. ``runner``: the user who runs the suite; ``plain``:
+    tests that have nothing to do with ZFS, and do without what the suite's find around them.
     """
 
     filedir: str = _FILEDIR
@@ -42,6 +43,8 @@ class ZtsOptions:
     environment: dict[str, str] = field(default_factory=dict)
     kmsg: bool = False
     disks: int = 3
+    runner: str = _RUNNER
+    plain: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Zts:
 
     @property
     def runner(self) -> str:
-        return _RUNNER
+        return self.options.runner
 
     @property
     def expectations_file(self) -> str | None:
@@ -83,27 +86,34 @@ class Zts:
 
     def _launch(self, script: Script, environment: Environment) -> Launch:
         variables = dict(environment.variables)
+        if self.options.plain:
+            user = script.user or self.runner
+            as_user = () if user == "root" else ("runuser", "-u", user, "--")
+            return Launch((*as_user, script.file), {**variables, **_names(user)}, f"{variables['TMPDIR']}/test_results")
         place = variables.get("TMPDIR", _FILEDIR)
         cwd = f"{place}/test_results"
+        runner = self.runner
         if script.user == "root":
             uid = variables.get("STORLAB_UID", "1000")  # its group has the same number, as useradd(8) has it on Debian
             command = f"/usr/bin/env TMPDIR={place} {script.file}"
-            asked = {"SUDO_USER": _RUNNER, "SUDO_UID": uid, "SUDO_GID": uid, "SUDO_COMMAND": command}
+            asked = {"SUDO_USER": runner, "SUDO_UID": uid, "SUDO_GID": uid, "SUDO_COMMAND": command}
             return Launch((script.file,), {**variables, **asked, "PATH": _SECURE_PATH, **_names("root")}, cwd)
-        as_runner = ("runuser", "-u", _RUNNER, "--")
+        as_runner = ("runuser", "-u", runner, "--")
         if script.user:
             sudo = ("sudo", "-E", "-u", script.user, "env", f"TMPDIR={place}")
-            return Launch((*as_runner, *sudo, script.file), {**variables, **_names(_RUNNER)}, cwd)
-        return Launch((*as_runner, script.file), {**variables, **_names(_RUNNER)}, cwd)
+            return Launch((*as_runner, *sudo, script.file), {**variables, **_names(runner)}, cwd)
+        return Launch((*as_runner, script.file), {**variables, **_names(runner)}, cwd)
 
     def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> Judged:
         return Judged({0: Outcome.PASS, _SKIPPED: Outcome.SKIP}.get(-1 if code is None else code, Outcome.FAIL))
 
     def needs(self) -> Needs:
+        options = self.options
+        if options.plain:
+            return plain_needs(("bash", "runuser"), options.disks, options.disk_size, options.environment)
         set_up = (files("storlab.suite.adapters") / "zts-set-up.sh").read_text("utf-8")
         programs = ("bash", "ksh", "mkfs.ext4", "runuser", "sudo", "zpool")
-        options = self.options
-        given = {"RUNNER": _RUNNER, "STF_SUITE": STF_SUITE, **options.environment}
+        given = {"RUNNER": options.runner, "STF_SUITE": STF_SUITE, **options.environment}
         if options.files:
             given |= {"FILES": " ".join(options.files), "FILESIZE": str(options.disk_size)}
         return Needs(
@@ -137,20 +147,22 @@ class ChosenZts(Zts):
 class ZtsFile(Command):
     """Tests that a suite file in TOML names, with what the scripts of the ZFS Test Suite find around them."""
 
+    options: ZtsOptions = ZtsOptions()
+
     @property
     def runner(self) -> str:
-        return _RUNNER
+        return self.options.runner
 
     def launch(self, script: Script, environment: Environment) -> Launch:
-        launch = Zts(self.testdir).launch(replace(script, run=""), environment)
+        launch = Zts(self.testdir, self.options).launch(replace(script, run=""), environment)
         argv = [word for each in launch.argv for word in (self.argv(script) if each == script.file else (each,))]
         return replace(launch, argv=tuple(argv), env={**launch.env, **self.spec.environment})
 
     def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> Judged:
-        return Zts(self.testdir).judge(script, code, printed)
+        return Zts(self.testdir, self.options).judge(script, code, printed)
 
     def needs(self) -> Needs:
-        own, zts = super().needs(), Zts(self.testdir).needs()
+        own, zts = super().needs(), Zts(self.testdir, self.options).needs()
         modules = tuple(dict.fromkeys((*zts.modules, *own.modules)))
         programs = tuple(dict.fromkeys((*zts.programs, *own.programs)))
         return replace(

@@ -1,0 +1,140 @@
+"""Where the scripts of a suite are run: a guest, or this machine, once it is prepared for them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from storlab.nodes.node import Node
+from storlab.nodes.process import Process
+from storlab.records.suite.here import Here
+from storlab.run.session import Session
+from storlab.run.suite.invariants import State, look
+from storlab.suite.adapters.base import Adapter, Environment, Needs
+from storlab.suite.model import Leak
+
+UDEVD = "/lib/systemd/systemd-udevd"
+_FORKS = 40
+_LOOP = f'i=0; while [ "$i" -lt {_FORKS} ]; do /bin/true; i=$((i+1)); done'
+_FORK = 0.001  # s, what fork and exec of a small program take on the machines that time-outs were written for
+_MOST_SCALE = 4.0  # beyond that, most of a test's time is waiting, which takes no longer in a slow guest
+_LIST = """
+for c; do
+    for p in $(find "$c" -name cgroup.procs -exec cat {} + 2> /dev/null); do
+        printf '%s\t' "$c"
+        cat "/proc/$p/comm"
+    done
+done
+"""
+_KILL = 'for c; do echo 1 > "$c/cgroup.kill" || :; done'
+
+
+@dataclass
+class SuiteGuest:
+    """A guest, or this machine, that is prepared. ``scale``: how much longer than written its scripts may take, as it
+    was measured; ``disks``: files behind them on this machine, which are removed with a guest.
+    """
+
+    node: Node
+    name: str
+    environment: Environment
+    scale: float
+    disks: list[str]
+    here: bool = False
+    udev: Process | None = None
+    state: State = field(default_factory=State)  # what the last group left
+    kept: dict[str, str] = field(default_factory=dict)  # cgroup in which something outlived its script → that script
+
+    @property
+    def called(self) -> str:
+        """In words."""
+        return "this machine" if self.here else "its guest"
+
+    @property
+    def given_up(self) -> str:
+        """What follows where a script can't even be killed."""
+        return (
+            "so nothing more is run before this machine is booted again" if self.here else "so its guest was given up"
+        )
+
+
+@dataclass(frozen=True)
+class Booted:
+    """What a place is, beyond what its kernel says. ``memory``: bytes."""
+
+    memory: int
+    image: str = ""
+    accelerator: str = ""
+
+
+class Place(Protocol):
+    """Opens what a run's scripts are run in."""
+
+    @property
+    def session(self) -> Session: ...
+
+    @property
+    def adapter(self) -> Adapter: ...
+
+    @property
+    def folder(self) -> Path:
+        """The run's."""
+
+    @property
+    def here(self) -> Here | None:
+        """What it may use of this machine; ``None`` for guests."""
+
+    def name(self, number: int) -> str:
+        """What the first, second … of those side by side is called."""
+
+    async def open(self, name: str, folder: Path) -> SuiteGuest:
+        """One that is ready for scripts; ``folder`` takes its console. Raises ``NodeError`` where it can't be had."""
+
+    async def close(self, guest: SuiteGuest) -> None:
+        """End it, and remove what was set up for it."""
+
+    async def refuse_lacking(self) -> None:
+        """Raise ``UserError`` where the suite can't be run there."""
+
+    async def booted(self) -> Booted:
+        """What it is, found out once."""
+
+    async def recorded(self) -> Here | None:
+        """What it uses of this machine, for the run's records."""
+
+
+async def set_up_environment(node: Node, needs: Needs, given: Mapping[str, str]) -> Environment:
+    """Run the suite's own set-up, once; the variables of all scripts."""
+    ended = await node.run(["bash", "-c", needs.set_up], env={**needs.given, **given})
+    pairs = (each.partition("=") for each in ended.stdout.decode(errors="replace").split("\0") if "=" in each)
+    return Environment({key: value for key, _, value in pairs if key != "_"})
+
+
+async def measure(guest: SuiteGuest) -> None:
+    """Look at what scripts must leave as it is, and at how long a small program takes."""
+    ended = await guest.node.run(["sh", "-c", _LOOP])
+    guest.state = await look(guest.node)
+    guest.scale = min(max(ended.elapsed / _FORKS / _FORK, 1.0), _MOST_SCALE)
+
+
+async def restore_service(guest: SuiteGuest) -> str | None:
+    """Start again what all scripts rely on, where one of them ended it; its name, where that was so."""
+    if guest.udev is None or not guest.udev.ended:
+        return None
+    guest.udev = await guest.node.start([UDEVD])
+    return posixpath.basename(UDEVD)
+
+
+async def end_survivors(guest: SuiteGuest) -> list[Leak]:
+    """End what scripts of a group left running; the names of these programs."""
+    if not guest.kept:
+        return []
+    cgroups, guest.kept = guest.kept, {}
+    listed = await guest.node.run(["sh", "-c", _LIST, "sh", *cgroups], check=False)
+    await guest.node.run(["sh", "-c", _KILL, "sh", *cgroups], check=False)
+    lines = (line.partition("\t") for line in listed.stdout.decode(errors="replace").splitlines())
+    found = {(name, cgroups[cgroup]) for cgroup, _, name in lines if cgroup in cgroups and name}
+    return [Leak("process", name, path) for name, path in sorted(found)]
