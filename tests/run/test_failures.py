@@ -63,16 +63,18 @@ def test_exit_status_3_says_that_some_trials_failed(lab: Laboratory) -> None:
     assert lab.leftovers() == []
 
 
-def test_a_run_of_which_nothing_succeeds_stops_after_two_rounds_and_a_resume_tries_again(lab: Laboratory) -> None:
+def test_a_run_of_which_nothing_succeeds_stops_after_two_rounds_and_a_resume_tries_two_more(lab: Laboratory) -> None:
     may = lab.folder / "may"
     argv = f'["sh", "-c", "test -e {may}"]'
     study = directory(f"command = {{ argv = {argv} }}", rounds=5)
     assert lab.execute(study).ending == "failures"
     assert [record.status for record in lab.records()] == ["failed"] * 2
     assert lab.run_folder.manifest.stopped == "Stopped after 2 rounds: no trial of the last 2 succeeded."
+    assert lab.go_on().ending == "failures"
+    assert [record.status for record in lab.records()] == ["failed"] * 4
     may.touch()
     assert lab.go_on().ending == "failures"
-    assert [record.status for record in lab.records()] == ["failed"] * 2 + ["done"] * 3
+    assert [record.status for record in lab.records()] == ["failed"] * 4 + ["done"]
 
 
 @pytest.mark.parametrize("hang", ["exec sleep 3600", "trap : TERM; while :; do sleep 3600; done"])

@@ -249,7 +249,9 @@ class _Executor:
             if not order:
                 self._stopped = f"Stopped after {plural(number - 1, 'round')}: all cells rest."
                 return
+            due = not self._ended.issuperset(planned.number for planned in order)
             await trials.run(order)
+            self._rounds_here += due
             if self._interrupts.finish:
                 return
             if time.monotonic() - self._written > _TABLES_EVERY:
@@ -287,7 +289,8 @@ class _Executor:
 
     def _is_spent(self, round_number: int) -> bool:
         """Whether one more round, as long as those so far, would exceed the budget."""
-        self._rounds_here += 1
+        if not self._rounds_here:  # a run that is resumed, and may take a round's time at least
+            return False
         minutes = (time.monotonic() - self._began) / 60
         if self._limits.minutes is None or minutes * (1 + 1 / self._rounds_here) <= self._limits.minutes:
             return False

@@ -62,7 +62,8 @@ def refuse_other_rule(extent: Extent, now: str | None, resting: Sequence[int]) -
         cells = f"cell {resting[0]} rests" if len(resting) == 1 else f"cells {', '.join(map(str, resting))} rest"
         raise UserError(
             f"--until {extent.until}: {cells}, since all that the run's own rule asks of them was known, and are not "
-            "run again: run a copy of the study with this rule in [repeat], or leave out --until"
+            "run again: --rounds +10 adds rounds for what is open; another rule is for a copy of the study, in "
+            "[repeat]"
         )
 
 
