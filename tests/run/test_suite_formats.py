@@ -55,12 +55,23 @@ done
 exit "$failed"
 """
 OWN_CHECK = {
-    "own/001": "_begin_fstest() { :; }\n_begin_fstest auto quick\nmount $TEST_DEV $TEST_DIR && touch $TEST_DIR/f && ls "
+    "own/001": "_begin_fstest() { :; }\n_begin_fstest auto quick\n[ $MINE = yes ] && mount $TEST_DEV $TEST_DIR && "
+    "touch $TEST_DIR/f && ls "
     "$TEST_DIR | grep f$; umount $TEST_DIR\n",
     "own/002": "_begin_fstest() { :; }\n_begin_fstest auto\necho wrong; echo everything > $seqres.full\n",
     "own/003": "_begin_fstest() { :; }\n_begin_fstest auto quick\necho no such device > $seqres.notrun\n",
     "own/004": "_begin_fstest() { :; }\n_begin_fstest dangerous\necho b > /proc/sysrq-trigger\n",
 }
+CHECK_FILE = """\
+adapter = "check"
+folder = "checkout"
+environment = { MINE = "yes" }
+[check]
+groups = ["auto"]
+exclude_groups = ["dangerous"]
+[guests]
+disk_size = "256M"
+"""
 PRINTED = {"own/001": "f\n", "own/002": "right\n", "own/003": "", "own/004": ""}
 
 
@@ -106,11 +117,10 @@ def test_programs_that_print_ktap_are_judged_by_their_subtests(lab: Laboratory) 
 
 @needs_guests
 def test_a_checkout_with_a_program_check_runs_test_by_test(lab: Laboratory) -> None:
-    folder = checkout(lab.folder / "checkout")
-    said = lab.storlab(
-        "suite", "check", folder, "-g", "auto", "-x", "dangerous", "-L", "1", "--disk-size", "256M", "--out", lab.out,
-        timeout=300,
-    )  # fmt: skip
+    checkout(lab.folder / "checkout")
+    suite = lab.folder / "suite.toml"
+    suite.write_text(CHECK_FILE)
+    said = lab.storlab("suite", "run", suite, "--retries", "1", "--out", lab.out, timeout=300)
     run = read_suite_run(lab.out)
     results = {key[1].rpartition("tests/")[2]: each for key, each in run.results.items()}
     assert {name: each.outcome for name, each in results.items()} == {

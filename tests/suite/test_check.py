@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlab.errors import UserError
+from storlab.errors import StudyError, UserError
 from storlab.run.suite.checkout import Wanted, choose
+from storlab.run.suite.guest import OWN_TESTS
+from storlab.run.suite.own_files import read_suite_file
 from storlab.run.suite.suite_run import Asked, in_order
 from storlab.suite.adapters.base import Environment
 from storlab.suite.adapters.check import Check, CheckOptions
@@ -126,6 +128,46 @@ def test_what_is_no_checkout_is_refused(tmp_path: Path, checkout: Path) -> None:
     assert ran.status == 2 and "has no program `check`" in ran.message
     assert "both say how often" in call("suite", "check", str(checkout), "-i", "2", "-I", "2").message
     assert "there is no test c/1" in call("suite", "check", str(checkout), "c/1").message
+
+
+def test_a_suite_file_says_the_same_as_the_options(tmp_path: Path, checkout: Path) -> None:
+    (tmp_path / "known").write_text("generic/003\n")
+    text = (
+        f"adapter = 'check'\nfolder = '{checkout}'\nenvironment = {{ MKFS_OPTIONS = '-m crc=1' }}\n"
+        "[check]\ntests = ['a/001']\nexclude_files = ['known']\nfstyp = 'xfs'\ntimeout = '2m'\nsection = 's'\n"
+        "[guests]\ndisk_size = '1G'\nprograms = ['xfs_io']\n"
+    )
+    suite = read_suite_file(text, str(tmp_path / "x.toml"))
+    (group,) = suite.groups("x", (), Installed()).groups
+    assert [test.path for test in group.tests] == [f"{OWN_TESTS}/tests/a/001"] and group.timeout == 120
+    needs, launch = suite.needs(), suite.launch(group.tests[0], Environment({"DISKS": "vda vdb vdc"}))
+    assert "mkfs.xfs" in needs.programs and "xfs_io" in needs.programs and needs.disk_size == 1024**3
+    assert "./check -s s a/001" in launch.argv[2] and launch.env["MKFS_OPTIONS"] == "-m crc=1"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("adapter = 'check'\n", "x.toml: folder: name the checkout"),
+        ("adapter = 'check'\nfolder = '{}'\n[check]\ntests = ['a/1']\n", "x.toml: line 3: check: there is no test a/1"),
+        (
+            "adapter = 'check'\nfolder = '{}'\n[check]\ngroup = ['a']\n",
+            "x.toml: line 4: check.group: this key is unknown",
+        ),
+        ("adapter = 'check'\nfolder = '{}'\nskip = [3]\n", "x.toml: line 3: skip: a checkout has its own"),
+        (
+            "adapter = 'check'\nfolder = '{}'\n[groups.a]\ntests = ['b']\n",
+            "x.toml: line 3: groups: a checkout has its own",
+        ),
+        ("adapter = 'check'\nfolder = '{}'\n[guests]\ndisks = 1\n", "x.toml: line 3: guests: tests of a checkout have"),
+        ("[check]\n[groups.a]\ntests = ['b']\n", "x.toml: line 1: check: this table is for adapter"),
+        ("[groups]\n", "x.toml: line 1: groups: name at least one group"),
+    ],
+)
+def test_what_is_wrong_with_such_a_file_is_said_with_its_line(checkout: Path, text: str, says: str) -> None:
+    with pytest.raises(StudyError) as refused:
+        read_suite_file(text.replace("{}", str(checkout)), "x.toml")
+    assert str(refused.value).startswith(says)
 
 
 def test_all_of_it_is_run_so_many_times(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import posixpath
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Strict, Tag, field_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    Strict,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from storlab.model import Model
 from storlab.units import Duration, Size
 
-AdapterName = Literal["command", "zts", "ktap"]
+AdapterName = Literal["command", "zts", "ktap", "check"]
 _MOST_TIMEOUT = 30 * 24 * 3600  # s
 _LONGEST_NAME = 1024  # characters
 
@@ -92,17 +101,79 @@ class Guests(Model):
     programs: list[Name] = Field([], description="programs without which the suite is refused")
 
 
+class CheckTable(Model):
+    """Which tests of a checkout of xfstests or blktests are run, and how: as the options of its own ``check`` say."""
+
+    tests: list[Name] = Field(
+        [], description="such as `generic/001`; these and those of `groups`, all if there is neither"
+    )
+    groups: list[Name] = Field([], description="tests of these groups, as with `-g`")
+    exclude: list[Name] = Field([], description="not these tests, as with `-e`")
+    exclude_groups: list[Name] = Field([], description="no tests of these groups, as with `-x`")
+    exclude_files: list[Name] = Field([], description="not the tests in these files beside this one, as with `-E`")
+    exclude_lists: list[Name] = Field([], description="nor those in files of this name beside the tests, as with `-X`")
+    section: str = Field("", description="of the checkout's `local.config`, as with `-s`")
+    fstyp: str = Field("ext4", pattern=r"^[A-Za-z0-9]+$", description="what `TEST_DEV` is formatted with")
+    timeout: Limit = Field(600.0, description="of each test; 0 for as long as it takes")
+
+
+_DISKS_OF_CHECK = 3
+_NOT_OF_CHECK = ("groups", "defaults", "skip")
+
+
 class SuiteFile(Model):
     """The whole file."""
 
     title: str = Field("", description="what the suite is about")
     adapter: AdapterName = Field("command", description="how scripts are run and judged")
-    folder: str | None = Field(None, description="a folder beside this file, which is copied into each guest")
+    folder: str | None = Field(
+        None,
+        validate_default=True,
+        description="a folder beside this file, which is copied into each guest; for `check`, the checkout",
+    )
+    check: CheckTable | None = Field(None, description="for the adapter `check`: what is run of the checkout")
     environment: dict[str, str] = Field({}, description="variables for all scripts")
     skip: list[Count] = Field([4, 77], description="exit statuses that mean SKIP; 0 means PASS, all others FAIL")
     guests: Guests = Field(default_factory=Guests, description="what each guest has")
     defaults: Around = Field(default_factory=Around, description="what all groups have that don't say otherwise")
-    groups: dict[Name, GroupTable] = Field(min_length=1, description="the groups, by name")
+    groups: dict[Name, GroupTable] = Field(description="the groups, by name; but for `check`, at least one")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _groups_of_a_checkout(cls, raw: Any) -> Any:
+        own = isinstance(raw, dict) and raw.get("adapter") == "check" and "groups" not in raw
+        return {**raw, "groups": {}} if own else raw
+
+    @field_validator("folder")
+    @classmethod
+    def _checkout(cls, folder: str | None, info: ValidationInfo) -> str | None:
+        if folder is None and info.data.get("adapter") == "check":
+            raise ValueError("name the checkout: a folder that has `check` and `tests`")
+        return folder
+
+    @field_validator("check")
+    @classmethod
+    def _only_for_check(cls, check: CheckTable | None, info: ValidationInfo) -> CheckTable | None:
+        if info.data.get("adapter") not in ("check", None):
+            raise ValueError('this table is for adapter = "check"')
+        return check
+
+    @field_validator(*_NOT_OF_CHECK)
+    @classmethod
+    def _not_for_check(cls, value: Any, info: ValidationInfo) -> Any:
+        adapter = info.data.get("adapter")
+        if adapter == "check" and value:
+            raise ValueError('a checkout has its own: write what is to be run into the table "check"')
+        if adapter != "check" and info.field_name == "groups" and not value:
+            raise ValueError("name at least one group")
+        return value
+
+    @field_validator("guests")
+    @classmethod
+    def _disks_of_a_checkout(cls, guests: Guests, info: ValidationInfo) -> Guests:
+        if info.data.get("adapter") == "check" and guests.disks != _DISKS_OF_CHECK:
+            raise ValueError("tests of a checkout have three disks: TEST_DEV, SCRATCH_DEV and TEST_DEVS")
+        return guests
 
     @field_validator("environment")
     @classmethod

@@ -13,15 +13,17 @@ from storlab.errors import Problem, StudyError, UserError
 from storlab.model import Model
 from storlab.reading import read_file
 from storlab.records.suite.here import Here
+from storlab.run.suite.checkout import Wanted, choose
 from storlab.run.suite.guest import OWN_TESTS
 from storlab.study.messages import explain
 from storlab.study.toml_text import line_of, positions, read_toml
 from storlab.suite.adapters.base import Adapter
+from storlab.suite.adapters.check import CheckFile, CheckOptions
 from storlab.suite.adapters.command import Command
 from storlab.suite.adapters.zts import STF_SUITE, Zts, ZtsFile, ZtsOptions
 from storlab.suite.own_expectations import ExpectationFile, OwnEntry
 from storlab.suite.runfile import Runfile, RunfileError, check_runfiles
-from storlab.suite.suite_file import SuiteFile
+from storlab.suite.suite_file import CheckTable, SuiteFile
 
 M = TypeVar("M", bound=Model)
 
@@ -29,6 +31,7 @@ MOST_RUNFILE = 4 * 1024**2  # bytes
 _SUITE_FILE = ".toml"
 IN_IMAGE = "/usr/share/zfs/"
 """What is below it is the image's, also where this machine has the same."""
+_CHECK_HERE = "a checkout is run in guests: with --here, its own `check` does all there is to do"
 
 
 def own_runfile(name: str) -> Runfile | None:
@@ -74,12 +77,14 @@ def adapter_of(
     suite_file = next((runfile for runfile in runfiles if runfile.name.endswith(_SUITE_FILE)), None)
     if suite_file is None:
         return Zts(testdir or (STF_SUITE if tests is None else OWN_TESTS), options or ZtsOptions())
-    return read_suite_file(suite_file.text, suite_file.name, testdir or OWN_TESTS)
+    return read_suite_file(suite_file.text, suite_file.name, testdir or OWN_TESTS, tests)
 
 
 def _adapter_here(runfiles: Sequence[Runfile], tests: Path | None, here: Here) -> Adapter:
     testdir = str(tests.resolve()) if tests is not None else ""
     found = adapter_of(runfiles, tests, testdir, ZtsOptions(runner=here.user, plain=tests is not None))
+    if isinstance(found, CheckFile):
+        raise StudyError(found.file, [Problem("adapter", _CHECK_HERE, found.lines.get(("adapter",)))])
     if isinstance(found, Command) and not testdir:
         folder = folder_of(found) or Path(found.file).parent
         found = replace(found, testdir=str(folder.resolve()))
@@ -91,11 +96,38 @@ def run_by(adapter: Adapter, user: str) -> Adapter:
     return replace(adapter, options=replace(adapter.options, runner=user)) if isinstance(adapter, ZtsFile) else adapter
 
 
-def read_suite_file(text: str, name: str, testdir: str = OWN_TESTS) -> Command:
-    """A suite in TOML. Raises ``StudyError`` with file, line and key of all that is wrong."""
+def read_suite_file(text: str, name: str, testdir: str = OWN_TESTS, tests: Path | None = None) -> Command:
+    """A suite in TOML. ``tests``: in place of the folder that it names.
+
+    Raises ``StudyError`` with file, line and key of all that is wrong.
+    """
     spec, lines = _validated(SuiteFile, text, name)
+    if spec.adapter == "check":
+        return _of_checkout(CheckFile(spec, testdir, name, lines), tests)
     kind = ZtsFile if spec.adapter == "zts" else Command
     return kind(spec, testdir, name, lines)
+
+
+def _of_checkout(suite: CheckFile, tests: Path | None) -> CheckFile:
+    """With the tests that the checkout has of those that the file names."""
+    table, guests = suite.spec.check or CheckTable(), suite.spec.guests
+    lists = tuple(Path(suite.file).parent / each for each in table.exclude_files)
+    wanted = Wanted(
+        tuple(table.tests), tuple(table.groups), tuple(table.exclude_groups), tuple(table.exclude), lists,
+        tuple(table.exclude_lists),
+    )  # fmt: skip
+    folder = tests or folder_of(suite)
+    assert folder is not None, "the model asks for it"
+    try:
+        chosen = choose(folder, wanted)
+    except UserError as error:
+        line = suite.lines.get(("check",), suite.lines.get(("folder",)))
+        raise StudyError(suite.file, [Problem("check", str(error), line)]) from None
+    options = CheckOptions(
+        tuple(chosen), table.section, table.fstyp, table.timeout or None, guests.disk_size,
+        dict(suite.spec.environment), tuple(guests.modules), tuple(guests.programs), guests.space,
+    )  # fmt: skip
+    return replace(suite, options=options)
 
 
 def read_own_expectations(path: Path) -> tuple[OwnEntry, ...]:

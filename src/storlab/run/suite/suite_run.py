@@ -40,7 +40,7 @@ from storlab.run.suite.until_failure import UntilFailure
 from storlab.run.teardown import tear_down, tear_down_rest
 from storlab.run.temporary import forget_run, remember_run
 from storlab.suite.adapters.base import Adapter
-from storlab.suite.adapters.check import Check
+from storlab.suite.adapters.check import Check, CheckFile
 from storlab.suite.adapters.zts import Zts
 from storlab.suite.model import Suite
 from storlab.suite.order import repeated, replayed, shuffled
@@ -292,7 +292,7 @@ async def _planned(asked: Asked, place: Place, guest: SuiteGuest) -> SuiteRecord
         environment=await environment_of(guest, place),
         zts=place.adapter.options if isinstance(place.adapter, Zts) else None,
         variables=dict(guest.environment.variables),
-        check=place.adapter.options if isinstance(place.adapter, Check) else None,
+        check=place.adapter.options if isinstance(place.adapter, Check | CheckFile) else None,
         adapter=place.adapter.name,
         seed=asked.seed,
         replayed=bool(asked.order),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import posixpath
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 
 from storlab.suite.adapters.base import Environment, Judged, Launch, Needs
+from storlab.suite.adapters.command import Command
 from storlab.suite.check_text import read_check
 from storlab.suite.installed import Installed
 from storlab.suite.model import Expectations, Group, Script, Suite
@@ -20,13 +21,20 @@ _KEPT = ("full", "out.bad", "dmesg", "notrun", "core")
 
 @dataclass(frozen=True)
 class CheckOptions:
-    """Which tests, in order; ``section``: of the checkout's configuration; ``filesystem``: of ``TEST_DEV``."""
+    """Which tests, in order; ``section``: of the checkout's configuration; ``filesystem``: of ``TEST_DEV``.
+
+    ``environment``: of all tests; ``modules``, ``programs``, ``space``: of guests, beyond what each has.
+    """
 
     tests: tuple[tuple[str, tuple[str, ...]], ...]  # test → groups
     section: str = ""
     filesystem: str = "ext4"
     timeout: float | None = 600.0
     disk_size: int = 4 * 1024**3
+    environment: dict[str, str] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    space: int = 16 * 1024**3
 
 
 @dataclass(frozen=True)
@@ -74,18 +82,19 @@ class Check:
         within = ("", "nodev", self.options.section, *environment.variables.get("DISKS", "").split())
         folders = dict.fromkeys(posixpath.join(self.testdir, "results", each) for each in within)
         kept = tuple(f"{folder.rstrip('/')}/{test}.{end}" for folder in folders for end in _KEPT)
-        return Launch(("bash", "-c", script.run), dict(environment.variables), self.testdir, kept)
+        variables = {**environment.variables, **self.options.environment}
+        return Launch(("bash", "-c", script.run), variables, self.testdir, kept)
 
     def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> Judged:
         return Judged(*read_check(printed().splitlines(), self._test(script), code))
 
     def needs(self) -> Needs:
         return Needs(
-            modules=(),
-            programs=("bash", "mkfs.ext4", "runuser", f"mkfs.{self.options.filesystem}"),
+            modules=self.options.modules,
+            programs=("bash", "mkfs.ext4", "runuser", f"mkfs.{self.options.filesystem}", *self.options.programs),
             disks=3,
             disk_size=self.options.disk_size,
-            files=16 * 1024**3,
+            files=self.options.space,
             place=_PLACE,
             udev=True,
             tree=(),
@@ -98,3 +107,27 @@ class Check:
 
     def _test(self, script: Script) -> str:
         return script.path.removeprefix(f"{self.testdir}/tests/")
+
+
+@dataclass(frozen=True)
+class CheckFile(Command):
+    """A checkout that a suite file in TOML names, with what is to be run of it."""
+
+    options: CheckOptions = CheckOptions(())
+
+    @property
+    def check(self) -> Check:
+        """The same without the file."""
+        return Check(self.testdir, self.options)
+
+    def groups(self, name: str, runfiles: Sequence[Runfile], installed: Installed) -> Suite:
+        return self.check.groups(name, runfiles, installed)
+
+    def launch(self, script: Script, environment: Environment) -> Launch:
+        return self.check.launch(script, environment)
+
+    def judge(self, script: Script, code: int | None, printed: Callable[[], str]) -> Judged:
+        return self.check.judge(script, code, printed)
+
+    def needs(self) -> Needs:
+        return self.check.needs()
