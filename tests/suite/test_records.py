@@ -13,9 +13,11 @@ from xml.etree import ElementTree
 import pytest
 from msgspec.structs import replace
 
+from storlab.analysis.suite.history import history_of
 from storlab.cli.suite.choose import asked_for
 from storlab.cli.suite.finish import status_of
 from storlab.errors import RecordsError, UserError
+from storlab.record import to_json
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.suite import (
     CONSOLES,
@@ -27,6 +29,7 @@ from storlab.records.suite import (
     read_suite_run,
     write_suite_record,
 )
+from storlab.records.suite.sources import read_source
 from storlab.report.suite.formats import render
 from storlab.report.suite.view import view_of
 from storlab.run.suite import environment
@@ -204,4 +207,20 @@ def test_a_guest_that_is_not_what_the_first_one_was_is_named_in_reports(
             patch.setattr(environment, "environment_of", AsyncMock(return_value=found))
             differs = asyncio.run(environment.record_difference(place, place, first, folder))
             assert (folder / ENVIRONMENT).exists() is (found is other) is bool(differs)
-    assert "guest-2: kernel 6.13 and not 6.12, ZFS none and not 2.3.2" in render(read_suite_run(tmp_path), format_)
+    run = read_suite_run(tmp_path)
+    assert "guest-2: kernel 6.13 and not 6.12, ZFS none and not 2.3.2" in render(run, format_)
+
+
+def test_what_ran_in_another_environment_counts_there(tmp_path: Path, suite: Suite) -> None:
+    attempts = (of(suite, 0, console="001-guest-1"), of(suite, 1, Outcome.FAIL, console="002-guest-1"))
+    written(tmp_path, suite, *attempts)
+    first = SuiteEnvironment(kernel="6.12", cpus=1)
+    write_suite_record(tmp_path, replace(read_suite_record(tmp_path), environment=first))
+    folder = tmp_path / CONSOLES / "002-guest-1"
+    folder.mkdir(parents=True)
+    (folder / ENVIRONMENT).write_bytes(to_json(replace(first, kernel="6.13")))
+    old, new = read_source(tmp_path)
+    assert (old.environment.kernel, new.environment.kernel) == ("6.12", "6.13")
+    assert [len(each.tests) for each in (old, new)] == [1, 1] and not old.tests.keys() & new.tests.keys()
+    assert new.asked == new.tests.keys() and not old.asked & new.asked and old.asked > old.tests.keys()
+    assert [each.environment.kernel for each in history_of([old, new]).tests] in (["6.12", "6.13"], ["6.13", "6.12"])

@@ -37,10 +37,10 @@ def test_the_table_has_what_the_records_have(tmp_path: Path) -> None:
 
 def test_the_environment_is_recorded_and_older_runs_have_none(tmp_path: Path) -> None:
     suite = suite_of(RUNFILE)
-    assert str(observed(written(tmp_path, suite, of(suite, 0))).environment) == "environment not recorded"
+    assert str(observed(written(tmp_path, suite, of(suite, 0)))[0].environment) == "environment not recorded"
     known = SuiteEnvironment(kernel="6.12", modules={"zfs": "2.3.2"}, cpus=2, accelerator="kvm")
     write_suite_record(tmp_path, msgspec.structs.replace(read_suite_run(tmp_path).asked, environment=known))
-    assert str(observed(read_suite_run(tmp_path)).environment) == "kernel 6.12, ZFS 2.3.2, CPUs 2, accelerator kvm"
+    assert str(observed(read_suite_run(tmp_path))[0].environment) == "kernel 6.12, ZFS 2.3.2, CPUs 2, accelerator kvm"
 
 
 def test_each_of_many_results_is_a_row(tmp_path: Path) -> None:
@@ -52,4 +52,6 @@ def test_each_of_many_results_is_a_row(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
     run = read_suite_run(tmp_path)
     write_tests(run)
-    assert len(observed(run).tests) == len(run.results) == pl.read_parquet(tmp_path / "tests.parquet").height == count
+    assert (
+        len(observed(run)[0].tests) == len(run.results) == pl.read_parquet(tmp_path / "tests.parquet").height == count
+    )

@@ -138,6 +138,7 @@ class Attempt(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     limit: Seconds | None = None  # its time-out
     scale: Seconds = 1.0  # of that, where it is slow and does not hang, as its guest was measured
     guest: str = ""  # where it ran; empty where it did not
+    console: str = ""  # folder of that very guest, as others of the same name may take its place
     reason: _Text = ""  # why it was skipped, killed or lost
     folder: str = ""  # with its output, below that of the run
     dropped: Count = 0  # bytes of its output that were not kept

@@ -155,7 +155,7 @@ def read_suite_run(folder: Path) -> SuiteRun:
 
 def _others(folder: Path) -> Iterator[tuple[str, SuiteEnvironment]]:
     for path in sorted((folder / CONSOLES).glob(f"*/{ENVIRONMENT}")):
-        yield path.parent.name.partition("-")[2], read_record(path, SuiteEnvironment)
+        yield path.parent.name, read_record(path, SuiteEnvironment)
 
 
 def write_suite_record(folder: Path, record: SuiteRecord) -> None:

@@ -29,7 +29,7 @@ def read_source(path: Path) -> list[ObservedRun]:
         raise UserError(f"there is no {path}: name a run of a suite, a folder of runs, or a log of the suite's runner")
     if not path.is_dir():
         return [read_console(path)]
-    found = [observed(run) for run in runs_in(path)]
+    found = [each for run in runs_in(path) for each in observed(run)]
     if (path / MANIFEST).exists():
         return found
     found += [read_console(each) for each in sorted(path.iterdir()) if each.suffix in LOGS and each.is_file()]
@@ -55,24 +55,35 @@ def read_sources(paths: Iterable[Path]) -> list[ObservedRun]:
     return list(found.values())
 
 
-def observed(run: SuiteRun) -> ObservedRun:
-    """A run as comparisons see it."""
-    testdir = run.asked.testdir
+def observed(run: SuiteRun) -> list[ObservedRun]:
+    """A run as comparisons see it: what guests of another environment than the first one's did is a run of its own."""
+    testdir, first = run.asked.testdir, run.asked.environment or _UNKNOWN
     asked = {key: test_name(key[1], testdir) for key in run.asked.keys}
     twice = _repeated(asked.values())
-    tries: dict[str, list[Try]] = {}
+    others = dict(run.others)
+    environments = {first.key: first}
+    tries: dict[tuple[str, ...], dict[str, list[Try]]] = {first.key: {}}
     for attempt in run.attempts:
         if attempt.role == "test":
+            environment = others.get(attempt.console, first)
+            environments.setdefault(environment.key, environment)
             name = _unique(test_name(attempt.path, testdir), attempt.group, twice)
-            tries.setdefault(name, []).append(Try(attempt.outcome, attempt.elapsed))
-    return ObservedRun(
-        name=str(run.folder),
-        identity=run.identity,
-        started=run.started,
-        environment=run.asked.environment or _UNKNOWN,
-        tests={name: tuple(each) for name, each in tries.items()},
-        asked=frozenset(_unique(name, key[0], twice) for key, name in asked.items()),
-    )
+            own = tries.setdefault(environment.key, {})
+            own.setdefault(name, []).append(Try(attempt.outcome, attempt.elapsed))
+    elsewhere = {name for key, own in tries.items() if key != first.key for name in own}
+    names = frozenset(_unique(name, key[0], twice) for key, name in asked.items())
+    return [
+        ObservedRun(
+            name=str(run.folder) if key == first.key else f"{run.folder} ({environments[key]})",
+            identity=run.identity if key == first.key else f"{run.identity} {key}",
+            started=run.started,
+            environment=environments[key],
+            tests={name: tuple(each) for name, each in own.items()},
+            # What ran elsewhere alone is not missing here.
+            asked=(names - (elsewhere - own.keys())) if key == first.key else frozenset(own),
+        )
+        for key, own in tries.items()
+    ]
 
 
 def read_console(path: Path) -> ObservedRun:

@@ -90,7 +90,11 @@ class View:
         known = self.run.asked.environment
         if known is None:
             return []
-        return list(dict.fromkeys(f"{guest}: {found.differences(known)}" for guest, found in self.run.others))
+        return list(
+            dict.fromkeys(
+                f"{console.partition('-')[2]}: {found.differences(known)}" for console, found in self.run.others
+            )
+        )
 
     @property
     def notes(self) -> list[str]:

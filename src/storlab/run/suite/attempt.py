@@ -120,6 +120,7 @@ async def run_script(running: Running, group: Group, script: Script, role: Role,
         limit=group.timeout,
         scale=running.scale,
         guest=guest.name,
+        console=guest.console,
         reason=followed.reason
         or judged.reason
         or (f"it was ended by {ended.signal}" if ended and ended.signal else ""),

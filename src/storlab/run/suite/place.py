@@ -44,6 +44,7 @@ class SuiteGuest:
     scale: float
     disks: list[str]
     here: bool = False
+    console: str = ""  # the name of the folder that has it
     udev: Process | None = None
     state: State = field(default_factory=State)  # what the last group left
     kept: dict[str, str] = field(default_factory=dict)  # cgroup in which something outlived its script → that script

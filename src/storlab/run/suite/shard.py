@@ -132,7 +132,7 @@ class Shard:
                     raise
                 if differs:
                     self.notify(f"{self.name}: its environment is not that of the run's first guest: {differs}")
-                self.guest = guest
+                guest.console, self.guest = folder.name, guest
             except NodeError as error:
                 if tries >= _BOOTS:
                     raise NoGuest(f"{self.name}: no guest could be had in {_BOOTS} tries: {error}") from None
@@ -297,6 +297,7 @@ class _Part:
             limit=self._group.timeout,
             scale=self._running.scale,
             guest=self._guest.name,
+            console=self._guest.console,
             reason=loss.reason,
             folder=place,
         )

@@ -258,7 +258,9 @@ async def _tear_down(journal: Journal, session: Session) -> list[str]:
 async def _plan(asked: Asked, place: Place) -> tuple[SuiteRecord, SuiteGuest]:
     """What is run, by a look into the first guest. Raises ``UserError`` where that can't be, or programs lack."""
     name = place.name(1)
-    guest = await place.open(name, place.folder / CONSOLES / f"001-{name}")
+    console = f"001-{name}"
+    guest = await place.open(name, place.folder / CONSOLES / console)
+    guest.console = console
     try:
         return await _planned(asked, place, guest), guest
     except BaseException:
