@@ -22,7 +22,9 @@ BEFORE = {
 
 
 def state(**changed: bytes) -> State:
-    contents = BEFORE | {name.replace("_of_", " of "): data for name, data in changed.items()}
+    contents = BEFORE | {
+        name.replace("_of_", " of ").replace("configfs_", "configfs "): data for name, data in changed.items()
+    }
     return parse_state({name: Done(read(name), StepResult(size=len(data)), data) for name, data in contents.items()})
 
 
@@ -51,6 +53,18 @@ def test_who_was_first_is_named() -> None:
 def test_what_came_again_is_laid_to_who_brought_it_back() -> None:
     pool = state(pools=b"arcstats\0dbgmsg\0tank\0")
     assert leaks(pool, state(), pool) == [Leak("pool", "tank", "/t/3")]
+
+
+def test_devices_and_targets_that_are_made_by_configfs_are_named() -> None:
+    changed = state(
+        configfs_nullb=b"features\0nullb0\0", devices=BEFORE["devices"] + b" 250 0 4 nullb0\n",
+        **{"configfs_nvmet/subsystems": b"nqn.test\0"},
+    )  # fmt: skip
+    assert {(leak.kind, leak.what) for leak in leaks(changed)} == {
+        ("configfs", "nullb/nullb0"),
+        ("configfs", "nvmet/subsystems/nqn.test"),
+        ("device", "nullb0"),
+    }
 
 
 def test_partitions_of_the_suites_disks_are_none_but_devices_made_of_others_are() -> None:

@@ -1,4 +1,4 @@
-"""What scripts must leave as they found it: pools, module parameters, mounts, users, loops, swap, memory.
+"""What scripts must leave as they found it: pools, module parameters, mounts, users, devices, targets, swap, memory.
 
 A script may change any of it while its group runs. What is still other than before once the group has been cleaned up
 is a leak of the first script after which it was so (openzfs/zfs#13287).
@@ -16,6 +16,8 @@ from storlab.nodes.steps import Done, Step
 from storlab.suite.model import Leak
 
 _MODULES = ("spl", "zfs")
+_CONFIGFS = ("nullb", "nvmet/subsystems", "nvmet/ports", "target/core", "target/iscsi", "target/loopback")
+"""Where tests make devices and targets."""
 _STEPS: Mapping[str, Step] = {
     "pools": steps.names("/proc/spl/kstat/zfs"),
     "mounts": steps.read("/proc/self/mountinfo"),
@@ -26,9 +28,10 @@ _STEPS: Mapping[str, Step] = {
     "memory": steps.read("/proc/meminfo"),
     "events": steps.read("/proc/vmstat"),
     **{f"parameters of {module}": steps.contents(f"/sys/module/{module}/parameters") for module in _MODULES},
+    **{f"configfs {folder}": steps.names(f"/sys/kernel/config/{folder}") for folder in _CONFIGFS},
 }
 # Disks appear when somebody loads a driver's module, attaches a file, or makes a volume or a mapping.
-_DEVICE = re.compile(r"(loop|zd|dm-|md|sd[a-z]+|nbd|ram)\d*")
+_DEVICE = re.compile(r"(loop|zd|dm-|md|sd[a-z]+|nbd|nullb|zram|ram)\d*")
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 # What is held in tmpfs, and by the kernel for itself: beyond that much more than before it was not forgotten by chance.
 _MEMORY = {"Shmem": ("files in memory", 16 * 1024**2), "SUnreclaim": ("kernel memory", 64 * 1024**2)}
@@ -70,6 +73,8 @@ def parse_state(done: Mapping[str, Done]) -> State:
             known[_KINDS[name]] = readers[name](each)
         elif each.ok and name.startswith("parameters"):
             known["parameter"] = {**known.get("parameter", {}), **_parameters(each)}
+        elif each.ok and name.startswith("configfs"):
+            known["configfs"] = {**known.get("configfs", {}), **_made(name.partition(" ")[2], each)}
     known["swap"] = {line.split()[0]: "" for line in done["swaps"].text.splitlines()[1:] if line.split()}
     killed = re.search(r"^oom_kill (\d{1,9})$", done["events"].text, re.MULTILINE)
     return State(known, _memory(done["memory"].text), int(killed[1]) if killed else 0)
@@ -81,6 +86,11 @@ _KINDS = {"pools": "pool", "mounts": "mount", "users": "user", "groups": "group"
 def _pools(done: Done) -> dict[str, str]:
     """Pools have a folder beside the module's own statistics, which are there before any pool is."""
     return dict.fromkeys(done.entries, "")
+
+
+def _made(folder: str, done: Done) -> dict[str, str]:
+    """What was made in a folder of configfs; beside it lies what its module says of itself."""
+    return {f"{folder}/{name}": "" for name in done.entries if name not in ("features", "discovery_auth", "alua")}
 
 
 def _mounts(done: Done) -> dict[str, str]:
