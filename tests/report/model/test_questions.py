@@ -41,3 +41,19 @@ def test_the_terminal_shows_two_screens_and_names_what_it_leaves_out() -> None:
     assert brief.count("\n") <= 100 < full.count("\n")
     assert "--full" in brief
     assert "--full" not in full
+
+
+def test_pairs_that_have_nothing_in_common_are_named_beside_their_ratios() -> None:
+    run = sample()
+    first = [c for c in run.summary.comparisons if c.metric == "write.bandwidth"]
+    (one, *_), (other, *_) = ([c for c in first if c.a == a] for a in ("ext4", "xfs"))
+    assert one.b != other.b
+    summary = replace(run.summary, comparisons=(one, other))
+    table = View(replace(run, summary=summary)).verdicts[0].table
+    assert table.columns[-2:] == ("vs", "ratio")
+    told = {row[0]: row[-2:] for row in table.rows}
+    assert told["ext4"][0] == one.b and told["ext4"][1].startswith("▲") and told["xfs"][0] == other.b
+    assert told["btrfs"] == ("", "") and sum(span is not None for span in table.spans) == 2
+    pooled = replace(run, summary=replace(summary, comparisons=tuple(replace(c, pooled=True) for c in (one, other))))
+    table = View(pooled).verdicts[0].table
+    assert [row[0] for row in table.rows] == ["ext4", "xfs"] and table.columns == ("filesystem", "vs", "ratio")

@@ -46,31 +46,41 @@ class Values:
 
 
 def question_table(question: Sequence[Comparison], values: Values, title: str) -> Table:
-    """A row a level: its value, and its ratio to each level that it is compared with."""
+    """A row a level: its value, and its ratio to each level that it is compared with.
+
+    Where each has but one that it is compared with, and not all the same, that one is named beside the ratio.
+    """
     first, notes = question[0], Notes()
     levels = values.levels_of(question)
     against = [level for level in levels if any(c.b == level for c in question)]
     pairs = {(c.a, c.b): c for c in question}
     found = {level: e for level in levels if (e := values.of(first, level)) is not None}
     unit = fmt.common_scale([e.mean for e in found.values()], first.unit) if found else None
+    single = len(against) > 1 and len({c.a for c in question}) == len(question)
+    if single and not found:
+        levels = [level for level in levels if any(c.a == level for c in question)]
     rows = []
     for level in levels:
         e = found.get(level)
-        ratios = (pairs.get((level, other)) for other in against)
-        told = ("" if c is None else notes.mark(_ratio(c), c.warnings) for c in ratios)
+        ratios = [pairs.get((level, other)) for other in against]
+        told = ["" if c is None else notes.mark(_ratio(c), c.warnings) for c in ratios]
+        if single:
+            told = next(([c.b, text] for c, text in zip(ratios, told, strict=True) if c is not None), ["", ""])
         rows.append((level, *([_value(e, unit), *_spread(e, notes)] if found else []), *told))
     confidences = list(dict.fromkeys(fmt.confidence(e.confidence) for e in found.values()))
     numbers = ("mean", SPREAD, "rounds") if found else ()
     known = any(e.low is not None for e in found.values())
     half = f"± {'/'.join(confidences)} interval" if known else ""
-    columns = (first.factor, *numbers, *(f"vs {level}" for level in against))
+    columns = (first.factor, *numbers, *(("vs", "ratio") if single else (f"vs {level}" for level in against)))
     rounds = {c.rounds for c in question}
     counted = "" if found or len(rounds) > 1 else fmt.plural(rounds.pop(), "round")
     caption = ", ".join(filter(None, (words.direction(first.better), half, counted)))
     drawn: tuple[Span | None, ...] = ()
-    if len(against) == 1:
-        drawn = tuple(None if (c := pairs.get((level, against[0]))) is None else span_of(c) for level in levels)
-    return Table(title, columns, tuple(rows), 1, caption, notes.sentences(), drawn, divisible=True)
+    if single or len(against) == 1:
+        by_level = {c.a: c for c in question}
+        drawn = tuple(None if (c := by_level.get(level)) is None else span_of(c) for level in levels)
+    words_in = ("vs",) if single else ()
+    return Table(title, columns, tuple(rows), 1, caption, notes.sentences(), drawn, divisible=True, words=words_in)
 
 
 def _value(e: Estimate | None, unit: fmt.Scale | None) -> str:
