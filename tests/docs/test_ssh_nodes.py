@@ -118,7 +118,7 @@ def test_a_process_that_outlived_its_agent_there_is_ended_there(lab: Laboratory,
     assert agents
     process.send_signal(signal.SIGSTOP)  # or it would start another agent, which ends what this one left
     for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first, or one would end what another started
-        for pid in agents:
+        for pid in sorted(agents, reverse=True):  # the youngest first: a stopped child without a parent is woken
             os.kill(pid, number)
     kill(process)
     assert ended(process).status == -9
