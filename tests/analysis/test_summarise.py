@@ -337,6 +337,15 @@ def test_a_combination_in_which_a_pooled_verdict_is_the_other_way_round_is_named
     assert pooled.warnings == ("Combinations differ: the ratio is 0.50× in bs=64k.",)
 
 
+def test_combinations_are_named_by_what_differs_among_them() -> None:
+    factors: Factors = {**AB, "bs": ("4k", "64k"), "fs": ("xfs",)}
+    values: Values = {("a", "4k", "xfs"): rates(4e8), ("a", "64k", "xfs"): rates(1e8)}
+    values |= {("b", "4k", "xfs"): rates(1.01e8), ("b", "64k", "xfs"): rates(1.99e8)}
+    trials, metrics, cells = tables(values, factors)
+    pooled = summarise(trials, metrics, design(factors, cells)).comparisons[-1]
+    assert pooled.warnings == ("Combinations differ: the ratio is 0.50× in bs=64k.",)
+
+
 @pytest.mark.parametrize("lost", [0, 5, 12])
 def test_how_many_comparisons_there_are_does_not_depend_on_what_fails(lost: int) -> None:
     factors: Factors = {**AB, "bs": ("4k", "64k")}

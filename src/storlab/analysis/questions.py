@@ -7,7 +7,7 @@ does not support, a metric that a workload does not have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from storlab.analysis.compare import Question
@@ -163,18 +163,26 @@ def _plan_combination(
 def _plan_pooled(parts: list[Planned], least: int, within: Levels) -> Iterator[Planned]:
     """One item for each source and metric that at least ``least`` combinations can answer, or could yet."""
     for having in grouped(((part.question.source, part.question.metric), part) for part in parts).values():
-        able = [part for part in having if not part.problem and not part.waiting]
+        named = list(zip(_names_of([part.question.within for part in having]), having, strict=True))
+        able = [(name, part) for name, part in named if not part.problem and not part.waiting]
         late = [part for part in having if part.waiting and part.counted]
         if len(able) < least <= len(able) + len(late):  # it counts all the same, lest failures make others less strict
             yield replace(late[0], question=replace(late[0].question, within=within, pooled=True))
         if len(able) >= least:
-            missing = grouped((p.problem or p.waiting, level_names(p.question.within)) for p in having if p not in able)
+            missing = grouped((why, name) for name, part in named if (why := part.problem or part.waiting))
             warnings = tuple(f"Not over {'; '.join(names)}: {why}" for why, names in missing.items())
-            question = replace(able[0].question, within=within, pooled=True)
-            cells = tuple(part.cells[0] for part in able)
-            names = tuple(level_names(part.question.within) for part in able)
-            found = Planned(question, cells, names=names, warnings=warnings, described=able[0].described)
+            first = able[0][1]
+            question = replace(first.question, within=within, pooled=True)
+            cells = tuple(part.cells[0] for _, part in able)
+            names = tuple(name for name, _ in able)
+            found = Planned(question, cells, names=names, warnings=warnings, described=first.described)
             yield replace(found, counted=not found.described)
+
+
+def _names_of(combinations: Sequence[Levels]) -> list[str]:
+    """What each is called among the others: by the factors in which they differ."""
+    common = set.intersection(*(set(levels.items()) for levels in combinations))
+    return [level_names(dict(pair for pair in levels.items() if pair not in common)) for levels in combinations]
 
 
 def _about(asked: Question, key: Key, trait: Trait) -> Question:

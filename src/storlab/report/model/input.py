@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Protocol, TypeVar
 
 import polars as pl
 
-from storlab.analysis.summary import Summary
+from storlab.analysis.summary import BlockIO, CellState, Distribution, Estimate, SteadyWindow, Summary
+from storlab.analysis.sweeps.data import Knee, Line, Objective
 from storlab.metrics import Declarations, named
 from storlab.records.columns import COLUMNS
 from storlab.records.manifest import Manifest
@@ -25,6 +26,7 @@ _INTEGERS, _TEXTS = (
 _TRIALS: dict[str, pl.DataType] = {**_INTEGERS, **_TEXTS}
 
 Facts = Mapping[str, object]
+P = TypeVar("P", CellState, Estimate, Distribution, BlockIO, SteadyWindow, Line, Knee, Objective)
 
 
 def _no_rows(columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
@@ -81,8 +83,11 @@ class ReportInput:
 
 
 def for_people(given: ReportInput) -> ReportInput:
-    """``given`` with the units by which people know its metrics, such as IOPS; programs read base units."""
-    summary = given.summary
+    """``given`` with the units by which people know its metrics, such as IOPS; programs read base units.
+
+    Without the factors that have one level, where others tell the cells apart: no heading needs them.
+    """
+    summary = _distinguished(given.summary)
     named = replace(
         summary,
         estimates=tuple(replace(e, unit=fmt.unit_of(e.metric, e.unit)) for e in summary.estimates),
@@ -91,6 +96,35 @@ def for_people(given: ReportInput) -> ReportInput:
         effects=tuple(replace(f, unit=fmt.unit_of(f.metric, f.unit)) for f in summary.effects),
     )
     return replace(given, summary=named, series=_named(given.series), findings=_named(given.findings))
+
+
+def _distinguished(summary: Summary) -> Summary:
+    levels = [cell.levels for cell in summary.cells]
+    factors = {name: len({each.get(name) for each in levels}) for each in levels[:1] for name in each}
+    if all(count == 1 for count in factors.values()):
+        return summary  # nothing else says what was measured
+    kept = {name for name, count in factors.items() if count > 1}
+    return replace(
+        summary,
+        cells=_only(kept, summary.cells),
+        estimates=_only(kept, summary.estimates),
+        by_node=_only(kept, summary.by_node),
+        distributions=_only(kept, summary.distributions),
+        block_io=_only(kept, summary.block_io),
+        steady=_only(kept, summary.steady),
+        sweeps=tuple(replace(sweep, lines=_only(kept, sweep.lines)) for sweep in summary.sweeps),
+        knees=_only(kept, summary.knees),
+        objectives=_only(kept, summary.objectives),
+        comparisons=tuple(replace(c, within=_those(kept, c.within)) for c in summary.comparisons),
+    )
+
+
+def _only(kept: Set[str], rows: tuple[P, ...]) -> tuple[P, ...]:
+    return tuple(replace(row, levels=_those(kept, row.levels)) for row in rows)
+
+
+def _those(kept: Set[str], levels: Mapping[str, str]) -> dict[str, str]:
+    return {name: level for name, level in levels.items() if name in kept}
 
 
 def _named(frame: pl.DataFrame) -> pl.DataFrame:
