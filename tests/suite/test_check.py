@@ -28,10 +28,10 @@ FSTESTS = {
     "generic/001       [expunged]\n": (0, Outcome.SKIP, "it is expunged"),
     "generic/001 5s ... - output mismatch (see /x/results//generic/001.out.bad)\n    --- a\n    +++ b\n"
     "Ran: generic/001\nFailures: generic/001\nFailed 1 of 1 tests\n": (
-        1, Outcome.FAIL, "output mismatch (see /x/results//generic/001.out.bad)",
+        1, Outcome.FAIL, "output mismatch (see 001.out.bad)",
     ),
     "generic/001 5s ... [failed, exit status 1]- output mismatch (see /x)\nFailures: generic/001\n": (
-        1, Outcome.FAIL, "exit status 1 output mismatch (see /x)",
+        1, Outcome.FAIL, "exit status 1 output mismatch (see x)",
     ),
     "generic/001 3s ...  3s\n_check_dmesg: something found\nRan: generic/001\nFailures: generic/001\n": (
         1, Outcome.FAIL, "",

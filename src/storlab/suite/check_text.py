@@ -15,6 +15,7 @@ _LINE = re.compile(r"(?P<test>[A-Za-z0-9_.-]{1,64}/[A-Za-z0-9_.-]{1,64})(?: =>| 
 _STATUS = re.compile(r"\[(?P<status>passed|failed|not run|expunged)(?P<more>[^\]]*)\](?P<why>.*)")
 _BEGIN = re.compile(r"^_begin_fstest +(?P<groups>[^#\n]+)", re.MULTILINE)
 _ENDED = re.compile(r"(?:Ran|Not run|Failures|Failed \d|Passed all)\b")
+_SEE = re.compile(r"\(see \S*/(?P<name>[^/\s)]+)\)")  # in the guest, which is gone: the file is kept beside the output
 _LONGEST = 4096  # characters of a line that is looked at
 
 
@@ -51,7 +52,7 @@ def read_check(lines: Iterable[str], test: str, code: int | None) -> tuple[Outco
         else:
             passed = True
     if failed is not None:
-        return Outcome.FAIL, failed
+        return Outcome.FAIL, _SEE.sub(r"(see \g<name>)", failed)
     if code != 0:
         return Outcome.FAIL, f"check ended with status {code}" if code is not None else ""
     if skipped is not None:
