@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,6 +128,36 @@ def test_a_test_that_took_the_machine_down_has_a_result(lab: Laboratory) -> None
         "two": Outcome.PASS,
     }, said
     assert "this machine went down while it ran" in said.stderr and said.status == 3
+
+
+@needs_root
+def test_a_test_that_hangs_in_the_kernel_is_told_and_nothing_more_is_run_before_it_is_gone(lab: Laboratory) -> None:
+    mounted = lab.folder / "frozen"
+    frozen = f"""set -e
+        truncate --size 16M {mounted}.img
+        mkfs.ext4 -q {mounted}.img
+        mkdir {mounted}
+        mount -o loop {mounted}.img {mounted}
+        fsfreeze --freeze {mounted}
+        touch {mounted}/file"""
+    runfile = "[DEFAULT]\nuser = root\npre =\npost =\ntimeout = 2\n[tests/here]\ntests = ['one', 'two']\n"
+    own = planted(lab.folder / "own", {"tests/here/one": frozen, "tests/here/two": "true"}, runfile)
+    try:
+        said = lab.storlab("suite", "run", own, "--tests", own.parent, "--here", HERE, "--out", lab.out)
+        again = lab.storlab("suite", "resume", lab.out)
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", mounted], check=False)
+    run = read_suite_run(lab.out)
+    (hung,) = run.results.values()
+    assert (hung.outcome, said.status) == (Outcome.HUNG, 4), said
+    assert "not even KILL ended all of its processes, so nothing more was run" in hung.reason
+    assert "boot it again, and `storlab suite resume` runs the rest" in said.stderr
+    assert again.status == 1 and "they hang in the kernel" in again.stderr, again
+    said = lab.storlab("suite", "resume", lab.out)
+    subprocess.run(["umount", mounted], check=True)  # of the user's folder: it is told, and left
+    run = read_suite_run(lab.out)
+    assert [each.outcome for each in run.results.values()] == [Outcome.HUNG, Outcome.PASS], said
+    assert (said.status, run.without_result) == (3, [])
 
 
 @pytest.fixture

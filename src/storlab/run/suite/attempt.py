@@ -188,7 +188,7 @@ async def _until_time_out(
         last, printed = now_done, output.last
         if now >= timeout * running.scale - 0.001:
             longer = f", {running.scale:.1f} times the {timeout:g} s of its runfile" if running.scale > 1 else ""
-            return f"it took longer than {timeout * running.scale:g} s{longer}"
+            return f"it took longer than {round(timeout * running.scale, 1):g} s{longer}"
         if now >= timeout - 0.001 and idle:
             return (
                 f"it took longer than {timeout:g} s, and for the last {spent:.0f} s it neither printed nor computed, "

@@ -57,9 +57,7 @@ class SuiteGuest:
     @property
     def given_up(self) -> str:
         """What follows where a script can't even be killed."""
-        return (
-            "so nothing more is run before this machine is booted again" if self.here else "so its guest was given up"
-        )
+        return "so nothing more was run" if self.here else "so its guest was given up"
 
 
 @dataclass(frozen=True)

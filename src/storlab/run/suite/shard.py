@@ -31,6 +31,11 @@ _LOOK = 30.0  # s, for what takes a hundredth
 _BOOTS = 3  # tries to get a guest, one after another, before a part of the run is given up
 _LOSSES = 2  # of guests by one test, before it is not tried again
 
+_BOOT_AGAIN = (
+    "A test hangs in the kernel of this machine, so nothing more was run: boot it again, "
+    "and `storlab suite resume` runs the rest."
+)
+
 
 class NoGuest(StorlabError):
     """No guest can be had any more."""
@@ -110,9 +115,7 @@ class Shard:
                 return
             except GuestLost as loss:
                 if self.place.here is not None and loss.hung:
-                    raise NoGuest(
-                        f"{loss.reason}. Boot this machine again; `storlab suite resume` runs the rest"
-                    ) from None
+                    raise NoGuest(_BOOT_AGAIN) from None
                 self.notify(f"{self.name}: {loss.reason}. {'' if self.place.here else _rest(part.left)}".rstrip())
                 await self._give_up()
                 group = replace(group, tests=part.left)
