@@ -124,6 +124,19 @@ def test_an_undecided_comparison_that_rounds_can_not_decide_asks_for_none() -> N
         ),
         (
             [_pair("a", "b", "better"), _pair("c", "d", "better"), _pair("e", "f", "better")],
+            "The first of each pair is better.",
+        ),
+        (
+            [*(_pair(f"{n}", f"no {n}", "better") for n in range(3)), _pair("a", "b", "undecided")],
+            "Of 4 pairs, the first is better in 3 and undecided in 1.",
+        ),
+        (
+            [
+                _pair("a", "b", "better"),
+                _pair("c", "d", "better"),
+                _pair("e", "d", "better"),
+                _pair("e", "f", "better"),
+            ],
             "No single best: nothing beats a or c or e.",
         ),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from storlab.analysis.summary import Comparison, GateResult, Summary, Verdict
@@ -213,8 +214,19 @@ def lead(comparisons: Sequence[Comparison]) -> str:
     alike = grouped((tuple(n for n in names if n in wins[name]), name) for name in names if wins[name])
     if len(alike) <= _SAID:
         return f"{'; '.join(f'{_are_better(having, than)}' for than, having in alike.items())}."
+    if len(names) == 2 * len(comparisons):  # no level was compared with those of another pair
+        return _of_pairs(comparisons)
     unbeaten = [name for name in names if not any(name in beaten for beaten in wins.values())]
     return f"No single best: nothing beats {' or '.join(unbeaten)}." if unbeaten else "No single best."
+
+
+def _of_pairs(comparisons: Sequence[Comparison]) -> str:
+    """What came of pairs that have nothing in common."""
+    found = Counter(c.verdict for c in comparisons)
+    if len(found) == 1:
+        return f"The first of each pair is {comparisons[0].verdict}."
+    counts = [f"{verdict} in {found[verdict]}" for verdict in MARKS if found[verdict]]
+    return f"Of {len(comparisons)} pairs, the first is {listed(counts)}."
 
 
 def best(comparisons: Sequence[Comparison]) -> str | None:
