@@ -154,7 +154,7 @@ def own_kernel(cache: Cache, kernel: Path, modules: Path | None, root: OwnRoot |
     if modules is not None and not (modules / "modules.dep").is_file():
         raise UserError(
             f"{modules} has no modules.dep, so it is no folder of a kernel's modules; name …/lib/modules/RELEASE, as "
-            "`make modules_install INSTALL_MOD_PATH=…` makes it"
+            "`make modules_install INSTALL_MOD_PATH=…` makes it; for an unpacked package, run `depmod --basedir` first"
         )
     wanted = (*recipe.EARLY_MODULES, *(recipe.OWN_ROOT_MODULES if root else ()))
     merged = root is None or root.merged
