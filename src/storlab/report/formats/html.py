@@ -6,15 +6,12 @@ values of charts, switches levels off, and changes scales; the page's policy all
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
 from html import escape
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING, get_args
 
-import jinja2
 from markupsafe import Markup
 from markupsafe import escape as markup_escape
 
@@ -22,6 +19,7 @@ from storlab.extras import has_extra, lacking
 from storlab.grouping import grouped
 from storlab.report.charts import all_panels
 from storlab.report.charts.kind import Kind
+from storlab.report.formats import html_page
 from storlab.report.model import words
 from storlab.report.model.claims import LEAD as CLAIMS
 from storlab.report.model.grid import MANY
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 # Charts of one kind: beyond that nobody looks, and the page grows heavy. The tables have all numbers.
 _MOST = 24
-_TEMPLATES = Path(__file__).parent / "templates"
 _SCRIPTS = ("report.js", "scales.js")
 _ROOT = re.compile(r"<svg\b[^>]*>")
 _VIEW_BOX = re.compile(r'viewBox="([^"]*)"')
@@ -66,8 +63,7 @@ def page_of(given: ReportInput, panels: list[Panel]) -> str:
     """The page, with ``panels`` as its charts: for whoever writes them as files, too."""
     shown, manifest = View(given), given.manifest
     charts = _charts(panels)
-    script = "".join((_TEMPLATES / name).read_text("utf-8") for name in _SCRIPTS)
-    page = _environment().get_template("report.html.j2")
+    page = html_page.environment({"explained": _explained, "marked": _marked}).get_template("report.html.j2")
     return page.render(
         view=shown,
         sections=[(anchor, name) for anchor, name, there in _sections(shown, charts, given) if there],
@@ -88,9 +84,8 @@ def page_of(given: ReportInput, panels: list[Panel]) -> str:
         left_out=len(panels) - sum(len(group) for group in charts.values()),
         nodes=node_sheets(manifest),
         stacks=stack_sheets(given),
-        script=Markup(script),
-        script_hash=base64.b64encode(sha256(script.encode()).digest()).decode(),
-        css=Markup((_TEMPLATES / "report.css").read_text("utf-8")),  # our own file
+        css=html_page.style("report.css"),
+        **html_page.script(*_SCRIPTS),
     )
 
 
@@ -116,21 +111,6 @@ def _sections(shown: View, charts: Mapping[Kind, object], given: ReportInput) ->
     yield "facts", "Environment", bool(shown.setup or (manifest and manifest.nodes) or given.facts)
     yield "reproduce", "Reproduce", bool(given.commands or given.study)
     yield "method", "Method", bool(shown.method)
-
-
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        # Markup is ours and stays; every other text loses control characters before it is escaped.
-        finalize=lambda value: plain(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
-    )
-    environment.filters |= {"explained": _explained, "marked": _marked}
-    return environment
 
 
 _TERM = re.compile(rf"(?<![\w&-])({'|'.join(words.TERMS)})(s?)(?![\w-])")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import msgspec
 
@@ -12,7 +11,6 @@ from storlab.report.formats.escape import markdown
 from storlab.report.suite.pages.page import Page, Table
 from storlab.text import one_line
 
-_TEMPLATES = Path(__file__).parents[2] / "formats" / "templates"
 _MOST = 50  # rows of a table in a terminal; the other formats have all
 
 
