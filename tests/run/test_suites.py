@@ -94,8 +94,10 @@ def laboratory(folder: Path) -> Iterator[Laboratory]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         lab = Laboratory(folder)
-        yield lab
-        lab.close()
+        try:
+            yield lab
+        finally:  # also where a suite that takes an hour is interrupted
+            lab.close()
         assert lab.leftovers() == []
         assert not [*Path("/var/tmp").glob(f"storlab-{lab.identity}*")]
 
