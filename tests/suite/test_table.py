@@ -14,6 +14,7 @@ from storlab.records.suite.sources import observed
 from storlab.records.suite.table import COLUMNS, write_tests
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.model import Attempt, Group, Leak, Outcome, Script
+from storlab.suite.order import repeated
 from suite.samples import HERE, RUNFILE, suite_of
 from suite.test_records import of, written
 
@@ -41,6 +42,22 @@ def test_the_environment_is_recorded_and_older_runs_have_none(tmp_path: Path) ->
     known = SuiteEnvironment(kernel="6.12", modules={"zfs": "2.3.2"}, cpus=2, accelerator="kvm")
     write_suite_record(tmp_path, msgspec.structs.replace(read_suite_run(tmp_path).asked, environment=known))
     assert str(observed(read_suite_run(tmp_path))[0].environment) == "kernel 6.12, ZFS 2.3.2, CPUs 2, accelerator kvm"
+
+
+def test_each_iteration_counts_as_a_run(tmp_path: Path) -> None:
+    suite = repeated(suite_of(RUNFILE), 3)
+    pool, *_ = (group for group in suite.groups if group.name == "tests/pool")
+    groups = [group for group in suite.groups if group.name.startswith("tests/pool")]
+    create = pool.tests[0].path
+    attempts = [
+        Attempt(group.name, create, "test", outcome, BEGAN, 1.0, user="root")
+        for group, outcome in zip(groups, (Outcome.PASS, Outcome.FAIL, Outcome.PASS), strict=True)
+    ]
+    runs = observed(written(tmp_path, suite, *attempts))
+    assert [{name: [str(each.outcome) for each in tries] for name, tries in run.tests.items()} for run in runs] == [
+        {"tests/pool/create": [outcome]} for outcome in ("PASS", "FAIL", "PASS")
+    ]
+    assert len({run.identity for run in runs}) == 3 and len({run.asked for run in runs}) == 1
 
 
 def test_each_of_many_results_is_a_row(tmp_path: Path) -> None:

@@ -18,6 +18,12 @@ def iteration_name(number: int) -> str:
     return f" (iteration {number})" if number > 1 else ""
 
 
+def place_of(name: str) -> tuple[str, int]:
+    """A group's name in the first iteration, and the iteration, by its name in any."""
+    found = _ITERATION.fullmatch(name)
+    return (found["group"], int(found["number"])) if found is not None else (name, 1)
+
+
 def iteration(groups: Sequence[Group], number: int) -> list[Group]:
     """The groups of the first iteration, as those of another."""
     return [
@@ -74,10 +80,8 @@ def replayed(suite: Suite, order: Sequence[tuple[str, str]]) -> Suite:
 
 def _later(name: str, groups: Mapping[str, Group]) -> Group | None:
     """The group of a later iteration that has this name."""
-    found = _ITERATION.fullmatch(name)
-    if found is None or found["group"] not in groups:
-        return None
-    return iteration([groups[found["group"]]], int(found["number"]))[0]
+    first, number = place_of(name)
+    return iteration([groups[first]], number)[0] if number > 1 and first in groups else None
 
 
 def without_rest(

@@ -45,6 +45,12 @@ def test_one_run_a_side_decides_nothing_about_a_test() -> None:
     assert found.one_sided == 0.5
 
 
+def test_three_runs_of_each_side_that_all_differ_decide_it() -> None:
+    assert said(compared(runs_of({"a": "PPP", "b": "PPP"}), runs_of({"a": "FFF", "b": "PPP"}))) == {
+        "a": "regressed", "b": "unchanged"
+    }  # fmt: skip
+
+
 def test_what_history_has_seen_pass_each_time_is_decided_by_one_failure() -> None:
     history = tuple(runs_of({"a": "P" * 19, "b": "PF" * 9 + "P"}))
     found = compared([run_of({"a": "P", "b": "P"}, 20)], [run_of({"a": "F", "b": "F"}, 21)], history[1:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from storlab.errors import RecordsError, UserError
@@ -12,6 +12,7 @@ from storlab.records.manifest import NAME as MANIFEST
 from storlab.records.suite.folder import SUITE, SuiteRun, read_suite_run
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.observed import ObservedRun, Try
+from storlab.suite.order import iteration_name, place_of
 from storlab.suite.zts_text import ResultLine, read_results, report_name, test_name
 
 LOGS = (".log", ".txt")
@@ -56,34 +57,47 @@ def read_sources(paths: Iterable[Path]) -> list[ObservedRun]:
 
 
 def observed(run: SuiteRun) -> list[ObservedRun]:
-    """A run as comparisons see it: what guests of another environment than the first one's did is a run of its own."""
+    """A run as comparisons see it: each iteration is a run of its own, and so is what guests of another environment
+    than the first one's did.
+    """
     testdir, first = run.asked.testdir, run.asked.environment or _UNKNOWN
-    asked = {key: test_name(key[1], testdir) for key in run.asked.keys}
-    twice = _repeated(asked.values())
-    others = dict(run.others)
-    environments = {first.key: first}
-    tries: dict[tuple[str, ...], dict[str, list[Try]]] = {first.key: {}}
+    paths = {(place_of(group)[0], path): test_name(path, testdir) for group, path in run.asked.keys}
+    twice = _repeated(paths.values())
+    environments = {first.key: first, **{other.key: other for other in dict(run.others).values()}}
+    others = {console: other.key for console, other in run.others}
+    found: dict[tuple[int, tuple[str, ...]], dict[str, list[Try]]] = {(1, first.key): {}}
+    asked: dict[int, set[str]] = {}
+    for group, path in run.asked.keys:
+        base, number = place_of(group)
+        asked.setdefault(number, set()).add(_unique(paths[base, path], base, twice))
     for attempt in run.attempts:
         if attempt.role == "test":
-            environment = others.get(attempt.console, first)
-            environments.setdefault(environment.key, environment)
-            name = _unique(test_name(attempt.path, testdir), attempt.group, twice)
-            own = tries.setdefault(environment.key, {})
+            base, number = place_of(attempt.group)
+            name = _unique(test_name(attempt.path, testdir), base, twice)
+            own = found.setdefault((number, others.get(attempt.console, first.key)), {})
             own.setdefault(name, []).append(Try(attempt.outcome, attempt.elapsed))
-    elsewhere = {name for key, own in tries.items() if key != first.key for name in own}
-    names = frozenset(_unique(name, key[0], twice) for key, name in asked.items())
     return [
         ObservedRun(
-            name=str(run.folder) if key == first.key else f"{run.folder} ({environments[key]})",
-            identity=run.identity if key == first.key else f"{run.identity} {key}",
+            name=f"{run.folder}{iteration_name(number)}" + ("" if key == first.key else f" ({environments[key]})"),
+            identity=f"{run.identity}{iteration_name(number)}" + ("" if key == first.key else f" {key}"),
             started=run.started,
             environment=environments[key],
             tests={name: tuple(each) for name, each in own.items()},
-            # What ran elsewhere alone is not missing here.
-            asked=(names - (elsewhere - own.keys())) if key == first.key else frozenset(own),
+            asked=_missed(asked.get(number, set()), number, first.key, found) if key == first.key else frozenset(own),
         )
-        for key, own in tries.items()
+        for (number, key), own in found.items()
     ]
+
+
+def _missed(
+    asked: set[str],
+    number: int,
+    key: tuple[str, ...],
+    found: Mapping[tuple[int, tuple[str, ...]], Mapping[str, object]],
+) -> frozenset[str]:
+    """What an iteration was to run in this environment: all of it, but for what ran elsewhere alone."""
+    elsewhere = {name for (other, where), own in found.items() if other == number and where != key for name in own}
+    return frozenset((asked | found[number, key].keys()) - (elsewhere - found[number, key].keys()))
 
 
 def read_console(path: Path) -> ObservedRun:
