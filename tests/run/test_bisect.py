@@ -14,6 +14,7 @@ from laboratory import Laboratory
 from laboratory.guests import needs_guests
 from run.test_suites import laboratory
 from storlab.run.suite.bisect.commits import commits_between
+from storlab.run.suite.bisect.steps import program_of
 from study.program import Ran, call
 
 CULPRIT = 19
@@ -146,6 +147,19 @@ tests = ["works"]
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Laboratory]:
     yield from laboratory(tmp_path / "laboratory")
+
+
+@pytest.mark.parametrize(
+    ("command", "program"),
+    [
+        (("/opt/bin/storlab", "suite", "run"), "storlab"),
+        (("sudo", "-u", "root", "storlab", "suite", "check"), "storlab"),
+        (("sudo", "./test"), "sudo"),
+        (("./storlab-test", "storlab"), "storlab-test"),
+    ],
+)
+def test_a_check_by_storlab_is_known_as_one(command: tuple[str, ...], program: str) -> None:
+    assert program_of(command) == program
 
 
 @pytest.mark.slow

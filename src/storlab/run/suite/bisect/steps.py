@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -80,6 +80,12 @@ def read_steps(folder: Path) -> list[Step]:
     return parse_steps(read_file(path, RECORD), str(path)) if path.exists() else []
 
 
+def program_of(command: Sequence[str]) -> str:
+    """The name of the program that a command runs; Storlab's also by sudo, whose own options may come first."""
+    name, *others = (Path(word).name for word in command)
+    return "storlab" if name == "sudo" and "storlab" in others else name
+
+
 @dataclass
 class Bench:
     """Tests candidates: from the journal what is in it, then for real. ``notify`` gets a line for each check."""
@@ -123,7 +129,7 @@ class Bench:
         return self._judged(number, status, elapsed)
 
     def _judged(self, number: int, status: int | None, elapsed: float) -> Step:
-        name, program = self.plan.candidates[number], Path(self.plan.check[0]).name
+        name, program = self.plan.candidates[number], program_of(self.plan.check)
         if status in _NOT_RUN or (program == "storlab" and status not in (0, _FAILED_SUITE, None)):
             log = self._log(number, "check")
             raise StorlabError(f"the check of {name} {_said(status)}, which says nothing of it: see {log}")
