@@ -127,7 +127,8 @@ def own_image(kernel: Path, modules: Path | None = None, rootfs: Path | None = N
         versions = part.about.versions
     layer = part.folder / "modules.erofs"
     return Image(
-        name=f"own-{part.about.release}",
+        # Two builds of one release are two images, as whoever changes a kernel has them.
+        name=f"own-{part.about.release}-{recipe.digest([part.folder.name, root.image.parent.name])[:8]}",
         kernel=part.folder / "kernel",
         initramfs=part.folder / "initramfs",
         layers=(root.image, layer) if layer.exists() else (root.image,),

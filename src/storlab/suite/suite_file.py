@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -98,7 +98,22 @@ class Guests(Model):
     disk_size: Size = Field(4 * 1024**3, ge=1024**2, description="size of each; takes room here as it is written")
     space: Size = Field(16 * 1024**3, ge=64 * 1024**2, description="size of the file system in `/var/tmp`")
     modules: list[Name] = Field([], description="kernel modules that are loaded first, such as `zfs`")
+    kernel: str | None = Field(
+        None,
+        description="your own kernel, a bzImage or vmlinux, seen from this file; `--kernel` goes before",
+    )
+    kernel_modules: str | None = Field(None, description="its modules: `…/lib/modules/RELEASE`")
+    rootfs: str | None = Field(
+        None, description="a root for it, as a folder or an image with EROFS, ext4 or squashfs; by default the image's"
+    )
     programs: list[Name] = Field([], description="programs without which the suite is refused")
+
+    @model_validator(mode="after")
+    def _with_a_kernel(self) -> Self:
+        named = next((key for key in ("kernel_modules", "rootfs") if getattr(self, key) is not None), None)
+        if named is not None and self.kernel is None:
+            raise ValueError(f"{named} goes with a kernel of your own: write kernel, too")
+        return self
 
 
 class CheckTable(Model):

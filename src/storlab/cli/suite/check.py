@@ -8,6 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from storlab.cli.options import Json, Quiet, Strings
+from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, own_kernel_of
 from storlab.cli.suite.originals import Cpus, Guests, Memory, Out, Scale
 
 
@@ -31,6 +32,9 @@ def check(
     guests: Guests = 1,
     cpus: Cpus = 1,
     memory: Memory = "1G",
+    kernel: Kernel = None,
+    kernel_modules: KernelModules = None,
+    rootfs: Rootfs = None,
     timeout_scale: Scale = None,
     out: Out = None,
     quiet: Quiet = False,
@@ -69,7 +73,7 @@ def check(
     asked = Asked(
         (), tests=checkout, guests=guests, cpus=cpus, memory=size_of(memory), scale=timeout_scale, retries=again,
         adapter=Check(OWN_TESTS, options), title=checkout.resolve().name, iterations=until or iterations,
-        until_failure=until > 0,
+        until_failure=until > 0, kernel=own_kernel_of(kernel, kernel_modules, rootfs),
     )  # fmt: skip
     folder = out or new_folder("check")
     finish(folder, lambda watch: asyncio.run(run_suite(asked, folder, watch)), quiet=quiet, json=json)

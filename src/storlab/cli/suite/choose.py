@@ -11,9 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 from storlab.errors import RecordsError, UserError
 from storlab.reading import read_file
 from storlab.records.suite import SuiteRun, read_suite_run
+from storlab.records.suite.own_kernel import OwnKernel
 from storlab.records.suite.past import Past, past_of
 from storlab.records.suite.sources import runs_in
-from storlab.run.suite.own_files import folder_of, own_adapter
+from storlab.run.suite.own_files import folder_of, kernel_of, own_adapter
 from storlab.run.suite.suite_run import Asked
 from storlab.suite.adapters.command import Command
 from storlab.suite.model import Outcome
@@ -40,6 +41,7 @@ def asked_for(
     past: Past | None = None,
     memory: str | None = None,
     cpus: int | None = None,
+    kernel: OwnKernel | None = None,
 ) -> Asked:
     """What is to be run; ``past``: by whose times shares are made even. Raises ``UserError``."""
     if not names:
@@ -76,6 +78,7 @@ def asked_for(
         cpus=own.cpus if cpus is None else cpus,
         memory=own.memory if memory is None else size_of(memory),
         times=times,
+        kernel=kernel or (kernel_of(adapter) if isinstance(adapter, Command) else None),
     )
 
 

@@ -16,6 +16,7 @@ from storlab.cli.suite.compare import compare
 from storlab.cli.suite.compare import history as history_
 from storlab.cli.suite.finish import finish, keep_table
 from storlab.cli.suite.here import Disks, HereName, Wipe, here_of
+from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, own_kernel_of
 from storlab.cli.suite.originals import test_runner, zfs_tests
 from storlab.errors import UserError
 
@@ -89,6 +90,9 @@ def run(
         int | None, Option("--cpus", min=1, max=255, help="Virtual CPUs of each guest: 1 by default.")
     ] = None,
     memory: Annotated[str | None, Option("--memory", metavar="SIZE", help="Memory of each: 1G by default.")] = None,
+    kernel: Kernel = None,
+    kernel_modules: KernelModules = None,
+    rootfs: Rootfs = None,
     shuffle: Annotated[bool, Option("--shuffle", help="Groups, and the tests of each, in a random order.")] = False,
     seed: Annotated[int | None, Option("--seed", min=0, help="Of the random order: that of an earlier run.")] = None,
     replay: Annotated[
@@ -127,11 +131,14 @@ def run(
         past=past_in(history),
         memory=memory,
         cpus=cpus,
+        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here),
     )
     asked = _with(asked, guests=guests, retries=retries, scale=timeout_scale, allow_missing=allow_missing)
     asked = in_order_asked(asked, earlier, shuffle=shuffle, seed=seed, limit=limit)
     own = () if expect is None else read_own_expectations(expect)
     asked = _with(asked, until_failure=until_failure, own=own, here=here_of(here, disk, wipe, guests))
+    if here:  # whatever a suite file says
+        asked = _with(asked, kernel=None)
     if asked.seed is not None and not quiet and not json:
         warn(f"Random order with --seed {asked.seed}")
     folder = out or new_folder(Path(asked.names[0]).stem or "suite")
@@ -163,6 +170,9 @@ def list_(
     tags: Tags = "",
     shard: Shard = "1/1",
     history: History = None,
+    kernel: Kernel = None,
+    kernel_modules: KernelModules = None,
+    rootfs: Rootfs = None,
     json: Json = False,
 ) -> None:
     """Show what a suite consists of: its groups and tests, and what is expected of them. Nothing of it is run.
@@ -176,7 +186,8 @@ def list_(
     from storlab.run.suite.suite_run import look_at_suite
 
     past = past_in(history)
-    asked = asked_for(names, tests=tests, test=test, exclude=exclude, tags=tags, shard=shard, past=past)
+    own = own_kernel_of(kernel, kernel_modules, rootfs)
+    asked = asked_for(names, tests=tests, test=test, exclude=exclude, tags=tags, shard=shard, past=past, kernel=own)
     chosen, found, lacking = asyncio.run(look_at_suite(asked, warn))
     if json:
         show_json(listed_json(chosen, found.expectations, lacking, past))

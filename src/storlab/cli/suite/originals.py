@@ -12,6 +12,7 @@ import typer
 from typer import Argument, Option
 
 from storlab.cli.suite.here import HereName, Wipe, here_of
+from storlab.cli.suite.kernel import Kernel, KernelModules, Rootfs, own_kernel_of
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ def test_runner(
     guests: Guests = 1,
     cpus: Cpus = 1,
     memory: Memory = "1G",
+    kernel: Kernel = None,
+    kernel_modules: KernelModules = None,
+    rootfs: Rootfs = None,
     timeout_scale: Scale = None,
     allow_missing: Missing = False,
     here: HereName = "",
@@ -111,6 +115,7 @@ def test_runner(
     asked = Asked(
         names, tests=copied, guests=guests, cpus=cpus, memory=size_of(memory), scale=timeout_scale,
         allow_missing=allow_missing, adapter=adapter, title=runfiles or ",".join(wanted), here=own,
+        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here),
     )  # fmt: skip
     if dryrun or template:
         found = look(asked)
@@ -149,6 +154,9 @@ def zfs_tests(
     guests: Guests = 1,
     cpus: Cpus = 1,
     memory: Memory = "1G",
+    kernel: Kernel = None,
+    kernel_modules: KernelModules = None,
+    rootfs: Rootfs = None,
     timeout_scale: Scale = None,
     allow_missing: Missing = False,
     here: HereName = "",
@@ -206,6 +214,7 @@ def zfs_tests(
     asked = Asked(
         names, guests=guests, cpus=cpus, memory=size_of(memory), scale=timeout_scale, allow_missing=allow_missing,
         adapter=adapter, title=single or named, here=own,
+        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here),
     )  # fmt: skip
     if constrained:
         look_at_guest(asked)

@@ -23,6 +23,7 @@ from storlab.record import Count, Number, Seconds, parse_lines, read_record, to_
 from storlab.records.files import sync_folder, write_durably
 from storlab.records.manifest import read_manifest
 from storlab.records.suite.here import Here
+from storlab.records.suite.own_kernel import OwnKernel
 from storlab.suite.adapters.check import CheckOptions
 from storlab.suite.adapters.zts import ZtsOptions
 from storlab.suite.environment import SuiteEnvironment
@@ -71,6 +72,7 @@ class SuiteRecord(Struct, frozen=True, forbid_unknown_fields=True):
     variables: dict[str, str] = {}  # of all scripts, in the first guest
     own: tuple[OwnEntry, ...] = ()  # what the user expects, beside the suite's own tables
     here: Here | None = None  # run on this machine; by default in guests
+    kernel: OwnKernel | None = None  # that guests boot; by default the image's
     format: int = FORMAT
 
     @property

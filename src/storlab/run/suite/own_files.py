@@ -13,6 +13,7 @@ from storlab.errors import Problem, StudyError, UserError
 from storlab.model import Model
 from storlab.reading import read_file
 from storlab.records.suite.here import Here
+from storlab.records.suite.own_kernel import OwnKernel
 from storlab.run.suite.checkout import Wanted, choose
 from storlab.run.suite.guest import OWN_TESTS
 from storlab.study.messages import explain
@@ -154,6 +155,16 @@ def _problems(
     for path, message in explain(error, model):
         where = tuple(part for at, part in enumerate(path) if part != "table" or not isinstance(path[at - 1], int))
         yield Problem(".".join(map(str, where)), message, line_of(where, lines))
+
+
+def kernel_of(suite: Command) -> OwnKernel | None:
+    """The kernel that a suite file wants its guests to boot."""
+    guests = suite.spec.guests
+    if guests.kernel is None:
+        return None
+    beside = Path(suite.file).resolve().parent
+    others = [str(beside / path) if path is not None else None for path in (guests.kernel_modules, guests.rootfs)]
+    return OwnKernel(str(beside / guests.kernel), *others)
 
 
 def folder_of(suite: Command) -> Path | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 
 from msgspec.structs import replace as with_fields
+from pydantic import ValidationError
 
 from storlab.errors import MissingTool, StorlabError, UserError
 from storlab.nodes.kinds.vm.kind import VmKind
@@ -22,6 +23,7 @@ from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.records.suite import CONSOLES, SUITE, Results, SuiteRecord, SuiteRun, read_suite_run, write_suite_record
 from storlab.records.suite.here import FILES, Here, who_lacks
+from storlab.records.suite.own_kernel import OwnKernel
 from storlab.records.suite.under_way import taken_down
 from storlab.run.executor import new_run_id
 from storlab.run.interrupts import Interrupts
@@ -76,6 +78,7 @@ class Asked:
     own: tuple[OwnEntry, ...] = ()  # what the user expects
     iterations: int = 0  # no more than these, if not 0; all of them, unless until a failure
     here: Here | None = None
+    kernel: OwnKernel | None = None  # that guests boot; by default the image's
 
     @property
     def name(self) -> str:
@@ -146,8 +149,7 @@ async def resume_suite(folder: Path, watch: Watch, limit: float | None = None) -
             if asked.here is not None:
                 place = HereMaker(session, run_by(adapter, asked.here.user), asked.here, folder)
             else:
-                spec = VmKind(kind="vm", cpus=asked.cpus, memory=asked.memory)
-                place = GuestMaker(session, adapter, spec, folder, tests)
+                place = GuestMaker(session, adapter, _guests(asked), folder, tests)
             await place.refuse_lacking()
             if lost := taken_down(folder, session.host.machine, known.attempts):
                 with Results(folder) as results:
@@ -212,7 +214,19 @@ def _place(session: Session, folder: Path, asked: Asked) -> Place:
     adapter = asked.adapter or own_adapter(asked.names, asked.tests, asked.here)
     if asked.here is not None:
         return HereMaker(session, adapter, asked.here, folder)
-    return GuestMaker(session, adapter, VmKind(kind="vm", cpus=asked.cpus, memory=asked.memory), folder, asked.tests)
+    return GuestMaker(session, adapter, _guests(asked), folder, asked.tests)
+
+
+def _guests(asked: Asked | SuiteRecord) -> VmKind:
+    """What each guest is. Raises ``UserError`` for what none can be."""
+    kernel = asked.kernel
+    own = {} if kernel is None else {"kernel": kernel.image, "modules": kernel.modules, "rootfs": kernel.rootfs}
+    try:
+        return VmKind.model_validate({"kind": "vm", "cpus": asked.cpus, "memory": asked.memory, **own})
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = first["msg"].removeprefix("Value error, ")
+        raise UserError(f"--{'.'.join(map(str, first['loc']))}: {reason}") from None
 
 
 def _begin(folder: Path, run: str, name: str) -> None:
@@ -302,6 +316,7 @@ async def _planned(asked: Asked, place: Place, guest: SuiteGuest) -> SuiteRecord
         iterations=asked.iterations,
         own=asked.own,
         here=await place.recorded(),
+        kernel=asked.kernel,
     )
     write_suite_record(place.folder, record)
     return record

@@ -1,0 +1,42 @@
+"""``--kernel``: a suite in guests that boot the user's own kernel, with its modules and a root file system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Option
+
+from storlab.errors import UserError
+
+if TYPE_CHECKING:
+    from storlab.records.suite.own_kernel import OwnKernel
+
+Kernel = Annotated[
+    Path | None,
+    Option("--kernel", metavar="FILE", help="What guests boot: a bzImage or vmlinux; by default the image's kernel."),
+]
+KernelModules = Annotated[
+    Path | None,
+    Option("--kernel-modules", metavar="DIR", help="That kernel's modules: …/lib/modules/RELEASE."),
+]
+Rootfs = Annotated[
+    Path | None,
+    Option("--rootfs", metavar="PATH", help="A root for it: a folder, or EROFS, ext4, squashfs; else the image's."),
+]
+
+
+def own_kernel_of(kernel: Path | None, modules: Path | None, rootfs: Path | None, here: str = "") -> OwnKernel | None:
+    """What guests boot; ``None`` for the image's kernel. Raises ``UserError``."""
+    from storlab.records.suite.own_kernel import OwnKernel
+
+    options = {"--kernel": kernel, "--kernel-modules": modules, "--rootfs": rootfs}
+    named = [option for option, path in options.items() if path is not None]
+    if here and named:
+        raise UserError(f"{named[0]}: with --here, tests run on the kernel and the root that this machine runs")
+    if kernel is None:
+        if named:
+            raise UserError(f"{named[0]} goes with a kernel of your own: write --kernel, too")
+        return None
+    absolute = [str(path.resolve()) if path is not None else None for path in (modules, rootfs)]
+    return OwnKernel(str(kernel.resolve()), *absolute)
