@@ -55,6 +55,9 @@ def test_tests_run_on_a_kernel_of_ones_own_and_each_fresh_guest_boots_it(lab: La
     environment = run.asked.environment
     assert environment is not None and environment.image.startswith(f"own-{release}-") and run.others == ()
     assert run.asked.kernel is not None and run.asked.kernel.image == str(lab.folder / "bzImage")
+    again = lab.folder / "again"
+    said = lab.storlab("suite", "run", "--replay", lab.out, "--test", "first", "--out", again, timeout=300)
+    assert said.status == 0 and read_suite_run(again).asked.kernel == run.asked.kernel, said
 
 
 @needs_root

@@ -101,6 +101,7 @@ class Earlier:
     tests: Path | None
     guest: str
     order: tuple[tuple[str, str], ...]
+    kernel: OwnKernel | None = None
 
 
 def replay_of(written: str) -> Earlier:
@@ -118,7 +119,7 @@ def replay_of(written: str) -> Earlier:
         raise UserError(f"--replay {written}: no test ran there; guests of that run: {there}")
     tests = Path(run.asked.tests) if run.asked.tests is not None else None
     names = tuple(runfile.name for runfile in run.asked.runfiles if runfile.own) or tuple(run.asked.name.split(","))
-    return Earlier(names, tests, guest, tuple(order))
+    return Earlier(names, tests, guest, tuple(order), run.asked.kernel)
 
 
 def in_order_asked(asked: Asked, earlier: Earlier | None, *, shuffle: bool, seed: int | None, limit: str) -> Asked:

@@ -131,7 +131,7 @@ def run(
         past=past_in(history),
         memory=memory,
         cpus=cpus,
-        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here),
+        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here) or (earlier.kernel if earlier else None),
     )
     asked = _with(asked, guests=guests, retries=retries, scale=timeout_scale, allow_missing=allow_missing)
     asked = in_order_asked(asked, earlier, shuffle=shuffle, seed=seed, limit=limit)

@@ -65,11 +65,13 @@ def observed(run: SuiteRun) -> list[ObservedRun]:
     twice = _repeated(paths.values())
     environments = {first.key: first, **{other.key: other for other in dict(run.others).values()}}
     others = {console: other.key for console, other in run.others}
-    found: dict[tuple[int, tuple[str, ...]], dict[str, list[Try]]] = {(1, first.key): {}}
     asked: dict[int, set[str]] = {}
     for group, path in run.asked.keys:
         base, number = place_of(group)
         asked.setdefault(number, set()).add(_unique(paths[base, path], base, twice))
+    found: dict[tuple[int, tuple[str, ...]], dict[str, list[Try]]] = {
+        (number, first.key): {} for number in asked or [1]
+    }
     for attempt in run.attempts:
         if attempt.role == "test":
             base, number = place_of(attempt.group)
