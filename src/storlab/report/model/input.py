@@ -98,12 +98,19 @@ def for_people(given: ReportInput) -> ReportInput:
     return replace(given, summary=named, series=_named(given.series), findings=_named(given.findings))
 
 
-def _distinguished(summary: Summary) -> Summary:
+def shared_levels(summary: Summary) -> dict[str, str]:
+    """The levels that all cells have; none where no factor has more, and nothing else says what was measured."""
     levels = [cell.levels for cell in summary.cells]
-    factors = {name: len({each.get(name) for each in levels}) for each in levels[:1] for name in each}
-    if all(count == 1 for count in factors.values()):
-        return summary  # nothing else says what was measured
-    kept = {name for name, count in factors.items() if count > 1}
+    first = levels[0] if levels else {}
+    shared = {name: level for name, level in first.items() if all(each.get(name) == level for each in levels)}
+    return shared if len(shared) < len(first) else {}
+
+
+def _distinguished(summary: Summary) -> Summary:
+    shared = shared_levels(summary)
+    if not shared:
+        return summary
+    kept = {name for cell in summary.cells for name in cell.levels} - shared.keys()
     return replace(
         summary,
         cells=_only(kept, summary.cells),

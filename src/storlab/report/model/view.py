@@ -15,7 +15,7 @@ from storlab.report.model.claims import claim_lines
 from storlab.report.model.conformance import conformance_tables
 from storlab.report.model.effects import effect_tables, how_made
 from storlab.report.model.grid import further_tables, measured_tables
-from storlab.report.model.input import ReportInput, for_people, split
+from storlab.report.model.input import ReportInput, for_people, shared_levels, split
 from storlab.report.model.latencies import asked_latencies, latency_tables
 from storlab.report.model.nodes import guest_tables, node_tables
 from storlab.report.model.power_cuts import power_cut_tables
@@ -96,6 +96,7 @@ class View:
     """What a report shows of ``given``, as text and tables, in the order in which every format shows it."""
 
     def __init__(self, given: ReportInput) -> None:
+        self.facts_line = _facts_line(given)
         given = for_people(given)
         summary, manifest = given.summary, given.manifest
         values = Values(summary.estimates)
@@ -104,7 +105,6 @@ class View:
         watched = [e for e in summary.estimates if e.source.startswith(PROBE)]
         self.title = given.title
         self.description = manifest.description if manifest else ""
-        self.facts_line = _facts_line(given)
         self.cautions = list(map(words.stop, given.cautions))
         self.platform_notes = list(map(words.stop, manifest.platform_notes if manifest else ()))
         self.rounds = summary.rounds_done
@@ -276,9 +276,10 @@ def resting(summary: Summary) -> str:
 
 
 def _facts_line(given: ReportInput) -> str:
-    manifest = given.manifest
+    manifest, shared = given.manifest, words.levels(shared_levels(given.summary))
+    everywhere = f"everywhere {shared}" if shared else ""
     if manifest is None:
-        return ""
+        return everywhere
     nodes = manifest.nodes
     kernels = sorted({facts.kernel.release for facts in nodes.values() if facts.kernel})
     parts = [
@@ -287,5 +288,6 @@ def _facts_line(given: ReportInput) -> str:
         f"{'node' if len(nodes) == 1 else 'nodes'} {words.compact(list(nodes))}" if nodes else "",
         f"Linux {', '.join(kernels)}" if kernels else "",
         f"Storlab {manifest.storlab}",
+        everywhere,
     ]
     return " · ".join(part for part in parts if part)
