@@ -20,6 +20,7 @@ __all__ = [
     "MAX_DURATION",
     "MAX_SIZE",
     "Duration",
+    "GuestMemory",
     "Share",
     "Size",
     "parse_duration",
@@ -29,6 +30,9 @@ __all__ = [
     "shown",
     "size_text",
 ]
+
+_LEAST_MEMORY = 128 * 1024**2  # bytes
+_MEMORY_STEP = 2 * 1024**2  # bytes
 
 
 def power_of_two(what: str, least: int, most: int) -> AfterValidator:
@@ -43,6 +47,14 @@ def power_of_two(what: str, least: int, most: int) -> AfterValidator:
     return AfterValidator(checked)
 
 
+def _guest_memory(size: int) -> int:
+    if size < _LEAST_MEMORY:
+        raise ValueError('a guest needs 128M at least to boot: write memory = "512M"')
+    if size % _MEMORY_STEP:
+        raise ValueError("a guest's memory is a multiple of 2M")
+    return size
+
+
 def _schema(pattern: str, number: str, example: str) -> WithJsonSchema:
     text = {"type": "string", "pattern": pattern}
     return WithJsonSchema({"anyOf": [text, {"type": number}], "examples": [example]})
@@ -51,6 +63,8 @@ def _schema(pattern: str, number: str, example: str) -> WithJsonSchema:
 Size = Annotated[
     int, BeforeValidator(parse_size), _schema(r"^\s*\d+(\.\d+)?\s*[kmgtpKMGTP]?(i?[bB])?\s*$", "integer", "4k")
 ]
+GuestMemory = Annotated[Size, AfterValidator(_guest_memory)]
+"""A size that the memory of a virtual machine can have."""
 Duration = Annotated[
     float,
     BeforeValidator(parse_duration),

@@ -79,6 +79,8 @@ def test_what_is_absent_is_named_with_file_and_line_and_the_rest_is_kept() -> No
         ("[groups.a]\ntests = ['']\n", "x.toml: line 2: groups.a.tests.0: "),
         (ONE + "[guests]\ndisks = 99\n", "x.toml: line 4: guests.disks: 99 should be at most 20"),
         (ONE + "[guests]\nmemory = '1 parsec'\n", "x.toml: line 4: guests.memory: "),
+        (ONE + "[guests]\nmemory = '100M'\n", "x.toml: line 4: guests.memory: a guest needs 128M at least to boot"),
+        (ONE + "[guests]\nmemory = '129M'\n", "x.toml: line 4: guests.memory: a guest's memory is a multiple of 2M"),
         (
             ONE + "[guests]\nrootfs = 'root'\n",
             "x.toml: line 3: guests: rootfs goes with a kernel of your own: write kernel",

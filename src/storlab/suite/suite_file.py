@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from storlab.model import Model
-from storlab.units import Duration, Size
+from storlab.units import Duration, GuestMemory, Size
 
 AdapterName = Literal["command", "zts", "ktap", "check"]
 _MOST_TIMEOUT = 30 * 24 * 3600  # s
@@ -92,7 +92,7 @@ class GroupTable(Around):
 class Guests(Model):
     """What each guest has."""
 
-    memory: Size = Field(1024**3, ge=64 * 1024**2, description="memory; `--memory` overrides it")
+    memory: GuestMemory = Field(1024**3, description="memory; `--memory` overrides it")
     cpus: Count = Field(1, ge=1, le=255, description="virtual CPUs; `--cpus` overrides it")
     disks: Count = Field(3, ge=0, le=20, description="empty disks for the tests, named in `$DISKS`")
     disk_size: Size = Field(4 * 1024**3, ge=1024**2, description="size of each; takes room here as it is written")

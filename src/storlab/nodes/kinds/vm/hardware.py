@@ -8,9 +8,7 @@ from pydantic import Field, Strict, field_validator, model_validator
 
 from storlab.model import Model
 from storlab.nodes.binding import Numbers
-from storlab.units import Duration, Size
-
-_LEAST_MEMORY = 128 * 1024**2
+from storlab.units import Duration, GuestMemory
 
 # Not microvm: under emulation no clock of it tells the kernel how fast the CPU's counter runs (benchmarks/README.md).
 Machine = Literal["q35", "pc"]
@@ -19,7 +17,7 @@ Machine = Literal["q35", "pc"]
 class Hardware(Model):
     """A guest's machine. Everything here can be a factor."""
 
-    memory: Size = Field(512 * 1024**2, description="Of each guest.")
+    memory: GuestMemory = Field(512 * 1024**2, description="Of each guest.")
     cpus: Annotated[int, Strict()] = Field(1, ge=1, le=255, description="Virtual CPUs of each guest.")
     machine: Machine = Field("q35", description="QEMU's machine type.")
     cpu: str = Field("", description="QEMU's CPU model; by default `host` with KVM and `max` without.")
@@ -40,15 +38,6 @@ class Hardware(Model):
     kernel_args: str = Field("", description='More for the kernel\'s command line: "mitigations=off".')
     qemu_args: tuple[str, ...] = Field((), description="More for QEMU's command line.")
     silence: Duration = Field(60.0, gt=0, description="A guest whose agent is silent for longer counts as hung.")
-
-    @field_validator("memory")
-    @classmethod
-    def _enough_memory(cls, size: int) -> int:
-        if size < _LEAST_MEMORY:
-            raise ValueError('a guest needs 128M at least to boot: write memory = "512M"')
-        if size % (2 * 1024**2):
-            raise ValueError("a guest's memory is a multiple of 2M")
-        return size
 
     @model_validator(mode="after")
     def _with_a_kernel(self) -> Self:
