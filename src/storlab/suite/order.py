@@ -18,8 +18,8 @@ def iteration_name(number: int) -> str:
     return f" (iteration {number})" if number > 1 else ""
 
 
-def place_of(name: str) -> tuple[str, int]:
-    """A group's name in the first iteration, and the iteration, by its name in any."""
+def split_iteration(name: str) -> tuple[str, int]:
+    """A group's name without its iteration, and the number of that: 1 for a name that has none."""
     found = _ITERATION.fullmatch(name)
     return (found["group"], int(found["number"])) if found is not None else (name, 1)
 
@@ -80,7 +80,7 @@ def replayed(suite: Suite, order: Sequence[tuple[str, str]]) -> Suite:
 
 def _later(name: str, groups: Mapping[str, Group]) -> Group | None:
     """The group of a later iteration that has this name."""
-    first, number = place_of(name)
+    first, number = split_iteration(name)
     return iteration([groups[first]], number)[0] if number > 1 and first in groups else None
 
 

@@ -12,7 +12,7 @@ from storlab.records.manifest import NAME as MANIFEST
 from storlab.records.suite.folder import SUITE, SuiteRun, read_suite_run
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.observed import ObservedRun, Try
-from storlab.suite.order import iteration_name, place_of
+from storlab.suite.order import iteration_name, split_iteration
 from storlab.suite.zts_text import ResultLine, read_results, report_name, test_name
 
 LOGS = (".log", ".txt")
@@ -61,20 +61,20 @@ def observed(run: SuiteRun) -> list[ObservedRun]:
     than the first one's did.
     """
     testdir, first = run.asked.testdir, run.asked.environment or _UNKNOWN
-    paths = {(place_of(group)[0], path): test_name(path, testdir) for group, path in run.asked.keys}
+    paths = {(split_iteration(group)[0], path): test_name(path, testdir) for group, path in run.asked.keys}
     twice = _repeated(paths.values())
     environments = {first.key: first, **{other.key: other for other in dict(run.others).values()}}
     others = {console: other.key for console, other in run.others}
     asked: dict[int, set[str]] = {}
     for group, path in run.asked.keys:
-        base, number = place_of(group)
+        base, number = split_iteration(group)
         asked.setdefault(number, set()).add(_unique(paths[base, path], base, twice))
     found: dict[tuple[int, tuple[str, ...]], dict[str, list[Try]]] = {
         (number, first.key): {} for number in asked or [1]
     }
     for attempt in run.attempts:
         if attempt.role == "test":
-            base, number = place_of(attempt.group)
+            base, number = split_iteration(attempt.group)
             name = _unique(test_name(attempt.path, testdir), base, twice)
             own = found.setdefault((number, others.get(attempt.console, first.key)), {})
             own.setdefault(name, []).append(Try(attempt.outcome, attempt.elapsed))
