@@ -108,6 +108,7 @@ def hostile_run(text: str) -> ReportInput:
     level_name = text.encode("utf-8", "replace").decode()
 
     def named(levels: dict[str, str]) -> dict[str, str]:
+        levels = {**levels, "of all cells": level_name}
         return {name: level_name if level == "xfs" else level for name, level in levels.items()}
 
     def estimate(e: Estimate) -> Estimate:
