@@ -16,7 +16,7 @@ use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 use nix::unistd::{dup2_stderr, dup2_stdout, execv, getppid};
 
 use super::program::find_program;
-use super::spec::{LaunchSpec, Report, Step};
+use super::spec::{LaunchSpec, Membership, Report, Step};
 use crate::clock::{SECOND, monotonic_ns};
 use crate::confine::{self, Obstacle};
 use crate::sys::{self, Scheduling};
@@ -63,7 +63,11 @@ fn prepare_and_execute(
     if getppid().as_raw() != spec.agent {
         return Err(Stopped::AgentGone); // it died before the line above
     }
-    let in_cgroup = spec.cgroup.as_ref().is_some_and(|cgroup| join_cgroup(cgroup).is_ok());
+    let in_cgroup = match &spec.cgroup {
+        None => false,
+        Some(Membership::Born) => true,
+        Some(Membership::Join(cgroup)) => join_cgroup(cgroup).is_ok(),
+    };
     sys::inherit_standard_streams_only();
     sys::reset_signal_actions();
     let _ = SigSet::empty().thread_set_mask();

@@ -2,19 +2,22 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::Pid;
 
-use super::spec::LaunchSpec;
+use super::spec::{LaunchSpec, Membership};
 use crate::processes::{Family, MARKER, RunCgroup};
 use crate::protocol::{Failure, Output, Run, StdinKind};
 use crate::stream::set_nonblocking;
+use crate::sys;
+
+const ARG0: &str = "storlab-agent";
 
 /// A process that is on its way to become the program. All pipes are non-blocking on this side.
 #[derive(Debug)]
@@ -87,12 +90,12 @@ fn spawn_shim(run: &Run, serial: u64, cgroup: Option<&str>, input: Option<File>)
     let (report, report_end) = io::pipe()?;
     set_nonblocking(&report)?;
     let (stdin, stdin_end) = match (input, &run.stdin) {
-        (Some(file), _) => (None, Stdio::from(file)),
-        (None, StdinKind::None | StdinKind::File(_)) => (None, Stdio::null()),
+        (Some(file), _) => (None, OwnedFd::from(file)),
+        (None, StdinKind::None | StdinKind::File(_)) => (None, nothing()?),
         (None, StdinKind::Stream) => {
             let (reader, writer) = io::pipe()?;
             set_nonblocking(&writer)?;
-            (Some(writer), Stdio::from(reader))
+            (Some(writer), reader.into())
         }
     };
     let (stdout, stdout_end, stdout_file) = output(&run.stdout)?;
@@ -100,17 +103,48 @@ fn spawn_shim(run: &Run, serial: u64, cgroup: Option<&str>, input: Option<File>)
     let spec = LaunchSpec {
         report_fd: report_end.as_raw_fd(),
         agent: std::process::id() as i32,
-        cgroup: cgroup.map(Into::into),
+        cgroup: cgroup.map(|path| Membership::Join(path.into())),
         confine: run.confine.clone(),
         cwd: run.cwd.clone(),
         stdout_file,
         stderr_file,
         start_at_ns: run.start_at_ns,
     };
+    // No other thread of the agent starts processes, so none can inherit it by accident.
+    fcntl(&report_end, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    let born =
+        cgroup.map(|path| spawn_into(path, &spec, run, serial, [&stdin_end, &stdout_end, &stderr_end]));
+    let pid = match born {
+        Some(Ok(pid)) => pid,
+        // A kernel before 5.7, a filter that forbids it, or a cgroup that takes no process: the shim will say.
+        _ => {
+            let mut command = command(&spec, run, serial)?;
+            command.stdin(stdin_end).stdout(stdout_end).stderr(stderr_end).process_group(0);
+            // Dropping a Child neither kills nor reaps it; the session does both.
+            Pid::from_raw(command.spawn()?.id() as i32)
+        }
+    };
+    Ok(Launched { family: Family::new(pid, serial, None), report, stdin, stdout, stderr })
+}
 
+/// A shim that is in the run's cgroup from its first instant.
+fn spawn_into(
+    cgroup: &str,
+    spec: &LaunchSpec,
+    run: &Run,
+    serial: u64,
+    streams: [&OwnedFd; 3],
+) -> io::Result<Pid> {
+    let cgroup = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(cgroup)?;
+    let command = command(&LaunchSpec { cgroup: Some(Membership::Born), ..spec.clone() }, run, serial)?;
+    let image = sys::Image::of(&command, ARG0, streams.map(OwnedFd::as_fd))?;
+    Ok(sys::spawn_into(cgroup.as_fd(), &image)?)
+}
+
+fn command(spec: &LaunchSpec, run: &Run, serial: u64) -> io::Result<Command> {
     // The file itself, even if it has been replaced or deleted since.
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("storlab-agent").arg("launch").arg(serde_json::to_string(&spec)?).args(&run.argv);
+    command.arg0(ARG0).arg("launch").arg(serde_json::to_string(spec)?).args(&run.argv);
     for (name, value) in &run.env {
         match value {
             Some(value) => command.env(name, value),
@@ -118,13 +152,7 @@ fn spawn_shim(run: &Run, serial: u64, cgroup: Option<&str>, input: Option<File>)
         };
     }
     command.env(MARKER, Family::marker(serial));
-    command.stdin(stdin_end).stdout(stdout_end).stderr(stderr_end).process_group(0);
-    // No other thread of the agent starts processes, so none can inherit it by accident.
-    fcntl(&report_end, FcntlArg::F_SETFD(FdFlag::empty()))?;
-    // Dropping a Child neither kills nor reaps it; the session does both.
-    let child = command.spawn()?;
-    let family = Family::new(Pid::from_raw(child.id() as i32), serial, None);
-    Ok(Launched { family, report, stdin, stdout, stderr })
+    Ok(command)
 }
 
 /// Opening a named pipe would wait for who writes to it; for a regular file the flag means nothing.
@@ -133,14 +161,18 @@ fn open_input(path: &str) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(Errno::EINVAL.into()) }
 }
 
-fn output(output: &Output) -> io::Result<(Option<PipeReader>, Stdio, Option<String>)> {
+fn output(output: &Output) -> io::Result<(Option<PipeReader>, OwnedFd, Option<String>)> {
     Ok(match output {
         Output::Stream => {
             let (reader, writer) = io::pipe()?;
             set_nonblocking(&reader)?;
-            (Some(reader), Stdio::from(writer), None)
+            (Some(reader), writer.into(), None)
         }
-        Output::Discard => (None, Stdio::null(), None),
-        Output::File(path) => (None, Stdio::null(), Some(path.clone())),
+        Output::Discard => (None, nothing()?, None),
+        Output::File(path) => (None, nothing()?, Some(path.clone())),
     })
+}
+
+fn nothing() -> io::Result<OwnedFd> {
+    Ok(OpenOptions::new().read(true).write(true).open("/dev/null")?.into())
 }

@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 use crate::confine::Confinement;
 
 /// What the shim has to do, given to it as JSON on its command line.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LaunchSpec {
     /// The pipe for [`Report`]s.
     pub report_fd: i32,
     /// The agent's number: a shim whose parent is another has lost its agent.
     pub agent: i32,
-    /// Directory of the cgroup to join.
-    pub cgroup: Option<String>,
+    /// How it comes to be in the run's cgroup, where there is one.
+    pub cgroup: Option<Membership>,
     /// What alone it may write to.
     pub confine: Option<Confinement>,
     /// Working directory.
@@ -23,6 +23,15 @@ pub struct LaunchSpec {
     pub stderr_file: Option<String>,
     /// When to become the program, on `CLOCK_MONOTONIC`.
     pub start_at_ns: Option<i64>,
+}
+
+/// How a process comes to be in a cgroup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Membership {
+    /// It has been in it from its first instant.
+    Born,
+    /// It moves into this directory, for which the kernel lets it wait until every CPU has passed by (RCU).
+    Join(String),
 }
 
 /// What the shim tells, one JSON object a line. The end of the pipe after `Executing` means that the program runs.

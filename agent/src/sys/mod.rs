@@ -2,6 +2,10 @@
 
 #![allow(unsafe_code)]
 
+mod spawn;
+
+pub use spawn::{Image, spawn_into};
+
 use std::ffi::CStr;
 use std::io;
 use std::ops::BitOr;
