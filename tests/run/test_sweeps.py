@@ -20,4 +20,5 @@ def test_a_sweep_of_queue_depths_has_points_and_no_verdicts(tmp_path: Path) -> N
     assert [step.number for line in summary.sweeps[0].lines for step in line.steps] == [1, 2, 4]
     (objective,) = summary.objectives
     assert objective.reason.startswith("Too few rounds")
-    assert storlab.open_run(tmp_path / "run").plot.cdf().to_dict()["data"]
+    plot = storlab.open_run(tmp_path / "run").plot
+    assert plot.cdf().to_dict()["data"] and plot.histogram().to_dict()["layer"]

@@ -109,38 +109,52 @@ class Plots:
         """How slow the slowest tenth, hundredth, thousandth … of all operations are; a line a cell."""
         from storlab.report.charts.latency import latency_chart
 
-        curves, names = self._distributions(latency, where or {}, source)
+        curves, names = self._curves(latency, where or {}, source)
         return _finished(latency_chart(curves, "cell", names))
 
     def cdf(self, latency: str = "latency", *, where: dict[str, str] | None = None, source: str = "") -> Chart:
         """The share of operations that took no longer than so long; a line a cell."""
         from storlab.report.charts.sweeps.draw import cdf_chart
 
-        curves, names = self._distributions(latency, where or {}, source)
+        curves, names = self._curves(latency, where or {}, source)
         return _finished(cdf_chart(curves, latency, names))
 
-    def _distributions(self, latency: str, where: dict[str, str], source: str) -> tuple[pl.DataFrame, list[str]]:
+    def histogram(self, latency: str = "latency", *, where: dict[str, str] | None = None, source: str = "") -> Chart:
+        """The share of operations in each bin of latency; a line a cell."""
+        from storlab.report.charts.bins import histogram_chart, shares_of_bins
+
+        rows, source, cells = self._distributions(latency, where or {}, source)
+        return _finished(histogram_chart(shares_of_bins(rows, cells, source, latency), latency, list(cells)))
+
+    def _curves(self, latency: str, where: dict[str, str], source: str) -> tuple[pl.DataFrame, list[str]]:
         from storlab.report.charts.latency import percentile_curve
+
+        rows, source, cells = self._distributions(latency, where, source)
+        curves = {name: percentile_curve(rows, cell, source, latency) for name, cell in cells.items()}
+        return pl.concat(curve.with_columns(level=pl.lit(name)) for name, curve in curves.items()), list(cells)
+
+    def _distributions(
+        self, latency: str, where: dict[str, str], source: str
+    ) -> tuple[pl.DataFrame, str, dict[str, int]]:
+        """Histograms, the load that has them, and the cells that do, by what tells these apart."""
         from storlab.report.charts.theme import MOST_LINES
         from storlab.report.model.words import levels
 
         rows = self.run.histograms.filter(pl.col("metric") == latency)
         source = source or (rows["source"][0] if rows.height else "")
-        cells = [cell for cell in self._summary.cells if where.items() <= cell.levels.items()]
-        names = [name for name in cells[0].levels if len({cell.levels[name] for cell in cells}) > 1] if cells else []
-        curves = {
-            levels({name: cell.levels[name] for name in names}) or "all": percentile_curve(
-                rows, cell.cell, source, latency
-            )
-            for cell in cells
-            if rows.filter(cell=cell.cell, source=source).height
+        chosen = [cell for cell in self._summary.cells if where.items() <= cell.levels.items()]
+        names = [name for name in chosen[0].levels if len({cell.levels[name] for cell in chosen}) > 1] if chosen else []
+        having = set(rows.filter(source=source)["cell"])
+        cells = {
+            levels({name: cell.levels[name] for name in names}) or "all": cell.cell
+            for cell in chosen
+            if cell.cell in having
         }
-        if not curves:
+        if not cells:
             raise UserError(f"this run has no histogram of {latency!r} there")
-        if len(curves) > MOST_LINES:
-            raise UserError(f"{len(curves)} cells are more than {MOST_LINES} lines: choose levels by where={{…}}")
-        lines = pl.concat(curve.with_columns(level=pl.lit(name)) for name, curve in curves.items())
-        return lines, list(curves)
+        if len(cells) > MOST_LINES:
+            raise UserError(f"{len(cells)} cells are more than {MOST_LINES} lines: choose levels by where={{…}}")
+        return rows, source, cells
 
     def _sweep(self, factor: str) -> Sweep:
         cells = [(cell.cell, cell.levels) for cell in self._summary.cells]

@@ -19,12 +19,17 @@ _POINTS = 60  # a curve, for each nine: as many as it has pixels on a phone
 _MEDIAN = 0.30103  # −log10(1 − 0.5)
 
 
-def percentile_curve(histograms: pl.DataFrame, cell: int, source: str, metric: str) -> pl.DataFrame:
-    """``nines, latency``: cumulated counts of all nodes, jobs and rounds of a cell; latencies are upper edges."""
+def merged(histograms: pl.DataFrame, cell: int, source: str, metric: str) -> pl.DataFrame:
+    """``lower, upper, count`` of all nodes, jobs and rounds of a cell, in order, without empty bins."""
     rows = histograms.filter(cell=cell, source=source, metric=metric)
     whole = pl.col("job").is_null()
     kept = rows.filter(whole | ~whole.any().over("trial", "node"))
-    bins = merge_histograms(kept).filter(pl.col("count") > 0).sort("upper")
+    return merge_histograms(kept).filter(pl.col("count") > 0).sort("upper").select("lower", "upper", "count")
+
+
+def percentile_curve(histograms: pl.DataFrame, cell: int, source: str, metric: str) -> pl.DataFrame:
+    """``nines, latency``: cumulated counts of all nodes, jobs and rounds of a cell; latencies are upper edges."""
+    bins = merged(histograms, cell, source, metric)
     beyond = 1 - pl.col("count").cum_sum() / pl.col("count").sum()
     # The slowest operation has nothing beyond it; its bin ends the curve where half an operation would be.
     least = 0.5 / pl.col("count").sum()
