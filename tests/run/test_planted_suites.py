@@ -121,6 +121,16 @@ def test_each_has_its_cause(run: tuple[Laboratory, Ended, SuiteRun]) -> None:
 
 
 @needs_guests
+def test_once_a_guest_was_lost_a_spare_one_takes_the_place_of_the_next(run: tuple[Laboratory, Ended, SuiteRun]) -> None:
+    _, _, records = run
+    served = {attempt.guest for attempt in records.attempts if attempt.console.endswith("-spare-1")}
+    assert len(served) == 1 and served <= {"guest-1", "guest-2"}
+    first = min(attempt.started for attempt in records.attempts if attempt.console.endswith("-spare-1"))
+    lost = (Outcome.CRASHED, Outcome.HUNG)
+    assert sum(attempt.outcome in lost and attempt.started < first for attempt in records.attempts) >= 2
+
+
+@needs_guests
 def test_all_processes_of_a_test_end_with_it(run: tuple[Laboratory, Ended, SuiteRun]) -> None:
     _, _, records = run
     assert result(records, "/setsid").reason.endswith("did not end for TERM within 10 s")

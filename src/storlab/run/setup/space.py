@@ -160,7 +160,7 @@ def refuse_double_claims(
 
 def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str, side_by_side: bool = False) -> Memory:
     """Raise ``UserError`` where the nodes that are there at the same time want more memory than this machine has."""
-    available = _available(meminfo)
+    available = available_memory(meminfo)
     kept: dict[str, int] = {}
     most, every = 0, 0
     for cell in cells:
@@ -181,7 +181,8 @@ def refuse_guests_too_large(study: Study, cells: Sequence[Cell], meminfo: str, s
     return Memory(most, available)
 
 
-def _available(meminfo: str) -> int | None:
+def available_memory(meminfo: str) -> int | None:
+    """Bytes that programs can still have, by ``/proc/meminfo``; ``None`` where that does not say."""
     for line in meminfo.splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

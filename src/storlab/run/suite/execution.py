@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace as with_fields
@@ -16,7 +17,9 @@ from storlab.records.suite import CONSOLES, Results, SuiteRecord, read_suite_run
 from storlab.run.interrupts import Interrupts
 from storlab.run.suite.place import Place, SuiteGuest
 from storlab.run.suite.queue import Queue
-from storlab.run.suite.shard import Record, Shard, run_all
+from storlab.run.suite.record import Record
+from storlab.run.suite.shard import Shard, run_all
+from storlab.run.suite.spare import Spare
 from storlab.run.suite.until_failure import UntilFailure
 from storlab.suite.model import Attempt, Group
 from storlab.suite.selection import longest_first
@@ -74,11 +77,9 @@ class Execution:
                 if record.until_failure:
                     until = self._until_failure(kept)
                     ordered = () if until.failed_before(self.before) else ordered or until.more()
+                queue = Queue.of(ordered, until.more if until is not None else None)
                 with self._limited(kept):
-                    shards = self._shards(Queue.of(ordered, until.more if until is not None else None), kept)
-                    if shards:
-                        shards[0].guest = guest
-                    self.ending.given_up = tuple(await run_all(shards))
+                    self.ending.given_up = await self._run(queue, kept, guest)
             if not self.interrupts.finish:
                 stopped = "; ".join(self.ending.given_up) or self._cut_short(kept, until)
                 finished = None if stopped else datetime.now(UTC)
@@ -118,13 +119,17 @@ class Execution:
         finally:
             timer.cancel()
 
-    def _shards(self, queue: Queue, kept: Record) -> list[Shard]:
-        count = min(self.record.guests, len(queue))
-        settings = (self.watch.notify, self.record.scale, self.record.retries)
-        return [
-            Shard(self.place.name(number), self.place, queue, kept, self.interrupts, *settings)
-            for number in range(1, count + 1)
-        ]
+    async def _run(self, queue: Queue, kept: Record, guest: SuiteGuest | None) -> tuple[str, ...]:
+        """All groups, in as many guests as are asked for; why some of them could not go on, where that is so."""
+        async with Spare(self.place, partial(kept.opened, self.place, notify=self.watch.notify)) as spare:
+            settings = (self.watch.notify, spare, self.record.scale, self.record.retries)
+            shards = [
+                Shard(self.place.name(number), self.place, queue, kept, self.interrupts, *settings)
+                for number in range(1, min(self.record.guests, len(queue)) + 1)
+            ]
+            if shards:
+                shards[0].guest = guest
+            return tuple(await run_all(shards))
 
 
 def _consoles(folder: Path) -> int:

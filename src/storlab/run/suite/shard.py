@@ -6,26 +6,24 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 from msgspec.structs import replace as with_fields
 
 from storlab.analysis.wording import plural
 from storlab.errors import NodeError, StorlabError
 from storlab.nodes.waiting import all_of
-from storlab.records.suite import CONSOLES, LOG, OUTPUT, Results
+from storlab.records.suite import OUTPUT
 from storlab.records.suite.under_way import write_under_way
 from storlab.run.interrupts import Interrupts
 from storlab.run.suite.attempt import Running, run_script
-from storlab.run.suite.environment import record_difference
 from storlab.run.suite.invariants import Watchman, look
 from storlab.run.suite.loss import GuestLost, loss_of
 from storlab.run.suite.place import Place, SuiteGuest, end_survivors, restore_service
 from storlab.run.suite.queue import Queue
+from storlab.run.suite.record import Record
+from storlab.run.suite.spare import Spare
 from storlab.suite.adapters.base import Adapter
-from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.model import Attempt, Group, Leak, Outcome, Role, Script
-from storlab.suite.zts_text import console_line
 
 _LOOK = 30.0  # s, for what takes a hundredth
 _BOOTS = 3  # tries to get a guest, one after another, before a part of the run is given up
@@ -42,36 +40,6 @@ class NoGuest(StorlabError):
 
 
 @dataclass
-class Record:
-    """What all parts of a run write to: results, the log of all output, and whoever watches."""
-
-    folder: Path
-    results: Results
-    watch: Callable[[Attempt], None]
-    guests: int = 0
-    printed: Callable[[bytes], None] | None = None
-    stop: str = ""  # why no further test is begun
-    environment: SuiteEnvironment | None = None  # that of the run's first guest
-
-    def add(self, attempt: Attempt, runner: str) -> None:
-        """One more result: durable first, then shown."""
-        self.results.add(attempt)
-        with (self.folder / LOG).open("ab") as log:
-            log.write(console_line(attempt, runner).encode())
-            own = self.folder / attempt.folder / "log"
-            if attempt.folder and own.exists():
-                with own.open("rb") as lines:
-                    while piece := lines.read(1 << 20):
-                        log.write(piece)
-        self.watch(attempt)
-
-    def next_guest(self) -> int:
-        """The number of a guest that is started."""
-        self.guests += 1
-        return self.guests
-
-
-@dataclass
 class Shard:
     """The life of one guest, and of those that take its place. ``scale``: of time-outs; ``None``: as measured."""
 
@@ -81,9 +49,11 @@ class Shard:
     record: Record
     interrupts: Interrupts
     notify: Callable[[str], None]
+    spare: Spare
     scale: float | None = None
     retries: int = 0
     guest: SuiteGuest | None = None
+    _lost: bool = False  # one of its guests
 
     @property
     def adapter(self) -> Adapter:
@@ -121,28 +91,24 @@ class Shard:
                 group = replace(group, tests=part.left)
 
     async def _living(self) -> SuiteGuest:
-        """The guest, or a fresh one. Raises ``NoGuest``."""
+        """The guest, or the spare one, or a fresh one. Raises ``NoGuest``."""
         tries = 0
         while self.guest is None:
             tries += 1
-            folder = self.record.folder / CONSOLES / f"{self.record.next_guest():03}-{self.name}"
             try:
-                guest = await self.place.open(self.name, folder)
-                try:
-                    differs = await record_difference(guest, self.place, self.record.environment, folder)
-                except BaseException:
-                    await self.place.close(guest)
-                    raise
-                if differs:
-                    self.notify(f"{self.name}: its environment is not that of the run's first guest: {differs}")
-                guest.console, self.guest = folder.name, guest
+                self.guest = await self.spare.take() or await self.record.opened(self.place, self.name, self.notify)
             except NodeError as error:
                 if tries >= _BOOTS:
                     raise NoGuest(f"{self.name}: no guest could be had in {_BOOTS} tries: {error}") from None
                 self.notify(f"{self.name}: {error}. Another guest is started.")
+            else:
+                self.guest.name = self.name  # of a spare one, from here on
+                if self._lost:
+                    await self.spare.prepare()
         return self.guest
 
     async def _give_up(self) -> None:
+        self._lost = True
         if self.guest is not None:
             guest, self.guest = self.guest, None
             await self.place.close(guest)
