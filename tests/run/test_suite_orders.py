@@ -52,11 +52,14 @@ def suite_file(lab: Laboratory, text: str) -> Path:
     return path
 
 
+GUEST = ("--memory", "640M", "--timeout-scale", "2.5")
+
+
 @needs_guests
 def test_a_shuffled_suite_runs_until_a_test_fails_and_is_replayed(lab: Laboratory) -> None:
     path = suite_file(lab, SUITE)
     one, two = lab.folder / "one", lab.folder / "two"
-    said = lab.storlab("suite", "run", path, "--until-failure", "--seed", "5", "--out", one, timeout=300)
+    said = lab.storlab("suite", "run", path, "--until-failure", "--seed", "5", *GUEST, "--out", one, timeout=300)
     assert said.status == 3 and "a/counts did not pass in iteration 3." in said.stderr, said
     run = read_suite_run(one)
     assert run.asked.seed == 5 and run.finished is not None and run.without_result == []
@@ -65,7 +68,9 @@ def test_a_shuffled_suite_runs_until_a_test_fails_and_is_replayed(lab: Laborator
     refused = lab.storlab("suite", "resume", one, timeout=60)
     assert refused.status == 2 and "did not pass in iteration 3. Nothing is left to resume" in refused.stderr, refused
     said = lab.storlab("suite", "run", "--replay", one, "--out", two, timeout=300)
-    assert said.status == 3 and order(read_suite_run(two)) == order(run), said
+    again = read_suite_run(two)
+    assert said.status == 3 and order(again) == order(run), said
+    assert (again.asked.cpus, again.asked.memory, again.asked.scale) == (1, 640 << 20, 2.5)
 
 
 @needs_guests

@@ -39,7 +39,7 @@ def asked_for(
     shard: str,
     failed_of: Path | None = None,
     past: Past | None = None,
-    memory: str | None = None,
+    memory: str | int | None = None,
     cpus: int | None = None,
     kernel: OwnKernel | None = None,
 ) -> Asked:
@@ -76,7 +76,7 @@ def asked_for(
         selection,
         tests,
         cpus=own.cpus if cpus is None else cpus,
-        memory=own.memory if memory is None else size_of(memory),
+        memory=own.memory if memory is None else size_of(memory) if isinstance(memory, str) else memory,
         times=times,
         kernel=kernel or (kernel_of(adapter) if isinstance(adapter, Command) else None),
     )
@@ -95,12 +95,15 @@ def past_in(paths: list[Path] | None) -> Past:
 
 @dataclass(frozen=True)
 class Earlier:
-    """A run whose order is repeated. ``order``: tests of one guest by group and path."""
+    """A run whose order is repeated, in a guest like its own; none. ``order``: tests of a guest by group and path."""
 
-    names: tuple[str, ...]
-    tests: Path | None
-    guest: str
-    order: tuple[tuple[str, str], ...]
+    names: tuple[str, ...] = ()
+    tests: Path | None = None
+    guest: str = ""
+    order: tuple[tuple[str, str], ...] = ()
+    cpus: int | None = None
+    memory: int | None = None  # bytes
+    scale: float | None = None
     kernel: OwnKernel | None = None
 
 
@@ -119,13 +122,14 @@ def replay_of(written: str) -> Earlier:
         raise UserError(f"--replay {written}: no test ran there; guests of that run: {there}")
     tests = Path(run.asked.tests) if run.asked.tests is not None else None
     names = tuple(runfile.name for runfile in run.asked.runfiles if runfile.own) or tuple(run.asked.name.split(","))
-    return Earlier(names, tests, guest, tuple(order), run.asked.kernel)
+    asked = run.asked
+    return Earlier(names, tests, guest, tuple(order), asked.cpus, asked.memory, asked.scale, asked.kernel)
 
 
-def in_order_asked(asked: Asked, earlier: Earlier | None, *, shuffle: bool, seed: int | None, limit: str) -> Asked:
+def in_order_asked(asked: Asked, earlier: Earlier, *, shuffle: bool, seed: int | None, limit: str) -> Asked:
     """With the order in which tests are to be run, and for how long. Raises ``UserError``."""
     drawn = secrets.randbelow(2**31) if shuffle and seed is None else seed
-    if earlier is not None:
+    if earlier.order:
         if asked.guests > 1 or drawn is not None:
             raise UserError("--replay repeats the order of one guest: leave out --guests, --shuffle and --seed")
         asked = replace(asked, order=earlier.order)

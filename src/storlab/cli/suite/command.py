@@ -115,24 +115,25 @@ def run(
     import asyncio
 
     from storlab.cli.run import new_folder
-    from storlab.cli.suite.choose import asked_for, in_order_asked, past_in, replay_of
+    from storlab.cli.suite.choose import Earlier, asked_for, in_order_asked, past_in, replay_of
     from storlab.run.suite.own_files import read_own_expectations
     from storlab.run.suite.suite_run import run_suite
 
-    earlier = replay_of(replay) if replay else None
+    earlier = replay_of(replay) if replay else Earlier()
     asked = asked_for(
-        names or (list(earlier.names) if earlier else []),
-        tests=tests or (earlier.tests if earlier else None),
+        names or list(earlier.names),
+        tests=tests or earlier.tests,
         test=test,
         exclude=exclude,
         tags=tags,
         shard=shard,
         failed_of=failed_of,
         past=past_in(history),
-        memory=memory,
-        cpus=cpus,
-        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here) or (earlier.kernel if earlier else None),
+        memory=earlier.memory if memory is None else memory,
+        cpus=earlier.cpus if cpus is None else cpus,
+        kernel=own_kernel_of(kernel, kernel_modules, rootfs, here) or earlier.kernel,
     )
+    timeout_scale = earlier.scale if timeout_scale is None else timeout_scale
     asked = _with(asked, guests=guests, retries=retries, scale=timeout_scale, allow_missing=allow_missing)
     asked = in_order_asked(asked, earlier, shuffle=shuffle, seed=seed, limit=limit)
     own = () if expect is None else read_own_expectations(expect)
