@@ -4,9 +4,9 @@
 
 Five questions, the first three of one run of a suite in one guest, in rounds that take turns.
 
-``trivial``: forty tests that only end. Ours take from the start of one to that of the next, so all that Storlab does
-between two of them counts; `test-runner.py` runs them by sudo, its own start left out (a run of one test); the bare
-loop is a shell's. ``lines``: one test that prints 300,000 lines, beyond a trivial one, ours and by `test-runner.py`.
+``trivial``: forty tests that note the time and end, so that what is between two of them counts and no runner's own
+start: ours, by `test-runner.py` with its sudo, and by a loop in a bare shell. ``lines``: one test that prints 300,000
+lines, beyond a trivial one, ours and by `test-runner.py`.
 
 ``lost``: a test that makes the kernel panic, from its start to that of the next one in another guest: the first time
 in a fresh one, later in the spare one that was prepared meanwhile; and a restored guest in which nothing is prepared.
@@ -51,20 +51,30 @@ _RUNNER = "/usr/share/zfs/test-runner/bin/test-runner.py"
 _HEAD = "[DEFAULT]\npre =\npost =\npre_user = root\nuser = root\npost_user = root\ntimeout = 900\nquiet = False\n"
 _LATER, _RESTORED = "a later one, s", "a restored guest, s"
 _NAMES = [f"t{number:02}" for number in range(_TESTS)]
-_BESIDE = f"""
-cd "$TMPDIR"
-timed() {{
-    local name=$1 began=$EPOCHREALTIME
-    shift
-    "$@" > /dev/null
-    echo "$name $began $EPOCHREALTIME"
+_STAMPS = "/var/tmp/stamps"
+_TRIVIAL = f"echo $EPOCHREALTIME >> {_STAMPS}"
+_STAMPED = f"""
+stamped() {{
+    echo "$1 $(tr '\\n' ' ' < {_STAMPS})"
+    rm {_STAMPS}
 }}
-loop() {{ for each in {OWN_TESTS}/trivial/*; do "$each"; done; }}
-timed loop loop
-for name in one all lines; do
-    timed "$name" python3 {_RUNNER} -c "{OWN_TESTS}/$name.run" -o "$TMPDIR/out"
+"""
+_BESIDE = f"""{_STAMPED}
+cd "$TMPDIR"
+by_runner() {{
+    python3 {_RUNNER} -c "{OWN_TESTS}/$1.run" -o "$TMPDIR/out" > /dev/null
     rm -rf "$TMPDIR/out"
+}}
+for each in {OWN_TESTS}/trivial/t*; do "$each"; done
+stamped loop
+by_runner trivial
+stamped runner
+for name in one lines; do
+    began=$EPOCHREALTIME
+    by_runner $name
+    echo "$name $began $EPOCHREALTIME"
 done
+rm {_STAMPS}
 """
 
 
@@ -99,7 +109,8 @@ def one_guest(folder: Path, rounds: int) -> dict[str, object]:
     """Trivial tests, a test that prints, and one that loses its guest."""
     own = folder / "own"
     for name in _NAMES:
-        _script(own / "trivial" / name, "exit 0")
+        _script(own / "trivial" / name, _TRIVIAL)
+    _script(own / "trivial" / "says", f"{_STAMPED}stamped ours")
     _script(own / "prints" / "lines", f"yes 'a line as long as those that tests print' | head -n {_LINES}")
     _script(own / "prints" / "last", "exit 0")
     _script(own / "lost" / "panics", "echo c > /proc/sysrq-trigger; sleep 1000")
@@ -108,13 +119,13 @@ def one_guest(folder: Path, rounds: int) -> dict[str, object]:
     _script(own / "beside" / "beside", _BESIDE)
     for name, tests, where in (
         ("one", _NAMES[:1], "trivial"),
-        ("all", _NAMES, "trivial"),
+        ("trivial", _NAMES, "trivial"),
         ("lines", ["lines"], "prints"),
     ):
         (own / f"{name}.run").write_text(f"{_HEAD}tags = ['own']\n[{OWN_TESTS}/{where}]\ntests = {tests}\n")
     runfile = f"{_HEAD}tags = ['own']\n"
     for number in range(rounds):
-        runfile += f"[trivial:{number}]\ntests = {_NAMES}\n[prints:{number}]\ntests = ['lines', 'last']\n"
+        runfile += f"[trivial:{number}]\ntests = {[*_NAMES, 'says']}\n[prints:{number}]\ntests = ['lines', 'last']\n"
         runfile += f"[beside:{number}]\ntests = ['beside']\n"
     runfile += "".join(f"[lost:{number}]\ntests = ['panics', 'next', 'rests']\n" for number in range(rounds))
     run = _run(folder, own, runfile, 1)
@@ -136,18 +147,24 @@ def one_guest(folder: Path, rounds: int) -> dict[str, object]:
 
 
 def _round(run: SuiteRun, number: int) -> dict[str, float]:
-    trivial, prints = _starts(run, "trivial", number), _starts(run, "prints", number)
-    ours = (trivial[-1] - trivial[0]) / (len(trivial) - 1)
-    (beside,) = _of(run, "beside", number)
-    lines = (line.split() for line in (run.folder / beside.folder / "stdout").read_text().splitlines())
-    took = {name: float(end) - float(began) for name, began, end in lines}
+    prints = _starts(run, "prints", number)
+    said = [*_of(run, "trivial", number)[-1:], *_of(run, "beside", number)]
+    lines = [line.split() for each in said for line in (run.folder / each.folder / "stdout").read_text().splitlines()]
+    noted = {name: [float(time) for time in times] for name, *times in lines}
+    ours, loop, runner = (_between(noted[name]) for name in ("ours", "loop", "runner"))
+    one, all_lines = (noted[name][1] - noted[name][0] for name in ("one", "lines"))
     return {
         "ours, s a test": ours,
-        "loop, s a test": took["loop"] / _TESTS,
-        "test-runner, s a test": (took["all"] - took["one"]) / (_TESTS - 1),
+        "loop, s a test": loop,
+        "test-runner, s a test": runner,
         "ours, lines s": prints[1] - prints[0] - ours,
-        "test-runner, lines s": took["lines"] - took["one"],
+        "test-runner, lines s": all_lines - one,
     }
+
+
+def _between(times: list[float]) -> float:
+    assert len(times) == _TESTS
+    return (times[-1] - times[0]) / (_TESTS - 1)
 
 
 def _loss(run: SuiteRun, number: int) -> float:

@@ -70,6 +70,43 @@ fn steps_are_carried_out_in_their_order_and_bring_what_they_read() {
 }
 
 #[test]
+fn files_that_nobody_has_written_to_are_not_brought_again() {
+    let directory = Directory::new("steps-changed");
+    let mut agent = Agent::start();
+    let place = directory.path("parameters");
+    let write = |value: &str| {
+        fs::create_dir_all(&place).unwrap();
+        fs::write(place.join("limit"), value).unwrap();
+    };
+    write("1");
+    let mut asked = |changed: bool| {
+        let event = ask(&mut agent, json!([{"do": "contents", "path": place, "changed": changed}]));
+        let found = event.get("results")[0]["found"].clone();
+        (String::from_utf8(event.payload.clone()).unwrap(), found)
+    };
+    let (some, nothing) =
+        (|value: &str| (format!("limit\0{value}\0"), Value::Null), (String::new(), json!(false)));
+    assert_eq!(asked(true), some("1"), "the first time");
+    assert_eq!(asked(true), nothing);
+    assert_eq!(asked(false), some("1"), "nobody said that it was to have changed");
+    write("2");
+    assert_eq!(asked(true), some("2"));
+    assert_eq!(asked(true), nothing);
+    fs::remove_dir_all(&place).unwrap();
+    write("2");
+    assert_eq!(asked(true), some("2"), "another directory");
+    assert_eq!(asked(true), nothing);
+    for number in 0..5000 {
+        write(&number.to_string());
+    }
+    assert_eq!(asked(true), some("4999"), "more writes than are counted");
+    let gone = asked(true);
+    assert!(gone == nothing || gone == some("4999"), "what was left of them, {gone:?}");
+    fs::remove_dir_all(&place).unwrap();
+    assert_eq!(one(&mut agent, json!({"do": "contents", "path": place, "changed": true}))["errno"], "ENOENT");
+}
+
+#[test]
 fn the_first_step_that_fails_is_the_last_unless_others_are_to_go_on() {
     let directory = Directory::new("steps-fail");
     let mut agent = Agent::start();

@@ -17,15 +17,18 @@ BEFORE = {
     "swaps": b"Filename Type\n",
     "memory": b"MemTotal: 1000000 kB\nShmem: 100 kB\nSUnreclaim: 5000 kB\n",
     "events": b"nr_free 1\noom_kill 2\n",
-    "parameters of zfs": b"zfs_a\0001\n\0zfs_b\0x\n\0",
+    "zfs": b"zfs_a\0001\n\0zfs_b\0x\n\0",
+    "spl": b"spl_a\0001\n\0",
 }
 
 
 def state(**changed: bytes) -> State:
-    contents = BEFORE | {
-        name.replace("_of_", " of ").replace("configfs_", "configfs "): data for name, data in changed.items()
-    }
-    return parse_state({name: Done(read(name), StepResult(size=len(data)), data) for name, data in contents.items()})
+    contents = BEFORE | {name.replace("configfs_", "configfs "): data for name, data in changed.items()}
+    return parse_state({name: done(data) for name, data in contents.items()}, State())
+
+
+def done(data: bytes) -> Done:
+    return Done(read("/x"), StepResult(size=len(data)), data)
 
 
 def leaks(*states: State) -> list[Leak]:
@@ -36,18 +39,33 @@ def leaks(*states: State) -> list[Leak]:
 
 
 def test_nothing_is_left_where_all_was_put_back() -> None:
-    changed = state(pools=b"arcstats\0dbgmsg\0tank\0", parameters_of_zfs=b"zfs_a\0009\n\0zfs_b\0x\n\0")
+    changed = state(pools=b"arcstats\0dbgmsg\0tank\0", zfs=b"zfs_a\0009\n\0zfs_b\0x\n\0")
     assert leaks(changed, state()) == []
 
 
 def test_who_was_first_is_named() -> None:
     pool = {"pools": b"arcstats\0dbgmsg\0tank\0"}
-    changed = {**pool, "parameters_of_zfs": b"zfs_a\0009\n\0zfs_b\0x\n\0", "users": b""}
+    changed = {**pool, "zfs": b"zfs_a\0009\n\0zfs_b\0x\n\0", "users": b""}
     assert leaks(state(), state(**pool), state(**changed), state(**changed)) == [
         Leak("pool", "tank", "/t/2"),
         Leak("parameter", "zfs_a = 9, was 1", "/t/3"),
         Leak("user", "root is gone", "/t/3"),
     ]
+
+
+def test_parameters_that_were_not_read_again_are_those_of_before() -> None:
+    set_ = state(zfs=b"zfs_a\0009\n\0zfs_b\0x\n\0")
+    unread = {name: done(data) for name, data in BEFORE.items()}
+    unread["zfs"] = Done(read("/x"), StepResult(found=False))
+    assert parse_state(unread, set_) == set_ and parse_state(unread, state()) == state()
+    assert leaks(set_, parse_state(unread, set_)) == [Leak("parameter", "zfs_a = 9, was 1", "/t/1")]
+
+
+def test_a_module_that_was_loaded_or_unloaded_is_no_parameter() -> None:
+    unloaded = {name: done(data) for name, data in BEFORE.items()}
+    unloaded["zfs"] = Done(read("/x"), StepResult(message="nothing there", errno="ENOENT"))
+    without = parse_state(unloaded, state())
+    assert "zfs" not in without.parameters and without.beyond(state()) == state().beyond(without) == set()
 
 
 def test_what_came_again_is_laid_to_who_brought_it_back() -> None:
@@ -92,9 +110,9 @@ def test_processes_that_were_killed_for_memory_are_counted_since_the_last_look()
 
 def test_what_cannot_be_read_is_left_out_and_nonsense_is_no_error() -> None:
     failed = {name: Done(Step("read", name), StepResult(message="gone")) for name in BEFORE}
-    assert leaks(parse_state(failed))[:1] == []
+    assert leaks(parse_state(failed, State()))[:1] == []
     odd = {name: Done(read(name), StepResult(size=9), b"\xff\0 : \n\n=\0") for name in BEFORE}
-    parse_state(odd)
+    parse_state(odd, State())
 
 
 def test_no_test_gets_a_disk_whose_name_begins_other_words() -> None:

@@ -121,6 +121,9 @@ pub enum Step {
     Contents {
         /// The path.
         path: String,
+        /// Only where somebody may have written to one of them since they were last asked for in this way.
+        #[serde(default)]
+        changed: bool,
     },
     /// Regular files in a directory and all below it, and their sizes.
     Files {
@@ -170,7 +173,7 @@ pub struct StepResult {
     /// The file system that it is on, as `stat(2)` has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<u64>,
-    /// Of `owned` and `remove`: whether there was anything.
+    /// Of `owned` and `remove`: whether there was anything. Of `contents` with `changed`: whether they may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<bool>,
     /// Why it could not be carried out.

@@ -7,6 +7,7 @@
 pub mod own;
 mod simple;
 mod tree;
+mod watched;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -127,7 +128,8 @@ fn perform(
         Step::Read { path, limit } => add(contents, |room| simple::read(path, *limit, room)),
         Step::Readlink { path } => add(contents, |room| simple::read_link(path, room)),
         Step::Names { path, targets } => add(contents, |room| simple::names(path, *targets, room)),
-        Step::Contents { path } => add(contents, |room| simple::contents(path, room)),
+        Step::Contents { path, changed: true } if !watched::may_have_changed(path) => Ok(found(false)),
+        Step::Contents { path, .. } => add(contents, |room| simple::contents(path, room)),
         Step::Files { path } => add(contents, |room| tree::files(path, room, stopped)),
     }
 }

@@ -1,5 +1,6 @@
 //! Steps that are one system call or two.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,6 +9,10 @@ use std::os::unix::fs::{
 };
 use std::path::Path;
 
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+
 use super::too_much;
 use crate::protocol::{Failure, StepResult};
 
@@ -15,7 +20,7 @@ use crate::protocol::{Failure, StepResult};
 const FLAGS: i32 = libc::O_NONBLOCK | libc::O_NOCTTY;
 const PERMISSIONS: u32 = 0o7777;
 /// Bytes of each file that `contents` brings.
-const SMALL: u64 = 4_096;
+const SMALL: usize = 4_096;
 const PASSABLE: u32 = 0o001;
 /// Bytes of a block, as `stat(2)` counts them.
 const BLOCK: u64 = 512;
@@ -159,7 +164,11 @@ pub fn names(path: &str, targets: bool, room: usize) -> Result<Vec<u8>, Failure>
 }
 
 /// Name and contents of each regular file in a directory, by name, a NUL after both. What can't be read is left out.
+///
+/// Hundreds of attributes of a kernel module are looked at after each test of a suite: four system calls for each, which
+/// begin at the directory, and one buffer for all.
 pub fn contents(path: &str, room: usize) -> Result<Vec<u8>, Failure> {
+    let directory = failing("list", path, File::open(path))?;
     let mut names = Vec::new();
     for entry in failing("list", path, fs::read_dir(path))? {
         let entry = failing("list", path, entry)?;
@@ -168,23 +177,34 @@ pub fn contents(path: &str, room: usize) -> Result<Vec<u8>, Failure> {
         }
     }
     names.sort();
-    let mut listing = Vec::new();
+    let (mut listing, mut buffer) = (Vec::new(), [0; SMALL]);
     for name in names {
-        let file = Path::new(path).join(&name);
-        let opened = OpenOptions::new().read(true).custom_flags(FLAGS | libc::O_NOFOLLOW).open(file);
-        let mut bytes = Vec::new();
-        if opened.and_then(|file| file.take(SMALL).read_to_end(&mut bytes)).is_err() {
-            continue;
-        }
+        let Ok(size) = read_small(&directory, &name, &mut buffer) else { continue };
         listing.extend_from_slice(name.as_bytes());
         listing.push(0);
-        listing.extend(bytes.iter().take_while(|byte| **byte != 0));
+        listing.extend(buffer[..size].iter().take_while(|byte| **byte != 0));
         listing.push(0);
         if listing.len() > room {
             return Err(too_much());
         }
     }
     Ok(listing)
+}
+
+/// Bytes of a file in this directory, as far as there is room for them.
+fn read_small(directory: &File, name: &OsStr, buffer: &mut [u8]) -> nix::Result<usize> {
+    let flags = OFlag::from_bits_retain(FLAGS | libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    let file = openat(directory, name, flags, Mode::empty())?;
+    let mut size = 0;
+    while size < buffer.len() {
+        match nix::unistd::read(&file, &mut buffer[size..]) {
+            Ok(0) => break,
+            Ok(count) => size += count,
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(size)
 }
 
 pub fn sync(path: Option<&str>) -> Result<(), Failure> {

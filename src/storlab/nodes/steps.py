@@ -107,9 +107,12 @@ def names(path: str, *, targets: bool = False) -> Step:
     return Step("names", path, {"targets": targets})
 
 
-def contents(path: str) -> Step:
-    """What the small files in a directory hold, such as the parameters of a kernel's module; see ``Done.targets``."""
-    return Step("contents", path)
+def contents(path: str, *, changed: bool = False) -> Step:
+    """What the small files in a directory hold, such as the parameters of a kernel's module; see ``Done.targets``.
+
+    With ``changed`` only if somebody may have written to one of them since its agent was last asked so: ``Done.there``.
+    """
+    return Step("contents", path, {"changed": True} if changed else {})
 
 
 def files(path: str) -> Step:
@@ -152,7 +155,7 @@ class Done:
 
     @property
     def there(self) -> bool:
-        """Of ``look``: something is there. Of ``owned`` and ``remove``: something was."""
+        """Of ``look``: something is there. Of ``owned`` and ``remove``: something was. Of ``contents``: it has them."""
         return self.ok and self.result.found is not False
 
     @property
