@@ -21,7 +21,8 @@ from storlab.suite.zts_text import ResultLine, read_results, report_name
 pytestmark = pytest.mark.slow
 
 ALL = "devices,zvol_cli,btree,acl,delegate,events,zfs_snapshot,zfs_share,alloc_class,zpool_create,fault"  # cheap first
-GROUPS = os.environ.get("STORLAB_ZTS_GROUPS", "devices").replace("all", ALL).split(",")
+_ASKED = os.environ.get("STORLAB_ZTS_GROUPS", "devices")
+GROUPS = (ALL if _ASKED == "all" else _ASKED).split(",")  # not wherever "all" stands: there is alloc_class
 HOUR = 3600
 # The original's runner with its own runfiles, as a test of its own for each tag.
 ORIGINAL = """
