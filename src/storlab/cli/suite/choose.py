@@ -95,7 +95,10 @@ def past_in(paths: list[Path] | None) -> Past:
 
 @dataclass(frozen=True)
 class Earlier:
-    """A run whose order is repeated, in a guest like its own; none. ``order``: tests of a guest by group and path."""
+    """The run whose order is repeated, in a guest like its own: by default none.
+
+    ``order``: tests of one guest by group and path.
+    """
 
     names: tuple[str, ...] = ()
     tests: Path | None = None
@@ -120,9 +123,9 @@ def replay_of(written: str) -> Earlier:
     if not order:
         there = ", ".join(sorted({each.guest for each in run.attempts if each.guest})) or "none"
         raise UserError(f"--replay {written}: no test ran there; guests of that run: {there}")
-    tests = Path(run.asked.tests) if run.asked.tests is not None else None
-    names = tuple(runfile.name for runfile in run.asked.runfiles if runfile.own) or tuple(run.asked.name.split(","))
     asked = run.asked
+    tests = Path(asked.tests) if asked.tests is not None else None
+    names = tuple(runfile.name for runfile in asked.runfiles if runfile.own) or tuple(asked.name.split(","))
     return Earlier(names, tests, guest, tuple(order), asked.cpus, asked.memory, asked.scale, asked.kernel)
 
 
