@@ -230,3 +230,27 @@ fn a_run_in_a_fork_storm_ends() {
     let exit = agent.ask_final(with(sh(script), json!({"timeout_ns": 200_000_000, "grace_ns": 50_000_000})));
     assert_eq!(exit.get("timed_out"), true);
 }
+
+#[test]
+fn where_the_kernel_makes_no_process_in_a_cgroup_it_moves_there() {
+    let name = format!("storlab-test-moves-{}", std::process::id());
+    if Command::new("strace").arg("-V").output().is_err() {
+        println!("skipped: strace is not installed");
+        return;
+    }
+    let before_5_7 = ["-f", "-qq", "-o", "/dev/null", "-e", "inject=clone3:error=ENOSYS", PROGRAM];
+    let mut agent =
+        Agent::start_command(Command::new("strace").args(before_5_7).args(["serve", "--cgroup", &name]));
+    let (id, started) = agent.start_run(sh("exec sleep 1000"));
+    let Some(cgroup) = started.get("cgroup").as_str().map(PathBuf::from) else {
+        println!("skipped: no cgroup of version 2 can be made here");
+        return;
+    };
+    assert_eq!(
+        fs::read_to_string(cgroup.join("cgroup.procs")).unwrap(),
+        format!("{}\n", started.number("pid"))
+    );
+    agent.ask_final(json!({"op": "stop", "run": id}));
+    agent.finish(id);
+    assert!(!cgroup.exists());
+}
