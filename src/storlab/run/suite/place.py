@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from storlab.nodes import steps
 from storlab.nodes.node import Node
 from storlab.nodes.process import Process
 from storlab.records.suite.here import Here
@@ -121,10 +122,18 @@ async def measure(guest: SuiteGuest) -> None:
 
 async def restore_service(guest: SuiteGuest) -> str | None:
     """Start again what all scripts rely on, where one of them ended it; its name, where that was so."""
-    if guest.udev is None or not guest.udev.ended:
+    if guest.udev is None or not await _has_ended(guest.node, guest.udev):
         return None
     guest.udev = await guest.node.start([UDEVD])
     return posixpath.basename(UDEVD)
+
+
+async def _has_ended(node: Node, process: Process) -> bool:
+    """Also where its agent has not said so yet, which first ends what is left of it: the next script is innocent."""
+    if process.ended:
+        return True
+    (there,) = await node.carry_out(steps.look(f"/proc/{process.pid}"), go_on=True)
+    return there.missing
 
 
 async def end_survivors(guest: SuiteGuest) -> list[Leak]:
