@@ -48,6 +48,12 @@ def test_bins_that_a_tool_has_kept_wider_stay_as_they_are() -> None:
     assert found.filter(pl.col("level") == "depth=1")["lower"].to_list() == [1e-6, 2e-6, 4e-6, 1e-5, 2.0, 4.0]
 
 
+def test_operations_that_took_no_time_have_no_bin() -> None:
+    found = shares({(0.0, 0.0): 5})
+    assert found.height == 0
+    assert histogram_chart(found, "latency", ["depth=1"]).to_dict()["layer"]
+
+
 @given(
     st.lists(
         st.dictionaries(

@@ -25,6 +25,8 @@ def shares_of_bins(histograms: pl.DataFrame, cells: Mapping[str, int], source: s
         merged(histograms, cell, source, metric).with_columns(level=pl.lit(level)) for level, cell in cells.items()
     ]
     bins = pl.concat(levels).filter(pl.col("upper") > 0, pl.col("lower").is_finite())
+    if not bins.height:  # nothing that a log axis can show
+        return pl.DataFrame(schema={"level": pl.String, "lower": pl.Float64, "share": pl.Float64})
     upper = pl.when(pl.col("upper").is_finite()).then("upper").otherwise(2 * pl.col("lower"))
     bins = bins.with_columns(upper=upper).with_columns(
         lower=pl.when(pl.col("lower") > 0).then("lower").otherwise(pl.col("upper") / 2)
