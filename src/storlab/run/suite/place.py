@@ -48,6 +48,7 @@ class SuiteGuest:
     console: str = ""  # the name of the folder that has it
     udev: Process | None = None
     state: State = field(default_factory=State)  # what the last group left
+    seen: State = field(default_factory=State)  # at the last look, to which "unchanged" refers
     kept: dict[str, str] = field(default_factory=dict)  # cgroup in which something outlived its script → that script
 
     @property
@@ -116,7 +117,7 @@ async def set_up_environment(node: Node, needs: Needs, given: Mapping[str, str])
 async def measure(guest: SuiteGuest) -> None:
     """Look at what scripts must leave as it is, and at how long a small program takes."""
     ended = await guest.node.run(["sh", "-c", _LOOP])
-    guest.state = await look(guest.node)
+    guest.state = guest.seen = await look(guest.node)
     guest.scale = min(max(ended.elapsed / _FORKS / _FORK, 1.0), _MOST_SCALE)
 
 
@@ -129,7 +130,7 @@ async def restore_service(guest: SuiteGuest) -> str | None:
 
 
 async def _has_ended(node: Node, process: Process) -> bool:
-    """Also where its agent has not said so yet, which first ends what is left of it: the next script is innocent."""
+    """An agent tells of an end once nothing is left of it: by then the next script may run, and would be blamed."""
     if process.ended:
         return True
     (there,) = await node.carry_out(steps.look(f"/proc/{process.pid}"), go_on=True)

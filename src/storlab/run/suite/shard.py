@@ -219,7 +219,8 @@ class _Part:
         guest = self._guest
         try:
             async with asyncio.timeout(_LOOK):
-                killed = self._watchman.saw(await look(guest.node, self._watchman.last), path)
+                guest.seen = await look(guest.node, guest.seen)
+                killed = self._watchman.saw(guest.seen, path)
                 if (service := await restore_service(guest)) is not None:
                     self._services.append(Leak("service", f"{service} was ended", path))
         except TimeoutError:

@@ -70,4 +70,5 @@ class Spare:
 
     async def _fits(self) -> bool:
         available = available_memory(await self.place.session.host.read_text("/proc/meminfo"))
+        # As much again as it has: those at work have not filled their own yet.
         return available is None or available > 2 * (await self.place.booted()).memory
