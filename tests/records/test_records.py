@@ -17,7 +17,7 @@ from laboratory import Laboratory
 from storlab.errors import RecordsError
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.derive import derive
-from storlab.records.derive_trial import derive_trial
+from storlab.records.derive_trial import Done, derive_trials
 from storlab.records.run_folder import TABLES, RunFolder
 from storlab.records.tables import Tables
 from storlab.run.journal import Journal, read_pending
@@ -72,9 +72,10 @@ def test_trials_derived_at_once_have_the_rows_that_each_has_by_itself(original: 
     at_once = derive(run)
     alone = Tables(at_once.cells, at_once.factors)
     for record in at_once.records:
-        done = record.status == "done"
-        cell = at_once.cells[record.cell]
-        alone.add(record, derive_trial(run.trial_folder(record.trial), record, cell) if done else None)
+        alone.records.append(record)
+        if record.status == "done":
+            trial = Done(run.trial_folder(record.trial), record, at_once.cells[record.cell])
+            alone.add(derive_trials([trial]), {})
     assert len(alone.parts) == 2
     for name in TABLES:
         assert_frame_equal(at_once.frame(name), alone.frame(name), check_exact=True)

@@ -43,7 +43,7 @@ from storlab.records.tables import Declared, Notes, Observed, TrialTables
 from storlab.records.within_trials import add_within_trials
 from storlab.study.cells import Cell, Load
 
-__all__ = ["NODES", "Done", "derive_trial", "derive_trials", "parse_load"]
+__all__ = ["NODES", "Done", "derive_trials", "parse_load", "parse_loads"]
 
 NODES = "nodes"
 """The ``source`` of what is true of a trial's nodes as a whole, whatever they ran."""
@@ -63,6 +63,13 @@ def parse_load(load: Load, folder: Path, node: str) -> Measurements:
     if load.verifies:
         found = replace(found, metrics=found.metrics.filter(pl.col("metric").is_in([spec.name for spec in declared])))
     return replace(found, declared=declared)
+
+
+def parse_loads(trial: Done) -> None:
+    """Whether what its loads left can be read, and tells of no failure. Raises as ``parse_load`` does."""
+    for load in trial.cell.yielding:
+        for node in trial.record.loads.get(load.name, []):
+            parse_load(load, trial.folder, node)
 
 
 @dataclass
@@ -99,12 +106,6 @@ def derive_trials(trials: Sequence[Done]) -> TrialTables:
             number = trial.record.trial
             parsed.append(Parsed(number, warnings=[f"trial {number}: cannot read its raw records: {why}"]))
     return _tables(parsed)
-
-
-def derive_trial(folder: Path, record: TrialRecord, cell: Cell) -> TrialTables:
-    """All tables of one trial that is done. Raises as ``parse_trial`` does."""
-    trial = Done(folder, record, cell)
-    return _tables([parse_trial(trial, Observations([trial]))])
 
 
 def _tables(parsed: Sequence[Parsed]) -> TrialTables:

@@ -161,12 +161,10 @@ class Tables:
     fingerprints: dict[int, str] = field(default_factory=dict)
     """Of the trials whose tables may be kept: of what they came from."""
 
-    def add(self, record: TrialRecord, part: TrialTables | None, came_from: str | None = None) -> None:
-        self.records.append(record)
-        if part is not None:
-            self.parts.append(part)
-        if part is not None and came_from is not None:
-            self.fingerprints[record.trial] = came_from
+    def add(self, part: TrialTables, came_from: Mapping[int, str | None]) -> None:
+        """The rows of trials whose records are there already. ``came_from``: their fingerprints, by trial."""
+        self.parts.append(part)
+        self.fingerprints |= {trial: mark for trial, mark in came_from.items() if mark is not None}
 
     def notes(self) -> Iterator[tuple[int, Notes]]:
         return (each for part in self.parts for each in part.notes.items())

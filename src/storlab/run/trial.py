@@ -22,9 +22,8 @@ from storlab.nodes.answers import understood
 from storlab.nodes.node import Confinement, Node
 from storlab.nodes.undo import remove_folder
 from storlab.nodes.waiting import all_of, cancelled, to_its_end
-from storlab.records.derive_trial import derive_trial, parse_load
+from storlab.records.derive_trial import Done, parse_load, parse_loads
 from storlab.records.run_folder import TrialRecord, raw_folder
-from storlab.records.tables import TrialTables
 from storlab.run.fetch import Allowance, fetch_folder, forget_attempt, keep_exit
 from storlab.run.measure import (
     LoadSpan,
@@ -75,7 +74,7 @@ class TrialRun:
     def __post_init__(self) -> None:
         self.built = self.setups.begin(self.cell)
 
-    async def run(self) -> tuple[TrialRecord, TrialTables | None]:
+    async def run(self) -> TrialRecord:
         """Run it and tear down what is not to be kept. Every failure becomes part of the record.
 
         Cancelled, it tears everything down and lets the cancellation go on.
@@ -84,10 +83,9 @@ class TrialRun:
         planned, levels = self.planned, dict(self.cell.levels)
         record = TrialRecord(planned.number, planned.round, self.cell.number, levels, "failed", block=planned.block)
         record = structs.replace(record, started=started)
-        tables: TrialTables | None = None
         forget_attempt(self.folder)
         try:
-            record, tables = await self._measured(record)
+            record = await self._measured(record)
         except Unsupported as error:
             record = structs.replace(record, status="unsupported", reason=str(error))
         except StorlabError as error:
@@ -102,13 +100,14 @@ class TrialRun:
             await to_its_end(self._tear_down(failed=record.status == "failed"))
         duration = time.monotonic() - began
         record = structs.replace(record, duration=duration, phases=self.phases, warnings=self.warnings)
-        return structs.replace(record, facts=self.facts, guests=self.guests), tables
+        return structs.replace(record, facts=self.facts, guests=self.guests)
 
-    async def _measured(self, record: TrialRecord) -> tuple[TrialRecord, TrialTables]:
+    async def _measured(self, record: TrialRecord) -> TrialRecord:
         others = 1 if self.slices is None else self.slices.number  # that are set up, and work, at the same time
         await self._within(self.cell.trial.setup_timeout * others, "setting up", self._set_up())
         measured = await self._within(self.cell.timeout * others, "the trial", self._phases(record))
-        return measured, derive_trial(self.folder, measured, self.cell)
+        parse_loads(Done(self.folder, measured, self.cell))  # a failure that only their output tells of is the trial's
+        return measured
 
     async def _within(self, timeout: float, what: str, work: Coroutine[Any, Any, T]) -> T:
         """What ``work`` gives, unless it takes longer than ``timeout`` seconds, or something is lost meanwhile."""

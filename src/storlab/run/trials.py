@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from storlab.nodes.waiting import all_of
+from storlab.nodes.waiting import all_of, to_its_end
 from storlab.records import fingerprint
+from storlab.records.derive_trial import Done, derive_trials
 from storlab.records.held import HeldFolder
 from storlab.records.run_folder import TrialRecord, write_trial
-from storlab.records.tables import Tables, TrialTables
+from storlab.records.tables import Tables
 from storlab.run.interrupts import Interrupts
 from storlab.run.journal import Journal
 from storlab.run.observer import Observer
@@ -42,6 +44,7 @@ class Trials:
 
     def __post_init__(self) -> None:
         self._cells = {cell.number: cell for cell in self.plan.study.cells}
+        self._done: list[Done] = []  # of this round; not in the tables yet
         self.unsupported = dict(self.plan.unsupported)
         for record in self.tables.records:
             if record.status == "unsupported":
@@ -51,10 +54,13 @@ class Trials:
         """One round. Asked to finish, it runs no further trial."""
         ended = {record.trial for record in self.tables.records}
         left = [planned for planned in order if planned.number not in ended]
-        if self.plan.side_by_side:
-            await self._side_by_side(left)
-        else:
-            await self._one_after_the_other(left)
+        try:
+            if self.plan.side_by_side:
+                await self._side_by_side(left)
+            else:
+                await self._one_after_the_other(left)
+        finally:
+            await to_its_end(asyncio.to_thread(self._fill_tables))  # nodes have to be listened to meanwhile
 
     async def _one_after_the_other(self, left: Sequence[PlannedTrial]) -> None:
         for position, planned in enumerate(left):
@@ -100,12 +106,12 @@ class Trials:
 
     async def _run(self, planned: PlannedTrial, trial: TrialRun) -> None:
         try:
-            record, tables = await trial.run()
+            record = await trial.run()
         finally:
             self.held.refuse_moved()  # whatever failed: that is why
         if record.status == "unsupported":
             self.unsupported[planned.cell] = (record.reason or "",)
-        self._take_in(record, tables)
+        self._take_in(record)
         self.journal.note("trial ends", trial=planned.number, status=record.status)
 
     def _make_folder(self, trial: int) -> bool:
@@ -115,11 +121,20 @@ class Trials:
         folder.mkdir(parents=True)
         return cut_short
 
-    def _take_in(self, record: TrialRecord, tables: TrialTables | None) -> None:
+    def _take_in(self, record: TrialRecord) -> None:
         folder = self.held.run.trial_folder(record.trial)
         write_trial(folder, record)
-        self.tables.add(record, tables, fingerprint.of_trial(folder, record))
+        self.tables.records.append(record)
+        if record.status == "done":
+            self._done.append(Done(folder, record, self._cells[record.cell]))
         self.observer.trial_ends(record)
+
+    def _fill_tables(self) -> None:
+        """All of a round at once: nobody asks earlier, the next trial need not wait, and together they take less."""
+        done, self._done = self._done, []
+        if done:
+            came_from = {each.record.trial: fingerprint.of_trial(each.folder, each.record) for each in done}
+            self.tables.add(derive_trials(done), came_from)
 
     def _is_unsupported(self, planned: PlannedTrial) -> bool:
         """Recorded once a cell, so that its reason is in the results; later rounds pass over it."""
@@ -131,7 +146,7 @@ class Trials:
             levels = dict(self._cells[planned.cell].levels)
             reason = "; ".join(self.unsupported[planned.cell])
             record = TrialRecord(planned.number, planned.round, planned.cell, levels, "unsupported", reason)
-            self._take_in(record, None)
+            self._take_in(record)
         return True
 
 
