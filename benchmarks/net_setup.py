@@ -43,7 +43,7 @@ from storlab.nodes.network import RunNetwork, remove_network
 from storlab.nodes.node import Node, Process
 from storlab.registry import layer_types
 from storlab.run.executor import new_run_id
-from storlab.run.undoing import undo_table
+from storlab.run.recovery.undoing import undo_table
 
 LAYERS: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "nbd": ({"layer": "nbd-export"}, {"layer": "nbd"}),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from storlab.errors import RecordsError
 from storlab.metrics import Declarations, MetricSpec, Specs, latencies, named, percentiles_of
-from storlab.run.metrics import metrics_of_study
+from storlab.run.planning.metrics import metrics_of_study
 from storlab.study.study import parse_study
 
 DISK = MetricSpec("disk.{disk}.writes", "1", across="sum", of="disk.{disk}", statistic="count")

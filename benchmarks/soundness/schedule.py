@@ -20,7 +20,7 @@ from benchmarks.soundness.noise import Floats
 from benchmarks.soundness.trials import ALPHA, LEAST, Share, share
 from storlab.analysis.stats.closed_testing import Hypothesis, thresholds
 from storlab.analysis.stats.signed_rank import WEIGHTS, log_stake, odds
-from storlab.run.order import round_order
+from storlab.run.planning.order import round_order
 
 Bools = NDArray[np.bool_]
 

@@ -120,8 +120,8 @@ from storlab.records.run_folder import TrialRecord
 from storlab.records.suite import parse_results
 from storlab.records.suite.sources import console
 from storlab.report.model.format import duration as duration_text
-from storlab.run.journal import JOURNAL, read_pending
 from storlab.run.noise import MachineNoise
+from storlab.run.recovery.journal import JOURNAL, read_pending
 from storlab.run.suite.bisect.steps import parse_steps
 from storlab.run.suite.own_files import read_own_expectations
 from storlab.suite.check_text import groups_in, read_check, read_excludes, read_group_list

@@ -23,8 +23,8 @@ from storlab.nodes.agents import running_agent
 from storlab.nodes.kinds.vm import guest
 from storlab.nodes.node import Node
 from storlab.probes.sampling import sampling
-from storlab.run import fetch
-from storlab.run.fetch import Allowance, fetch_folder
+from storlab.run.trial import fetch
+from storlab.run.trial.fetch import Allowance, fetch_folder
 
 T = TypeVar("T")
 

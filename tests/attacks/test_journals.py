@@ -232,7 +232,7 @@ def dumped(line: dict[str, Any]) -> bytes:
 
 def test_whatever_a_journal_consists_of_it_is_the_users_mistake_or_undone(finished: Laboratory) -> None:
     from storlab.errors import RecordsError
-    from storlab.run.journal import read_pending
+    from storlab.run.recovery.journal import read_pending
 
     chance = random.Random(SEED)
     journal = finished.out / "journal.jsonl"

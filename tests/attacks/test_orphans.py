@@ -18,7 +18,7 @@ from storlab.doctor.runs import without_journal
 from storlab.nodes.agent_binary import agent_path
 from storlab.nodes.processes import Agents, Controller, cgroup_name
 from storlab.run.executor import new_run_id
-from storlab.run.orphans import Orphan, living, orphans, remove
+from storlab.run.recovery.orphans import Orphan, living, orphans, remove
 from storlab.run.session import open_session
 
 WAITING = """

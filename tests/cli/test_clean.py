@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from storlab.run.temporary import remember_run, remembered_runs
+from storlab.run.recovery.temporary import remember_run, remembered_runs
 from study.program import call
 
 

@@ -12,7 +12,7 @@ from storlab.nodes.kinds.vm.accelerator import Acceleration
 from storlab.nodes.kinds.vm.command import Accelerator
 from storlab.nodes.kinds.vm.confinement import UNCONFINED
 from storlab.nodes.kinds.vm.kind import Boot
-from storlab.run.plan import Plan
+from storlab.run.planning.plan import Plan
 from storlab.run.setup.space import Memory
 from storlab.study.schema import group_model
 from storlab.study.study import Study, load_study, parse_study, shipped_studies

@@ -34,7 +34,7 @@ from storlab.probes.sampling import NAME as SAMPLES
 from storlab.probes.subject import Subject
 from storlab.probes.tcp.probe import NAME as CONNECTIONS
 from storlab.registry import layer_types, node_kinds, probe_types, workload_types
-from storlab.run.undoing import undo_table
+from storlab.run.recovery.undoing import undo_table
 from storlab.workloads.base import exit_bytes
 from tcp import lines
 

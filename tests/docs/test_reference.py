@@ -13,7 +13,7 @@ import typer
 import storlab as python_interface
 from storlab.cli.main import app
 from storlab.metrics import without_end
-from storlab.run.metrics import metrics_of_study
+from storlab.run.planning.metrics import metrics_of_study
 from storlab.study.study import load_study
 
 from .pages import EXAMPLES, ROOT, need_image, storlab

@@ -7,9 +7,9 @@ import pytest
 from storlab.doctor import runs
 from storlab.doctor.runs import judge, leftovers
 from storlab.nodes.identity import Machine, NodeIdentity
-from storlab.run.journal import Journal
-from storlab.run.orphans import Orphan
-from storlab.run.plan import Plan
+from storlab.run.planning.plan import Plan
+from storlab.run.recovery.journal import Journal
+from storlab.run.recovery.orphans import Orphan
 from storlab.study.study import load_study, shipped_studies
 
 NODE = NodeIdentity("host", "local", "", Machine("m", "b"))

@@ -29,7 +29,7 @@ from storlab.nodes.kinds.vm.qmp import execute
 from storlab.nodes.network import RunNetwork, remove_network
 from storlab.nodes.node import Node
 from storlab.nodes.processes import Agents, Controller, cgroup_name
-from storlab.run.undoing import undo_table
+from storlab.run.recovery.undoing import undo_table
 
 from .guests import image_with
 from .sites import RUN, parse

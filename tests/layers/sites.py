@@ -15,7 +15,7 @@ from storlab.layers.stack import BuiltStack
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.node import Node
 from storlab.registry import layer_types
-from storlab.run.undoing import undo_table
+from storlab.run.recovery.undoing import undo_table
 
 RUN = "20260102-030405-abcd"
 

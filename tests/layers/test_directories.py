@@ -14,7 +14,7 @@ from storlab.errors import StorlabError
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.undo import refuse_foreign
 from storlab.run.executor import new_run_id
-from storlab.run.undoing import undo_table
+from storlab.run.recovery.undoing import undo_table
 
 RUN = "20260102-030405-abcd"
 LOOP = '[{ layer = "file", size = "16M" }, { layer = "loop" }, { layer = "mkfs", type = "ext4" }, { layer = "mount" }]'

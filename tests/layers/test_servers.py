@@ -27,7 +27,7 @@ from storlab.layers.resources import Dir, Server
 from storlab.layers.server.base import ServerContext, ServerLayer
 from storlab.layers.server.log import ServerLog
 from storlab.nodes.kinds.local import local_node
-from storlab.run.undoing import undo_table
+from storlab.run.recovery.undoing import undo_table
 
 from .sites import RUN, Ground, ground_in
 

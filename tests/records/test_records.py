@@ -20,7 +20,7 @@ from storlab.records.derive import derive
 from storlab.records.derive_trial import Done, derive_trials
 from storlab.records.run_folder import TABLES, RunFolder
 from storlab.records.tables import Tables
-from storlab.run.journal import Journal, read_pending
+from storlab.run.recovery.journal import Journal, read_pending
 
 NODE = NodeIdentity("host", "local", "", Machine("m", "b"))
 STUDY = """

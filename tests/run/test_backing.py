@@ -14,7 +14,7 @@ from laboratory import Laboratory
 from storlab.probes.sampling import read_samples
 from storlab.probes.subject import ProcessGroup, Subject, read_subject
 from storlab.records.run_folder import RunFolder
-from storlab.run import measure as measuring
+from storlab.run.trial import measure as measuring
 
 STUDY = """
 primary = "bandwidth"

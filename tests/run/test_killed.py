@@ -20,7 +20,7 @@ import pytest
 from laboratory import Ended, Laboratory, ended, kill, needs_root, wait_until
 from laboratory.studies import LOOPS
 from storlab.records.derive import derive
-from storlab.run.order import round_order
+from storlab.run.planning.order import round_order
 
 SEED = int(os.environ.get("STORLAB_TEST_SEED", "2026"))
 CHAINS, KILLS = 2, 5  # each moment of a process's life once

@@ -15,8 +15,8 @@ from storlab.analysis.summary import Summary, from_json
 from storlab.record import to_json
 from storlab.records.manifest import Rest, write_manifest
 from storlab.run.observer import Observer
-from storlab.run.order import round_order
-from storlab.run.plan import Plan
+from storlab.run.planning.order import round_order
+from storlab.run.planning.plan import Plan
 from storlab.study.cells import Cell
 
 STUDY = """

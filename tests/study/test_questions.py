@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storlab.errors import StudyError
-from storlab.run.metrics import refuse_unknown_metrics
+from storlab.run.planning.metrics import refuse_unknown_metrics
 from storlab.study.questions import Expected, read_expected
 from storlab.study.study import Study, parse_study
 

@@ -15,8 +15,8 @@ from storlab.errors import RecordsError, UserError
 
 if TYPE_CHECKING:
     from storlab.records.run_folder import RunFolder
-    from storlab.run.orphans import Orphan
-    from storlab.run.teardown import Teardown
+    from storlab.run.recovery.orphans import Orphan
+    from storlab.run.recovery.teardown import Teardown
 
 
 def clean(
@@ -41,9 +41,9 @@ def clean(
 def _all_left() -> list[str]:
     """What there is to look at, a line each. Changes nothing."""
     from storlab.doctor.runs import leftovers, without_journal
-    from storlab.run import temporary
-    from storlab.run.orphans import orphans
-    from storlab.run.temporary import remembered_runs
+    from storlab.run.recovery import temporary
+    from storlab.run.recovery.orphans import orphans
+    from storlab.run.recovery.temporary import remembered_runs
 
     runs = remembered_runs()
     checks = [*(leftovers(runs) if runs else ()), *without_journal(orphans())]
@@ -63,9 +63,9 @@ def _agreed(found: list[str]) -> bool:
 
 def clean_all() -> int:
     """Tear down what any run has left, and say so; an exit status."""
-    from storlab.run import temporary
-    from storlab.run.orphans import orphans
-    from storlab.run.temporary import forget_run, remembered_runs
+    from storlab.run.recovery import temporary
+    from storlab.run.recovery.orphans import orphans
+    from storlab.run.recovery.temporary import forget_run, remembered_runs
 
     status = 0
     runs = remembered_runs()
@@ -100,7 +100,7 @@ def _remove_orphans(found: list[Orphan]) -> int:
 
 async def _undo(found: list[Orphan]) -> tuple[list[str], list[str]]:
     from storlab.run.executor import new_run_id
-    from storlab.run.orphans import remove
+    from storlab.run.recovery.orphans import remove
     from storlab.run.session import open_session
 
     async with open_session(new_run_id()) as session:
@@ -109,7 +109,7 @@ async def _undo(found: list[Orphan]) -> tuple[list[str], list[str]]:
 
 def _remove_folder(link: Path) -> int:
     """Remove a folder in which a process worked that was killed. What may stand was torn down before."""
-    from storlab.run import temporary
+    from storlab.run.recovery import temporary
 
     folder = link.readlink()
     try:
@@ -133,9 +133,9 @@ def _clean(folder: Path) -> int:
     import asyncio
 
     from storlab.records.run_folder import RunFolder
-    from storlab.run.journal import read_pending, refuse_others
-    from storlab.run.orphans import left_of, refuse_living
-    from storlab.run.temporary import forget_run
+    from storlab.run.recovery.journal import read_pending, refuse_others
+    from storlab.run.recovery.orphans import left_of, refuse_living
+    from storlab.run.recovery.temporary import forget_run
 
     run = RunFolder.open(folder)
     refuse_others(folder)
@@ -156,9 +156,9 @@ def _clean(folder: Path) -> int:
 
 
 async def _tear_down(run: RunFolder, identity: str) -> Teardown:
-    from storlab.run.journal import Journal
+    from storlab.run.recovery.journal import Journal
+    from storlab.run.recovery.teardown import tear_down_rest
     from storlab.run.session import open_session
-    from storlab.run.teardown import tear_down_rest
 
     async with open_session(identity) as session:
         with Journal(run.journal) as journal:

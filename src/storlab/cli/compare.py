@@ -112,7 +112,7 @@ def _read(name: str, run: RunFolder) -> RunData:
 
     from storlab.analysis.runs.merged_runs import RunData
     from storlab.records.derive import tables_of
-    from storlab.run.design import design_of_run
+    from storlab.run.planning.design import design_of_run
 
     tables = tables_of(run)
     if not any(record.status == "done" for record in tables.records):

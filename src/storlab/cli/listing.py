@@ -45,7 +45,7 @@ def listing(
 
 def _list_metrics(name: str, json: bool) -> None:
     """A line a metric. A word in braces is the name of a disk, a guest and the like, known once a trial has run."""
-    from storlab.run.metrics import metrics_of_study
+    from storlab.run.planning.metrics import metrics_of_study
     from storlab.study.study import find_study, load_study
 
     declared = metrics_of_study(load_study(find_study(name)))

@@ -95,7 +95,7 @@ def _folder() -> Iterator[Path]:
     """For the runs. It stays where something may still stand, as its journals say, until ``storlab clean``."""
     import shutil
 
-    from storlab.run.temporary import stands_in, temporary_folder
+    from storlab.run.recovery.temporary import stands_in, temporary_folder
 
     with temporary_folder("storlab-noise-") as folder:
         try:

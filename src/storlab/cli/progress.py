@@ -24,10 +24,10 @@ from storlab.grouping import grouped
 from storlab.records.run_folder import TrialRecord
 from storlab.report.model.format import duration, plural
 from storlab.report.model.words import listed
-from storlab.run.foresight import foresight_of
 from storlab.run.observer import Observer
-from storlab.run.order import PlannedTrial
-from storlab.run.plan import Plan
+from storlab.run.planning.foresight import foresight_of
+from storlab.run.planning.order import PlannedTrial
+from storlab.run.planning.plan import Plan
 from storlab.study.cells import Cell
 
 _MARKS = {"done": ("✓", "green"), "failed": ("✗", "bold red"), "unsupported": ("–", "yellow")}

@@ -48,7 +48,7 @@ def _shell(study: Study, node: str) -> int:
     import shutil
 
     from storlab.cli.progress import observer
-    from storlab.run.temporary import temporary_folder
+    from storlab.run.recovery.temporary import temporary_folder
 
     with temporary_folder("storlab-shell-") as folder:
         try:
@@ -64,7 +64,7 @@ def _shell(study: Study, node: str) -> int:
 
 def _stands(run: Path) -> bool:
     """Whether the journal names something that may still stand. Says so, and what to do."""
-    from storlab.run.journal import read_pending
+    from storlab.run.recovery.journal import read_pending
 
     if not read_pending(run / "journal.jsonl"):
         return False

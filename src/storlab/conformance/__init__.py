@@ -29,7 +29,7 @@ from storlab.nodes.kind import NodeKind
 from storlab.nodes.kinds.local import local_node
 from storlab.nodes.undo import Undo
 from storlab.probes.base import Probe, ProbeRecord
-from storlab.run.undoing import undo_table
+from storlab.run.recovery.undoing import undo_table
 from storlab.workloads.base import Workload
 
 __all__ = ["check_importer", "check_layer", "check_node_kind", "check_probe", "check_set_up", "check_workload"]

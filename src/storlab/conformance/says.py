@@ -20,7 +20,7 @@ from storlab.nodes.kind import Launcher, NodeKind, Services, Transport
 from storlab.nodes.needs import Needs
 from storlab.probes.base import Probe
 from storlab.probes.subject import Kind
-from storlab.run.undoing import undo_table
+from storlab.run.recovery.undoing import undo_table
 from storlab.workloads.base import Workload
 
 Faults = Iterator[str]

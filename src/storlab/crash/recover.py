@@ -22,9 +22,9 @@ from storlab.layers.fs.mount import MountLayer
 from storlab.layers.resources import Disk, File, Resource
 from storlab.nodes.node import Node
 from storlab.nodes.process import telling
-from storlab.run.journal import Journal, Pending
+from storlab.run.recovery.journal import Journal, Pending
+from storlab.run.recovery.teardown import tear_down
 from storlab.run.session import Session
-from storlab.run.teardown import tear_down
 
 _CHECKS = {
     "ext4": ("e2fsck", "-f", "-n"),

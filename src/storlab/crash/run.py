@@ -18,12 +18,12 @@ from storlab.reading import RECORD, read_file
 from storlab.records.run_folder import new_run_folder, refuse_unless_empty
 from storlab.run.executor import begin_manifest, new_run_id
 from storlab.run.interrupts import Interrupts
-from storlab.run.journal import Journal
 from storlab.run.observer import Observer
-from storlab.run.plan import make_plan
+from storlab.run.planning.plan import make_plan
+from storlab.run.recovery.journal import Journal
+from storlab.run.recovery.teardown import tear_down
+from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
-from storlab.run.teardown import tear_down
-from storlab.run.temporary import forget_run, remember_run
 from storlab.study.study import Study
 
 NAME, RECORDS = "crash.json", "run"

@@ -12,11 +12,11 @@ from storlab.analysis.wording import plural
 from storlab.doctor.machine import Check, missing, ok, warn
 from storlab.errors import MissingImage, RecordsError, StorlabError
 from storlab.run.executor import new_run_id
-from storlab.run.journal import read_pending
-from storlab.run.orphans import Orphan, orphans
-from storlab.run.plan import Plan, make_plan
+from storlab.run.planning.plan import Plan, make_plan
+from storlab.run.recovery.journal import read_pending
+from storlab.run.recovery.orphans import Orphan, orphans
+from storlab.run.recovery.temporary import remembered_runs
 from storlab.run.session import open_session
-from storlab.run.temporary import remembered_runs
 from storlab.study.study import Study, load_study, shipped_studies
 
 GROUP = "Runs"

@@ -1,4 +1,4 @@
-"""Ways of tearing something down, which layers, node kinds and runs declare and ``run/undoing.py`` collects.
+"""Ways of tearing something down, which layers, node kinds and runs declare and ``run/recovery/undoing.py`` collects.
 
 Only what is Storlab's own is torn down: everything that it puts somewhere bears the run's id in its name. What does not
 is never removed, unmounted or detached, whatever a journal says.

@@ -41,7 +41,7 @@ from storlab.records.share_requests import requests_per_operation
 from storlab.records.stacked import Group, Measured, Told, rows_of
 from storlab.records.tables import Declared, Notes, Observed, TrialTables
 from storlab.records.within_trials import add_within_trials
-from storlab.study.cells import Cell, Load
+from storlab.study.cells import Load
 
 __all__ = ["NODES", "Done", "derive_trials", "parse_load", "parse_loads"]
 

@@ -26,22 +26,22 @@ from storlab.records.kept import write_tables
 from storlab.records.manifest import NAME, Manifest, NodeFacts, Planned, PlannedDevice, node_facts, write_manifest
 from storlab.records.run_folder import RunFolder, new_run_folder
 from storlab.records.tables import Tables
-from storlab.run.design import rule_of, summary_of
 from storlab.run.interrupts import Interrupts
-from storlab.run.journal import Journal, refuse_others
 from storlab.run.limits import AS_PLANNED, NO_LIMITS, Extent, Limits, refuse_other_rule
 from storlab.run.observer import Observer
-from storlab.run.order import PlannedTrial
-from storlab.run.orphans import refuse_living
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
-from storlab.run.plan import Plan, make_plan
-from storlab.run.schedule import Schedule
+from storlab.run.planning.design import rule_of, summary_of
+from storlab.run.planning.order import PlannedTrial
+from storlab.run.planning.plan import Plan, make_plan
+from storlab.run.planning.schedule import Schedule
+from storlab.run.planning.times import time_left, trial_times
+from storlab.run.recovery.journal import Journal, refuse_others
+from storlab.run.recovery.orphans import refuse_living
+from storlab.run.recovery.teardown import tear_down, tear_down_rest, unrecorded
+from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
 from storlab.run.setup.setups import Setups
-from storlab.run.teardown import tear_down, tear_down_rest, unrecorded
-from storlab.run.temporary import forget_run, remember_run
-from storlab.run.times import time_left, trial_times
-from storlab.run.trials import Trials
+from storlab.run.trial.trials import Trials
 from storlab.study.study import Study
 from storlab.version import __version__
 

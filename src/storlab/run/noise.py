@@ -22,8 +22,8 @@ from storlab.record import Seconds, read_record
 from storlab.records.files import write_whole
 from storlab.run.executor import Outcome, run_study
 from storlab.run.observer import Observer
-from storlab.run.temporary import state_folder
-from storlab.run.times import trial_time
+from storlab.run.planning.times import trial_time
+from storlab.run.recovery.temporary import state_folder
 from storlab.study.study import Study
 
 BUILT_IN_TITLE = "A against A: short direct writes"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from storlab.analysis.stopping import Continue, Stop
 from storlab.analysis.summary import Summary
 from storlab.records.run_folder import TrialRecord
-from storlab.run.order import PlannedTrial
-from storlab.run.plan import Plan
+from storlab.run.planning.order import PlannedTrial
+from storlab.run.planning.plan import Plan
 from storlab.study.cells import Cell
 
 

@@ -22,9 +22,9 @@ from storlab.nodes.network import RunNetwork
 from storlab.nodes.node import Node
 from storlab.nodes.private import make_private, private_name
 from storlab.registry import node_kinds, own_keys
-from storlab.run.journal import Journal
 from storlab.run.permissions import NO_PERMISSIONS, Permissions
-from storlab.run.undoing import remove_scratch
+from storlab.run.recovery.journal import Journal
+from storlab.run.recovery.undoing import remove_scratch
 from storlab.study.cells import HOST
 
 _AFTERMATH = 0.5  # s: where a server is gone, its clients may be known to be gone a moment earlier

@@ -10,14 +10,14 @@ from storlab.nodes.waiting import to_its_end
 from storlab.records.run_folder import new_run_folder
 from storlab.run.executor import begin_manifest, new_run_id
 from storlab.run.interrupts import Interrupts
-from storlab.run.journal import Journal
 from storlab.run.observer import Observer
-from storlab.run.plan import make_plan
+from storlab.run.planning.plan import make_plan
+from storlab.run.recovery.journal import Journal
+from storlab.run.recovery.teardown import tear_down
+from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
 from storlab.run.setup.build import Built
 from storlab.run.setup.setups import Setups
-from storlab.run.teardown import tear_down
-from storlab.run.temporary import forget_run, remember_run
 from storlab.study.study import Study
 
 

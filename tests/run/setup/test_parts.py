@@ -14,11 +14,11 @@ import pytest
 from storlab.errors import StorlabError
 from storlab.layers.resources import Dir
 from storlab.run.executor import new_run_id
-from storlab.run.journal import Journal
+from storlab.run.recovery.journal import Journal
+from storlab.run.recovery.teardown import tear_down_rest
 from storlab.run.session import open_session
 from storlab.run.setup.build import Built
 from storlab.run.setup.setups import Setups
-from storlab.run.teardown import tear_down_rest
 from storlab.study.cells import MAIN, Cell
 from storlab.study.study import parse_study
 

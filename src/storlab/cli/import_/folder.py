@@ -15,7 +15,7 @@ from storlab.errors import UserError
 from storlab.records.files import sync_folder
 from storlab.records.manifest import NAME as MANIFEST
 from storlab.records.run_folder import RunFolder, new_run_folder, refuse_unless_empty
-from storlab.run.temporary import remembered, remove_dead
+from storlab.run.recovery.temporary import remembered, remove_dead
 from storlab.text import printable
 
 _LONGEST = 63

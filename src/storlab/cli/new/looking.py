@@ -12,7 +12,7 @@ from storlab.templates.answers import Answers
 from storlab.templates.study import run_command, study_text, title_of
 
 if TYPE_CHECKING:
-    from storlab.run.plan import Plan
+    from storlab.run.planning.plan import Plan
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Looker:
         if not self.enabled:
             return
         from storlab.run.executor import new_run_id
-        from storlab.run.plan import make_plan
+        from storlab.run.planning.plan import make_plan
         from storlab.run.session import open_session
 
         async def look() -> Plan:
@@ -83,7 +83,7 @@ class Looker:
 def _time(plan: Plan, minutes: float | None) -> str:
     """How long it would take, as far as its loads say that."""
     from storlab.report.model.format import duration
-    from storlab.run.estimates import round_time
+    from storlab.run.planning.estimates import round_time
 
     expected = round_time(plan)
     if expected.unknown or not plan.supported:

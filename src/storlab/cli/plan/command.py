@@ -27,7 +27,7 @@ def plan(
     from storlab.cli.plan.view import print_json, print_text
     from storlab.run.executor import new_run_id
     from storlab.run.permissions import Permissions
-    from storlab.run.plan import Plan, make_plan
+    from storlab.run.planning.plan import Plan, make_plan
     from storlab.run.session import open_session
 
     async def look() -> Plan:

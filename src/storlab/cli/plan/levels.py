@@ -12,7 +12,7 @@ from storlab.grouping import grouped
 from storlab.study.differences import LevelSettings, differences
 
 if TYPE_CHECKING:
-    from storlab.run.plan import Plan
+    from storlab.run.planning.plan import Plan
 
 _MOST_LEVELS, _MOST_SETTINGS = 12, 6
 _LONGEST = 48  # characters of one value

@@ -11,7 +11,7 @@ from storlab.study.chains import Chain, Link
 from storlab.study.schema import NodeGroup
 
 if TYPE_CHECKING:
-    from storlab.run.plan import Plan
+    from storlab.run.planning.plan import Plan
 
 CROSSES = " ⇢ "
 """Between the nodes of a chain."""

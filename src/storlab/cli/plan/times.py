@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from storlab.report.model.format import duration, quantity
 from storlab.report.model.words import listed
-from storlab.run.estimates import RoundTime, Speed, round_time
+from storlab.run.planning.estimates import RoundTime, Speed, round_time
 
 if TYPE_CHECKING:
-    from storlab.run.plan import Plan
+    from storlab.run.planning.plan import Plan
 
 
 def time_text(made: Plan) -> str:

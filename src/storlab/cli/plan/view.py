@@ -27,12 +27,12 @@ from storlab.cli.plan.nodes import (
 )
 from storlab.cli.plan.times import time_as_data, time_text
 from storlab.grouping import grouped
-from storlab.run.foresight import foresight_of
+from storlab.run.planning.foresight import foresight_of
 from storlab.study.questions import Compare
 from storlab.units import size_text
 
 if TYPE_CHECKING:
-    from storlab.run.plan import Plan
+    from storlab.run.planning.plan import Plan
 
 
 _LABELS = 11  # columns
@@ -199,7 +199,7 @@ def _space(made: Plan) -> str:
 
 def _probes(made: Plan) -> list[str]:
     """Those that have something to see: where there are no guests, one that watches them is not worth a word."""
-    from storlab.run.subjects import watched_groups
+    from storlab.run.trial.subjects import watched_groups
 
     cell = made.study.cells[0]
     return [name for name, probe in cell.probes.items() if watched_groups(probe, cell)]
@@ -239,7 +239,7 @@ def _questions(made: Plan) -> Iterator[str]:
 def _curves(made: Plan) -> Iterator[str]:
     """What is swept, and when enough is known of it."""
     from storlab.analysis.stopping import STEADY
-    from storlab.run.design import rule_of
+    from storlab.run.planning.design import rule_of
 
     study = made.study
     for factor in study.factors:

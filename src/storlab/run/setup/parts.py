@@ -23,9 +23,9 @@ from storlab.layers.resources import Resource
 from storlab.layers.stack import BuiltStack
 from storlab.nodes.node import Node
 from storlab.nodes.waiting import all_of
-from storlab.run.journal import Journal, Pending
+from storlab.run.recovery.journal import Journal, Pending
+from storlab.run.recovery.teardown import Teardown, tear_down
 from storlab.run.session import Session
-from storlab.run.teardown import Teardown, tear_down
 
 _SEVER = 10.0  # s, for a crossing to let go of a server that is gone
 

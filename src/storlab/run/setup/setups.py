@@ -10,11 +10,11 @@ from pathlib import Path
 from storlab.errors import NodeLost
 from storlab.layers.base import Keep
 from storlab.nodes.waiting import cancelled
-from storlab.run.journal import Journal
+from storlab.run.recovery.journal import Journal
+from storlab.run.recovery.teardown import Teardown
 from storlab.run.session import Session
 from storlab.run.setup.build import Builder, Built
 from storlab.run.setup.parts import Parts
-from storlab.run.teardown import Teardown
 from storlab.study.cells import Cell
 
 

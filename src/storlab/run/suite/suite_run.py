@@ -27,8 +27,10 @@ from storlab.records.suite.own_kernel import OwnKernel
 from storlab.records.suite.under_way import taken_down
 from storlab.run.executor import new_run_id
 from storlab.run.interrupts import Interrupts
-from storlab.run.journal import Journal, read_pending, refuse_others
-from storlab.run.orphans import refuse_living
+from storlab.run.recovery.journal import Journal, read_pending, refuse_others
+from storlab.run.recovery.orphans import refuse_living
+from storlab.run.recovery.teardown import tear_down, tear_down_rest
+from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
 from storlab.run.suite.environment import environment_of
 from storlab.run.suite.execution import Ending, Execution, Watch
@@ -39,8 +41,6 @@ from storlab.run.suite.own_files import adapter_of, own_adapter, run_by
 from storlab.run.suite.place import Place, SuiteGuest
 from storlab.run.suite.queue import remaining
 from storlab.run.suite.until_failure import UntilFailure
-from storlab.run.teardown import tear_down, tear_down_rest
-from storlab.run.temporary import forget_run, remember_run
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.adapters.check import Check, CheckFile
 from storlab.suite.adapters.zts import Zts

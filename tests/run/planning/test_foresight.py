@@ -9,7 +9,7 @@ import pytest
 
 import storlab
 from storlab.analysis.foresight import ASSUMED
-from storlab.run.foresight import typical_noise
+from storlab.run.planning.foresight import typical_noise
 from storlab.study.study import load_study
 
 QUICK = Path(storlab.__file__).parent / "studies" / "quick.toml"

@@ -12,10 +12,10 @@ from storlab.analysis.stopping import spread_of
 from storlab.analysis.summary import Summary, from_json
 from storlab.errors import StorlabError
 from storlab.reading import read_file
-from storlab.run.design import design_of
-from storlab.run.metrics import foreseen
 from storlab.run.noise import saved
-from storlab.run.plan import Plan
+from storlab.run.planning.design import design_of
+from storlab.run.planning.metrics import foreseen
+from storlab.run.planning.plan import Plan
 from storlab.study.study import Study
 
 RUNS = Path("runs")

@@ -24,7 +24,7 @@ from typing import Literal
 from storlab.errors import RecordsError
 from storlab.records.manifest import LOCK
 from storlab.records.run_folder import RunFolder
-from storlab.run.journal import read_pending
+from storlab.run.recovery.journal import read_pending
 
 
 def state_folder() -> Path:

@@ -14,11 +14,12 @@ from storlab.layers.base import Layer
 from storlab.nodes.kind import Prepared
 from storlab.nodes.needs import together
 from storlab.records.manifest import Order
-from storlab.run.checks import Checks, group_needs, needs_here, node_needs
-from storlab.run.design import design_of
-from storlab.run.metrics import refuse_unknown_metrics
-from storlab.run.order import PlannedTrial, round_order
 from storlab.run.permissions import NO_PERMISSIONS, UNCONFINED, Permissions
+from storlab.run.planning.checks import Checks, group_needs, needs_here, node_needs
+from storlab.run.planning.design import design_of
+from storlab.run.planning.metrics import refuse_unknown_metrics
+from storlab.run.planning.order import PlannedTrial, round_order
+from storlab.run.planning.sliceable import about_slices, refuse_unsliceable
 from storlab.run.session import Session
 from storlab.run.setup.placement import place
 from storlab.run.setup.space import (
@@ -32,7 +33,6 @@ from storlab.run.setup.space import (
     stacks_space,
 )
 from storlab.run.setup.units import kept_for_a_round, units
-from storlab.run.sliceable import about_slices, refuse_unsliceable
 from storlab.study.cells import Cell
 from storlab.study.chains import Chain
 from storlab.study.study import Study

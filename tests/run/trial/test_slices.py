@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import storlab
 from laboratory import Laboratory, needs_root, wait_until
-from storlab.run.slices import timetable
+from storlab.run.trial.slices import timetable
 from storlab.workloads.fio.options import Job, Option
 from storlab.workloads.fio.sliced import unsliceable
 from storlab.workloads.slices import read_turns

@@ -21,7 +21,7 @@ from storlab.probes.base import Probe, ProbeContext
 from storlab.probes.subject import Subject, of_machine, write_subject
 from storlab.records.derive_trial import parse_load
 from storlab.records.run_folder import NodeRecord, TrialRecord, raw_folder
-from storlab.run.fetch import Allowance, fetch_folder, keep_exit
+from storlab.run.trial.fetch import Allowance, fetch_folder, keep_exit
 from storlab.study.cells import HOST, Load
 from storlab.workloads.base import Launch, RunContext
 

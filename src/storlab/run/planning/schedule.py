@@ -13,7 +13,7 @@ from storlab.analysis.resting import to_rest
 from storlab.analysis.stopping import Rule
 from storlab.analysis.summary import Summary
 from storlab.records.manifest import Rest
-from storlab.run.order import PlannedTrial
+from storlab.run.planning.order import PlannedTrial
 
 
 class Schedule:

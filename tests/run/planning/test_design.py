@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storlab.run.design import design_of, rule_of
 from storlab.run.limits import Limits
+from storlab.run.planning.design import design_of, rule_of
 from storlab.study.study import Study, load_study, parse_study, shipped_studies
 
 STUDY = shipped_studies()["network-block"]

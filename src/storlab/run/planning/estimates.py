@@ -12,10 +12,10 @@ from statistics import fmean, median
 
 from storlab.errors import StorlabError
 from storlab.records.run_folder import RunFolder
-from storlab.run.foresight import runs_of
 from storlab.run.noise import BUILT_IN_BLOCK, BUILT_IN_TITLE, MachineNoise, saved
-from storlab.run.plan import Plan
-from storlab.run.times import OVERHEAD, start_time, time_with
+from storlab.run.planning.foresight import runs_of
+from storlab.run.planning.plan import Plan
+from storlab.run.planning.times import OVERHEAD, start_time, time_with
 from storlab.study.cells import Cell, Load
 from storlab.study.study import Study
 from storlab.workloads.base import Work

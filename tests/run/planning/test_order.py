@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from storlab.run.order import PlannedTrial, round_order
+from storlab.run.planning.order import PlannedTrial, round_order
 
 Groups = Mapping[int, int]
 

@@ -24,8 +24,12 @@ from storlab.nodes.undo import remove_folder
 from storlab.nodes.waiting import all_of, cancelled, to_its_end
 from storlab.records.derive_trial import Done, parse_load, parse_loads
 from storlab.records.run_folder import TrialRecord, raw_folder
-from storlab.run.fetch import Allowance, fetch_folder, forget_attempt, keep_exit
-from storlab.run.measure import (
+from storlab.run.planning.order import PlannedTrial
+from storlab.run.session import Session
+from storlab.run.setup.build import Built, shared_directory
+from storlab.run.setup.setups import Setups
+from storlab.run.trial.fetch import Allowance, fetch_folder, forget_attempt, keep_exit
+from storlab.run.trial.measure import (
     LoadSpan,
     compare_clocks,
     conclude,
@@ -34,14 +38,10 @@ from storlab.run.measure import (
     start_together,
     wait_for_all,
 )
-from storlab.run.order import PlannedTrial
-from storlab.run.reasons import out_of_memory, reason_of, server_logs
-from storlab.run.session import Session
-from storlab.run.setup.build import Built, shared_directory
-from storlab.run.setup.setups import Setups
-from storlab.run.slices import SlicedWork, Slices, watching_slices
-from storlab.run.subjects import subjects_of
-from storlab.run.write_back import prove_written
+from storlab.run.trial.reasons import out_of_memory, reason_of, server_logs
+from storlab.run.trial.slices import SlicedWork, Slices, watching_slices
+from storlab.run.trial.subjects import subjects_of
+from storlab.run.trial.write_back import prove_written
 from storlab.study.cells import MAIN, Cell, Load
 from storlab.workloads.base import RunContext, Served, Workload
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from storlab.nodes.events import MAX_TURNS
-from storlab.run.subjects import watched_groups
+from storlab.run.trial.subjects import watched_groups
 from storlab.study.cells import Cell, Load, node_names
 from storlab.study.study import Study
 

@@ -22,7 +22,7 @@ from storlab.nodes.node import Clock, Exit, Node, Process
 from storlab.nodes.process import Turn
 from storlab.nodes.waiting import all_of, to_its_end
 from storlab.probes.base import Probe
-from storlab.run.measure import end_all
+from storlab.run.trial.measure import end_all
 from storlab.study.cells import Cell, Load
 from storlab.text import is_whole
 from storlab.workloads.base import Launch, RunContext

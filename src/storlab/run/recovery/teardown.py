@@ -15,10 +15,10 @@ from pathlib import Path
 
 from storlab.errors import StorlabError
 from storlab.nodes.processes import end_marked
-from storlab.run.journal import Journal, Pending
-from storlab.run.orphans import left_of, remove
+from storlab.run.recovery.journal import Journal, Pending
+from storlab.run.recovery.orphans import left_of, remove
+from storlab.run.recovery.undoing import undo_table
 from storlab.run.session import Session
-from storlab.run.undoing import undo_table
 
 _HELD = "/proc/self/fd"  # where a run's folder is while it is held open
 

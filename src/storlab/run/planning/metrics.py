@@ -16,7 +16,7 @@ from storlab.records.amplification import SOURCE, declares
 from storlab.records.derive_trial import NODES, START_SKEW
 from storlab.records.per_transaction import declares as per_transaction
 from storlab.records.tables import derived
-from storlab.run.design import comparisons_of, design_of
+from storlab.run.planning.design import comparisons_of, design_of
 from storlab.study.cells import Cell
 from storlab.study.messages import nearest
 from storlab.study.study import Study

@@ -14,7 +14,7 @@ from storlab.nodes.node import Confinement, Node
 from storlab.run.session import Session
 from storlab.run.setup.space import Claimed
 from storlab.run.setup.units import is_here, layer_needs, units
-from storlab.run.subjects import watched_groups
+from storlab.run.trial.subjects import watched_groups
 from storlab.study.cells import HOST, Cell
 from storlab.study.chains import Link
 from storlab.study.study import Study

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from laboratory import Laboratory
-from storlab.run.estimates import ASSUMED_RATE, Speed, speed_of
 from storlab.run.noise import BUILT_IN_TITLE, MachineNoise
-from storlab.run.times import start_time
+from storlab.run.planning.estimates import ASSUMED_RATE, Speed, speed_of
+from storlab.run.planning.times import start_time
 from storlab.study.study import load_study, shipped_studies
 from storlab.workloads.base import Work
 

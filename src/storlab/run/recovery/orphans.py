@@ -25,9 +25,9 @@ from storlab.layers.fs.mount import parse_mountinfo
 from storlab.nodes.processes import Agents, Controller, cgroup_name, parse_cgroup_name, started
 from storlab.nodes.undo import run_of
 from storlab.records.manifest import LOCK
+from storlab.run.recovery.temporary import remembered_runs
+from storlab.run.recovery.undoing import undo_table
 from storlab.run.session import Session
-from storlab.run.temporary import remembered_runs
-from storlab.run.undoing import undo_table
 
 SOON = 60.0  # s; of what was made or changed within less than that, somebody may still be about to take care
 _ALONE = (

@@ -14,14 +14,14 @@ from storlab.records.held import HeldFolder
 from storlab.records.run_folder import TrialRecord, write_trial
 from storlab.records.tables import Tables
 from storlab.run.interrupts import Interrupts
-from storlab.run.journal import Journal
 from storlab.run.observer import Observer
-from storlab.run.order import PlannedTrial
-from storlab.run.plan import Plan
+from storlab.run.planning.order import PlannedTrial
+from storlab.run.planning.plan import Plan
+from storlab.run.recovery.journal import Journal
 from storlab.run.session import Session
 from storlab.run.setup.setups import Setups
-from storlab.run.slices import Slices
-from storlab.run.trial import TrialRun
+from storlab.run.trial.slices import Slices
+from storlab.run.trial.trial import TrialRun
 
 TimeLeft = Callable[[int, list[int]], tuple[float, float] | None]
 """Of a round's number and the cells that are left in it: seconds that the run still takes, at least and at most."""

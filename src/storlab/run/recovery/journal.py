@@ -70,7 +70,9 @@ class Journal:
 
         Raises ``OSError`` where that can't be: then nothing may be set up.
         """
-        from storlab.run.undoing import undo_table  # all layers and node kinds, which who only reads can do without
+        from storlab.run.recovery.undoing import (
+            undo_table,  # all layers and node kinds, which who only reads can do without
+        )
 
         assert undo in undo_table(), f"no layer and no node kind lists the undo {undo}"
         entry = Pending(self._next, node, undo, dict(arguments), undo_table()[undo].outlives_boot)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storlab.run.measure import LoadSpan
+from storlab.run.trial.measure import LoadSpan
 
 
 @pytest.mark.parametrize(

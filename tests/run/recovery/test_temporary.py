@@ -9,9 +9,9 @@ import pytest
 
 from storlab.nodes.identity import Machine, NodeIdentity
 from storlab.records.run_folder import RunFolder
-from storlab.run import temporary
-from storlab.run.journal import Journal
-from storlab.run.temporary import remembered, remove_dead, temporary_folder
+from storlab.run.recovery import temporary
+from storlab.run.recovery.journal import Journal
+from storlab.run.recovery.temporary import remembered, remove_dead, temporary_folder
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,1 @@
+"""What is set up is journalled first, and torn down by that journal, however a run ends."""
