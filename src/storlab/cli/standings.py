@@ -10,7 +10,7 @@ from rich.text import Text
 
 from storlab.analysis.summary import Comparison, Summary
 from storlab.grouping import grouped
-from storlab.report.formats.terminal import STYLES, foreign
+from storlab.report.formats.drawing import STYLES, foreign
 from storlab.report.model import format as fmt
 from storlab.report.model import words
 from storlab.report.model.tables import heading

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Group
 
 from storlab.analysis.summary import CellState, Estimate
-from storlab.report.formats.terminal import in_columns, parts_of, section
+from storlab.report.formats.drawing import in_columns, parts_of, section
 from storlab.report.model.grid import MANY, further_tables, grid_table, measured_tables
 from storlab.report.model.tables import Table
 

@@ -10,9 +10,10 @@ from rich.rule import Rule
 from rich.text import Text
 
 from storlab.analysis.runs.across_runs import RunComparison, RunsCompared
+from storlab.report.formats.drawing import STYLES, bullet, foreign, in_columns, section
 from storlab.report.formats.escape import markdown as escaped
 from storlab.report.formats.markdown import table_lines
-from storlab.report.formats.terminal import STYLES, WIDTH, bullet, foreign, gate_bullet, in_columns, section
+from storlab.report.formats.terminal import WIDTH, gate_bullet
 from storlab.report.model import across, words
 from storlab.report.model.across_tables import ratio_tables, variability_tables
 from storlab.text import one_line
