@@ -19,9 +19,9 @@ from storlab.layers.block.queue import sysfs
 from storlab.layers.net import multipath
 from storlab.layers.net.initiator import LOOK, UNTIL_THERE, InitiatorLayer, host_word, put
 from storlab.layers.resources import Disk, Export, Resource
-from storlab.layers.server import base as server
 from storlab.layers.server.configfs import attributes
 from storlab.layers.server.log import ServerLog
+from storlab.layers.server.stop import stop
 from storlab.nodes import steps
 from storlab.nodes.modules import load_modules
 from storlab.nodes.needs import Needs
@@ -91,7 +91,7 @@ async def _logout(node: Node, arguments: Mapping[str, Any]) -> str | None:
         did = f"logged out of {arguments['target']}" if mine else None
         if len(mine) == len(before):  # there are no others, so nobody needs the daemon
             end = {"name": arguments["daemon"], "program": "iscsid", "folders": [], "signal": "SIGTERM"}
-            stopped = await server.stop.function(node, {**end, "patience": _PATIENCE})
+            stopped = await stop.function(node, {**end, "patience": _PATIENCE})
             did = did or stopped
         if arguments["target"] in (await _sessions(node)).values():
             raise TrialError(f"node {node.name}: the session of {arguments['target']} does not end: {said}")
@@ -136,7 +136,7 @@ class IscsiLayer(InitiatorLayer):
     layer: Literal["iscsi"] = "iscsi"
 
     protocol: ClassVar = "iscsi"
-    undoes: ClassVar = (_logout, server.stop, multipath.remove)
+    undoes: ClassVar = (_logout, stop, multipath.remove)
 
     def needs(self) -> Needs:
         programs = ("iscsid", "iscsiadm", "modprobe", "unshare", "nsenter")

@@ -1,29 +1,28 @@
 """A long-running program as a layer: started, watched, and stopped in order.
 
 A subclass says which program, with which command and configuration, and how one knows that it answers. This module
-gives it a user and folders of its own, a named cgroup, a log with times in the run's records, and an undo that ends
-what is left of it, whoever comes to do so.
+gives it a user and folders of its own, a named cgroup, a log with times in the run's records, and an undo
+(``stop.py``) that ends what is left of it, whoever comes to do so.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import hashlib
 import os
 import shlex
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
-from msgspec import Meta, Struct
 from pydantic import Field
 
-from storlab.errors import CommandFailed, DiskFull, Killed, StorlabError, TimedOut, TrialError, Unsupported
+from storlab.errors import CommandFailed, DiskFull, Killed, TimedOut, TrialError, Unsupported
 from storlab.layers.base import Layer, LayerContext
 from storlab.layers.resources import Dir, Resource
 from storlab.layers.server.log import ServerLog
+from storlab.layers.server.stop import server_name, stop
 from storlab.nodes import binding, steps
 from storlab.nodes.accounts import Account, find_user, hand_over, is_root, out_of_reach
 from storlab.nodes.binding import Numbers
@@ -32,98 +31,13 @@ from storlab.nodes.node import Exit, Node, Process
 from storlab.nodes.private import SOCKETS, make_private, private_name, remove_private
 from storlab.nodes.process import telling
 from storlab.nodes.undo import (
-    LONG,
-    AbsolutePath,
-    Name,
     Undo,
-    refuse_foreign,
-    remove_folder,
-    undo,
-    until_free,
 )
 
 _LONGEST_SOCKET = 107  # bytes of a path, see unix(7)
 _TRIES = 20  # ports that others have taken
 TAKEN, _FULL = os.strerror(errno.EADDRINUSE), os.strerror(errno.ENOSPC)
 _LOOK = 0.02  # s
-_REST = 10.0  # s, for what was killed to be gone
-_KILL = 'echo 1 > "$1/cgroup.kill" || xargs --no-run-if-empty kill -KILL < "$1/cgroup.procs"'  # the latter before 5.14
-_REMOVE = 'find "$1" -depth -type d -exec rmdir -- {} ";"; ! test -e "$1"'
-
-
-class _Started(Struct, frozen=True, forbid_unknown_fields=True):
-    name: Name
-    program: Annotated[str, Meta(max_length=255)]
-    folders: list[AbsolutePath]
-    signal: Annotated[str, Meta(pattern=r"^SIG[A-Z0-9]{1,12}$")]
-    patience: Annotated[float, Meta(ge=0, le=86400)]
-
-
-@undo("server.stop", patience=LONG, outlives_boot=True, arguments=_Started)
-async def stop(node: Node, arguments: Mapping[str, Any]) -> str | None:
-    """End a program that was started by a name, as ``Node.start`` takes it, and remove its folders."""
-    name, program = arguments["name"], arguments["program"]
-    refuse_foreign(f"/{name}", itself=True)
-    for path in arguments["folders"]:
-        refuse_foreign(path)
-    process = node.named.get(name)
-    if process is None or process.ended is not None or process.lost is not None:
-        did = await _end_leftovers(node, name, program)
-    else:
-        did = await _end(process, program, arguments["signal"], arguments["patience"])
-    node.named.pop(name, None)
-    for path in arguments["folders"]:
-        removed = await remove_folder(node, path, itself=False)
-        did = did or removed
-    return did
-
-
-async def _end(process: Process, program: str, signal: str, patience: float) -> str | None:
-    await process.stop(patience, signal)
-    try:
-        async with asyncio.timeout(patience + _REST):
-            await process.rest()
-    except TimeoutError:
-        raise _hangs(program) from None
-    if process.ended is not None and process.ended.stopped_by is None:
-        return None  # it had ended by itself, and word of that was still on its way
-    if process.ended is not None and process.ended.stopped_by == "KILL":
-        return f"killed {program} (process {process.pid}), which had not ended {patience:g} s after {signal}"
-    return f"stopped {program} (process {process.pid})"
-
-
-async def _end_leftovers(node: Node, name: str, program: str) -> str | None:
-    """Kill what an agent left that was killed itself. One that could make no cgroup took its programs with it."""
-    run = name.rpartition("-")[0]
-    own = ["-path", f"*/{run}.*/run-*-{name}"]  # below that of an agent of this run
-    found = await node.run(["find", "/sys/fs/cgroup", "-type", "d", *own], check=False)
-    killed = False
-    for folder in found.stdout.decode().split():
-        deadline = asyncio.get_running_loop().time() + _REST
-        while await _is_populated(node, folder):
-            if asyncio.get_running_loop().time() > deadline:
-                raise _hangs(program)
-            killed = True
-            await node.run(["sh", "-c", _KILL, "sh", folder], check=False)
-            await asyncio.sleep(_LOOK)
-        await until_free(node, ["sh", "-c", _REMOVE, "sh", folder])
-    return f"killed {program}, which its agent had left" if killed else None
-
-
-async def _is_populated(node: Node, folder: str) -> bool:
-    try:
-        return "populated 1" in (await node.read_text(f"{folder}/cgroup.events")).splitlines()
-    except FileNotFoundError:
-        return False
-
-
-def _hangs(program: str) -> StorlabError:
-    return StorlabError(f"{program} does not end, not even by KILL: it hangs in the kernel")
-
-
-def server_name(run: str, folder: str) -> str:
-    """What the name of a server's cgroup ends with, by the folder that is its own."""
-    return f"storlab-{run}-{hashlib.sha256(folder.encode()).hexdigest()[:12]}"
 
 
 @dataclass(frozen=True)

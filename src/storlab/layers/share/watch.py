@@ -17,7 +17,7 @@ from msgspec import Struct
 from storlab.errors import NodeError, NodeLost, TrialError
 from storlab.layers.base import LayerContext
 from storlab.layers.resources import Export, Resource, Share
-from storlab.layers.server import base as server
+from storlab.layers.server.stop import server_name, stop
 from storlab.nodes import steps
 from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
@@ -97,7 +97,7 @@ class Reachable:
     """The node that serves a share, or a disk, answers over the network, by a ``ping`` that goes on and on."""
 
     give_up: float = 10.0  # s of silence after which it is gone
-    undoes: ClassVar[tuple[Undo, ...]] = (server.stop,)
+    undoes: ClassVar[tuple[Undo, ...]] = (stop,)
 
     def needs(self) -> Needs:
         """What the node must have."""
@@ -122,7 +122,7 @@ class _Pinging:
 
     @property
     def _name(self) -> str:
-        return server.server_name(self.context.run, self.context.path("reachable"))
+        return server_name(self.context.run, self.context.path("reachable"))
 
     async def begin(self) -> None:
         context = self.context
@@ -189,7 +189,7 @@ class FileSays:
 
     async def set_up(self, context: LayerContext) -> None:
         """Begin to look. Raises ``TrialError`` where it is not so now."""
-        node, name = context.node, server.server_name(context.run, context.path("file-says"))
+        node, name = context.node, server_name(context.run, context.path("file-says"))
         await context.register_undo("watch.end", name=name)
         if not await self._is_so(node):
             raise TrialError(f"node {node.name}: {self.otherwise}")
