@@ -57,3 +57,11 @@ def test_pairs_that_have_nothing_in_common_are_named_beside_their_ratios() -> No
     pooled = replace(run, summary=replace(summary, comparisons=tuple(replace(c, pooled=True) for c in (one, other))))
     table = View(pooled).verdicts[0].table
     assert [row[0] for row in table.rows] == ["ext4", "xfs"] and table.columns == ("filesystem", "vs", "ratio")
+
+
+def test_a_pooled_question_has_no_rows_of_levels_that_are_only_compared_with() -> None:
+    run = sample()
+    pooled = tuple(replace(c, pooled=True) for c in run.summary.comparisons if c.metric == "write.bandwidth")
+    table = View(replace(run, summary=replace(run.summary, comparisons=pooled))).verdicts[0].table
+    assert table.columns == ("filesystem", "vs xfs", "vs btrfs")
+    assert [row[0] for row in table.rows] == ["ext4", "xfs"]

@@ -57,7 +57,7 @@ def question_table(question: Sequence[Comparison], values: Values, title: str) -
     found = {level: e for level in levels if (e := values.of(first, level)) is not None}
     unit = fmt.common_scale([e.mean for e in found.values()], first.unit) if found else None
     single = len(against) > 1 and len({c.a for c in question}) == len(question)
-    if single and not found:
+    if not found:  # one that others are compared with has nothing to show by itself
         levels = [level for level in levels if any(c.a == level for c in question)]
     rows = []
     for level in levels:
