@@ -33,7 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("name", nargs="?", help="of a preset or a shipped study")
     parser.add_argument("words", nargs=argparse.REMAINDER, help="for `storlab run`")
-    parser.add_argument("--height", type=int, default=1250, help="pixels of the report that are shown")
+    parser.add_argument("--height", type=int, default=1250, help="pixels of the report that are shown, at most")
     parser.add_argument("--says", default="", help="a sentence for the page: what the run can't show")
     parser.add_argument("--of", type=Path, metavar="RUN", help="photograph this run, which exists, of NAME with WORDS")
     parser.add_argument("--seconds", type=float, default=0.0, help="how long that took")
@@ -75,8 +75,9 @@ def photographed(name: str, words: list[str], out: Path, height: int, says: str,
     pages.PICTURES.mkdir(parents=True, exist_ok=True)
     picture = pages.PICTURES / f"{name}.png"
     photograph("chromium", report_of(out), picture, [WINDOW.format(height=height)], scale=0.75)
-    if picture.stat().st_size > MOST:
-        sys.exit(f"gallery: {picture} has {picture.stat().st_size} bytes, more than {MOST}: take a smaller --height")
+    while picture.stat().st_size > MOST:
+        height -= 50
+        photograph("chromium", report_of(out), picture, [WINDOW.format(height=height)], scale=0.75)
     cells = summary["cells"]
     shown = " ".join(["storlab", "run", name, *words])
     return pages.Run(shown, seconds, summary["rounds_done"], sum(cell["rounds"] for cell in cells), machine(), says)
