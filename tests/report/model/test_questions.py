@@ -59,9 +59,10 @@ def test_pairs_that_have_nothing_in_common_are_named_beside_their_ratios() -> No
     assert [row[0] for row in table.rows] == ["ext4", "xfs"] and table.columns == ("filesystem", "vs", "ratio")
 
 
-def test_a_pooled_question_has_no_rows_of_levels_that_are_only_compared_with() -> None:
+def test_a_row_of_a_pooled_question_which_has_no_values_is_a_comparison() -> None:
     run = sample()
     pooled = tuple(replace(c, pooled=True) for c in run.summary.comparisons if c.metric == "write.bandwidth")
     table = View(replace(run, summary=replace(run.summary, comparisons=pooled))).verdicts[0].table
-    assert table.columns == ("filesystem", "vs xfs", "vs btrfs")
-    assert [row[0] for row in table.rows] == ["ext4", "xfs"]
+    assert table.columns == ("filesystem", "vs", "ratio")
+    assert [row[:2] for row in table.rows] == [("ext4", "xfs"), ("ext4", "btrfs"), ("xfs", "btrfs")]
+    assert len(table.spans) == len(pooled) and None not in table.spans

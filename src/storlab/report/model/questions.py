@@ -48,17 +48,18 @@ class Values:
 def question_table(question: Sequence[Comparison], values: Values, title: str) -> Table:
     """A row a level: its value, and its ratio to each level that it is compared with.
 
-    Where each has but one that it is compared with, and not all the same, that one is named beside the ratio.
+    Where each has but one that it is compared with, and not all the same, that one is named beside the ratio; so it is
+    where there are no values (of pooled combinations), and then a row is a comparison.
     """
     first, notes = question[0], Notes()
     levels = values.levels_of(question)
     against = [level for level in levels if any(c.b == level for c in question)]
-    pairs = {(c.a, c.b): c for c in question}
     found = {level: e for level in levels if (e := values.of(first, level)) is not None}
-    unit = fmt.common_scale([e.mean for e in found.values()], first.unit) if found else None
+    if not found:
+        return _pairs_table(question, levels, against, title)
+    pairs = {(c.a, c.b): c for c in question}
+    unit = fmt.common_scale([e.mean for e in found.values()], first.unit)
     single = len(against) > 1 and len({c.a for c in question}) == len(question)
-    if not found:  # one that others are compared with has nothing to show by itself
-        levels = [level for level in levels if any(c.a == level for c in question)]
     rows = []
     for level in levels:
         e = found.get(level)
@@ -66,21 +67,36 @@ def question_table(question: Sequence[Comparison], values: Values, title: str) -
         told = ["" if c is None else notes.mark(_ratio(c), c.warnings) for c in ratios]
         if single:
             told = next(([c.b, text] for c, text in zip(ratios, told, strict=True) if c is not None), ["", ""])
-        rows.append((level, *([_value(e, unit), *_spread(e, notes)] if found else []), *told))
+        rows.append((level, _value(e, unit), *_spread(e, notes), *told))
     confidences = list(dict.fromkeys(fmt.confidence(e.confidence) for e in found.values()))
-    numbers = ("mean", SPREAD, "rounds") if found else ()
     known = any(e.low is not None for e in found.values())
     half = f"± {'/'.join(confidences)} interval" if known else ""
-    columns = (first.factor, *numbers, *(("vs", "ratio") if single else (f"vs {level}" for level in against)))
-    rounds = {c.rounds for c in question}
-    counted = "" if found or len(rounds) > 1 else fmt.plural(rounds.pop(), "round")
-    caption = ", ".join(filter(None, (words.direction(first.better), half, counted)))
+    columns = (first.factor, "mean", SPREAD, "rounds", *_compared_with(against, named=single))
+    caption = ", ".join(filter(None, (words.direction(first.better), half)))
     drawn: tuple[Span | None, ...] = ()
     if single or len(against) == 1:
         by_level = {c.a: c for c in question}
         drawn = tuple(None if (c := by_level.get(level)) is None else span_of(c) for level in levels)
     words_in = ("vs",) if single else ()
     return Table(title, columns, tuple(rows), 1, caption, notes.sentences(), drawn, divisible=True, words=words_in)
+
+
+def _pairs_table(question: Sequence[Comparison], levels: Sequence[str], against: Sequence[str], title: str) -> Table:
+    first, notes, several = question[0], Notes(), len(against) > 1
+    ordered = sorted(question, key=lambda c: (levels.index(c.a), levels.index(c.b)))
+    rows = [(c.a, *([c.b] if several else []), notes.mark(_ratio(c), c.warnings)) for c in ordered]
+    rounds = {c.rounds for c in question}
+    counted = fmt.plural(rounds.pop(), "round") if len(rounds) == 1 else ""
+    caption = ", ".join(filter(None, (words.direction(first.better), counted)))
+    columns = (first.factor, *_compared_with(against, named=several))
+    spans = tuple(span_of(c) for c in ordered)
+    words_in = ("vs",) if several else ()
+    return Table(title, columns, tuple(rows), 1, caption, notes.sentences(), spans, divisible=True, words=words_in)
+
+
+def _compared_with(against: Sequence[str], *, named: bool) -> tuple[str, ...]:
+    """The headings of ratios; ``named``: to which level each is stands beside it."""
+    return ("vs", "ratio") if named else tuple(f"vs {level}" for level in against)
 
 
 def _value(e: Estimate | None, unit: fmt.Scale | None) -> str:
