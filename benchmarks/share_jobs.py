@@ -9,6 +9,7 @@ compares clocks, counts requests, watches machine and processes, keeps and parse
 
 A job lasts from its beginning to that of the next. Overhead is what remains of it without fio's own process, from its
 start to its end; in the loop, a program of fio's name notes both. The first job lays out the file and is left out.
+What Storlab takes for caches alone, the guest's and this machine's, is shown as well: the loop drops the guest's.
 Rounds of both sides alternate; a ratio is the median over pairs of neighbours.
 """
 
@@ -116,7 +117,7 @@ def main() -> None:
         os.environ["XDG_STATE_HOME"] = f"{made}/state"
         jobs = Jobs(Path(made), patterns, engines, chosen.script)
         rounds = [jobs.both(number) for number in range(2 if chosen.quick else 5)]
-    said = figures(rounds)
+    said = figures(rounds, jobs.settled)
     for name, value in said.items():
         print(f"{name:28} {value}")
     if chosen.json:
@@ -129,6 +130,7 @@ class Jobs:
     def __init__(self, folder: Path, patterns: tuple[str, ...], engines: tuple[str, ...], script: Path | None) -> None:
         self.folder, self.patterns, self.engines, self.script = folder, patterns, engines, script
         self.words = {"size": "16M", "runtime": "1"}
+        self.settled: list[float] = []  # seconds that Storlab took for caches, by job
 
     def both(self, number: int) -> tuple[list[float], list[float]]:
         """Overheads in seconds: Storlab's, and the loop's. Which is first changes from round to round."""
@@ -141,6 +143,7 @@ class Jobs:
         words = {"patterns": json.dumps(self.patterns), "engines": json.dumps(self.engines), **self.words}
         run = self._run(f"ours-{number}", "iops", OURS.format(**words))
         records = sorted(run.records(), key=lambda record: record.trial)
+        self.settled += [record.phases["settle"] for record in records[1:]]
         return [_overhead(run, *each) for each in pairwise(records)][1:]
 
     def theirs(self, number: int) -> list[float]:
@@ -175,12 +178,13 @@ def _overhead(run: RunFolder, record: TrialRecord, after: TrialRecord) -> float:
     return (after.started - record.started).total_seconds() - float(fio)
 
 
-def figures(rounds: list[tuple[list[float], list[float]]]) -> dict[str, object]:
+def figures(rounds: list[tuple[list[float], list[float]]], settled: list[float]) -> dict[str, object]:
     """Medians over all jobs, and the ratio round by round."""
     ratios = [statistics.median(ours) / statistics.median(theirs) for ours, theirs in rounds]
     sides = {"storlab": [each for ours, _ in rounds for each in ours], "loop": [each for _, t in rounds for each in t]}
     return {
-        **{f"{side}, s a job beyond fio": round(statistics.median(each), 2) for side, each in sides.items()},
+        **{f"{side}, s a job beyond fio": round(statistics.median(each), 3) for side, each in sides.items()},
+        "of Storlab's, for caches, s": round(statistics.median(settled), 3),
         "storlab / loop": round(statistics.median(ratios), 2),
         "rounds": [round(ratio, 2) for ratio in ratios],
         "load": os.getloadavg(),

@@ -63,7 +63,8 @@ def test_equivalence_is_an_answer() -> None:
     [
         (("ab", "ac", "bc"), "Write bandwidth of a, b and c is equivalent within ±5 %."),
         (("ab", "bc"), "Write bandwidth: a and c are each equivalent to b within ±5 %."),
-        (("ab", "cd"), "Write bandwidth: equivalent within ±5 % are a to b and c to d."),
+        (("ab", "cd"), "Write bandwidth: a is equivalent to b, and c to d, within ±5 %."),
+        (("ab", "ac", "de"), "Write bandwidth: a is equivalent to b and c, and d to e, within ±5 %."),
     ],
 )
 def test_several_levels_that_are_equivalent_are_one_statement(pairs: tuple[str, ...], text: str) -> None:

@@ -133,8 +133,9 @@ def _alike(alike: Sequence[Comparison]) -> str:
     if shared is not None:
         others = named([level for level in levels if level != shared])
         return f"{metric}: {others} are each equivalent to {named([shared])} within {margin}"
-    each = [f"{named([a])} to {named([b])}" for a, b in pairs]
-    return f"{metric}: equivalent within {margin} are {words.listed(each)}"
+    (one, its), *rest = grouped(pairs).items()
+    said = [f"{named([one])} is equivalent to {named(its)}", *(f"{named([a])} to {named(those)}" for a, those in rest)]
+    return f"{metric}: {', '.join(said[:-1])}, and {said[-1]}, within {margin}"
 
 
 def _of_differences(question: Sequence[Comparison], levels: Sequence[str], found: Callable[..., _Finding]) -> _Finding:
