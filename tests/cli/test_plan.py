@@ -156,6 +156,32 @@ def test_a_load_that_knows_no_warm_up_says_so_before_anything_runs(tmp_path: Pat
     assert len(json.loads(call("plan", str(study), "--json").output)["notes"]) == notes
 
 
+KEPT = """
+title = "Kept"
+stack = "{place}"
+[factors]
+bs = ["4k", "64k"]
+[factors.place]
+here  = [{ layer = "directory", keep = "round" }]
+there = [{ layer = "directory", keep = KEEP }]
+[workload.write]
+fio = { rw = "write", bs = "{bs}", size = "1M" }
+"""
+
+
+@pytest.mark.parametrize(
+    ("there", "note"),
+    [
+        ('"round", path = "/var/tmp"', "Kept for each round by all cells of the same place, which follow each other"),
+        ('"trial"', "Kept for each round, by cells that follow each other: directory (cells 1, 3)"),
+        ('"round"', "Kept for each round, by cells that follow each other: directory (cells 1–4)"),
+    ],
+)
+def test_what_cells_share_for_a_round_is_told_by_their_levels(study: Path, there: str, note: str) -> None:
+    Path("two.toml").write_text(KEPT.replace("KEEP", there))
+    assert note in " ".join(planned().split())
+
+
 def test_a_device_that_is_not_there_is_refused(study: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("without root block devices are unsupported")

@@ -171,14 +171,23 @@ async def _prepare(study: Study, session: Session) -> dict[str, Prepared]:
 
 def _shared_in_rounds(cells: Sequence[Cell]) -> Iterator[str]:
     """Which cells follow each other, because they share what is kept for a round."""
-    blocks: dict[str, list[Cell]] = {}
-    for cell in cells:
-        if shared := kept_for_a_round(cell):
-            blocks.setdefault(shared, []).append(cell)
-    shared_by = [(_kept_for(those[0]), [cell.number for cell in those]) for those in blocks.values() if len(those) > 1]
-    if shared_by:
-        listed = "; ".join(f"{kept} (cells {ranges(numbers)})" for kept, numbers in shared_by)
-        yield f"Kept for each round, by cells that follow each other: {listed}"
+    shared = grouped((kept, cell) for cell in cells if (kept := kept_for_a_round(cell)))
+    blocks = [those for those in shared.values() if len(those) > 1]
+    if not blocks:
+        return
+    if sum(map(len, blocks)) == len(cells) and (same := _told_apart_by(blocks)):
+        yield f"Kept for each round by all cells of the same {' and '.join(same)}, which follow each other"
+        return
+    named = (f"{_kept_for(those[0])} (cells {ranges([cell.number for cell in those])})" for those in blocks)
+    yield f"Kept for each round, by cells that follow each other: {'; '.join(named)}"
+
+
+def _told_apart_by(blocks: Sequence[Sequence[Cell]]) -> list[str]:
+    """The factors of which each block has a single level, if these tell the blocks apart; else none."""
+    first = blocks[0][0].levels
+    same = [name for name in first if all(len({cell.levels[name] for cell in those}) == 1 for those in blocks)]
+    same = [name for name in same if len({those[0].levels[name] for those in blocks}) > 1]
+    return same if len({tuple(those[0].levels[name] for name in same) for those in blocks}) == len(blocks) else []
 
 
 def _kept_for(cell: Cell) -> str:
