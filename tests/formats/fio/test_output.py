@@ -138,11 +138,22 @@ def test_plain_json_keeps_the_percentiles_of_each_job_and_merges_none() -> None:
     assert set(alone["across"]) == {"none"}
 
 
-def test_total_latency_is_read_where_fio_kept_that_and_said_so() -> None:
+def test_total_latency_is_read_where_fio_kept_that() -> None:
     measured = parse_fio(golden("fio-total-latency.json"), "x")
     assert measured.facts["latency"] == "total"
     assert "read.latency.p99" in values(measured)
-    assert any("lat_percentiles" in warning for warning in measured.warnings)
+    assert measured.warnings == ()
+
+
+@pytest.mark.parametrize(("submission", "said"), [(0.009, None), (0.5, "up to 50% of the total")])
+def test_completion_latency_that_leaves_much_out_is_a_warning(submission: float, said: str | None) -> None:
+    document_ = document("fio-plain.json")
+    completion = document_["jobs"][0]["read"]["clat_ns"]["mean"]
+    document_["jobs"][0]["read"]["slat_ns"] |= {"mean": completion * submission / (1 - submission)}
+    warnings = parse_fio(json.dumps(document_).encode(), "x").warnings
+    assert [warning for warning in warnings if "submission" in warning] == (
+        [] if said is None else [next(warning for warning in warnings if said in warning)]
+    )
 
 
 @pytest.mark.parametrize("option", [b'"lat_percentiles" : "1"', b'"clat_percentiles" : "0"'])

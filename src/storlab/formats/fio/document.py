@@ -36,7 +36,8 @@ Number = Annotated[float, Meta(ge=-1e300, le=1e300)] | None
 
 
 class Latency(Struct, frozen=True):
-    """``clat_ns``, ``lat_ns``. ``percentile`` where fio kept percentiles of this kind, ``bins`` then only in json+.
+    """``slat_ns``, ``clat_ns``, ``lat_ns``. ``percentile`` where fio kept percentiles of this kind, and ``bins`` then
+    only in json+.
 
     ``n`` since fio 3.18; ``counted`` gives it where it is missing.
     """
@@ -68,6 +69,7 @@ class DirectionBlock(Struct, frozen=True):
     io_bytes: Count
     total_ios: Operations
     runtime: Count
+    slat_ns: Latency | None = None
     clat_ns: Latency | None = None
     lat_ns: Latency | None = None
 

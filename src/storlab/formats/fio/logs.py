@@ -55,19 +55,24 @@ def averages_are_sound(options: Iterable[Mapping[str, object]]) -> bool:
 
 
 def read_series(
-    folder: Path, prefix: str, interval: float, jobs: Sequence[str] = (), rates: bool = True
+    folder: Path, prefix: str, interval: float, jobs: Sequence[str] = (), rates: bool = True, total: bool = False
 ) -> pl.DataFrame:
     """Series (``SERIES_COLUMNS``) from a folder of logs averaged over ``interval`` s (``log_avg_msec``).
 
-    ``d.bandwidth``, ``d.iops`` (0 where nothing completed), ``d.latency`` (mean completion latency; no row
-    where nothing completed), and ``bandwidth``, ``iops`` over directions; ``t`` is the end of the interval.
-    Per job, where ``jobs`` names them (with ``group_reporting`` those are fewer than the logs, and the series are
-    only of all), and of all together: sums, and the latency weighted by operations. Series run to the last line of
-    any job. Without ``rates``, those of bandwidth and IOPS are left out (``averages_are_sound``). Raises
-    ``ParseError`` with file and line.
+    ``d.bandwidth``, ``d.iops`` (0 where nothing completed), ``d.latency`` (mean completion latency or, with
+    ``total``, total latency; no row where nothing completed), and ``bandwidth``, ``iops`` over directions; ``t`` is
+    the end of the interval. Per job, where ``jobs`` names them (with ``group_reporting`` those are fewer than the
+    logs, and the series are only of all), and of all together: sums, and the latency weighted by operations. Series
+    run to the last line of any job. Without ``rates``, those of bandwidth and IOPS are left out
+    (``averages_are_sound``). Raises ``ParseError`` with file and line.
     """
-    logs = {kind: find_logs(folder, prefix, kind) if rates or kind == "clat" else {} for kind in _KINDS}
-    read = {kind: [(number, lines) for number, path in logs[kind].items() for lines in _lines(path)] for kind in _KINDS}
+    kinds = {"bw": "bw", "iops": "iops"} if rates else {}
+    kinds["clat"] = "lat" if total else "clat"
+    logs = {kind: find_logs(folder, prefix, name) for kind, name in kinds.items()}
+    read = {
+        kind: [(number, lines) for number, path in logs.get(kind, {}).items() for lines in _lines(path)]
+        for kind in _KINDS
+    }
     numbers = sorted({number for lines in read.values() for number, _ in lines})
     cells = {kind: _cells(read[kind], numbers, kind, interval) for kind in _KINDS}
     cells["clat"] = _spread(cells["clat"], cells["iops"])

@@ -5,8 +5,8 @@ those of ``docs/reference/metrics.md``: of every job, and of all together (``job
 I/O (``mixed`` under ``unified_rw_reporting=1``), and over all. Means and extremes of latencies are exact, percentiles
 come from bins, to within 1/128. fsync and its like (``sync.*``) are in no total.
 
-Latency is completion latency (``clat``: submission to completion), or total latency where fio was told
-``lat_percentiles=1`` without ``clat_percentiles=1``; the fact ``latency`` says which.
+Latency is the total (``lat``) where fio was told ``lat_percentiles=1`` without ``clat_percentiles=1``, as Storlab tells
+it, else from the end of submission to completion (``clat``); the fact ``latency`` says which.
 
 Rates of all jobs together are those of fio's ``group_reporting``: bytes and operations of all jobs over the longest run
 time among them; so they don't depend on whether fio or Storlab merged the jobs. Jobs that ran one after another
@@ -50,6 +50,8 @@ class JobFailed(CommandFailed):
 
 
 _FULL = re.compile(r"error on file (?P<path>.+?): No space left on device")
+_SUBMISSION = 0.01  # of the total latency: less changes no verdict
+_SUBMISSION = 0.01  # of the total latency: less of it changes no verdict
 _LAST_BIN = str(histogram.VALUE_NS[-1])
 _ALL_CLIENTS = "All clients"  # fio --client adds this sum of all jobs of all servers
 
@@ -96,7 +98,7 @@ def report_of(document: Document, source: str) -> Report:
     if ended:
         raise _failure(ended, source, document.messages)
     steady = fio_metrics.steady_states(blocks, [job.name for job in jobs])
-    warnings = (*_warnings(document, jobs), *steady.warnings)
+    warnings = (*_warnings(document, jobs), *_without_submission(blocks), *steady.warnings)
     return Report(tuple(jobs), steady, warnings, _facts(document, blocks, jobs) | steady.facts)
 
 
@@ -218,14 +220,17 @@ def _direction(block: DirectionBlock, path: str, source: str) -> Direction:
     if block.clat_ns is None:
         raise ParseError(f"{path}.clat_ns is missing: truncated, or not from fio 3", source)
     kind, latency = "clat_ns", block.clat_ns
-    if not latency.has_bins and block.lat_ns is not None and _tells_more(block.lat_ns, latency):
+    if block.lat_ns is not None and _is_total(block):
         kind, latency = "lat_ns", block.lat_ns
     latency = _fios(latency, f"{path}.{kind}", source).counted(block.total_ios)
     return Direction(block.io_bytes, block.total_ios, block.runtime / 1000, latency, kind == "lat_ns")
 
 
-def _tells_more(total: Latency, completion: Latency) -> bool:
+def _is_total(block: DirectionBlock) -> bool:
     """lat_percentiles=1 moves bins and percentiles from one to the other; disable_clat=1 leaves the total alone."""
+    total, completion = block.lat_ns, block.clat_ns
+    if total is None or completion is None or completion.has_bins:
+        return False
     moved = total.has_bins or bool(total.percentile and not completion.percentile)
     return moved or bool(total.maximum and not completion.maximum)
 
@@ -248,8 +253,6 @@ def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
     latencies = [direction.latency for job in jobs for direction in job.directions.values()]
     if any(latency.n and not latency.has_bins for latency in latencies):
         yield "fio gave no latency bins (without --output-format=json+): its percentiles can't be merged"
-    if _any_total(jobs):
-        yield "latencies are total latencies (lat), not completion latencies (clat): lat_percentiles or disable_clat"
     beyond = sum(latency.bins.get(_LAST_BIN, 0) for latency in latencies)
     if beyond:
         yield (
@@ -268,6 +271,25 @@ def _warnings(document: Document, jobs: Sequence[Job]) -> Iterator[str]:
             yield f"job {job.name} did no I/O"
         elif not job.runtime:
             yield f"job {job.name} ran for less than a millisecond: no rates"
+
+
+def _without_submission(blocks: Sequence[JobBlock]) -> Iterator[str]:
+    """Where submission waits, as that of buffered I/O does with libaio, completion latency is next to nothing."""
+    ways = [way for block in blocks for way in (block.read, block.write, block.trim, block.mixed) if way is not None]
+    largest = max(map(_submission, ways), default=0.0)
+    if largest >= _SUBMISSION:
+        yield (
+            f"latencies are without submission (clat), which is up to {largest:.0%} of the total: fio keeps that with "
+            "lat_percentiles=1 and clat_percentiles=0"
+        )
+
+
+def _submission(way: DirectionBlock) -> float:
+    """The share of submission in the mean total latency; 0 where latencies are total ones."""
+    completion, submission = way.clat_ns, way.slat_ns
+    if completion is None or submission is None or not submission.mean or _is_total(way):
+        return 0.0
+    return submission.mean / (submission.mean + (completion.mean or 0.0))
 
 
 def _any_total(jobs: Sequence[Job]) -> bool:

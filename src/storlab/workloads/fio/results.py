@@ -49,7 +49,7 @@ def read_results(raw: Path, log_interval: float) -> Measurements:
     if turns is not None:
         return sliced.measured(measured, jobs, raw, turns)
     rates = averages_are_sound(_options(measured))
-    series = read_series(raw, LOGS, log_interval, jobs, rates=rates)
+    series = read_series(raw, LOGS, log_interval, jobs, rates, total=measured.facts["latency"] == "total")
     stalls = _stalls(raw, log_interval, measured)
     warnings = () if rates else (f"its logs of bandwidth and IOPS are left out: {AVERAGED_WRONG}",)
     measured = replace(

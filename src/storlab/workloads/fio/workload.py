@@ -26,6 +26,8 @@ from storlab.workloads.fio import options as fio_options
 from storlab.workloads.fio.layout import files_of
 from storlab.workloads.fio.options import Job, Option, Options, Sections
 
+_OF_LATENCY = frozenset({"lat_percentiles", "clat_percentiles", "disable_lat", "gtod_reduce"})
+"""Who writes one of these has chosen which latencies there are."""
 _UNMAPPED = {errno.EINVAL, errno.ENODEV}
 """What mmap(2) says of files that can't be mapped, or not to be written, as on shared folders without a cache."""
 
@@ -162,6 +164,9 @@ class FioWorkload(Workload):
         given |= {f"write_{what}_log": "series" for what in ("bw", "iops", "lat")}
         # Rates are averaged over the same interval: fio would take 500 ms for them, whatever the logs have.
         given |= dict.fromkeys(("log_avg_msec", "bwavgtime", "iopsavgtime"), self._log_interval())
+        if _OF_LATENCY.isdisjoint(fio_options.plain(key) for job in self._jobs() for key in job.options):
+            # Buffered I/O of libaio waits when it is submitted: by completion latency it would take next to no time.
+            given |= {"lat_percentiles": 1, "clat_percentiles": 0}
         if place.warm_up:
             given["ramp_time"] = f"{round(place.warm_up * 1000)}ms"  # "1.5s" is 1 s to fio
         return given
