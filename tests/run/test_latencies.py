@@ -18,7 +18,7 @@ BUFFERED = (
 
 def measured(lab: Laboratory, own: str = "") -> tuple[dict[str, float], dict[str, float], tuple[str, ...]]:
     """Metrics of the only trial, means as fio reports them, and warnings: of a load that waits in submission."""
-    result = lab.run(directory(BUFFERED.replace("OWN", own)).replace('primary = "elapsed"', 'primary = "iops"'))
+    result = lab.run(directory(BUFFERED.replace("OWN", own)))
     assert result.status == 0, str(result)
     tables = derive(lab.run_folder)
     found = tables.frame("metrics").filter(

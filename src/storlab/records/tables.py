@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from storlab.metrics import Declarations, MetricSpec, Specs
-from storlab.records import fairness
+from storlab.records import fairness, in_memory
 from storlab.records.columns import COLUMNS
 from storlab.records.run_folder import TrialRecord
 from storlab.timeseries import variability
@@ -182,7 +182,9 @@ class Tables:
         said = (warning for _, notes in self.notes() for warning in notes.warnings)
         recorded = (warning for record in self.records for warning in record.warnings)
         levels = {record.trial: ", ".join(record.levels.values()) for record in self.records}
-        return tuple(dict.fromkeys([*said, *recorded, *said_of(self._examined(), levels)]))
+        cells = {record.cell: record.levels for record in self.records}
+        cached = in_memory.warnings(self.frame("metrics"), cells)
+        return tuple(dict.fromkeys([*cached, *said, *recorded, *said_of(self._examined(), levels)]))
 
     def probe_facts(self) -> list[dict[str, object]]:
         return probe_facts(each for _, notes in self.notes() for each in notes.observed)
