@@ -210,6 +210,24 @@ def test_with_a_warm_up_fio_does_not_measure_all_that_it_does(
 
 
 @pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"iodepth": 32}, "psync has one operation in flight"),
+        ({"iodepth": "8", "ioengine": "mmap"}, "mmap has one operation in flight"),
+        ({"iodepth": 8, "ioengine": "libaio"}, "without direct = 1"),
+        ({"iodepth": 8, "ioengine": "libaio", "direct": True}, ""),
+        ({"iodepth": 8, "ioengine": "libaio", "buffered": 0}, ""),
+        ({"iodepth": 8, "ioengine": "io_uring"}, ""),
+        ({"iodepth": 1}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_depth_that_has_no_effect_is_told_before_anything_runs(options: dict[str, Any], said: str) -> None:
+    told = fio(rw="read", **options).leaves_out(0.0)
+    assert said in told and bool(told) == bool(said)
+
+
+@pytest.mark.parametrize(
     ("options", "warm_up", "said"),
     [
         ({"runtime": "2s"}, 2.0, False),

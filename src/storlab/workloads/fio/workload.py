@@ -21,7 +21,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.text import is_whole
 from storlab.workloads.base import Launch, OptionError, ReadInput, RunContext, Work, Workload
-from storlab.workloads.fio import checking, reach, sliced
+from storlab.workloads.fio import checking, depth, reach, sliced
 from storlab.workloads.fio import options as fio_options
 from storlab.workloads.fio.layout import files_of
 from storlab.workloads.fio.options import Job, Option, Options, Sections
@@ -106,9 +106,10 @@ class FioWorkload(Workload):
         return fio_options.work(self._jobs())
 
     def leaves_out(self, warm_up: float) -> str:
-        if not fio_options.ends_while_ramping(self._jobs(), warm_up):
-            return ""
-        return "warm_up is left out: fio has none that is longer than runtime, and measures from the start"
+        said = [depth.without_effect(self._jobs())]
+        if fio_options.ends_while_ramping(self._jobs(), warm_up):
+            said.append("warm_up is left out: fio has none that is longer than runtime, and measures from the start")
+        return "; ".join(filter(None, said))
 
     def measures_all(self, warm_up: float) -> bool:
         return not fio_options.ramps(self._jobs(), warm_up)
