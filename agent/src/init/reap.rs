@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 
 use super::console::say;
 use super::error::InitError;
+use crate::processes::oom;
 
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -26,7 +27,11 @@ pub fn start_agent(port: File) -> Result<Pid, InitError> {
         command.stdin(Stdio::from(port.try_clone()?)).stdout(Stdio::from(port));
         Ok(Pid::from_raw(command.spawn()?.id() as i32))
     };
-    spawn().map_err(InitError::Agent)
+    let agent = spawn().map_err(InitError::Agent)?;
+    if let Err(error) = oom::spare(agent) {
+        say(format_args!("warning: the agent may be killed where memory runs out: {error}"));
+    }
+    Ok(agent)
 }
 
 /// Reaps until the agent ends, and tells how it did.

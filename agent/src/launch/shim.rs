@@ -19,6 +19,7 @@ use super::program::find_program;
 use super::spec::{LaunchSpec, Membership, Report, Step};
 use crate::clock::{SECOND, monotonic_ns};
 use crate::confine::{self, Obstacle};
+use crate::processes::oom;
 use crate::sys::{self, Scheduling};
 
 /// Sleeping ends late by a wake-up, some tens of microseconds; the rest is spent spinning.
@@ -68,6 +69,7 @@ fn prepare_and_execute(
         Some(Membership::Born) => true,
         Some(Membership::Join(cgroup)) => join_cgroup(cgroup).is_ok(),
     };
+    oom::do_not_inherit();
     sys::inherit_standard_streams_only();
     sys::reset_signal_actions();
     let _ = SigSet::empty().thread_set_mask();

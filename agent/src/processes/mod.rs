@@ -4,6 +4,7 @@ mod cgroup;
 mod family;
 mod freezer;
 mod guard;
+pub mod oom;
 mod table;
 
 pub use cgroup::{AgentCgroup, RunCgroup, locate};

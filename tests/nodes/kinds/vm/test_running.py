@@ -36,7 +36,7 @@ async def clock_error(node: Node) -> float:
 
 
 @needs_guests
-def test_two_copies_one_after_the_other_know_what_time_it_is() -> None:
+def test_two_copies_one_after_the_other_know_what_time_it_is_and_the_agent_is_the_last_to_be_killed() -> None:
     async def look() -> list[tuple[float, str, bool]]:
         image = find_image()
         initrd = initrd_with_agent(image)
@@ -51,6 +51,9 @@ def test_two_copies_one_after_the_other_know_what_time_it_is() -> None:
                     files = Files(*(Path(folder) / f"{number}.{kind}" for kind in ("qmp", "agent", "console")))
                     async with running_guest(spec, host, files, saved, lambda _: None) as guest:
                         boot = await guest.node.read_text("/proc/sys/kernel/random/boot_id")
+                        agent, own = (f"/proc/{each}/oom_score_adj" for each in (guest.node.pid, "self"))
+                        assert int(await guest.node.read_text(agent)) == -900
+                        assert int(await guest.node.output("cat", own)) == 0, "and not what it starts"
                         found.append((await clock_error(guest.node), boot, guest.restored))
                     assert guest.process.ended is not None
         return found

@@ -98,7 +98,9 @@ class Causes:
         if ended.code:
             lines = ended.stderr.decode(errors="replace").strip().splitlines()
             return self._note(f"QEMU ended with status {ended.code}: {telling(lines) if lines else 'it said nothing'}")
-        word = last_word(text)
+        word, killed = last_word(text), killed_for_memory(text)
+        if killed and word and word.endswith("was killed by SIGKILL"):
+            return self._note(f"the guest ran out of memory, and its kernel killed {killed}")
         return self._note(f"the guest powered off{f': {word}' if word and word != 'ready' else ''}")
 
     def _note(self, said: str) -> str:
