@@ -21,6 +21,7 @@ _PANIC = re.compile(r"Kernel panic - not syncing: (?P<reason>.*)")
 _KILLED = re.compile(r"Out of memory: Killed process \d+ \((?P<program>.*?)\) ")
 _TIME = re.compile(r"^\[ *\d+\.\d+\] ")
 _INIT = "storlab-init: "
+_AGENT, _AGENT_KILLED = "storlab-agent", "the agent was killed by SIGKILL"
 _TAIL = 30  # lines
 _PANIC_TAIL = 80  # lines; a kernel that panics prints its call trace after the reason
 _MOST = 64 * 1024  # bytes
@@ -98,9 +99,9 @@ class Causes:
         if ended.code:
             lines = ended.stderr.decode(errors="replace").strip().splitlines()
             return self._note(f"QEMU ended with status {ended.code}: {telling(lines) if lines else 'it said nothing'}")
-        word, killed = last_word(text), killed_for_memory(text)
-        if killed and word and word.endswith("was killed by SIGKILL"):
-            return self._note(f"the guest ran out of memory, and its kernel killed {killed}")
+        word = last_word(text)
+        if word == _AGENT_KILLED and killed_for_memory(text) == _AGENT:  # killed before, others are not why
+            return self._note("the guest ran out of memory, and its kernel killed its agent")
         return self._note(f"the guest powered off{f': {word}' if word and word != 'ready' else ''}")
 
     def _note(self, said: str) -> str:
