@@ -45,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunFolder]:
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("backing")
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        patch.setattr("storlab.run.trial.measure", measure)
+        patch.setattr("storlab.run.trial.trial.measure", measure)
         lab = Laboratory(folder)
         lab.execute(STUDY)
         assert lab.leftovers() == []

@@ -19,6 +19,7 @@ from storlab.nodes.needs import Needs
 from storlab.nodes.node import Node
 from storlab.nodes.processes import mark
 from storlab.nodes.undo import RunId, undo
+from storlab.text import is_whole
 
 _BUSY = 10  # s; the client's limit is for a request, which may wait behind many of a server that is only busy
 _DEVICES = 16  # nbds_max of the module, unless somebody loaded it with another
@@ -52,11 +53,9 @@ async def _is_ours(node: Node, device: str, run: str) -> bool:
 
 
 async def _client_of(node: Node, device: str) -> int | None:
-    """The process that holds a device; ``None`` where it is free."""
-    try:
-        return int(await node.read_text(f"/sys/block/{device.removeprefix('/dev/')}/pid"))
-    except (FileNotFoundError, ValueError):
-        return None
+    """The process that holds a device; ``None`` where it is free. While the file goes, reading it is ENODEV."""
+    (said,) = await node.texts(f"/sys/block/{device.removeprefix('/dev/')}/pid")
+    return int(said) if said is not None and is_whole(said) else None
 
 
 class NbdLayer(InitiatorLayer):
