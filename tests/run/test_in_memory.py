@@ -1,4 +1,4 @@
-"""A load that measured the page cache is told so, by what reached the disk."""
+"""A report names loads that measured the page cache, by what reached the disk."""
 
 from __future__ import annotations
 

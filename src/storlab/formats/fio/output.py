@@ -50,7 +50,6 @@ class JobFailed(CommandFailed):
 
 
 _FULL = re.compile(r"error on file (?P<path>.+?): No space left on device")
-_SUBMISSION = 0.01  # of the total latency: less changes no verdict
 _SUBMISSION = 0.01  # of the total latency: less of it changes no verdict
 _LAST_BIN = str(histogram.VALUE_NS[-1])
 _ALL_CLIENTS = "All clients"  # fio --client adds this sum of all jobs of all servers

@@ -1,7 +1,7 @@
 """Whether as many operations are in flight as ``iodepth`` says.
 
-Source: fio's HOWTO, "iodepth": asynchronous engines may not reach it, "on Linux when using libaio and not setting
-direct=1", and it has no effect on synchronous ones (``FIO_SYNCIO``).
+Source: fio's HOWTO, "iodepth": none of synchronous engines (``FIO_SYNCIO``) has more than one, nor libaio with buffered
+I/O.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def measured(whole: Measurements, names: Sequence[str], raw: Path, turns: Turns)
     from storlab.formats.fio.metrics import frames
     from storlab.measurements import metric_frame
 
-    logs = find_logs(raw, LOGS, "lat")
+    logs = find_logs(raw, LOGS, "lat") or find_logs(raw, LOGS, "clat")  # the latter alone with disable_lat
     if not turns.measured or not logs:
         raise CommandFailed("fio did not work in slices: it has no turns, or left no log of its operations")
     cuts = {number: slices.cut(path, turns.measured) for number, path in logs.items()}
