@@ -96,7 +96,7 @@ def main() -> None:
         found |= one_guest(Path(made) / "one", 2 if chosen.quick else 5)
         found[_RESTORED] = round(asyncio.run(restored(image, 3)), 2)
         found["a later loss / a restored guest"] = round(found[_LATER] / found[_RESTORED], 2)
-        found |= several(Path(made) / "several", groups=6 if chosen.quick else 16)
+        found |= several(Path(made) / "several", groups=12 if chosen.quick else 16)
         found |= records(Path(made) / "records")
     found["load at the end"] = os.getloadavg()
     for name, value in found.items():

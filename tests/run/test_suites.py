@@ -49,6 +49,18 @@ user =
 pre =
 post =
 
+[tests/exports]
+tests = ['exports']
+timeout = 120
+pre =
+post =
+
+[tests/creates]
+tests = ['creates']
+timeout = 120
+pre =
+post =
+
 [{ZTS}/cli_root/zfs]
 tests = ['zfs_001_neg']
 timeout = 600
@@ -75,6 +87,9 @@ SCRIPTS = {
     "tests/unprepared/cleanup": "echo cleaned up all the same",
     "tests/unprepared/never": "exit 1",
     "tests/users/nobody": "id -un; echo $SUDO_USER; touch $TMPDIR/by-nobody",
+    # `zpool create` refuses a disk with the label of an exported pool, unless it is forced to.
+    "tests/exports/exports": "set -- $DISKS; zpool create exported $1 && zpool export exported",
+    "tests/creates/creates": "set -- $DISKS; zpool create created $1 && zpool destroy created",
     "tests/whoever/whoever": "id -un; sudo -n id -un; test -r /dev/zfs",
 }
 
@@ -130,6 +145,8 @@ def test_every_test_has_its_outcome_and_the_rest_runs_on(whole: tuple[Laboratory
         "never": Outcome.SKIP,
         "nobody": Outcome.PASS,
         "whoever": Outcome.PASS,
+        "exports": Outcome.PASS,
+        "creates": Outcome.PASS,  # on a disk that is empty for each group
     }, said
     assert said.status == 4 and "own.run:13: test gone is left out" in said.stderr
     assert "not expected" in said.stdout and run.without_result == []
@@ -207,7 +224,7 @@ def test_the_run_is_reported_in_every_format(whole: tuple[Laboratory, Ended, Sui
     junit = ElementTree.fromstring(lab.storlab("suite", "report", lab.out, "--format", "junit").stdout)
     assert sum(int(suite.attrib["errors"]) for suite in junit) == 2
     document = json.loads(lab.storlab("suite", "report", lab.out, "--format", "json").stdout)
-    assert document["counts"] == {"PASS": 7, "FAIL": 1, "SKIP": 2, "KILLED": 1, "CRASHED": 1}
+    assert document["counts"] == {"PASS": 9, "FAIL": 1, "SKIP": 2, "KILLED": 1, "CRASHED": 1}
     assert "| CRASHED | tests/planted/panics |" in lab.storlab("suite", "report", lab.out, "-f", "md").stdout
     page = (lab.out / "report.html").read_text()
     assert "the guest&#39;s kernel panicked" in page and "src=" not in page

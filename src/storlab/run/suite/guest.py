@@ -79,8 +79,10 @@ class GuestMaker:
                     await node.run(["sh", "-c", _SETTLE])
                 if self.tests is not None:
                     await _send(node, self.tests, self.adapter.testdir)
-                disks = " ".join(each.removeprefix("/dev/") for each in usable(devices[:-1], needs.disks))
-                guest.environment = await set_up_environment(node, needs, {"DISKS": disks, "FILEDIR": needs.place})
+                disks = usable(devices[:-1], needs.disks)
+                guest.blank = tuple(disks) if needs.blank else ()
+                names = " ".join(each.removeprefix("/dev/") for each in disks)
+                guest.environment = await set_up_environment(node, needs, {"DISKS": names, "FILEDIR": needs.place})
                 await measure(guest)
         except TimeoutError:
             await self.close(guest)

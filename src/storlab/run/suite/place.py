@@ -30,6 +30,13 @@ for c; do
     done
 done
 """
+# What is in use cannot be had exclusively, and stays. Partitions go with their table, once udev has looked at that.
+_BLANK = """
+for d; do
+    blkdiscard "$d" && blockdev --rereadpt "$d" || :
+done
+udevadm settle --timeout=20
+"""
 _KILL = 'for c; do echo 1 > "$c/cgroup.kill" || :; done'
 
 
@@ -46,6 +53,7 @@ class SuiteGuest:
     disks: list[str]
     here: bool = False
     console: str = ""  # the name of the folder that has it
+    blank: tuple[str, ...] = ()  # devices that are emptied between groups
     udev: Process | None = None
     state: State = field(default_factory=State)  # what the last group left
     seen: State = field(default_factory=State)  # at the last look, to which "unchanged" refers
@@ -147,3 +155,12 @@ async def end_survivors(guest: SuiteGuest) -> list[Leak]:
     lines = (line.partition("\t") for line in listed.stdout.decode(errors="replace").splitlines())
     found = {(name, cgroups[cgroup]) for cgroup, _, name in lines if cgroup in cgroups and name}
     return [Leak("process", name, path) for name, path in sorted(found)]
+
+
+async def blank_disks(guest: SuiteGuest) -> None:
+    """Empty the suite's disks, but for those in use: else what a test finds there depends on which group ran before.
+
+    The label of a pool that was exported makes `zpool create` refuse a disk, and guests take groups in any order.
+    """
+    if guest.blank:
+        await guest.node.run(["sh", "-c", _BLANK, "sh", *guest.blank], check=False)

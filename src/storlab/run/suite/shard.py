@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -18,7 +19,7 @@ from storlab.run.interrupts import Interrupts
 from storlab.run.suite.attempt import Running, run_script
 from storlab.run.suite.invariants import Watchman, look
 from storlab.run.suite.loss import GuestLost, loss_of
-from storlab.run.suite.place import Place, SuiteGuest, end_survivors, restore_service
+from storlab.run.suite.place import Place, SuiteGuest, blank_disks, end_survivors, restore_service
 from storlab.run.suite.queue import Queue
 from storlab.run.suite.record import Record
 from storlab.run.suite.spare import Spare
@@ -157,6 +158,8 @@ class _Part:
                 raise GuestLost(str(error)) from None
             self._guest.state = self._watchman.last
             self._write(with_fields(held, leaks=[*left, *self._watchman.leaks, *self._services]))
+            async with self._answering("after its group had been cleaned up, "):
+                await blank_disks(self._guest)
 
     async def _pre(self, script: Script) -> bool:
         """Whether the set-up passed. A guest that is lost meanwhile is tried once more, then the tests are skipped."""
@@ -217,18 +220,25 @@ class _Part:
         Raises ``GuestLost`` where its guest does not answer any more.
         """
         guest = self._guest
+        async with self._answering(after):
+            guest.seen = await look(guest.node, guest.seen)
+            killed = self._watchman.saw(guest.seen, path)
+            if (service := await restore_service(guest)) is not None:
+                self._services.append(Leak("service", f"{service} was ended", path))
+        return killed
+
+    @asynccontextmanager
+    async def _answering(self, after: str = "") -> AsyncIterator[None]:
+        """Within it the guest is asked something. Raises ``GuestLost`` where it does not answer any more."""
+        guest = self._guest
         try:
             async with asyncio.timeout(_LOOK):
-                guest.seen = await look(guest.node, guest.seen)
-                killed = self._watchman.saw(guest.seen, path)
-                if (service := await restore_service(guest)) is not None:
-                    self._services.append(Leak("service", f"{service} was ended", path))
+                yield
         except TimeoutError:
             raise GuestLost(f"{after}{guest.called} did not answer within {_LOOK:g} s", hung=True) from None
         except NodeError as error:
             lost = loss_of(guest.node, self._shard.place.session, str(error))
             raise GuestLost(f"{after}{lost.reason}", hung=lost.hung) from None
-        return killed
 
     def _place(self, script: Script, role: Role, number: int, below: str) -> str:
         name = script.path.rpartition("/")[2]

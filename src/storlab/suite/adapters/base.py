@@ -15,7 +15,8 @@ from storlab.suite.runfile import Runfile
 class Needs:
     """What a guest must have for a suite.
 
-    ``disks`` of ``disk_size`` bytes each are the suite's own; ``files``: bytes of a file system on a disk at ``place``.
+    ``disks`` of ``disk_size`` bytes each are the suite's own, ``blank``: empty for each group, in guests; ``files``:
+    bytes of a file system on a disk at ``place``.
     ``tree``: folders in the image that have the suite. ``set_up``: a shell script that is run once as root, with
     ``DISKS``, ``FILEDIR`` and what is ``given``, and that prints the environment of all scripts as ``env -0`` does.
     """
@@ -30,6 +31,7 @@ class Needs:
     tree: tuple[str, ...]
     set_up: str
     given: Mapping[str, str]
+    blank: bool = False
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,7 @@ class Zts:
             tree=(_ROOT,),
             set_up=set_up,
             given=given,
+            blank=True,
         )
 
     def expectations(self, source: str) -> Expectations:
