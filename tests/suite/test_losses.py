@@ -11,7 +11,7 @@ import pytest
 
 from storlab.run.suite.invariants import State
 from storlab.run.suite.loss import GuestLost
-from storlab.run.suite.shard import _Part
+from storlab.run.suite.part import Part
 from storlab.suite.model import Attempt, Group, Role, Script
 
 GROUP = Group("tests", (Script("/t/breaks", "root"), Script("/t/rest", "root")))
@@ -25,13 +25,13 @@ class Guests:
     losses: dict[str, int] = field(default_factory=dict)
     tried: list[str] = field(default_factory=list)
 
-    def part(self, tests: tuple[Script, ...]) -> _Part:
-        shard: Any = SimpleNamespace(
+    def part(self, tests: tuple[Script, ...]) -> Part:
+        terms: Any = SimpleNamespace(
             retries=self.retries, scale=1.0, adapter=None, record=SimpleNamespace(folder=None, printed=None),
             place=SimpleNamespace(session=None), stops=False,
         )  # fmt: skip
         guest: Any = SimpleNamespace(state=State(), name="guest-1")
-        part = _Part(shard, guest, Group("tests", tests), self.losses)
+        part = Part(terms, guest, Group("tests", tests), self.losses)
 
         async def run(script: Script, role: Role, number: int = 1, below: str = "") -> Attempt:
             self.tried.append(script.path)

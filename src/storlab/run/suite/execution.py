@@ -15,6 +15,7 @@ from msgspec.structs import replace as with_fields
 from storlab.records.manifest import read_manifest, write_manifest
 from storlab.records.suite import CONSOLES, Results, SuiteRecord, read_suite_run
 from storlab.run.interrupts import Interrupts
+from storlab.run.suite.part import Terms
 from storlab.run.suite.place import Place, SuiteGuest
 from storlab.run.suite.queue import Queue
 from storlab.run.suite.record import Record
@@ -122,9 +123,9 @@ class Execution:
     async def _run(self, queue: Queue, kept: Record, guest: SuiteGuest | None) -> tuple[str, ...]:
         """All groups, in as many guests as are asked for; why some of them could not go on, where that is so."""
         async with Spare(self.place, partial(kept.opened, self.place, notify=self.watch.notify)) as spare:
-            settings = (self.watch.notify, spare, self.record.scale, self.record.retries)
+            terms = Terms(self.place, kept, self.interrupts, self.record.scale, self.record.retries)
             shards = [
-                Shard(self.place.name(number), self.place, queue, kept, self.interrupts, *settings)
+                Shard(self.place.name(number), terms, queue, self.watch.notify, spare)
                 for number in range(1, min(self.record.guests, len(queue)) + 1)
             ]
             if shards:

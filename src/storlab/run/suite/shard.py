@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-
-from msgspec.structs import replace as with_fields
 
 from storlab.analysis.wording import plural
 from storlab.errors import NodeError, StorlabError
 from storlab.nodes.waiting import all_of
-from storlab.records.suite import OUTPUT
-from storlab.records.suite.under_way import write_under_way
-from storlab.run.interrupts import Interrupts
-from storlab.run.suite.attempt import Running, run_script
-from storlab.run.suite.invariants import Watchman, look
-from storlab.run.suite.loss import GuestLost, loss_of
-from storlab.run.suite.place import Place, SuiteGuest, blank_disks, end_survivors, restore_service
+from storlab.run.suite.loss import GuestLost
+from storlab.run.suite.part import Part, Terms
+from storlab.run.suite.place import SuiteGuest
 from storlab.run.suite.queue import Queue
-from storlab.run.suite.record import Record
 from storlab.run.suite.spare import Spare
-from storlab.suite.adapters.base import Adapter
-from storlab.suite.model import Attempt, Group, Leak, Outcome, Role, Script
+from storlab.suite.model import Group, Script
 
-_LOOK = 30.0  # s, for what takes a hundredth
 _BOOTS = 3  # tries to get a guest, one after another, before a part of the run is given up
-_LOSSES = 2  # of guests by one test, before it is not tried again
 
 _BOOT_AGAIN = (
     "A test hangs in the kernel of this machine, so nothing more was run: boot it again, "
@@ -42,52 +29,39 @@ class NoGuest(StorlabError):
 
 @dataclass
 class Shard:
-    """The life of one guest, and of those that take its place. ``scale``: of time-outs; ``None``: as measured."""
+    """The life of one guest, and of those that take its place."""
 
     name: str
-    place: Place
+    terms: Terms
     queue: Queue
-    record: Record
-    interrupts: Interrupts
     notify: Callable[[str], None]
     spare: Spare
-    scale: float | None = None
-    retries: int = 0
     guest: SuiteGuest | None = None
     _lost: bool = False  # one of its guests
-
-    @property
-    def adapter(self) -> Adapter:
-        return self.place.adapter
-
-    @property
-    def stops(self) -> bool:
-        """Whether no further test is begun."""
-        return self.interrupts.finish or bool(self.record.stop)
 
     async def run(self) -> None:
         """Until no group is left. Raises ``NoGuest`` where the rest can't be run."""
         try:
-            while not self.stops and (group := self.queue.take()) is not None:
+            while not self.terms.stops and (group := self.queue.take()) is not None:
                 await self._whole(group)
         finally:
             if self.guest is not None:
                 guest, self.guest = self.guest, None
-                await self.place.close(guest)
+                await self.terms.place.close(guest)
 
     async def _whole(self, group: Group) -> None:
         """All of a group. Where its guest is lost, the rest of it, after its set-up, in a fresh one."""
         losses: dict[str, int] = {}
-        while group.tests and not self.stops:
+        while group.tests and not self.terms.stops:
             guest = await self._living()
-            part = _Part(self, guest, group, losses)
+            part = Part(self.terms, guest, group, losses)
             try:
                 await part.run()
                 return
             except GuestLost as loss:
-                if self.place.here is not None and loss.hung:
+                if self.terms.place.here is not None and loss.hung:
                     raise NoGuest(_BOOT_AGAIN) from None
-                self.notify(f"{self.name}: {loss.reason}. {'' if self.place.here else _rest(part.left)}".rstrip())
+                self.notify(f"{self.name}: {loss.reason}. {'' if self.terms.place.here else _rest(part.left)}".rstrip())
                 await self._give_up()
                 group = replace(group, tests=part.left)
 
@@ -97,7 +71,7 @@ class Shard:
         while self.guest is None:
             tries += 1
             try:
-                self.guest = await self.spare.take() or await self.record.opened(self.place, self.name, self.notify)
+                self.guest = await self.spare.take() or await self._opened()
             except NodeError as error:
                 if tries >= _BOOTS:
                     raise NoGuest(f"{self.name}: no guest could be had in {_BOOTS} tries: {error}") from None
@@ -108,11 +82,14 @@ class Shard:
                     await self.spare.prepare()
         return self.guest
 
+    async def _opened(self) -> SuiteGuest:
+        return await self.terms.record.opened(self.terms.place, self.name, self.notify)
+
     async def _give_up(self) -> None:
         self._lost = True
         if self.guest is not None:
             guest, self.guest = self.guest, None
-            await self.place.close(guest)
+            await self.terms.place.close(guest)
 
 
 def _rest(left: tuple[Script, ...]) -> str:
@@ -121,188 +98,8 @@ def _rest(left: tuple[Script, ...]) -> str:
     return f"What is left of the group, {plural(len(left), 'test')}, is run in a fresh guest."
 
 
-class _Part:
-    """A group, or what is left of it, in one guest. ``left``: tests for another guest, should this one be lost."""
-
-    def __init__(self, shard: Shard, guest: SuiteGuest, group: Group, losses: dict[str, int]) -> None:
-        self._shard, self._guest, self._group, self._losses = shard, guest, group, losses
-        self.left: tuple[Script, ...] = group.tests
-        self._held: Attempt | None = None
-        self._watchman = Watchman(guest.state)
-        self._services: list[Leak] = []
-        scale = shard.scale if shard.scale is not None else guest.scale
-        record = shard.record
-        self._running = Running(shard.place.session, shard.adapter, guest, record.folder, scale, record.printed)
-
-    async def run(self) -> None:
-        """Set-up, tests, clean-up. Raises ``GuestLost`` once the loss is recorded."""
-        group = self._group
-        ready = group.pre is None or await self._pre(group.pre)
-        for test in group.tests:
-            if self._shard.stops:
-                break
-            if ready:
-                await self._test(test)
-            else:
-                self._add(self._skipped(test))
-                self.left = self.left[1:]
-        if group.post is not None:
-            await self._run(group.post, "post")
-        if self._held is not None:
-            held, self._held = self._held, None
-            try:
-                left = await end_survivors(self._guest)
-                await self._look(held.path)
-            except StorlabError as error:
-                self._write(with_fields(held, reason=held.reason or str(error)))
-                raise GuestLost(str(error)) from None
-            self._guest.state = self._watchman.last
-            self._write(with_fields(held, leaks=[*left, *self._watchman.leaks, *self._services]))
-            async with self._answering("after its group had been cleaned up, "):
-                await blank_disks(self._guest)
-
-    async def _pre(self, script: Script) -> bool:
-        """Whether the set-up passed. A guest that is lost meanwhile is tried once more, then the tests are skipped."""
-        try:
-            return (await self._run(script, "pre")).outcome is Outcome.PASS
-        except GuestLost:
-            if self._count(script) >= _LOSSES:
-                for test in self._group.tests:
-                    self._add(self._skipped(test))
-                self.left = ()
-            raise
-
-    async def _test(self, test: Script) -> None:
-        for number in range(1, self._shard.retries + 2):
-            try:
-                attempt = await self._run(test, "test", number)
-            except GuestLost:
-                again = number <= self._shard.retries and self._count(test) < _LOSSES
-                self.left = self.left if again else self.left[1:]
-                raise
-            if attempt.outcome is Outcome.KILLED and self._group.failsafe is not None:
-                await self._failsafe(attempt)
-            if attempt.outcome in (Outcome.PASS, Outcome.SKIP):
-                break
-        self.left = self.left[1:]
-
-    async def _failsafe(self, killed: Attempt) -> None:
-        """What puts the machine right after a test that was killed. Should it take the guest with it, so be it."""
-        assert self._group.failsafe is not None
-        try:
-            await self._run(self._group.failsafe, "failsafe", 1, killed.folder)
-        except GuestLost:
-            self.left = self.left[1:]
-            raise
-
-    async def _run(self, script: Script, role: Role, number: int = 1, below: str = "") -> Attempt:
-        place = self._place(script, role, number, below)
-        started = datetime.now(UTC)
-        if self._guest.here:
-            lost = self._lost(script, role, number, place, started, GuestLost("this machine went down while it ran"))
-            write_under_way(self._shard.record.folder, self._guest.node.machine, with_fields(lost, elapsed=0.0))
-        try:
-            attempt = await run_script(self._running, self._group, script, role, place, number)
-            killed = await self._look(script.path, f"it ended ({attempt.outcome}), and then ")
-            if killed:
-                why = f"memory ran out, and the kernel killed {killed} process{'es' if killed > 1 else ''}"
-                attempt = with_fields(attempt, reason="; ".join(filter(None, [attempt.reason, why])))
-        except GuestLost as loss:
-            self._add(self._lost(script, role, number, place, started, loss))
-            self._flush()
-            raise
-        self._add(attempt)
-        return attempt
-
-    async def _look(self, path: str, after: str = "") -> int:
-        """See what a script that has ended left; how many processes were killed meanwhile, for memory ran out.
-
-        Raises ``GuestLost`` where its guest does not answer any more.
-        """
-        guest = self._guest
-        async with self._answering(after):
-            guest.seen = await look(guest.node, guest.seen)
-            killed = self._watchman.saw(guest.seen, path)
-            if (service := await restore_service(guest)) is not None:
-                self._services.append(Leak("service", f"{service} was ended", path))
-        return killed
-
-    @asynccontextmanager
-    async def _answering(self, after: str = "") -> AsyncIterator[None]:
-        """Within it the guest is asked something. Raises ``GuestLost`` where it does not answer any more."""
-        guest = self._guest
-        try:
-            async with asyncio.timeout(_LOOK):
-                yield
-        except TimeoutError:
-            raise GuestLost(f"{after}{guest.called} did not answer within {_LOOK:g} s", hung=True) from None
-        except NodeError as error:
-            lost = loss_of(guest.node, self._shard.place.session, str(error))
-            raise GuestLost(f"{after}{lost.reason}", hung=lost.hung) from None
-
-    def _place(self, script: Script, role: Role, number: int, below: str) -> str:
-        name = script.path.rpartition("/")[2]
-        own = below or f"{OUTPUT}/{self._group.folder}"
-        place = f"{own}/{name}" + (f".{number}" if number > 1 else "")
-        if role != "test" and (self._shard.record.folder / place).exists():
-            tries = 2
-            while (self._shard.record.folder / f"{place}.{tries}").exists():
-                tries += 1
-            place = f"{place}.{tries}"
-        return place
-
-    def _count(self, script: Script) -> int:
-        self._losses[script.path] = self._losses.get(script.path, 0) + 1
-        return self._losses[script.path]
-
-    def _skipped(self, test: Script) -> Attempt:
-        user = test.user or self._shard.adapter.runner
-        reason = "the set-up of its group did not pass"
-        return Attempt(
-            self._group.name, test.path, "test", Outcome.SKIP, datetime.now(UTC), 0.0, user=user,
-            identifier=self._group.identifier, reason=reason,
-        )  # fmt: skip
-
-    def _lost(self, script: Script, role: Role, number: int, place: str, started: datetime, loss: GuestLost) -> Attempt:
-        return Attempt(
-            self._group.name,
-            script.path,
-            role,
-            Outcome.HUNG if loss.hung else Outcome.CRASHED,
-            started,
-            max((datetime.now(UTC) - started).total_seconds(), 0.0),
-            user=script.user or self._shard.adapter.runner,
-            number=number,
-            identifier=self._group.identifier,
-            limit=self._group.timeout,
-            scale=self._running.scale,
-            guest=self._guest.name,
-            console=self._guest.console,
-            reason=loss.reason,
-            folder=place,
-        )
-
-    def _add(self, attempt: Attempt) -> None:
-        """The last result of a group waits for what its scripts left running."""
-        last = attempt.role == "post" or (self._group.post is None and attempt.path == self._group.tests[-1].path)
-        if last and attempt.outcome not in (Outcome.CRASHED, Outcome.HUNG):
-            self._flush()
-            self._held = attempt
-        else:
-            self._flush()
-            self._write(attempt)
-
-    def _flush(self) -> None:
-        if self._held is not None:
-            held, self._held = self._held, None
-            self._write(held)
-
-    def _write(self, attempt: Attempt) -> None:
-        self._shard.record.add(attempt, self._shard.adapter.runner)
-
-
 async def run_all(shards: list[Shard]) -> list[str]:
-    """All parts of a run side by side; why some of them could not go on, where that is so."""
+    """All shards of a run side by side; why some of them could not go on, where that is so."""
     given_up: list[str] = []
 
     async def one(shard: Shard) -> None:
