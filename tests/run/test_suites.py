@@ -49,14 +49,19 @@ user =
 pre =
 post =
 
+[tests/leaves]
+tests = ['leaves']
+pre =
+post =
+
 [tests/exports]
 tests = ['exports']
 timeout = 120
 pre =
 post =
 
-[tests/creates]
-tests = ['creates']
+[tests/fresh]
+tests = ['fresh']
 timeout = 120
 pre =
 post =
@@ -87,9 +92,10 @@ SCRIPTS = {
     "tests/unprepared/cleanup": "echo cleaned up all the same",
     "tests/unprepared/never": "exit 1",
     "tests/users/nobody": "id -un; echo $SUDO_USER; touch $TMPDIR/by-nobody",
+    "tests/leaves/leaves": "echo left:x:4242: >> /etc/group; sleep 1000",
     # `zpool create` refuses a disk with the label of an exported pool, unless it is forced to.
     "tests/exports/exports": "set -- $DISKS; zpool create exported $1 && zpool export exported",
-    "tests/creates/creates": "set -- $DISKS; zpool create created $1 && zpool destroy created",
+    "tests/fresh/fresh": "set -- $DISKS; zpool create created $1 && zpool destroy created",
     "tests/whoever/whoever": "id -un; sudo -n id -un; test -r /dev/zfs",
 }
 
@@ -129,6 +135,11 @@ def result(run: SuiteRun, path: str, role: str = "test") -> Attempt:
     return [each for each in run.attempts if each.path.endswith(path) and each.role == role][-1]
 
 
+def failsafe_of(run: SuiteRun, killed: Attempt) -> Attempt:
+    (found,) = (each for each in run.attempts if each.role == "failsafe" and each.folder.startswith(killed.folder))
+    return found
+
+
 @needs_guests
 def test_every_test_has_its_outcome_and_the_rest_runs_on(whole: tuple[Laboratory, Ended, SuiteRun]) -> None:
     _, said, run = whole
@@ -145,8 +156,9 @@ def test_every_test_has_its_outcome_and_the_rest_runs_on(whole: tuple[Laboratory
         "never": Outcome.SKIP,
         "nobody": Outcome.PASS,
         "whoever": Outcome.PASS,
+        "leaves": Outcome.KILLED,
         "exports": Outcome.PASS,
-        "creates": Outcome.PASS,  # on a disk that is empty for each group
+        "fresh": Outcome.PASS,  # on a disk that is empty for each group
     }, said
     assert said.status == 4 and "own.run:13: test gone is left out" in said.stderr
     assert "not expected" in said.stdout and run.without_result == []
@@ -164,8 +176,7 @@ def test_what_is_killed_says_why_and_is_made_safe(whole: tuple[Laboratory, Ended
     killed = result(run, "/ignores_term")
     assert "neither printed nor computed, and no disk worked, and did not end for TERM" in killed.reason
     assert "hrtimer_nanosleep" in (lab.out / killed.folder / "killed.txt").read_text()
-    failsafe = result(run, "/failsafe", "failsafe")
-    assert failsafe.outcome is Outcome.PASS and failsafe.folder.startswith(killed.folder)
+    assert failsafe_of(run, killed).outcome is Outcome.PASS
     assert "failsafe" not in said.stdout and b"made safe" in (lab.out / "log").read_bytes()
 
 
@@ -190,6 +201,16 @@ def test_survivors_of_a_test_live_until_its_group_is_cleaned_up_and_are_named(
     assert (lab.out / cleanup.folder / "stdout").read_text() == "cleaned up\n1\n"
     assert [(leak.kind, leak.what, leak.by) for leak in cleanup.leaks] == [
         ("process", "left-by-test", f"{OWN}/planted/after")
+    ]
+
+
+@needs_guests
+def test_what_a_killed_test_left_is_named_once_it_was_made_safe(whole: tuple[Laboratory, Ended, SuiteRun]) -> None:
+    _, _, run = whole
+    killed = result(run, "/leaves")
+    assert killed.outcome is Outcome.KILLED and not killed.leaks
+    assert [(leak.kind, leak.what, leak.by) for leak in failsafe_of(run, killed).leaks] == [
+        ("group", "left", f"{OWN}/leaves/leaves")
     ]
 
 
@@ -222,9 +243,9 @@ def test_the_run_is_reported_in_every_format(whole: tuple[Laboratory, Ended, Sui
     assert f"    KILLED {OWN}/planted/panics (expected PASS)" in console
     assert all(line.endswith("]") and len(line) >= 79 for line in lines)
     junit = ElementTree.fromstring(lab.storlab("suite", "report", lab.out, "--format", "junit").stdout)
-    assert sum(int(suite.attrib["errors"]) for suite in junit) == 2
+    assert sum(int(suite.attrib["errors"]) for suite in junit) == 3
     document = json.loads(lab.storlab("suite", "report", lab.out, "--format", "json").stdout)
-    assert document["counts"] == {"PASS": 9, "FAIL": 1, "SKIP": 2, "KILLED": 1, "CRASHED": 1}
+    assert document["counts"] == {"PASS": 9, "FAIL": 1, "SKIP": 2, "KILLED": 2, "CRASHED": 1}
     assert "| CRASHED | tests/planted/panics |" in lab.storlab("suite", "report", lab.out, "-f", "md").stdout
     page = (lab.out / "report.html").read_text()
     assert "the guest&#39;s kernel panicked" in page and "src=" not in page

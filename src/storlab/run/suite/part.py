@@ -209,13 +209,19 @@ class Part:
 
     def _add(self, attempt: Attempt) -> None:
         """The last result of a group waits for what its scripts left running."""
-        last = attempt.role == "post" or (self._group.post is None and attempt.path == self._group.tests[-1].path)
-        if last and attempt.outcome not in (Outcome.CRASHED, Outcome.HUNG):
+        if self._is_last(attempt) and attempt.outcome not in (Outcome.CRASHED, Outcome.HUNG):
             self._flush()
             self._held = attempt
         else:
             self._flush()
             self._write(attempt)
+
+    def _is_last(self, attempt: Attempt) -> bool:
+        """Whether no other script of the group follows."""
+        if self._group.post is not None or attempt.role == "pre" or len(self.left) > 1:
+            return attempt.role == "post"
+        killed = attempt.role == "test" and attempt.outcome is Outcome.KILLED
+        return not killed or self._group.failsafe is None
 
     def _flush(self) -> None:
         if self._held is not None:
