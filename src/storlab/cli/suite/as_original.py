@@ -17,9 +17,10 @@ from storlab.cli.run import new_folder
 from storlab.errors import UserError
 from storlab.records.suite import SuiteRecord, SuiteRun, read_suite_run
 from storlab.records.suite.here import who_lacks
+from storlab.run.suite.asked import Asked
 from storlab.run.suite.classic import ClassicFolder
 from storlab.run.suite.execution import Watch
-from storlab.run.suite.suite_run import Asked, Ended, look_at_suite, run_suite
+from storlab.run.suite.suite_run import Ended, look_at_suite, run_suite
 from storlab.suite.expectations import expected
 from storlab.suite.model import Attempt, Outcome, Suite
 from storlab.suite.selection import Selection

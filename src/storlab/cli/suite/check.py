@@ -50,9 +50,10 @@ def check(
     from storlab.cli.suite.choose import size_of, time_of
     from storlab.cli.suite.finish import finish
     from storlab.errors import UserError
+    from storlab.run.suite.asked import Asked
     from storlab.run.suite.checkout import Wanted, choose, words
     from storlab.run.suite.guest import OWN_TESTS
-    from storlab.run.suite.suite_run import Asked, run_suite
+    from storlab.run.suite.suite_run import run_suite
     from storlab.suite.adapters.check import Check, CheckOptions
 
     if until and iterations > 1:

@@ -14,8 +14,8 @@ from storlab.records.suite import SuiteRun, read_suite_run
 from storlab.records.suite.own_kernel import OwnKernel
 from storlab.records.suite.past import Past, past_of
 from storlab.records.suite.sources import runs_in
+from storlab.run.suite.asked import Asked
 from storlab.run.suite.own_files import folder_of, kernel_of, own_adapter
-from storlab.run.suite.suite_run import Asked
 from storlab.suite.adapters.command import Command
 from storlab.suite.model import Outcome
 from storlab.suite.order import order_of

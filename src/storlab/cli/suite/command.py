@@ -21,7 +21,7 @@ from storlab.cli.suite.originals import test_runner, zfs_tests
 from storlab.errors import UserError
 
 if TYPE_CHECKING:
-    from storlab.run.suite.suite_run import Asked
+    from storlab.run.suite.asked import Asked
 
 suite = typer.Typer(
     name="suite",

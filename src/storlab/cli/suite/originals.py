@@ -79,7 +79,7 @@ def test_runner(
 
     from storlab.cli.suite.as_original import Original, finish_runner, look, run_original
     from storlab.cli.suite.choose import size_of
-    from storlab.run.suite.suite_run import Asked
+    from storlab.run.suite.asked import Asked
     from storlab.suite.adapters.zts import ChosenZts, ZtsOptions
     from storlab.suite.order import repeated
     from storlab.suite.test_runner import Around, dry_run, failed_only, suite_of_paths
@@ -170,7 +170,7 @@ def zfs_tests(
     from storlab.cli.output import warn
     from storlab.cli.suite.as_original import Original, finish_zfs_tests, look_at_guest, run_original
     from storlab.cli.suite.choose import size_of
-    from storlab.run.suite.suite_run import Asked
+    from storlab.run.suite.asked import Asked
     from storlab.suite.adapters.zts import STF_SUITE, ChosenZts, ZtsOptions
     from storlab.suite.order import repeated
     from storlab.suite.runfile import read_suite

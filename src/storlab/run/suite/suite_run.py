@@ -6,12 +6,11 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from random import Random
 
 from msgspec.structs import replace as with_fields
 from pydantic import ValidationError
@@ -21,9 +20,8 @@ from storlab.nodes.kinds.vm.kind import VmKind
 from storlab.nodes.waiting import to_its_end
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.run_folder import RunFolder, new_run_folder
-from storlab.records.suite import CONSOLES, SUITE, Results, SuiteRecord, SuiteRun, read_suite_run, write_suite_record
-from storlab.records.suite.here import FILES, Here, who_lacks
-from storlab.records.suite.own_kernel import OwnKernel
+from storlab.records.suite import SUITE, Results, SuiteRecord, SuiteRun, read_suite_run
+from storlab.records.suite.here import FILES, Here
 from storlab.records.suite.under_way import taken_down
 from storlab.run.executor import new_run_id
 from storlab.run.interrupts import Interrupts
@@ -32,58 +30,21 @@ from storlab.run.recovery.orphans import refuse_living
 from storlab.run.recovery.teardown import tear_down, tear_down_rest
 from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
-from storlab.run.suite.environment import environment_of
+from storlab.run.suite.asked import Asked
 from storlab.run.suite.execution import Ending, Execution, Watch
 from storlab.run.suite.guest import GuestMaker
 from storlab.run.suite.here import HereMaker
 from storlab.run.suite.look import Found, find_suite, lacking_programs
 from storlab.run.suite.own_files import adapter_of, own_adapter, run_by
-from storlab.run.suite.place import Place, SuiteGuest
+from storlab.run.suite.place import Place
+from storlab.run.suite.plan import plan
 from storlab.run.suite.queue import remaining
 from storlab.run.suite.until_failure import UntilFailure
 from storlab.suite.adapters.base import Adapter
-from storlab.suite.adapters.check import Check, CheckFile
-from storlab.suite.adapters.zts import Zts
+from storlab.suite.adapters.check import Check
 from storlab.suite.model import Suite
-from storlab.suite.order import repeated, replayed, shuffled
-from storlab.suite.own_expectations import OwnEntry
-from storlab.suite.selection import EVERYTHING, Selection, select
+from storlab.suite.selection import select
 from storlab.version import __version__
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a run of a suite is to do. ``names``: runfiles, or suites; ``tests``: a folder with one's own tests.
-
-    ``here``: run them on this machine, and not in guests; ``seed``: of a random order; ``order``: that of an earlier
-    run; ``limit``: seconds after which no test is begun.
-    """
-
-    names: tuple[str, ...]
-    selection: Selection = EVERYTHING
-    tests: Path | None = None
-    guests: int = 1
-    cpus: int = 1
-    memory: int = 1024**3
-    scale: float | None = None
-    retries: int = 0
-    allow_missing: bool = False
-    times: Mapping[tuple[str, str], float] | None = None
-    adapter: Adapter | None = None  # by default what the names call for
-    title: str = ""
-    seed: int | None = None
-    order: tuple[tuple[str, str], ...] = ()
-    until_failure: bool = False
-    limit: float | None = None
-    own: tuple[OwnEntry, ...] = ()  # what the user expects
-    iterations: int = 0  # no more than these, if not 0; all of them, unless until a failure
-    here: Here | None = None
-    kernel: OwnKernel | None = None  # that guests boot; by default the image's
-
-    @property
-    def name(self) -> str:
-        """What the suite is called."""
-        return self.title or ",".join(self.names)
 
 
 @dataclass(frozen=True)
@@ -109,7 +70,7 @@ async def run_suite(asked: Asked, folder: Path, watch: Watch) -> Ended:
                 try:
                     _begin(folder, run, asked.name)
                     async with _journalled(session, records, interrupts, asked.here) as ended:
-                        record, guest = await _plan(asked, place)
+                        record, guest = await plan(asked, place)
                         run_ = Execution(
                             record, place, interrupts, watch, ended, limit=asked.limit, times=asked.times or {}
                         )
@@ -267,82 +228,3 @@ async def _tear_down(journal: Journal, session: Session) -> list[str]:
     for node in [node for node in session.nodes.values() if node.identity.volatile]:
         await session.end(node)
     return (await tear_down(journal, session)).failed
-
-
-async def _plan(asked: Asked, place: Place) -> tuple[SuiteRecord, SuiteGuest]:
-    """What is run, by a look into the first guest. Raises ``UserError`` where that can't be, or programs lack."""
-    name = place.name(1)
-    console = f"001-{name}"
-    guest = await place.open(name, place.folder / CONSOLES / console)
-    guest.console = console
-    try:
-        return await _planned(asked, place, guest), guest
-    except BaseException:
-        await place.close(guest)
-        raise
-
-
-async def _planned(asked: Asked, place: Place, guest: SuiteGuest) -> SuiteRecord:
-    found = await find_suite(guest, place.adapter, asked.name, asked.names)
-    suite = in_order(select(found.suite, asked.selection, asked.times), asked)
-    lacking = await lacking_programs(guest, suite)
-    if lacking and not asked.allow_missing:
-        raise UserError(refusal(lacking, who_lacks(asked.here)))
-    record = SuiteRecord(
-        name=asked.name,
-        runner=place.adapter.runner,
-        groups=suite.groups,
-        runfiles=found.runfiles,
-        testdir=place.adapter.testdir,
-        tests=str(asked.tests.resolve()) if asked.tests is not None else None,
-        absent=suite.absent,
-        expectations=found.expectations,
-        lacking=lacking,
-        notes=suite.notes,
-        quiet=suite.quiet,
-        guests=asked.guests,
-        cpus=asked.cpus,
-        memory=asked.memory,
-        scale=asked.scale,
-        retries=asked.retries,
-        environment=await environment_of(guest, place),
-        zts=place.adapter.options if isinstance(place.adapter, Zts) else None,
-        variables=dict(guest.environment.variables),
-        check=place.adapter.options if isinstance(place.adapter, Check | CheckFile) else None,
-        adapter=place.adapter.name,
-        seed=asked.seed,
-        replayed=bool(asked.order),
-        until_failure=asked.until_failure,
-        iterations=asked.iterations,
-        own=asked.own,
-        here=await place.recorded(),
-        kernel=asked.kernel,
-    )
-    write_suite_record(place.folder, record)
-    return record
-
-
-def in_order(suite: Suite, asked: Asked) -> Suite:
-    """The suite in the order that was asked for, and so many times.
-
-    Raises ``UserError`` where an earlier run's order has nothing of it.
-    """
-    if asked.order:
-        suite = replayed(suite, asked.order)
-    if asked.seed is not None:
-        suite = replace(suite, groups=tuple(shuffled(suite.groups, Random(asked.seed))))
-    return suite if asked.until_failure else repeated(suite, asked.iterations)
-
-
-def refusal(lacking: Mapping[str, list[str]], who: str) -> str:
-    """What to say of tests whose programs a guest's image lacks, or this machine."""
-    each = "; ".join(f"{program}: {_some(tests)}" for program, tests in sorted(lacking.items()))
-    return (
-        f"{who} lacks programs that tests seem to call ({each}). Without them a test fails or, worse, "
-        "passes: leave such tests out with --exclude, or run them all the same with --allow-missing"
-    )
-
-
-def _some(tests: list[str]) -> str:
-    names = ["/".join(test.split("/")[-2:]) for test in tests[:3]]
-    return ", ".join(names) + (f" and {len(tests) - 3} more" if len(tests) > 3 else "")
