@@ -41,7 +41,7 @@ from storlab.nodes.kinds.vm.hardware import Hardware
 from storlab.records.manifest import Manifest, write_manifest
 from storlab.records.suite import SuiteRecord, SuiteRun, read_suite_run, write_suite_record
 from storlab.report.suite.formats import render
-from storlab.run.suite.guest import OWN_TESTS
+from storlab.run.suite.places.guest import OWN_TESTS
 from storlab.suite.model import Attempt, Group, Outcome, Script
 
 _TESTS = 40

@@ -16,8 +16,8 @@ from storlab.layers.resources import Dir, Disk, Export, File, Pool, Server
 from storlab.nodes.kinds.local import local_node
 from storlab.records.suite.here import Here
 from storlab.run.recovery.undoing import undo_table
-from storlab.run.suite.here import HereMaker
-from storlab.run.suite.leftovers import remove_leftovers
+from storlab.run.suite.places.here import HereMaker
+from storlab.run.suite.places.leftovers import remove_leftovers
 
 from .sites import RUN, Ground, parse
 from .storage import SCRATCH, Storage, standing_storage

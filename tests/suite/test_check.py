@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from storlab.errors import StudyError, UserError
 from storlab.run.suite.asked import Asked, in_order
 from storlab.run.suite.checkout import Wanted, choose
-from storlab.run.suite.guest import OWN_TESTS
 from storlab.run.suite.own_files import read_suite_file
+from storlab.run.suite.places.guest import OWN_TESTS
 from storlab.suite.adapters.base import Environment
 from storlab.suite.adapters.check import Check, CheckOptions
 from storlab.suite.check_text import groups_in, read_check, read_excludes, read_group_list

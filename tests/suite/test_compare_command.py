@@ -13,7 +13,7 @@ from storlab.cli.suite.listing import listed
 from storlab.errors import UserError
 from storlab.records.suite import write_suite_record
 from storlab.records.suite.sources import console, read_source, read_sources
-from storlab.run.suite.guest import OWN_TESTS
+from storlab.run.suite.places.guest import OWN_TESTS
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.model import Expectations, Group, Outcome, Script, Suite
 from study.program import call

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from storlab.nodes.events import StepResult
 from storlab.nodes.steps import Done, Step, read
-from storlab.run.suite.guest import usable
-from storlab.run.suite.invariants import State, Watchman, parse_state
+from storlab.run.suite.places.guest import usable
+from storlab.run.suite.places.invariants import State, Watchman, parse_state
 from storlab.suite.model import Leak
 
 BEFORE = {

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from storlab.run.suite.invariants import State
 from storlab.run.suite.loss import GuestLost
 from storlab.run.suite.part import Part
+from storlab.run.suite.places.invariants import State
 from storlab.suite.model import Attempt, Group, Role, Script
 
 GROUP = Group("tests", (Script("/t/breaks", "root"), Script("/t/rest", "root")))

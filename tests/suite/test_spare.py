@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from storlab.errors import NodeError
-from storlab.run.suite.place import Booted
-from storlab.run.suite.spare import Spare
+from storlab.run.suite.places.place import Booted
+from storlab.run.suite.places.spare import Spare
 
 GIB = 1024**3
 

@@ -12,8 +12,8 @@ from tools.suite_reference import reference
 
 from attacks.odd_files import bounded
 from storlab.errors import StudyError
-from storlab.run.suite.guest import OWN_TESTS
 from storlab.run.suite.own_files import adapter_of, folder_of, own_runfile, read_suite_file
+from storlab.run.suite.places.guest import OWN_TESTS
 from storlab.suite.adapters.base import Environment
 from storlab.suite.installed import Installed
 from storlab.suite.model import Outcome, Suite

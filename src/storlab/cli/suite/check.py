@@ -52,7 +52,7 @@ def check(
     from storlab.errors import UserError
     from storlab.run.suite.asked import Asked
     from storlab.run.suite.checkout import Wanted, choose, words
-    from storlab.run.suite.guest import OWN_TESTS
+    from storlab.run.suite.places.guest import OWN_TESTS
     from storlab.run.suite.suite_run import run_suite
     from storlab.suite.adapters.check import Check, CheckOptions
 

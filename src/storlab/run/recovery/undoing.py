@@ -10,7 +10,7 @@ from typing import Any
 from storlab.nodes.node import Node
 from storlab.nodes.undo import LONG, AtPath, Undo, remove_folder, undo
 from storlab.registry import layer_types, node_kinds
-from storlab.run.suite.leftovers import remove_leftovers
+from storlab.run.suite.places.leftovers import remove_leftovers
 
 
 @undo("scratch.remove", patience=LONG, outlives_boot=True, arguments=AtPath)

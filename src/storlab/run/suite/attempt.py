@@ -16,7 +16,7 @@ from storlab.reading import open_file
 from storlab.run.session import Session
 from storlab.run.suite.loss import GuestLost, loss_of
 from storlab.run.suite.output import ScriptOutput
-from storlab.run.suite.place import SuiteGuest
+from storlab.run.suite.places.place import SuiteGuest
 from storlab.run.suite.work import Work, kernel_complaint, parse_work
 from storlab.suite.adapters.base import Adapter, Judged
 from storlab.suite.model import Attempt, Group, Outcome, Role, Script

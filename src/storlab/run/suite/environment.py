@@ -8,7 +8,7 @@ from storlab.record import to_json
 from storlab.records.files import write_durably
 from storlab.records.manifest import node_facts
 from storlab.records.suite import ENVIRONMENT
-from storlab.run.suite.place import Place, SuiteGuest
+from storlab.run.suite.places.place import Place, SuiteGuest
 from storlab.suite.environment import SuiteEnvironment
 from storlab.version import __version__
 

@@ -16,11 +16,11 @@ from storlab.records.manifest import read_manifest, write_manifest
 from storlab.records.suite import CONSOLES, Results, SuiteRecord, read_suite_run
 from storlab.run.interrupts import Interrupts
 from storlab.run.suite.part import Terms
-from storlab.run.suite.place import Place, SuiteGuest
+from storlab.run.suite.places.place import Place, SuiteGuest
+from storlab.run.suite.places.spare import Spare
 from storlab.run.suite.queue import Queue
 from storlab.run.suite.record import Record
 from storlab.run.suite.shard import Shard, run_all
-from storlab.run.suite.spare import Spare
 from storlab.run.suite.until_failure import UntilFailure
 from storlab.suite.model import Attempt, Group
 from storlab.suite.selection import longest_first

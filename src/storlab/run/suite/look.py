@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from storlab.errors import ParseError, UserError
 from storlab.run.suite.own_files import MOST_RUNFILE, own_runfile
-from storlab.run.suite.place import SuiteGuest
+from storlab.run.suite.places.place import SuiteGuest
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.installed import FIND, Installed, parse_find
 from storlab.suite.model import Expectations, Suite

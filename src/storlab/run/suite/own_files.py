@@ -15,7 +15,7 @@ from storlab.reading import read_file
 from storlab.records.suite.here import Here
 from storlab.records.suite.own_kernel import OwnKernel
 from storlab.run.suite.checkout import Wanted, choose
-from storlab.run.suite.guest import OWN_TESTS
+from storlab.run.suite.places.guest import OWN_TESTS
 from storlab.study.messages import explain
 from storlab.study.toml_text import line_of, positions, read_toml
 from storlab.suite.adapters.base import Adapter

@@ -15,9 +15,9 @@ from storlab.records.suite import OUTPUT
 from storlab.records.suite.under_way import write_under_way
 from storlab.run.interrupts import Interrupts
 from storlab.run.suite.attempt import Running, run_script
-from storlab.run.suite.invariants import Watchman, look
 from storlab.run.suite.loss import GuestLost, loss_of
-from storlab.run.suite.place import Place, SuiteGuest, blank_disks, end_survivors, restore_service
+from storlab.run.suite.places.invariants import Watchman, look
+from storlab.run.suite.places.place import Place, SuiteGuest, blank_disks, end_survivors, restore_service
 from storlab.run.suite.record import Record
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.model import Attempt, Group, Leak, Outcome, Role, Script

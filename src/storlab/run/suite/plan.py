@@ -10,7 +10,7 @@ from storlab.records.suite.here import who_lacks
 from storlab.run.suite.asked import Asked, in_order
 from storlab.run.suite.environment import environment_of
 from storlab.run.suite.look import find_suite, lacking_programs
-from storlab.run.suite.place import Place, SuiteGuest
+from storlab.run.suite.places.place import Place, SuiteGuest
 from storlab.suite.adapters.check import Check, CheckFile
 from storlab.suite.adapters.zts import Zts
 from storlab.suite.selection import select

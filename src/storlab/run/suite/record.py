@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storlab.records.suite import CONSOLES, LOG, Results
 from storlab.run.suite.environment import record_difference
-from storlab.run.suite.place import Place, SuiteGuest
+from storlab.run.suite.places.place import Place, SuiteGuest
 from storlab.suite.environment import SuiteEnvironment
 from storlab.suite.model import Attempt
 from storlab.suite.zts_text import console_line

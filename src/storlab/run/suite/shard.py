@@ -10,9 +10,9 @@ from storlab.errors import NodeError, StorlabError
 from storlab.nodes.waiting import all_of
 from storlab.run.suite.loss import GuestLost
 from storlab.run.suite.part import Part, Terms
-from storlab.run.suite.place import SuiteGuest
+from storlab.run.suite.places.place import SuiteGuest
+from storlab.run.suite.places.spare import Spare
 from storlab.run.suite.queue import Queue
-from storlab.run.suite.spare import Spare
 from storlab.suite.model import Group, Script
 
 _BOOTS = 3  # tries to get a guest, one after another, before a part of the run is given up

@@ -32,11 +32,11 @@ from storlab.run.recovery.temporary import forget_run, remember_run
 from storlab.run.session import Session, open_session
 from storlab.run.suite.asked import Asked
 from storlab.run.suite.execution import Ending, Execution, Watch
-from storlab.run.suite.guest import GuestMaker
-from storlab.run.suite.here import HereMaker
 from storlab.run.suite.look import Found, find_suite, lacking_programs
 from storlab.run.suite.own_files import adapter_of, own_adapter, run_by
-from storlab.run.suite.place import Place
+from storlab.run.suite.places.guest import GuestMaker
+from storlab.run.suite.places.here import HereMaker
+from storlab.run.suite.places.place import Place
 from storlab.run.suite.plan import plan
 from storlab.run.suite.queue import remaining
 from storlab.run.suite.until_failure import UntilFailure

@@ -13,7 +13,7 @@ from storlab.nodes.node import Node
 from storlab.nodes.process import Process
 from storlab.records.suite.here import Here
 from storlab.run.session import Session
-from storlab.run.suite.invariants import State, look
+from storlab.run.suite.places.invariants import State, look
 from storlab.suite.adapters.base import Adapter, Environment, Needs
 from storlab.suite.model import Leak
 

@@ -13,8 +13,8 @@ from storlab.nodes.needs import Needs, lacks
 from storlab.nodes.node import Node
 from storlab.records.suite.here import Here
 from storlab.run.session import Session
-from storlab.run.suite.leftovers import remove_leftovers
-from storlab.run.suite.place import Booted, SuiteGuest, measure, set_up_environment
+from storlab.run.suite.places.leftovers import remove_leftovers
+from storlab.run.suite.places.place import Booted, SuiteGuest, measure, set_up_environment
 from storlab.suite.adapters.base import Adapter
 from storlab.suite.adapters.zts import Zts, ZtsFile
 

@@ -20,7 +20,7 @@ from storlab.nodes.node import Node
 from storlab.records.suite.here import Here
 from storlab.run.session import Session
 from storlab.run.suite.loss import loss_of
-from storlab.run.suite.place import UDEVD, Booted, SuiteGuest, measure, set_up_environment
+from storlab.run.suite.places.place import UDEVD, Booted, SuiteGuest, measure, set_up_environment
 from storlab.suite.adapters.base import Adapter, Environment
 
 OWN_TESTS = "/usr/local/share/storlab-suite"
