@@ -55,7 +55,7 @@ def _lines(shown: View, given: ReportInput) -> Iterator[str]:
     if shown.absent:
         yield from ("## Incomplete cells", "", *table_lines(shown.absent))
     yield from _section("Probes", shown.probes)
-    yield from _section("Set-up", shown.setup)
+    yield from _section("Environment", shown.setup)
     yield from _reproduce(given)
     if shown.method:
         yield from ("## Method", "", escaped(shown.method), "")
