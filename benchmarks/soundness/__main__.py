@@ -1,7 +1,7 @@
 """Shows whether Storlab's verdicts are sound: ``python -m benchmarks.soundness [--quick] [--page]``.
 
 Prints its tables, and writes all figures to ``benchmarks/results/soundness.json``. ``--page`` writes the page
-``docs/explanation/soundness.md`` and its chart anew. Exit status 1 where a bound is broken. All random choices come
+``docs/explanation/soundness.md`` and its chart again. Exit status 1 where a bound is broken. All random choices come
 from ``SEED``; each part has its own stream, so parts do not move each other.
 """
 
